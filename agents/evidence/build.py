@@ -1,0 +1,173 @@
+"""Evidence records of a closed rollout: one per branch, then one for the ranking that states the whole.
+
+A record here is unsigned; its JSON view is what is hashed, chained and signed. The chain runs through the rollout: a record
+names the hash of the one before, and the last one states how many there are and lists every training row.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agents.evidence.canonical import canonical_bytes, digest
+from agents.evidence.side_effects import side_effect, worst
+from agents.evidence.signing import SigningKey
+from agents.verdicts.meaning import Verdict, kind_of, meaning
+from schemas import avro_body
+from schemas.branches import BranchRecord
+from schemas.closures import RolloutClosed, RolloutSettled
+from schemas.evidence import AepAction, AepBudget, AepClosing, AepRecord, AepSignature, AepVerifierResult, EmittedRecord
+from schemas.judging import JudgeVote
+from schemas.lifecycle import RolloutOpened
+from schemas.rankings import RankedBranch, Ranking
+from schemas.verdicts import CheckVerdict
+
+
+def branch_evidence(
+    branch: BranchRecord,
+    verdicts: Sequence[Verdict],
+    ranked: RankedBranch,
+    judges: Sequence[str],
+    opened: RolloutOpened | None,
+    closed: RolloutClosed,
+) -> AepRecord:
+    """What a branch did and what was found, without its place in the chain."""
+    started = next(
+        (time for time in (branch.first_event_ms, branch.last_event_ms) if time is not None), closed.decided_at_ms
+    )
+    classes = [side_effect(call.name, call.arguments) for call in branch.tool_calls]
+    actions = tuple(
+        AepAction(
+            action_id=call.call_id,
+            tool_name=call.name,
+            state_changing=effect != "read",
+            arguments_digest=call.arguments_digest,
+            result_digest=call.output_digest,
+            side_effect_class=effect,
+            timestamp_ms=next((time for time in (call.started_ms, call.ended_ms) if time is not None), started),
+        )
+        for call, effect in zip(branch.tool_calls, classes, strict=True)
+    )
+    usage = branch.usage
+    return AepRecord(
+        record_id="-",
+        rollout_id=branch.rollout_id,
+        run_id=f"{branch.rollout_id}/b{branch.branch_index}/a{branch.attempt}",
+        model_id=branch.agent.model if branch.agent else None,
+        repo_commit=opened.repo_commit if opened else None,
+        tool_manifest_digest=opened.tool_manifest_digest if opened else None,
+        raw_digest=branch.raw_digest,
+        actions=actions,
+        verifier_results=_verifier_results(verdicts, ranked, judges),
+        budget_ledger=AepBudget(
+            input_tokens=usage.input_tokens if usage else None,
+            output_tokens=usage.output_tokens if usage else None,
+            tool_calls=len(actions),
+            usd=usage.usd if usage else None,
+        ),
+        created_at_ms=closed.decided_at_ms,
+        run_side_effect_class_max=worst(classes),
+    )
+
+
+def _verifier_results(
+    verdicts: Sequence[Verdict], ranked: RankedBranch, judges: Sequence[str]
+) -> tuple[AepVerifierResult, ...]:
+    """Known outcomes only: an unknown has no boolean."""
+    results = []
+    for verdict in sorted(verdicts, key=kind_of):
+        outcome = meaning(verdict).outcome
+        if outcome != "unknown":
+            name = f"check:{verdict.name}" if isinstance(verdict, CheckVerdict) else kind_of(verdict)
+            score = verdict.score if isinstance(verdict, CheckVerdict) else None
+            results.append(AepVerifierResult(verifier_id=name, passed=outcome == "pass", score=score))
+    if ranked.judge_score is not None:
+        results.append(
+            AepVerifierResult(
+                verifier_id="judge:" + "+".join(judges), passed=ranked.judge_score >= 5, score=ranked.judge_score
+            )
+        )
+    return tuple(results)
+
+
+def chain_of(
+    branches: Sequence[AepRecord],
+    ranking: Ranking,
+    settled: RolloutSettled,
+    closed: RolloutClosed,
+    votes: Sequence[JudgeVote],
+    emitted: Sequence[EmittedRecord],
+) -> list[AepRecord]:
+    """The rollout's evidence in order, chained, with the closing record last."""
+    chained, head = [], None
+    for record in branches:
+        chained.append(_placed(record, head))
+        head = chained[-1].record_id
+    closing = AepRecord(
+        record_id="-",
+        rollout_id=ranking.rollout_id,
+        run_id=f"{ranking.rollout_id}/ranking",
+        created_at_ms=closed.decided_at_ms,
+        closing=AepClosing(
+            records=len(chained),
+            head=head,
+            ranking_id=ranking.ranking_id,
+            ranking_digest=avro_body.digest(avro_body.encode(ranking)),
+            settled_id=settled.settled_id,
+            closed_id=closed.closed_id,
+            vote_ids=tuple(vote.vote_id for vote in votes),
+            emitted=tuple(emitted),
+        ),
+    )
+    return [*chained, _placed(closing, head)]
+
+
+def _placed(record: AepRecord, head: str | None) -> AepRecord:
+    linked = record.model_copy(update={"prev_record_hash": head})
+    return linked.model_copy(update={"record_id": digest(canonical_bytes(json_view(linked)))})
+
+
+def sign(record: AepRecord, key: SigningKey) -> AepRecord:
+    """The record with its signature."""
+    signature = AepSignature(alg="ed25519", key_id=key.key_id, sig=key.sign(canonical_bytes(json_view(record))))
+    return record.model_copy(update={"signature": signature})
+
+
+def json_view(record: AepRecord) -> dict[str, Any]:
+    """The record as AEP JSON: what is unknown is left out; `prev_record_hash` is always there."""
+    view: dict[str, Any] = {
+        "schema_version": record.schema_version,
+        "run_id": record.run_id,
+        "input_refs": [],
+        "output_refs": [],
+        "capability_decisions": [],
+        "actions": [
+            _known(action.plain()) | {"evidence_refs": [], "recording_mode": "validation"} for action in record.actions
+        ],
+        "verifier_results": [_known(result.plain()) | {"claim_ids": []} for result in record.verifier_results],
+        "created_at_ms": record.created_at_ms,
+        "prev_record_hash": record.prev_record_hash,
+    }
+    for name in ("model_id", "repo_commit", "tool_manifest_digest", "raw_digest", "run_side_effect_class_max"):
+        value = getattr(record, name)
+        if value is not None:
+            view[name] = value
+    if record.budget_ledger is not None:
+        view["budget_ledger"] = _ledger(record.budget_ledger)
+    if record.closing is not None:
+        closing = record.closing.plain()
+        view["closing"] = closing | {"vote_ids": list(closing["vote_ids"]), "emitted": list(closing["emitted"])}
+    if record.signature is not None:
+        view["signature"] = record.signature.plain()
+    return view
+
+
+def _ledger(budget: AepBudget) -> dict[str, Any]:
+    ledger: dict[str, Any] = {"tool_budget": {"spent": budget.tool_calls}}
+    if budget.input_tokens is not None or budget.output_tokens is not None:
+        ledger["token_budget"] = {"spent": (budget.input_tokens or 0) + (budget.output_tokens or 0)}
+    if budget.usd is not None:
+        ledger["cost_usd"] = {"spent": budget.usd}
+    return ledger
+
+
+def _known(plain: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in plain.items() if value is not None}

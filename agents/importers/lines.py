@@ -1,0 +1,118 @@
+"""Lines that go in: one JSON object each, of one of a few types, mixed freely and in any order (contract of `braid ingest`).
+
+`LineReader` turns them into facts. What is wrong with a line is a `LineError` with the field and the reason; the next line
+is not touched by it. The gateway reads the same objects with the same code.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from agents.importers.errors import LineError
+from agents.importers.events import read_event
+from agents.importers.records import content_id, make, read_build, with_verdict_id
+from agents.importers.rollout_wire import is_wire, read_wire
+from agents.rollouts.rollout import Fact
+from schemas.events import AgentEvents, BranchInfo
+from schemas.jsontext import compact, kind_of, parse_object
+from schemas.judging import JudgeVote
+from schemas.lifecycle import CloseRequested, Lifecycle, RolloutCancelled, RolloutOpened
+from schemas.verdicts import CheckVerdict, VisualVerdict
+
+Key = tuple[str, int, int]
+
+
+class LineReader:
+    """Reads lines; remembers only the next seq of branches whose events do not carry one."""
+
+    def __init__(self) -> None:
+        self._next_seq: dict[Key, int] = {}
+
+    def read(self, text: bytes | str) -> list[Fact]:
+        """The facts of one line. Raises LineError."""
+        try:
+            value = parse_object(text)
+        except ValueError as error:
+            raise LineError("", f"not a JSON object: {error}") from None
+        return self.read_object(value)
+
+    def read_object(self, value: dict[str, Any]) -> list[Fact]:
+        """The facts of one object. Raises LineError."""
+        kind = value.get("type")
+        if kind is None and is_wire(value):
+            return read_wire(value)
+        read = _TYPES.get(kind) if isinstance(kind, str) else None
+        if read is None:
+            known = ", ".join(_TYPES)
+            raise LineError("type", f"unknown: expected one of {known}, or a rollout-wire/v1 record" if kind is not None else f"missing: expected one of {known}")
+        return [read(self, {name: content for name, content in value.items() if name != "type"})]
+
+    # -- types ---------------------------------------------------------------------------------------------------------
+
+    def _rollout(self, value: dict[str, Any]) -> Fact:
+        tools = value.get("tools")
+        if tools is not None and not isinstance(tools, str):
+            value = value | {"tools": compact(tools)}
+        return Lifecycle(opened=make(RolloutOpened, {name: content for name, content in value.items() if content is not None}))
+
+    def _event(self, value: dict[str, Any]) -> Fact:
+        event = read_event(value.get("event"))
+        info = {name: value[name] for name in _INFO if value.get(name) is not None}
+        rest = {name: content for name, content in value.items() if name not in (*_INFO, "event", "seq")}
+        seq = value.get("seq")
+        key = (str(value.get("rollout_id")), _index(value, "branch_index"), _index(value, "attempt"))
+        if seq is None:
+            seq = self._next_seq.get(key, 0)
+            self._next_seq[key] = seq + 1
+        elif key in self._next_seq and isinstance(seq, int):
+            self._next_seq[key] = max(self._next_seq[key], seq + 1)
+        branch = make(BranchInfo, info, "") if info else None
+        return make(AgentEvents, {"attempt": 0, **rest, "first_seq": seq, "events": (event,), "branch": branch}, renamed={"first_seq": "seq"})
+
+    def _end(self, value: dict[str, Any]) -> Fact:
+        return make(AgentEvents, {"status": "answered", **value, "ended": True})
+
+    def _build(self, value: dict[str, Any]) -> Fact:
+        return read_build(value)
+
+    def _visual(self, value: dict[str, Any]) -> Fact:
+        return make(VisualVerdict, with_verdict_id("visual", value))
+
+    def _check(self, value: dict[str, Any]) -> Fact:
+        return make(CheckVerdict, with_verdict_id("check", value))
+
+    def _vote(self, value: dict[str, Any]) -> Fact:
+        if value.get("vote_id") is None:
+            said = [value.get(name) for name in ("rollout_id", "a", "b", "order", "sample", "judge", "rubric_hash", "a_digest", "b_digest")]
+            value = value | {"vote_id": content_id("vote", said)}
+        if value.get("preferred") is None and value.get("score") is None and value.get("cause") is None:
+            value = value | {"cause": "unknown"}
+        return make(JudgeVote, value)
+
+    def _cancel(self, value: dict[str, Any]) -> Fact:
+        return Lifecycle(cancelled=make(RolloutCancelled, value))
+
+    def _close(self, value: dict[str, Any]) -> Fact:
+        return Lifecycle(close_requested=make(CloseRequested, value))
+
+
+_INFO = ("temperature", "seed", "session_id", "agent", "task", "observed")
+"""What an event line may say of its branch."""
+
+_TYPES: dict[str, Callable[[LineReader, dict[str, Any]], Fact]] = {
+    "rollout": LineReader._rollout,  # noqa: SLF001 - the table of this very class
+    "event": LineReader._event,  # noqa: SLF001
+    "end": LineReader._end,  # noqa: SLF001
+    "build": LineReader._build,  # noqa: SLF001
+    "visual": LineReader._visual,  # noqa: SLF001
+    "check": LineReader._check,  # noqa: SLF001
+    "vote": LineReader._vote,  # noqa: SLF001
+    "cancel": LineReader._cancel,  # noqa: SLF001
+    "close": LineReader._close,  # noqa: SLF001
+}
+
+
+def _index(value: dict[str, Any], name: str) -> int:
+    found = value.get(name, 0 if name == "attempt" else None)
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise LineError(name, "missing" if found is None else f"expected a whole number, found {kind_of(found)}")
+    return found

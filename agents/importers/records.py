@@ -1,0 +1,60 @@
+"""Records from plain values that somebody else wrote: the usual spellings, ids from content, errors by field."""
+
+from hashlib import sha256
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import ValidationError
+
+from agents.importers.errors import LineError
+from agents.summarize.events import first
+from schemas.avro_body import first_problem
+from schemas.base import Record
+from schemas.verdicts import BuildVerdict
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+BUILD_STATUS = {
+    "success": "success", "pass": "success", "passed": "success", "ok": "success",
+    "failure": "failure", "failed": "failure", "fail": "failure", "error": "failure",
+    "running": "running", "pending": "running", "building": "running",
+    "unknown": "unknown", "skip": "unknown", "skipped": "unknown",
+    "infra_error": "infra_error",
+}  # fmt: skip
+"""How builds report themselves, in the words of several systems."""
+
+
+def read_build(value: dict[str, Any]) -> BuildVerdict:
+    """A build verdict in any of the usual spellings. Raises LineError."""
+    said = value.get("status")
+    status = BUILD_STATUS.get(said.lower()) if isinstance(said, str) else None
+    if status is None:
+        raise LineError("status", f"expected one of {', '.join(sorted(set(BUILD_STATUS.values())))}")
+    plain = {name: content for name, content in value.items() if name not in ("exitCode", "ranAtMs", "ran_at_ms")}
+    plain |= {"status": status, "exit_code": first(value, "exit_code", "exitCode")}
+    for stream in ("stdout", "stderr"):
+        text = plain.get(stream)
+        if isinstance(text, str):
+            plain[stream] = {"text": text[-2000:], "digest": sha256(text.encode()).hexdigest()}
+    return make(BuildVerdict, with_verdict_id("build", plain))
+
+
+def with_verdict_id(kind: str, value: dict[str, Any]) -> dict[str, Any]:
+    """The verdict with an id: its own, or a function of its content."""
+    if value.get("verdict_id") is not None:
+        return value
+    return value | {"verdict_id": content_id(kind, {name: content for name, content in value.items() if content is not None})}
+
+
+def content_id(kind: str, value: object) -> str:
+    """An id that is a function of content."""
+    return sha256(kind.encode() + b"\0" + orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str)).hexdigest()[:32]
+
+
+def make(record: type[AnyRecord], value: dict[str, Any], prefix: str = "", renamed: dict[str, str] | None = None) -> AnyRecord:
+    """A record from plain values. Raises LineError with the field as its sender calls it."""
+    try:
+        return record.model_validate(value)
+    except ValidationError as error:
+        field, _, reason = first_problem(error).partition(": ")
+        raise LineError(prefix + (renamed or {}).get(field, field), reason) from None

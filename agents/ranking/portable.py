@@ -1,0 +1,45 @@
+"""exp for one float or a whole array, made of additions, multiplications and divisions only.
+
+IEEE 754 fixes the result of every basic operation to the last bit, and of no library's exp: those differ between C
+libraries, processors, and between a scalar and a vector call. With this one a fit gives the same bits for one group and
+for a batch, on every machine. Accurate to about two units in the last place for |x| <= 700.
+"""
+
+from math import ldexp
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+INVERSE_LN2 = 1.4426950408889634
+LN2_HIGH = 6.93147180369123816490e-01
+"""ln 2 to 33 bits: times a small integer it is exact."""
+LN2_LOW = 1.90821492927058770002e-10
+"""The rest of ln 2."""
+
+# exp(x) = 2^k exp(r) with |r| <= ln(2)/2, and exp(r) by its Pade approximant of order [5/5]: (even + odd) / (even - odd)
+# with whole-number coefficients. Its error there is below 1e-15.
+
+
+def exponentials(values: list[float]) -> list[float]:
+    """Exp of each value."""
+    results = []
+    for x in values:
+        k = round(x * INVERSE_LN2)
+        r = (x - k * LN2_HIGH) - k * LN2_LOW
+        square = r * r
+        even = 30240.0 + square * (3360.0 + square * 30.0)
+        odd = r * (15120.0 + square * (420.0 + square))
+        results.append(ldexp((even + odd) / (even - odd), k))
+    return results
+
+
+def exponential_array(x: Vector) -> Vector:
+    """Exp of each element, with the same operations in the same order."""
+    k = np.rint(x * INVERSE_LN2)
+    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    square = r * r
+    even = 30240.0 + square * (3360.0 + square * 30.0)
+    odd = r * (15120.0 + square * (420.0 + square))
+    return np.ldexp((even + odd) / (even - odd), k.astype(np.int32))

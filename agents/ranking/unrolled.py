@@ -1,0 +1,139 @@
+"""The arithmetic of Bradley-Terry for a fixed number of branches, as straight-line code made once for each size.
+
+A group has 2 to 16 branches: too small for a linear algebra library, whose calls cost more than the arithmetic. The code
+made here has no loops and no indexing, only named numbers, so it runs on floats (one group) and on arrays (the same entry
+of many groups) alike: a batch does the same operations in the same order, and gives the same bits.
+
+The matrix of a Newton step is A = H + ridge I, H the Hessian of the likelihood. Off the diagonal A is -w_ij with
+w_ij = count_ij p_ij p_ji >= 0, and elimination only ever adds to the w, so they are kept as positive numbers; then the
+factors of A = L D L' (with L_ij = -f_ij) and the entries of its inverse are sums of positive terms, without cancellation.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, NamedTuple
+
+LARGEST = 16
+"""Branches of the largest code made: it grows with the cube of the size (16: 1800 lines, 60 ms to make, once)."""
+
+RING_REACH = 3
+"""The judge's schedule above six branches pairs each with the next three in circular order. Code for these pairs alone is
+less than half as long for 16 branches."""
+
+Pair = tuple[int, int]
+
+# A number is a float or an array of floats: the code is the same, and typing cannot say that of generated text.
+Numbers = Sequence[Any]
+
+
+class Kernel(NamedTuple):
+    """The code for one size and one set of pairs."""
+
+    pairs: tuple[Pair, ...]
+    """Pairs (i, j), i < j, sorted: the order in which wins and counts of pairs are given."""
+    begin: Callable[[Numbers, Numbers, Callable[[Any], Any]], Numbers]
+    """(wins of i, wins of j, square root) -> n scores to start from, the wins of each branch, the count of each pair."""
+    newton: Callable[[Numbers, Numbers, Numbers, Numbers, float], Numbers]
+    """(theta, exp theta, wins, counts, ridge) -> the step's n entries, then the factors of A."""
+    finish: Callable[[Numbers, Numbers], Numbers]
+    """(exp theta, factors) -> for each branch the sum of its win probabilities, then the lower triangle of A^-1 by rows."""
+
+
+@lru_cache(maxsize=64)
+def ring(n: int) -> tuple[Pair, ...]:
+    """Pairs at most RING_REACH apart in circular order, sorted: all pairs up to seven branches."""
+    return tuple((i, j) for i, j in combinations(range(n), 2) if min(j - i, n - j + i) <= RING_REACH)
+
+
+@lru_cache(maxsize=64)
+def unrolled(n: int, sparse: bool) -> Kernel:
+    """The code for n branches: for the pairs of the ring, or for all pairs."""
+    pairs = ring(n) if sparse else tuple(combinations(range(n), 2))
+    columns = _filled(n, pairs)
+    functions = (_begin(n, pairs), _newton(n, pairs, columns), _finish(n, columns))
+    source = "".join(f"{head}\n    " + "\n    ".join(body) + "\n" for head, *body in functions)
+    names: dict[str, Any] = {}
+    exec(compile(source, f"<Bradley-Terry for {n} branches>", "exec"), names)  # noqa: S102 - our own text, no input in it
+    return Kernel(pairs, names["begin"], names["newton"], names["finish"])
+
+
+def _filled(n: int, pairs: Sequence[Pair]) -> list[list[int]]:
+    """For each column k the rows i > k where L is not zero: the pairs, and what elimination fills in."""
+    columns: list[set[int]] = [set() for _ in range(n)]
+    for i, j in pairs:
+        columns[i].add(j)
+    for column in columns:
+        for i, j in combinations(sorted(column), 2):
+            columns[i].add(j)
+    return [sorted(column) for column in columns]
+
+
+def _begin(n: int, pairs: Sequence[Pair]) -> list[str]:
+    """Start from the share of wins: with y = (wins - losses) / (count + 2), 2y / sqrt(1 - y^2) is close to the log odds."""
+    code = ["def begin(ahead, behind, sqrt):", f"{_of_pairs('a', pairs)}= ahead", f"{_of_pairs('b', pairs)}= behind"]
+    code += [f"g{i} = 0.0; m{i} = 2.0" for i in range(n)]
+    for i, j in pairs:
+        code.append(f"c{i}_{j} = a{i}_{j} + b{i}_{j}; m{i} = m{i} + c{i}_{j}; m{j} = m{j} + c{i}_{j}")
+        code.append(f"g{i} = g{i} + a{i}_{j}; g{j} = g{j} + b{i}_{j}")
+    for i in range(n):
+        code.append(f"y = (g{i} + g{i} + 2.0) / m{i} - 1.0; t{i} = 2.0 * y / sqrt(1.0 - y * y)")
+    code.append(f"mean = ({' + '.join(f't{i}' for i in range(n))}) / {n}.0")
+    starts = "".join(f"t{i} - mean, " for i in range(n))
+    code.append(f"return ({starts}{_of_branches('g', n)}{_of_pairs('c', pairs)})")
+    return code
+
+
+def _newton(n: int, pairs: Sequence[Pair], columns: list[list[int]]) -> list[str]:
+    """Gradient g, matrix (d on the diagonal, -w below), elimination, back substitution."""
+    code = [
+        "def newton(theta, strengths, wins, counts, ridge):",
+        f"{_of_branches('t', n)}= theta",
+        f"{_of_branches('e', n)}= strengths",
+        f"{_of_branches('g', n)}= wins",
+        f"{_of_pairs('c', pairs)}= counts",
+        *(f"g{i} = g{i} - ridge * t{i}; d{i} = ridge" for i in range(n)),
+    ]
+    for i, j in pairs:
+        code.append(f"both = e{i} + e{j}; q = e{j} / both; won = c{i}_{j} * (e{i} / both); g{i} -= won; g{j} -= c{i}_{j} * q")
+        code.append(f"w{j}_{i} = won * q; d{i} = d{i} + w{j}_{i}; d{j} = d{j} + w{j}_{i}")
+    present = set(pairs)
+    for k, rows in enumerate(columns):
+        code.append(f"v{k} = 1.0 / d{k}")
+        for i in rows:
+            code.append(f"f{i}_{k} = w{i}_{k} * v{k}; d{i} -= f{i}_{k} * w{i}_{k}; g{i} += f{i}_{k} * g{k}")
+            for j in rows[: rows.index(i)]:
+                code.append(f"w{i}_{j} {'+=' if (j, i) in present else '='} f{i}_{k} * w{j}_{k}")
+                present.add((j, i))
+    code += [f"g{k} = g{k} * v{k}" for k in range(n)]
+    for k in reversed(range(n)):
+        code += [f"g{j} += f{k}_{j} * g{k}" for j in range(k) if k in columns[j]]
+    code.append(f"return ({_of_branches('g', n)}{_of_factors(n, columns)})")
+    return code
+
+
+def _finish(n: int, columns: list[list[int]]) -> list[str]:
+    """Sums of win probabilities; the inverse Z from its last row up: Z_ij = [i = j] / d_i + sum over k > i of f_ki Z_kj."""
+    code = ["def finish(strengths, factors):", f"{_of_branches('e', n)}= strengths", f"{_of_factors(n, columns)}= factors"]
+    code += [f"s{i} = 0.0" for i in range(n)]
+    for i, j in combinations(range(n), 2):
+        code.append(f"both = e{i} + e{j}; s{i} = s{i} + e{i} / both; s{j} = s{j} + e{j} / both")
+    for i in reversed(range(n)):
+        for j in reversed(range(i, n)):
+            terms = [f"f{k}_{i} * z{max(k, j)}_{min(k, j)}" for k in columns[i]]
+            code.append(f"z{j}_{i} = " + " + ".join([f"v{i}", *terms] if i == j else terms))
+    triangle = "".join(f"z{i}_{j}, " for i in range(n) for j in range(i + 1))
+    code.append(f"return ({_of_branches('s', n)}{triangle})")
+    return code
+
+
+def _of_branches(letter: str, n: int) -> str:
+    return "".join(f"{letter}{i}, " for i in range(n))
+
+
+def _of_pairs(letter: str, pairs: Sequence[Pair]) -> str:
+    return "".join(f"{letter}{i}_{j}, " for i, j in pairs)
+
+
+def _of_factors(n: int, columns: list[list[int]]) -> str:
+    return _of_branches("v", n) + "".join(f"f{i}_{k}, " for k, rows in enumerate(columns) for i in rows)

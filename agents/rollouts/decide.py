@@ -1,0 +1,319 @@
+"""When a rollout settles and closes, and what each decision pins.
+
+Both decisions are functions of the facts read so far, the policy, and the watermark: the time up to which every fact topic
+of the rollout's partition has been read. A deadline is decided only when the watermark has passed it, so a backlog or a
+re-read never closes early by somebody's clock. Facts appended after a deadline do not count.
+"""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.judge.schedule import Pair, schedule
+from agents.rollouts.attempt import Attempt, View
+from agents.rollouts.rollout import Rollout
+from agents.rollouts.status import Status
+from agents.summarize.branch import raw_digest
+from agents.summarize.output import summarize
+from agents.verdicts.meaning import UNDECIDED_ENDS, Verdict, counting, is_final, objective
+from schemas.avro_body import with_content_id
+from schemas.closures import CloseCause, RolloutClosed, RolloutSettled, SettleCause, SettledBranch
+from schemas.emission import EmissionConfig
+from schemas.judging import JudgeVote
+from schemas.rankings import ObjectiveStatus
+
+MAX_ERROR_BYTES = 2000
+"""Of a producer's error text, in the settling."""
+
+
+class ClosingPolicy(BaseModel):
+    """When rollouts settle and close where RolloutOpened does not say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    deadline_ms: int = Field(default=24 * 3_600_000, gt=0)
+    """Settle at the latest this long after the first fact. Not optional: an open rollout holds back its partition's commit."""
+    idle_ms: int = Field(default=60_000, gt=0)
+    """Without a RolloutOpened, settle when nothing has come for this long."""
+    judge_deadline_ms: int = Field(default=600_000, gt=0)
+    """Close at the latest this long after settling."""
+
+
+class Cutoff(NamedTuple):
+    """A moment after which nothing counts."""
+
+    at: int
+    cause: SettleCause
+
+
+def decide(
+    rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, watermark: int | None, read_to: Mapping[str, int]
+) -> RolloutSettled | RolloutClosed | None:
+    """The decision that is due, if any. The caller writes it, reads it back, and only then goes on.
+
+    `read_to` says, by fact topic, how far the log has been read.
+    """
+    if rollout.status is Status.OPEN:
+        settled = settle(rollout, config, policy, watermark)
+        if settled is not None:
+            rollout.status = rollout.status.to(Status.SETTLING)
+        return settled
+    if rollout.status is Status.SETTLED:
+        closed = close(rollout, watermark, read_to)
+        if closed is not None:
+            rollout.status = rollout.status.to(Status.CLOSING)
+        return closed
+    return None
+
+
+# -- settling ------------------------------------------------------------------------------------------------------------
+
+
+def settle(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, watermark: int | None) -> RolloutSettled | None:
+    """The settling that is due: complete before any cutoff, or a cutoff that the watermark has passed."""
+    if rollout.started_at is None:
+        return None
+    cutoff = next_cutoff(rollout, policy)
+    if is_complete(rollout, config, cutoff.at):
+        return _settled(rollout, config, policy, Cutoff(cutoff.at, "complete"))
+    if watermark is not None and watermark >= cutoff.at:
+        return _settled(rollout, config, policy, cutoff)
+    return None
+
+
+def settle_now(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy) -> RolloutSettled:
+    """The settling of a rollout of which everything there is has been read: the end of a file."""
+    until = rollout.latest
+    cause: SettleCause = "complete" if is_complete(rollout, config, until) else "end_of_input"
+    if rollout.cancelled_at is not None:
+        cause = "cancelled"
+    rollout.status = rollout.status.to(Status.SETTLING)
+    return _settled(rollout, config, policy, Cutoff(until, cause))
+
+
+def next_cutoff(rollout: Rollout, policy: ClosingPolicy) -> Cutoff:
+    """The earliest moment after which nothing counts, as far as the facts read so far tell."""
+    assert rollout.started_at is not None
+    if rollout.opened is not None:
+        limit = policy.deadline_ms if rollout.opened.deadline_ms is None else rollout.opened.deadline_ms
+        cutoffs = [Cutoff(rollout.opened_at + limit, "deadline")]
+    else:
+        cutoffs = [Cutoff(rollout.started_at + policy.deadline_ms, "deadline"), Cutoff(_idle_until(rollout, policy.idle_ms), "idle")]
+    if rollout.cancelled_at is not None:
+        cutoffs.append(Cutoff(rollout.cancelled_at, "cancelled"))
+    if rollout.close_at is not None:
+        cutoffs.append(Cutoff(rollout.close_at, "end_of_input" if rollout.close_is_end_of_input else "manual"))
+    return min(cutoffs)
+
+
+def _idle_until(rollout: Rollout, idle_ms: int) -> int:
+    """When nothing had come for `idle_ms`, walking the facts in the order of their time."""
+    rollout.times.sort()
+    until = rollout.times[0] + idle_ms
+    for at in rollout.times:
+        if at > until:
+            break
+        until = at + idle_ms
+    return until
+
+
+def required_verdicts(rollout: Rollout, config: EmissionConfig) -> tuple[str, ...]:
+    """The verdicts a branch needs: RolloutOpened says, else the configuration."""
+    if rollout.opened is not None and rollout.opened.required is not None:
+        return rollout.opened.required
+    return config.required
+
+
+def is_complete(rollout: Rollout, config: EmissionConfig, until: int) -> bool:
+    """Whether all expected branches had ended and all required verdicts were final by then."""
+    if rollout.opened is None or rollout.opened.branches is None or rollout.opened_at > until:
+        return False
+    if len(rollout.branches) < rollout.opened.branches:
+        return False
+    required = required_verdicts(rollout, config)
+    final: set[tuple[int, int, str]] | None = None
+    for index in range(rollout.opened.branches):
+        attempts = rollout.branches.get(index)
+        if not attempts:
+            return False
+        number = max(attempts)  # a newer attempt that is still running is waited for
+        view = attempts[number].view(until)
+        if not view.complete:
+            return False
+        if required and view.status not in UNDECIDED_ENDS:
+            if final is None:
+                final = _final_verdicts(rollout, until)
+            if any((index, number, kind) not in final for kind in required):
+                return False
+    return True
+
+
+def _final_verdicts(rollout: Rollout, until: int) -> set[tuple[int, int, str]]:
+    """(branch, attempt, kind) of every verdict that said pass or fail by then."""
+    found = set()
+    for stamped in rollout.verdicts.values():
+        verdict = stamped.fact
+        if stamped.at <= until and not isinstance(verdict, JudgeVote) and is_final(verdict):
+            kind = next(iter(counting([verdict])))
+            found.add((verdict.branch_index, verdict.attempt, kind))
+    return found
+
+
+def _settled(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, cutoff: Cutoff) -> RolloutSettled:
+    until = cutoff.at
+    expected = rollout.opened.branches if rollout.opened is not None else None
+    indexes = range(expected) if expected is not None else sorted(_indexes(rollout, until))
+    counted = [_settled_branch(rollout, index, until) for index in indexes]
+    pins = tuple(pin for pin, _ in counted)
+    decided_at = max([rollout.opened_at, *(latest for _, latest in counted)]) if cutoff.cause == "complete" else until
+    statuses = objective_statuses(rollout, config, pins)
+    pairs = schedule(statuses, config.judge) if cutoff.cause != "cancelled" else []
+    limit = policy.judge_deadline_ms
+    if rollout.opened is not None and rollout.opened.judge_deadline_ms is not None:
+        limit = rollout.opened.judge_deadline_ms
+    return with_content_id(
+        RolloutSettled(
+            settled_id="-",
+            rollout_id=rollout.rollout_id,
+            cause=cutoff.cause,
+            decided_at_ms=decided_at,
+            opened=rollout.opened is not None,
+            branches=pins,
+            judge_deadline_ms=decided_at + limit if pairs else None,
+            config=config.text,
+            config_digest=config.digest,
+        ),
+        "settled_id",
+    )
+
+
+def _indexes(rollout: Rollout, until: int) -> set[int]:
+    """Branches of which anything is known: events, or only verdicts."""
+    found = {index for index, attempts in rollout.branches.items() if any(attempt.view(until).events or attempt.end for attempt in attempts.values())}
+    return found | {stamped.fact.branch_index for stamped in rollout.verdicts.values() if stamped.at <= until and not isinstance(stamped.fact, JudgeVote)}
+
+
+def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBranch, int]:
+    """What counts of a branch, and when the last fact that counts was appended."""
+    number, attempt, view = counting_attempt(rollout.branches.get(index, {}), until)
+    stamped = [
+        each for each in rollout.verdicts.values()
+        if each.at <= until and not isinstance(each.fact, JudgeVote) and each.fact.branch_index == index and each.fact.attempt == number
+    ]  # fmt: skip
+    verdicts = counting([each.fact for each in stamped if not isinstance(each.fact, JudgeVote)])
+    latest = max([view.events[-1].at if view.events else 0, attempt.latest if attempt and attempt.latest <= until else 0, *(each.at for each in stamped)])
+    end = view.end
+    return SettledBranch(
+        branch_index=index,
+        attempt=number,
+        status=view.status,
+        error=None if end is None or end.error is None else summarize(end.error, MAX_ERROR_BYTES),
+        info=attempt.info if attempt else None,
+        workspace=end.workspace if end else None,
+        n_events=len(view.events),
+        last_seq=view.last_seq,
+        gaps=view.gaps,
+        raw_digest=raw_digest(view.events),
+        verdict_ids=tuple(sorted(verdict.verdict_id for verdict in verdicts.values())),
+    ), latest
+
+
+_NOTHING = View([], None, (), None, None)
+
+
+def counting_attempt(attempts: dict[int, Attempt], until: int | None) -> tuple[int, Attempt | None, View]:
+    """The attempt that counts: the highest that has ended, else the highest."""
+    views = {number: attempts[number].view(until) for number in sorted(attempts, reverse=True)}
+    seen = {number: view for number, view in views.items() if view.events or view.end is not None}
+    if not seen:
+        return 0, None, _NOTHING
+    number = next((number for number, view in seen.items() if view.status is not None), next(iter(seen)))
+    return number, attempts[number], seen[number]
+
+
+def objective_statuses(rollout: Rollout, config: EmissionConfig, pins: Sequence[SettledBranch]) -> dict[int, ObjectiveStatus]:
+    """By branch, what the pinned verdicts say together."""
+    required = required_verdicts(rollout, config)
+    found: dict[int, ObjectiveStatus] = {}
+    for pin in pins:
+        verdicts = [rollout.verdicts[verdict_id].fact for verdict_id in pin.verdict_ids]
+        by_kind: dict[str, Verdict] = counting(verdict for verdict in verdicts if not isinstance(verdict, JudgeVote))
+        found[pin.branch_index] = objective(pin.status or "running", required, by_kind)
+    return found
+
+
+# -- closing -------------------------------------------------------------------------------------------------------------
+
+
+def close(rollout: Rollout, watermark: int | None, read_to: Mapping[str, int]) -> RolloutClosed | None:
+    """The closing that is due: nobody to ask, all votes in, or the judge's deadline passed."""
+    settled = rollout.settled
+    if settled is None or not rollout.has_settled_facts():
+        return None
+    config = pinned_config(settled)
+    deadline = settled.judge_deadline_ms
+    if settled.cause == "cancelled":
+        return _closed(rollout, "cancelled", settled.decided_at_ms, read_to)
+    if deadline is None:
+        return _closed(rollout, "no_judge", settled.decided_at_ms, read_to)
+    pairs = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
+    if not missing_calls(rollout, pairs, config.judge.samples, deadline):
+        in_time = [vote.at for vote in rollout.votes.values() if vote.at <= deadline]
+        return _closed(rollout, "complete", max([settled.decided_at_ms, *in_time]), read_to)
+    if watermark is not None and watermark >= deadline:
+        return _closed(rollout, "judge_deadline", deadline, read_to)
+    return None
+
+
+def close_now(rollout: Rollout) -> RolloutClosed:
+    """The closing of a rollout of which everything there is has been read: every vote counts."""
+    assert rollout.settled is not None
+    rollout.status = rollout.status.to(Status.CLOSING)
+    cause: CloseCause = "complete" if rollout.votes else "no_judge"
+    if rollout.settled.cause == "cancelled":
+        cause = "cancelled"
+    return _closed(rollout, cause, max([rollout.settled.decided_at_ms, *(vote.at for vote in rollout.votes.values())]), {})
+
+
+def missing_calls(rollout: Rollout, pairs: Sequence[Pair], samples: int, until: int) -> int:
+    """How many judge calls have not been answered by then, not even with a cause."""
+    answered: dict[tuple[int, int], set[tuple[str, int]]] = {}
+    for stamped in rollout.votes.values():
+        vote = stamped.fact
+        if isinstance(vote, JudgeVote) and vote.b is not None and stamped.at <= until:
+            swapped = vote.a > vote.b
+            order = vote.order if not swapped else ("ba" if vote.order == "ab" else "ab")
+            answered.setdefault((min(vote.a, vote.b), max(vote.a, vote.b)), set()).add((order, vote.sample))
+    return sum(max(0, 2 * samples - len(answered.get((pair.a, pair.b), ()))) for pair in pairs)
+
+
+def _closed(rollout: Rollout, cause: CloseCause, decided_at: int, read_to: Mapping[str, int]) -> RolloutClosed:
+    assert rollout.settled is not None
+    return with_content_id(
+        RolloutClosed(
+            closed_id="-",
+            rollout_id=rollout.rollout_id,
+            settled_id=rollout.settled.settled_id,
+            cause=cause,
+            decided_at_ms=decided_at,
+            vote_ids=tuple(sorted(vote_id for vote_id, vote in rollout.votes.items() if vote.at <= decided_at)),
+            read_to=dict(read_to),
+        ),
+        "closed_id",
+    )
+
+
+def pinned_config(settled: RolloutSettled) -> EmissionConfig:
+    """The configuration that a settling pins."""
+    config = _configs.get(settled.config_digest)
+    if config is None:
+        config = EmissionConfig.model_validate_json(settled.config)
+        if sha256(settled.config.encode()).hexdigest() != settled.config_digest:
+            raise ValueError(f"rollout {settled.rollout_id}: the pinned configuration does not match its digest")
+        _configs[settled.config_digest] = config
+    return config
+
+
+_configs: dict[str, EmissionConfig] = {}

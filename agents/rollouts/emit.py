@@ -1,0 +1,132 @@
+"""What a closed rollout becomes: a pure function of the pinned facts to branches, ranking, evidence and training rows."""
+
+from typing import NamedTuple
+
+from agents.evidence.build import branch_evidence, chain_of
+from agents.ranking.ranking import RankingResult
+from agents.rewards.rewards import reward_of
+from agents.rollouts.decide import objective_statuses, pinned_config
+from agents.rollouts.ranking import ranking_of
+from agents.rollouts.rollout import Rollout
+from agents.summarize.branch import BranchFacts, build_branch, raw_digest
+from agents.training.admission import Judged
+from agents.training.rows import Candidate, Row, RowMaker
+from agents.verdicts.meaning import Verdict, hack_signals, kind_of, meaning
+from schemas import avro_body
+from schemas.branches import BranchRecord
+from schemas.closures import SettledBranch
+from schemas.emission import EmissionConfig
+from schemas.errors import BraidError
+from schemas.evidence import AepRecord, EmittedRecord
+from schemas.judging import JudgeVote
+from schemas.rankings import Ranking
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+
+SINKS: dict[type, str] = {
+    SftRecord: "training.sft.v1", DpoRecord: "training.dpo.v1", PpoRecord: "training.ppo.v1", RejectedRecord: "training.rejected.v1",
+}  # fmt: skip
+"""The sink of each kind of row, without a prefix: evidence names it, and a prefix must not change evidence."""
+
+
+class BrokenLogError(BraidError):
+    """The log does not hold what a decision pinned: trimmed by retention, or changed."""
+
+
+class Emission(NamedTuple):
+    """All that follows from a closed rollout, in the order in which it is written; evidence is unsigned."""
+
+    branches: tuple[BranchRecord, ...]
+    ranking: Ranking
+    rows: tuple[Row, ...]
+    rejected: tuple[RejectedRecord, ...]
+    evidence: tuple[AepRecord, ...]
+
+
+def branch_record(rollout: Rollout, pin: SettledBranch, config: EmissionConfig) -> BranchRecord:
+    """The record of a settled branch. Raises BrokenLogError when the log does not hold what was pinned."""
+    attempt = rollout.branches.get(pin.branch_index, {}).get(pin.attempt)
+    events = (attempt.pinned(pin.last_seq, pin.gaps) if attempt else None) or []
+    if raw_digest(events) != pin.raw_digest:
+        raise BrokenLogError(
+            f"rollout {rollout.rollout_id}, branch {pin.branch_index}: the events in the log are not those that were settled "
+            f"({len(events)} found, {pin.n_events} pinned); it cannot be rebuilt"
+        )
+    return build_branch(
+        BranchFacts(
+            rollout_id=rollout.rollout_id,
+            branch_index=pin.branch_index,
+            attempt=pin.attempt,
+            events=events,
+            gaps=pin.gaps,
+            status=pin.status or "running",
+            error=pin.error,
+            workspace=pin.workspace,
+            info=pin.info,
+            opened=rollout.opened if rollout.settled is None or rollout.settled.opened else None,
+        ),
+        config,
+    )
+
+
+def emit(rollout: Rollout, config: EmissionConfig | None = None) -> Emission:
+    """Everything that follows from the closed facts; `config` replaces the pinned configuration (what-if)."""
+    settled, closed = rollout.settled, rollout.closed
+    assert settled is not None
+    assert closed is not None
+    config = config or pinned_config(settled)
+    opened = rollout.opened if settled.opened else None
+    pinned = rollout.pinned_verdicts()
+    if pinned is None:
+        raise BrokenLogError(f"rollout {rollout.rollout_id}: verdicts that were settled are not in the log; it cannot be rebuilt")
+    branches = {pin.branch_index: branch_record(rollout, pin, config) for pin in settled.branches}
+    verdicts = {index: {kind_of(verdict): verdict for verdict in found} for index, found in pinned.items()}
+    flags = {index: _flags(branches[index], verdicts[index]) for index in branches}
+    statuses = objective_statuses(rollout, config, settled.branches)
+    votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
+    result: RankingResult
+    ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config)
+    candidates = [
+        Candidate(
+            ranked=ranked,
+            branch=branches[ranked.branch_index],
+            judged=Judged(branches[ranked.branch_index], ranked.objective_status, verdicts[ranked.branch_index], ranked.flags, opened),
+            reward=reward_of(ranked.objective_status, verdicts[ranked.branch_index], ranked.judge_score, config.rewards),
+        )
+        for ranked in ranking.branches
+    ]
+    rows = RowMaker(settled, closed, opened, config, result.probability).make(candidates)
+    by_index = {ranked.branch_index: ranked for ranked in ranking.branches}
+    evidence = [
+        branch_evidence(branches[index], pinned[index], by_index[index], _judges_of(index, votes), opened, closed) for index in sorted(branches)
+    ]
+    emitted = [_emitted(row) for row in (*rows.rows, *rows.rejected)]
+    return Emission(
+        branches=tuple(branches[index] for index in sorted(branches)),
+        ranking=ranking,
+        rows=rows.rows,
+        rejected=rows.rejected,
+        evidence=tuple(chain_of(evidence, ranking, settled, closed, votes, emitted)),
+    )
+
+
+def _flags(branch: BranchRecord, verdicts: dict[str, Verdict]) -> tuple[str, ...]:
+    flags = [flag for verdict in verdicts.values() for flag in meaning(verdict).flags]
+    flags += hack_signals(verdicts)
+    if branch.gaps:
+        flags.append("gaps")
+    return tuple(sorted(flags))
+
+
+def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:
+    stamped = rollout.votes.get(vote_id)
+    if stamped is None or not isinstance(stamped.fact, JudgeVote):
+        raise BrokenLogError(f"rollout {rollout.rollout_id}: vote {vote_id} was counted and is not in the log; it cannot be rebuilt")
+    return stamped.fact
+
+
+def _judges_of(index: int, votes: list[JudgeVote]) -> list[str]:
+    return sorted({vote.judge for vote in votes if index in (vote.a, vote.b)})
+
+
+def _emitted(row: Row | RejectedRecord) -> EmittedRecord:
+    return EmittedRecord(topic=SINKS[type(row)], record_id=row.record_id, digest=avro_body.digest(avro_body.encode(row)))

@@ -1,0 +1,245 @@
+"""The fold of one rollout: facts go in one by one, in any interleaving of their topics; decisions come out.
+
+Open rollouts live in memory only; the log is their state. Nothing here reads a clock: times are those at which the log
+took a fact in. What follows from a closed rollout (`emit`) depends on the pinned facts alone, so a crash anywhere, another
+order of topics, or a repetition gives the same bytes.
+"""
+
+from typing import Literal, NamedTuple
+
+from agents.rollouts.attempt import Attempt
+from agents.rollouts.status import Status
+from agents.summarize.events import Kept
+from agents.verdicts.meaning import Verdict
+from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
+from schemas.events import AgentEvents
+from schemas.judging import JudgeVote
+from schemas.lifecycle import Lifecycle, RolloutOpened
+from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
+
+Fact = Lifecycle | AgentEvents | BuildVerdict | VisualVerdict | CheckVerdict | JudgeVote | Closure
+
+Reason = Literal["conflict", "fenced", "late", "branch_out_of_range", "bad_event", "superseded_decision"]
+"""Why a fact does not count."""
+
+Ref = tuple[str, int, int]
+"""Where a fact stands in the log: topic, partition, offset."""
+
+
+class Complaint(NamedTuple):
+    """A fact that does not count, and why."""
+
+    ref: Ref
+    reason: Reason
+    message: str
+
+
+class Stamped(NamedTuple):
+    """A verdict or vote with the time at which the log took it in, and where it stands."""
+
+    fact: Verdict | JudgeVote
+    at: int
+    ref: Ref
+
+
+class Rollout:
+    """All facts of one rollout that may still count."""
+
+    __slots__ = (
+        "_slices", "branches", "cancelled_at", "close_at", "close_is_end_of_input", "closed", "latest", "opened", "opened_at",
+        "redacting", "rollout_id", "settled", "started_at", "status", "times", "verdicts", "votes",
+    )  # fmt: skip
+
+    def __init__(self, rollout_id: str, *, redacting: bool = True) -> None:
+        self.rollout_id = rollout_id
+        self.redacting = redacting
+        self.status = Status.OPEN
+        self.opened: RolloutOpened | None = None
+        self.opened_at = 0
+        self.started_at: int | None = None
+        """When its first fact was appended."""
+        self.latest = 0
+        """When its last fact was appended."""
+        self.times: list[int] = []
+        """When each fact was appended; idle times are measured on these."""
+        self.cancelled_at: int | None = None
+        self.close_at: int | None = None
+        self.close_is_end_of_input = False
+        self.branches: dict[int, dict[int, Attempt]] = {}
+        self.verdicts: dict[str, Stamped] = {}
+        self.votes: dict[str, Stamped] = {}
+        self.settled: RolloutSettled | None = None
+        self.closed: RolloutClosed | None = None
+        self._slices: list[tuple[Ref, int, int, int, int, int]] = []
+
+    def add(self, fact: Fact, at: int, ref: Ref) -> list[Complaint]:
+        """Take a fact in. Returns what does not count; a repetition of something known is silently ignored."""
+        if isinstance(fact, Closure):
+            return self._add_closure(fact, ref)
+        self.started_at = at if self.started_at is None else min(self.started_at, at)
+        self.latest = max(self.latest, at)
+        self.times.append(at)
+        if isinstance(fact, AgentEvents):
+            return self._add_events(fact, at, ref)
+        if isinstance(fact, Lifecycle):
+            return self._add_lifecycle(fact, at, ref)
+        if isinstance(fact, JudgeVote):
+            return self._add_vote(fact, at, ref)
+        return self._add_verdict(fact, at, ref)
+
+    # -- facts ---------------------------------------------------------------------------------------------------------
+
+    def _add_lifecycle(self, fact: Lifecycle, at: int, ref: Ref) -> list[Complaint]:
+        if fact.cancelled is not None and self.cancelled_at is None:
+            self.cancelled_at = at
+        if fact.close_requested is not None and self.close_at is None:
+            self.close_at, self.close_is_end_of_input = at, fact.close_requested.end_of_input
+        if fact.opened is None:
+            return []
+        if self.settled is not None and not self.settled.opened:
+            return [Complaint(ref, "late", "the rollout settled before it was opened")]
+        if self.opened is None:
+            self.opened, self.opened_at = fact.opened, at
+        elif self.opened != fact.opened:
+            return [Complaint(ref, "conflict", "the rollout was opened before, with other content; the first one counts")]
+        return []
+
+    def _add_events(self, piece: AgentEvents, at: int, ref: Ref) -> list[Complaint]:
+        if self.settled is not None:
+            late = self._late_events(piece, at, ref)
+            if late is not None:
+                return late
+        attempts = self.branches.setdefault(piece.branch_index, {})
+        if attempts and piece.attempt < max(attempts) and not self._repeats(attempts.get(piece.attempt), piece):
+            return [Complaint(ref, "fenced", f"attempt {max(attempts)} of branch {piece.branch_index} has begun")]
+        attempt = attempts.get(piece.attempt)
+        if attempt is None:
+            attempt = Attempt()
+        try:
+            conflicts = attempt.add(piece, at, redacting=self.redacting)
+        except ValueError as error:
+            if not attempts:
+                del self.branches[piece.branch_index]
+            return [Complaint(ref, "bad_event", f"event data is not a JSON object: {error}")]
+        attempts[piece.attempt] = attempt
+        self._slices.append((ref, at, piece.branch_index, piece.attempt, piece.first_seq, len(piece.events)))
+        if conflicts:
+            return [Complaint(ref, "conflict", f"{conflicts} events differ from earlier ones with the same seq; the first count")]
+        return []
+
+    @staticmethod
+    def _repeats(attempt: Attempt | None, piece: AgentEvents) -> bool:
+        """Whether a slice of an older attempt only says again what is known."""
+        return attempt is not None and all(seq in attempt.seqs for seq in range(piece.first_seq, piece.first_seq + len(piece.events)))
+
+    def _late_events(self, piece: AgentEvents, at: int, ref: Ref) -> list[Complaint] | None:
+        """Complaints about events that the settling does not pin; None when all of them may count."""
+        assert self.settled is not None
+        pin = next((pin for pin in self.settled.branches if pin.branch_index == piece.branch_index), None)
+        if pin is None:
+            return [Complaint(ref, "late", f"branch {piece.branch_index} is not part of the settled rollout")]
+        if piece.attempt != pin.attempt:
+            if at <= self.settled.decided_at_ms:
+                return []  # another attempt that was known and did not count
+            return [Complaint(ref, "late", f"attempt {pin.attempt} of branch {piece.branch_index} has settled")]
+        seqs = range(piece.first_seq, piece.first_seq + len(piece.events))
+        if seqs and not _all_pinned(seqs, pin):
+            return [Complaint(ref, "late", f"branch {piece.branch_index} settled at seq {pin.last_seq}")]
+        return None
+
+    def _add_verdict(self, verdict: Verdict, at: int, ref: Ref) -> list[Complaint]:
+        known = self.verdicts.get(verdict.verdict_id)
+        if known is not None:
+            return [] if known.fact == verdict else [Complaint(ref, "conflict", "another verdict has this id; the first one counts")]
+        if self.settled is not None and at > self.settled.decided_at_ms and not self._pins_verdict(verdict.verdict_id):
+            return [Complaint(ref, "late", "the rollout has settled")]
+        self.verdicts[verdict.verdict_id] = Stamped(verdict, at, ref)
+        return []
+
+    def _add_vote(self, vote: JudgeVote, at: int, ref: Ref) -> list[Complaint]:
+        if vote.vote_id in self.votes:
+            return []  # the first vote with an id counts, later ones are ignored
+        if self.closed is not None and vote.vote_id not in self.closed.vote_ids:
+            return [Complaint(ref, "late", "the rollout has closed")]
+        self.votes[vote.vote_id] = Stamped(vote, at, ref)
+        return []
+
+    def _add_closure(self, fact: Closure, ref: Ref) -> list[Complaint]:
+        if fact.settled is not None and self.settled is None:
+            self.settled = fact.settled
+            self.status = self.status.to(Status.SETTLED)
+            return self._strays(fact.settled)
+        if fact.closed is not None and self.settled is not None and self.closed is None:
+            # A closing that follows from another settling than the first one in the log has no effect.
+            if fact.closed.settled_id == self.settled.settled_id:
+                self.closed = fact.closed
+                self.status = self.status.to(Status.CLOSED)
+                return [
+                    Complaint(stamped.ref, "late", "the rollout closed without this vote")
+                    for vote_id, stamped in self.votes.items() if vote_id not in set(fact.closed.vote_ids)
+                ]  # fmt: skip
+        return []
+
+    # -- what a decision pins --------------------------------------------------------------------------------------------
+
+    def _pins_verdict(self, verdict_id: str) -> bool:
+        return self.settled is not None and any(verdict_id in pin.verdict_ids for pin in self.settled.branches)
+
+    def _strays(self, settled: RolloutSettled) -> list[Complaint]:
+        """Facts that are held and that the settling does not pin: they came too late."""
+        pins = {pin.branch_index: pin for pin in settled.branches}
+        strays = []
+        for ref, at, index, number, first_seq, count in self._slices:
+            pin = pins.get(index)
+            if pin is None:
+                n = self.opened.branches if self.opened is not None else None
+                reason: Reason = "branch_out_of_range" if n is not None and index >= n else "late"
+                strays.append(Complaint(ref, reason, f"branch {index} is not part of the settled rollout"))
+            elif number == pin.attempt and count and not _all_pinned(range(first_seq, first_seq + count), pin):
+                strays.append(Complaint(ref, "late", f"branch {index} settled at seq {pin.last_seq}"))
+            elif number != pin.attempt and at > settled.decided_at_ms:
+                strays.append(Complaint(ref, "late", f"attempt {pin.attempt} of branch {index} has settled"))
+        for verdict_id, stamped in self.verdicts.items():
+            if stamped.at > settled.decided_at_ms and not self._pins_verdict(verdict_id):
+                strays.append(Complaint(stamped.ref, "late", "the rollout has settled"))
+        self._slices = []
+        return strays
+
+    def pinned_events(self) -> dict[int, list[Kept]] | None:
+        """By branch, the events that the settling pins; None while some of them have not been read."""
+        assert self.settled is not None
+        found: dict[int, list[Kept]] = {}
+        for pin in self.settled.branches:
+            attempt = self.branches.get(pin.branch_index, {}).get(pin.attempt)
+            events = [] if attempt is None and pin.last_seq is None else attempt and attempt.pinned(pin.last_seq, pin.gaps)
+            if events is None:
+                return None
+            found[pin.branch_index] = events
+        return found
+
+    def pinned_verdicts(self) -> dict[int, list[Verdict]] | None:
+        """By branch, the verdicts that the settling pins; None while some of them have not been read."""
+        assert self.settled is not None
+        found: dict[int, list[Verdict]] = {}
+        for pin in self.settled.branches:
+            stamped = [self.verdicts.get(verdict_id) for verdict_id in pin.verdict_ids]
+            if None in stamped:
+                return None
+            found[pin.branch_index] = [each.fact for each in stamped if each is not None and not isinstance(each.fact, JudgeVote)]
+        return found
+
+    def has_settled_facts(self) -> bool:
+        """Whether the rollout has settled and everything that the settling pins has been read."""
+        if self.settled is None or (self.settled.opened and self.opened is None):
+            return False
+        return self.pinned_events() is not None and self.pinned_verdicts() is not None
+
+    def has_closed_facts(self) -> bool:
+        """Whether the rollout has closed and everything that was pinned has been read."""
+        return self.closed is not None and all(vote_id in self.votes for vote_id in self.closed.vote_ids) and self.has_settled_facts()
+
+
+def _all_pinned(seqs: range, pin: SettledBranch) -> bool:
+    if pin.last_seq is None or seqs[-1] > pin.last_seq:
+        return False
+    return not pin.gaps or not any(seq in pin.gaps for seq in seqs)

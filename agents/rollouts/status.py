@@ -1,0 +1,40 @@
+"""The states of a rollout, and which may follow which."""
+
+from enum import Enum
+
+from schemas.errors import BraidError
+
+
+class TransitionError(BraidError):
+    """A rollout was asked to go where its state does not lead: a bug in whoever drives it."""
+
+
+class Status(Enum):
+    """Where a rollout stands. Nothing ever leads back."""
+
+    OPEN = "open"
+    """Facts come in."""
+    SETTLING = "settling"
+    """RolloutSettled was written and has not been read back."""
+    SETTLED = "settled"
+    """Branches and verdicts are pinned; votes come in."""
+    CLOSING = "closing"
+    """RolloutClosed was written and has not been read back."""
+    CLOSED = "closed"
+    """Everything is pinned: what is emitted is decided."""
+
+    def to(self, following: "Status") -> "Status":
+        """The following state. Raises TransitionError when it may not follow this one."""
+        if following not in _FOLLOWING[self]:
+            raise TransitionError(f"a rollout that is {self.value} cannot become {following.value}")
+        return following
+
+
+_FOLLOWING = {
+    # A decision of another worker may be read while ours is not even written: settled follows open as well.
+    Status.OPEN: {Status.SETTLING, Status.SETTLED},
+    Status.SETTLING: {Status.SETTLED},
+    Status.SETTLED: {Status.CLOSING, Status.CLOSED},
+    Status.CLOSING: {Status.CLOSED},
+    Status.CLOSED: set(),
+}

@@ -1,0 +1,273 @@
+"""A branch's record from its kept events: calls paired with their results, the answer, the usage, the raw digest.
+
+A pure function of the events in the order of their seq, of what the producer said of the branch, and of the configuration.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from agents.summarize.events import Answer, Call, Failure, Kept, Result, Said, Spent, Start
+from agents.summarize.output import shorten
+from agents.training.redaction import redact
+from schemas.avro_body import with_content_id
+from schemas.branches import BranchCall, BranchRecord, BranchStatus, ToolFailure
+from schemas.emission import EmissionConfig, SummaryLimits
+from schemas.events import AgentInfo, BranchInfo, EndStatus, Workspace
+from schemas.judging import Usage
+from schemas.lifecycle import RolloutOpened
+
+
+@dataclass(frozen=True, slots=True)
+class BranchEnd:
+    """What the producer said when it ended the branch."""
+
+    status: EndStatus | None = None
+    error: str | None = None
+    workspace: Workspace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchFacts:
+    """All that a branch record is made of."""
+
+    rollout_id: str
+    branch_index: int
+    attempt: int
+    events: Sequence[Kept]
+    """In the order of their seq."""
+    gaps: tuple[int, ...]
+    status: BranchStatus
+    """How it ended; `running` when it did not."""
+    error: str | None
+    """What the producer said of its end."""
+    workspace: Workspace | None
+    info: BranchInfo | None
+    opened: RolloutOpened | None
+
+
+def end_status(events: Sequence[Kept], ended: BranchEnd | None) -> EndStatus | None:
+    """How a branch ended: the producer's word, else its last answer or error; None when it has not."""
+    if ended is not None and ended.status is not None:
+        return ended.status
+    for kept in reversed(events):
+        if isinstance(kept.body, Answer):
+            return "answered"
+        if isinstance(kept.body, Failure):
+            return "infra_error" if kept.body.provider else "failed"
+    return "failed" if ended is not None else None
+
+
+def raw_digest(events: Sequence[Kept]) -> str:
+    """SHA-256 over the digests of the raw events, in order."""
+    return sha256(b"".join(kept.digest for kept in events)).hexdigest()
+
+
+def build_branch(facts: BranchFacts, config: EmissionConfig) -> BranchRecord:
+    """The record of one attempt."""
+    reading = _Reading(summary_limits(config, facts.opened), config.redact)
+    for kept in facts.events:
+        reading.take(kept)
+    status = facts.status
+    error = reading.cleaned(facts.error) if facts.error else reading.error
+    info = facts.info or BranchInfo()
+    agent = info.agent
+    if agent is None and reading.model is not None:
+        agent = AgentInfo(model=reading.model)
+    record = BranchRecord(
+        record_id="-",
+        rollout_id=facts.rollout_id,
+        task=reading.cleaned(task_of(facts, reading.task)),
+        branch_index=facts.branch_index,
+        attempt=facts.attempt,
+        temperature=info.temperature,
+        seed=info.seed,
+        session_id=info.session_id,
+        agent=agent,
+        observed=info.observed,
+        status=status,
+        error=None if status == "answered" else error,
+        final_answer=reading.answer if status == "answered" else None,
+        tool_calls=tuple(reading.finished_calls()),
+        usage=reading.usage,
+        n_events=len(facts.events),
+        raw_digest=raw_digest(facts.events),
+        workspace=facts.workspace,
+        first_event_ms=reading.first_ms,
+        last_event_ms=reading.last_ms,
+        gaps=facts.gaps,
+        redactions=dict(sorted(reading.redactions.items())),
+    )
+    return with_content_id(record)
+
+
+def task_of(facts: BranchFacts, started: str | None) -> str:
+    """What the agents were asked: RolloutOpened, else what the branch says of itself, else its first event."""
+    if facts.opened is not None:
+        return facts.opened.task
+    if facts.info is not None and facts.info.task:
+        return facts.info.task
+    return started or ""
+
+
+def summary_limits(config: EmissionConfig, opened: RolloutOpened | None) -> Callable[[str], SummaryLimits]:
+    """The limits that count for a tool: RolloutOpened by name, then for all, else the configuration by name, then for all."""
+    by_rollout = {options.tool: options for options in opened.summarize} if opened else {}
+
+    def limits(tool: str) -> SummaryLimits:
+        chosen = by_rollout.get(tool) or by_rollout.get("*")
+        if chosen is not None:
+            return SummaryLimits(
+                max_bytes=chosen.max_bytes, keep_first_lines=chosen.keep_first_lines, keep_last_lines=chosen.keep_last_lines
+            )
+        return config.summarize.tools.get(tool, config.summarize)
+
+    return limits
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A call while its result may still come."""
+
+    call: Call
+    turn: int
+    text: str | None
+    started: int | None
+    result: Result | None = None
+    ended: int | None = None
+    paired: bool = True
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One pass over a branch's events."""
+
+    limits: Callable[[str], SummaryLimits]
+    redacting: bool
+    task: str | None = None
+    model: str | None = None
+    answer: str | None = None
+    error: str | None = None
+    usage: Usage | None = None
+    first_ms: int | None = None
+    last_ms: int | None = None
+    redactions: dict[str, int] = field(default_factory=dict)
+    _slots: list[_Slot] = field(default_factory=list)
+    _early: list[tuple[Result, int | None]] = field(default_factory=list)
+    _said: list[Said] = field(default_factory=list)
+    _turn: int = -1
+    _turn_key: object = None
+
+    def take(self, kept: Kept) -> None:
+        if kept.time is not None:
+            self.first_ms = kept.time if self.first_ms is None else self.first_ms
+            self.last_ms = kept.time
+        for kind, count in kept.redactions:
+            self.redactions[kind] = self.redactions.get(kind, 0) + count
+        match kept.body:
+            case Said() as said:
+                self._said.append(said)
+            case Call() as call:
+                self._take_call(call, kept.time)
+            case Result() as result:
+                self._take_result(result, kept.time)
+            case Answer(text):
+                self.answer = text
+            case Failure(message, _):
+                self.error = message
+            case Start(task, model):
+                self.task, self.model = self.task or task, self.model or model
+            case Spent() as spent:
+                self._take_usage(spent)
+
+    def _take_call(self, call: Call, time: int | None) -> None:
+        # Parallel calls share a batch or a step; a call that names neither is a turn of its own.
+        key = call.batch or call.step
+        if key is None or key != self._turn_key:
+            self._turn += 1
+            self._turn_key = key
+        slot = _Slot(call, self._turn, self._spoken(), time)
+        for index, (result, ended) in enumerate(self._early):
+            if call.call_id is not None and result.call_id == call.call_id:
+                slot.result, slot.ended = result, ended
+                del self._early[index]
+                break
+        self._slots.append(slot)
+
+    def _take_result(self, result: Result, time: int | None) -> None:
+        waiting = [slot for slot in self._slots if slot.result is None]
+        if result.call_id is not None:
+            match = next((slot for slot in waiting if slot.call.call_id == result.call_id), None)
+        else:
+            match = next((slot for slot in waiting if result.name in (None, slot.call.name)), None)
+        if match is None:
+            self._early.append((result, time))
+        else:
+            match.result, match.ended = result, time
+
+    def _take_usage(self, spent: Spent) -> None:
+        # Counts are cumulative for the run, so the last one that is given is the total.
+        before = self.usage or Usage()
+        self.model = self.model or spent.model
+        self.usage = Usage(
+            input_tokens=before.input_tokens if spent.input_tokens is None else spent.input_tokens,
+            output_tokens=before.output_tokens if spent.output_tokens is None else spent.output_tokens,
+            cached_tokens=before.cached_tokens if spent.cached_tokens is None else spent.cached_tokens,
+            usd=before.usd if spent.usd is None else spent.usd,
+        )
+
+    def _spoken(self) -> str | None:
+        """What was said since the last call: deltas of one step joined, steps set apart."""
+        if not self._said:
+            return None
+        steps: list[list[str]] = [[]]
+        step = self._said[0].step
+        for said in self._said:
+            if said.step != step:
+                steps.append([])
+                step = said.step
+            steps[-1].append(said.text)
+        self._said = []
+        return self.cleaned("\n\n".join("".join(parts) for parts in steps).strip()) or None
+
+    def cleaned(self, text: str) -> str:
+        if not self.redacting:
+            return text
+        result = redact(text)
+        for kind, count in result.counts:
+            self.redactions[kind] = self.redactions.get(kind, 0) + count
+        return result.text
+
+    def finished_calls(self) -> list[BranchCall]:
+        """All calls in order, then the results that no call asked for."""
+        for result, ended in self._early:
+            orphan = Call(result.call_id, result.name or "unknown", "{}", sha256(b"{}").hexdigest(), None, None)
+            self._turn += 1
+            self._slots.append(_Slot(orphan, self._turn, None, None, result, ended, paired=False))
+        self._early = []
+        return [self._call_record(position, slot) for position, slot in enumerate(self._slots)]
+
+    def _call_record(self, position: int, slot: _Slot) -> BranchCall:
+        call, result = slot.call, slot.result
+        summary = failure = None
+        if result is not None:
+            limits = self.limits(call.name)
+            summary = None if result.output is None else shorten(result.output, limits)
+            if result.error_message is not None:
+                failure = ToolFailure(code=result.error_code, message=result.error_message)
+        return BranchCall(
+            call_id=call.call_id or f"call-{position}",
+            name=call.name,
+            arguments=call.arguments,
+            arguments_digest=call.arguments_digest,
+            output_summary=summary,
+            output_digest=result.output_digest if result else None,
+            output_bytes=result.output_bytes if result else None,
+            error=failure,
+            turn=slot.turn,
+            text=slot.text,
+            step=call.step,
+            paired=slot.paired,
+            started_ms=slot.started,
+            ended_ms=slot.ended,
+        )

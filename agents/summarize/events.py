@@ -1,0 +1,269 @@
+"""What is kept of one agent event while its rollout is open: its digest, and the few fields that records are made of.
+
+Raw bytes are not held: an output is redacted whole and cut to an excerpt on the way in, with the digest of its raw form.
+Unknown kinds keep their digest, so they still count in the branch's raw digest.
+"""
+
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from agents.evidence.canonical import canonical_bytes
+from agents.summarize.output import Excerpt, byte_length, excerpt, render
+from agents.training.redaction import redact, redact_json
+from schemas.events import AgentEvent
+from schemas.jsontext import compact, parse_object
+
+Counts = tuple[tuple[str, int], ...]
+"""Redactions by kind, sorted."""
+
+PROVIDER_TROUBLE = (
+    "overloaded", "rate limit", "rate_limit", "ratelimit", "too many requests", "service unavailable", "bad gateway",
+    "gateway timeout", "internal server error", "api_error", "connection error", "connection reset", "connection refused",
+    "econnreset", "econnrefused", "etimedout", "socket hang up", "timed out", "fetch failed", "quota exceeded",
+    "insufficient_quota", "authentication_error", "invalid api key", "529", "503", "502", "504", "500", "429",
+)  # fmt: skip
+"""What an `error` event says when the model's provider failed, not the agent. Numbers count only as whole words."""
+
+
+class Call(NamedTuple):
+    """A tool call."""
+
+    call_id: str | None
+    name: str
+    arguments: str
+    arguments_digest: str
+    batch: str | None
+    step: int | None
+
+
+class Result(NamedTuple):
+    """A tool's answer."""
+
+    call_id: str | None
+    name: str | None
+    output: Excerpt | None
+    output_digest: str
+    output_bytes: int
+    error_code: str | None
+    error_message: str | None
+
+
+class Start(NamedTuple):
+    """How the run began."""
+
+    task: str | None
+    model: str | None
+
+
+class Said(NamedTuple):
+    """Text that the model wrote while working; deltas are joined and redacted when the branch is built."""
+
+    text: str
+    step: int | None
+
+
+class Answer(NamedTuple):
+    """The final answer."""
+
+    text: str
+
+
+class Failure(NamedTuple):
+    """An error that ended the run."""
+
+    message: str
+    provider: bool
+
+
+class Spent(NamedTuple):
+    """Usage so far: token counts are cumulative for the run."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    usd: float | None
+    model: str | None
+
+
+Body = Call | Result | Start | Said | Answer | Failure | Spent | None
+
+
+class Kept(NamedTuple):
+    """One event, as long as its rollout is open."""
+
+    digest: bytes
+    """SHA-256 of the raw event's canonical JSON."""
+    at: int
+    """When the log took it in, in its own time."""
+    time: int | None
+    """When it happened, by the producer's clock."""
+    body: Body
+    """What records are made of; None for kinds that only count."""
+    redactions: Counts
+    """What was removed from the body."""
+
+
+def keep(event: AgentEvent, at: int, *, redacting: bool) -> Kept:
+    """Reduce an event. Raises ValueError when its data is not a JSON object."""
+    data = parse_object(event.data)
+    digest = event_digest(event, data)
+    read = _READERS.get(event.event)
+    if read is None:
+        body, counts = (_said(data), ()) if event.channel == "text" else (None, ())
+    else:
+        body, counts = read(data, redacting)
+    return Kept(digest, at, event.timestamp_ms, body, counts)
+
+
+def event_digest(event: AgentEvent, data: dict[str, Any]) -> bytes:
+    """SHA-256 of the canonical JSON of the raw event."""
+    return sha256(
+        canonical_bytes(
+            {
+                "channel": event.channel,
+                "data": data,
+                "event": event.event,
+                "parent_trace_id": event.parent_trace_id,
+                "timestamp_ms": event.timestamp_ms,
+                "trace_id": event.trace_id,
+            },
+            big_integers="exact",
+        )
+    ).digest()
+
+
+def _call(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+    arguments = first(data, "args", "arguments", "input", default={})
+    raw = canonical_bytes(arguments, big_integers="exact")
+    counts: Counts = ()
+    if redacting:
+        arguments, counts = redact_json(arguments)
+    return Call(
+        call_id=text_or_none(first(data, "callId", "call_id", "id")),
+        name=text_or_none(first(data, "toolName", "tool_name", "name")) or "unknown",
+        arguments=compact(arguments),
+        arguments_digest=sha256(raw).hexdigest(),
+        batch=text_or_none(first(data, "batchId", "batch_id")),
+        step=whole_or_none(first(data, "stepIndex", "step_index", "step")),
+    ), counts
+
+
+def _result(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+    output = render(first(data, "output", "result", "content"))
+    raw = output if output is not None else "null"
+    code, message = _tool_error(data.get("error"))
+    counts: dict[str, int] = {}
+    return Result(
+        call_id=text_or_none(first(data, "callId", "call_id", "id", "tool_call_id")),
+        name=text_or_none(first(data, "toolName", "tool_name", "name")),
+        output=None if output is None else excerpt(_clean(output, redacting, counts)),
+        output_digest=sha256(raw.encode()).hexdigest(),
+        output_bytes=0 if output is None else byte_length(output),
+        error_code=code,
+        error_message=None if message is None else _clean(message, redacting, counts),
+    ), tuple(sorted(counts.items()))
+
+
+def _tool_error(error: Any) -> tuple[str | None, str | None]:
+    if error is None:
+        return None, None
+    if isinstance(error, dict):
+        message = first(error, "message", "error", "reason")
+        return text_or_none(error.get("code")), compact(error) if message is None else render(message)
+    return None, render(error)
+
+
+def _start(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+    config = first(data, "agentConfig", "agent_config")
+    model = config.get("model") if isinstance(config, dict) else None
+    counts: dict[str, int] = {}
+    task = text_or_none(data.get("task"))
+    return Start(None if task is None else _clean(task, redacting, counts), text_or_none(model)), tuple(sorted(counts.items()))
+
+
+def _answer(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+    counts: dict[str, int] = {}
+    text = render(first(data, "answer", "text", "content"))
+    return Answer(_clean(text or "", redacting, counts)), tuple(sorted(counts.items()))
+
+
+def _failure(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+    _, message = _tool_error(first(data, "error", "message"))
+    counts: dict[str, int] = {}
+    text = message or "the agent reported an error without a message"
+    kind = render(data.get("error")) or ""
+    return Failure(_clean(text, redacting, counts), provider=is_provider_trouble(f"{kind} {text}")), tuple(sorted(counts.items()))
+
+
+def _delta(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+    return _said(data), ()
+
+
+def _said(data: dict[str, Any]) -> Body:
+    text = first(data, "delta", "text", "content")
+    if not isinstance(text, str) or not text:
+        return None
+    return Said(text, whole_or_none(first(data, "step", "stepIndex", "step_index")))
+
+
+def _spent(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+    usd = first(data, "estimatedUsd", "estimated_usd", "usd")
+    return Spent(
+        input_tokens=whole_or_none(first(data, "inputTokens", "input_tokens")),
+        output_tokens=whole_or_none(first(data, "outputTokens", "output_tokens")),
+        cached_tokens=whole_or_none(first(data, "cacheReadTokens", "cache_read_tokens", "cachedTokens")),
+        usd=float(usd) if isinstance(usd, int | float) and not isinstance(usd, bool) else None,
+        model=text_or_none(first(data, "modelId", "model_id", "model")),
+    ), ()
+
+
+_READERS = {
+    "run_start": _start,
+    "tool_call": _call,
+    "tool_result": _result,
+    "final_answer": _answer,
+    "error": _failure,
+    "thinking_delta": _delta,
+    "model_done": _spent,
+}
+
+
+def is_provider_trouble(message: str) -> bool:
+    """Whether an error is the model provider's, not the agent's: such a branch says nothing about the agent."""
+    text = message.lower()
+    words = set(text.replace(":", " ").replace(",", " ").replace("(", " ").replace(")", " ").replace('"', " ").split())
+    return any((sign in words) if sign.isdigit() else (sign in text) for sign in PROVIDER_TROUBLE)
+
+
+def first(data: dict[str, Any], *names: str, default: Any = None) -> Any:
+    """The first of these keys that is there and not null."""
+    for name in names:
+        value = data.get(name)
+        if value is not None:
+            return value
+    return default
+
+
+def text_or_none(value: Any) -> str | None:
+    """A string; numbers as text; None for anything else, and for what is empty."""
+    if isinstance(value, str):
+        return value or None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def whole_or_none(value: Any) -> int | None:
+    """A whole number that fits a record; None for anything else."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
+        return value
+    return None
+
+
+def _clean(text: str, redacting: bool, counts: dict[str, int]) -> str:
+    if not redacting:
+        return text
+    cleaned = redact(text)
+    for kind, count in cleaned.counts:
+        counts[kind] = counts.get(kind, 0) + count
+    return cleaned.text

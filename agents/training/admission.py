@@ -1,0 +1,64 @@
+"""Whether a branch may be trained on: a score for how well it is evidenced, and the category that follows."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from agents.evidence.side_effects import side_effect
+from agents.verdicts.meaning import Verdict, meaning
+from schemas.branches import BranchRecord
+from schemas.emission import AdmissionConfig
+from schemas.lifecycle import RolloutOpened
+from schemas.numbers import nine
+from schemas.rankings import ObjectiveStatus
+from schemas.training import Admission, Category
+
+_SEVERITY: dict[Category, int] = {"train": 0, "audit_only": 1, "quarantine": 2, "reject": 3}
+
+
+class Judged(NamedTuple):
+    """What admission looks at."""
+
+    branch: BranchRecord
+    status: ObjectiveStatus
+    verdicts: Mapping[str, Verdict]
+    flags: Sequence[str]
+    opened: RolloutOpened | None
+
+
+def admit(judged: Judged, config: AdmissionConfig) -> Admission:
+    """The admission of a branch."""
+    score = nine(_score(judged))
+    reasons = []
+    category: Category = "train"
+    if any(flag.startswith("hack_confirmed") for flag in judged.flags):
+        category, reasons = "reject", ["hack_confirmed"]
+    elif score < config.reject_below:
+        category, reasons = "reject", ["weak_evidence"]
+    elif any(flag.startswith(("hack_suspected", "inconsistent")) for flag in judged.flags):
+        category = "quarantine"
+        reasons = sorted({flag.partition(":")[0] for flag in judged.flags if flag.startswith(("hack_suspected", "inconsistent"))})
+    elif score < config.train_from:
+        category, reasons = "audit_only", ["thin_evidence"]
+    return Admission(category=category, score=score, reasons=tuple(reasons))
+
+
+def both(one: Admission, other: Admission) -> Admission:
+    """The admission of a row made of two branches: the weaker of the two."""
+    worse = max(one, other, key=lambda admission: _SEVERITY[admission.category])
+    return Admission(category=worse.category, score=min(one.score, other.score), reasons=tuple(sorted({*one.reasons, *other.reasons})))
+
+
+def _score(judged: Judged) -> float:
+    branch, opened = judged.branch, judged.opened
+    changing = [call for call in branch.tool_calls if side_effect(call.name, call.arguments) != "read"]
+    complete = sum(call.output_digest is not None for call in changing) / len(changing) if changing else 1.0
+    known = sum(meaning(verdict).outcome != "unknown" for verdict in judged.verdicts.values())
+    named = [branch.agent and branch.agent.model, opened and opened.repo_commit, opened and opened.tool_manifest_digest]
+    return (
+        0.25 * complete
+        + 0.20 * (judged.status in ("pass", "fail"))
+        + 0.20 * min(1.0, known / 2)
+        + 0.15 * sum(bool(part) for part in named) / 3
+        + 0.10 * (not branch.gaps)
+        + 0.10 * (not changing)
+    )

@@ -1,0 +1,92 @@
+"""A branch as chat messages, in the shape of OpenAI and TRL.
+
+system?, user (the task), then for every model turn one assistant message with all its parallel calls and one tool message
+for each of them, then the final answer. Call ids are numbered by position, so that equal beginnings are equal messages.
+"""
+
+from itertools import groupby, zip_longest
+from typing import NamedTuple
+
+from schemas.branches import BranchCall, BranchRecord
+from schemas.lifecycle import RolloutOpened
+from schemas.training import FunctionCall, Message, ToolCall
+
+NO_RESULT = "[no result was recorded]"
+"""A call that was never answered still needs its tool message: loaders refuse a conversation without it."""
+
+
+class Conversation(NamedTuple):
+    """The whole conversation, and where the agent begins to speak."""
+
+    messages: tuple[Message, ...]
+    given: int
+    """How many messages the agent was given."""
+
+    @property
+    def prompt(self) -> tuple[Message, ...]:
+        """What the agent was given."""
+        return self.messages[: self.given]
+
+    @property
+    def completion(self) -> tuple[Message, ...]:
+        """What it did."""
+        return self.messages[self.given :]
+
+
+def conversation(branch: BranchRecord, opened: RolloutOpened | None, *, turn_text: bool = True) -> Conversation:
+    """The messages of a branch."""
+    messages = []
+    if opened is not None and opened.system_prompt:
+        messages.append(Message(role="system", content=opened.system_prompt))
+    messages.append(Message(role="user", content=branch.task))
+    given = len(messages)
+    position = 0
+    asked = [call for call in branch.tool_calls if call.paired]
+    for _, turn in groupby(asked, key=lambda call: call.turn):
+        calls = list(turn)
+        ids = [f"call_{position + offset}" for offset in range(len(calls))]
+        position += len(calls)
+        messages.append(_assistant(calls, ids, turn_text=turn_text))
+        messages += [_answer(call, call_id) for call, call_id in zip(calls, ids, strict=True)]
+    if branch.final_answer:
+        messages.append(Message(role="assistant", content=branch.final_answer))
+    return Conversation(tuple(messages), given)
+
+
+def _assistant(calls: list[BranchCall], ids: list[str], *, turn_text: bool) -> Message:
+    said = [call.text for call in calls if call.text] if turn_text else []
+    return Message(
+        role="assistant",
+        content="\n\n".join(said) or None,
+        tool_calls=tuple(
+            ToolCall(id=call_id, function=FunctionCall(name=call.name, arguments=call.arguments))
+            for call, call_id in zip(calls, ids, strict=True)
+        ),
+    )
+
+
+def _answer(call: BranchCall, call_id: str) -> Message:
+    return Message(role="tool", content=tool_content(call), tool_call_id=call_id, name=call.name)
+
+
+def tool_content(call: BranchCall) -> str:
+    """What the tool message says: the summary, the error, both, or that nothing came."""
+    if call.output_digest is None:
+        return NO_RESULT
+    parts = [] if call.output_summary is None else [call.output_summary]
+    if call.error is not None:
+        parts.append(f"error {call.error.code}: {call.error.message}" if call.error.code else f"error: {call.error.message}")
+    return "\n".join(parts) if parts else "null"
+
+
+def shared_prompt(one: Conversation, other: Conversation) -> int:
+    """How many messages two conversations share, cut back to just before an assistant message."""
+    shared = 0
+    for left, right in zip_longest(one.messages, other.messages):
+        if left is None or left != right:
+            break
+        shared += 1
+    longest = max(one.messages, other.messages, key=len)
+    while shared > 0 and not (shared < len(longest) and longest[shared].role == "assistant"):
+        shared -= 1
+    return shared

@@ -1,0 +1,242 @@
+"""Training rows of a ranked rollout, and what was left out with why.
+
+SFT: passing branches with an answer. DPO: (pass, fail) pairs, and pairs of one tier that votes tell apart. PPO: every branch
+with a known reward. An unknown branch is in no pair and has no reward; nothing disappears silently.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import NamedTuple
+
+from agents.rewards.rewards import Reward, group_of
+from agents.training.admission import Judged, admit, both
+from agents.training.messages import Conversation, conversation, shared_prompt
+from schemas.avro_body import with_content_id
+from schemas.branches import BranchRecord
+from schemas.closures import RolloutClosed, RolloutSettled
+from schemas.emission import EmissionConfig
+from schemas.lifecycle import RolloutOpened
+from schemas.numbers import nine
+from schemas.rankings import RankedBranch
+from schemas.training import (
+    Admission, Basis, DpoRecord, Message, PpoRecord, Provenance, RejectedRecord, RowKind, SftRecord,
+)  # fmt: skip
+
+Row = SftRecord | DpoRecord | PpoRecord
+
+Beats = Callable[[int, int], float | None]
+"""P(a is really better than b) for two branches; None when votes do not connect them."""
+
+
+class Candidate(NamedTuple):
+    """A ranked branch with all that rows are made of."""
+
+    ranked: RankedBranch
+    branch: BranchRecord
+    judged: Judged
+    reward: Reward | None
+
+
+class Rows(NamedTuple):
+    """What a rollout gives to training."""
+
+    rows: tuple[Row, ...]
+    rejected: tuple[RejectedRecord, ...]
+
+
+@dataclass
+class RowMaker:
+    """Makes the rows of one closed rollout."""
+
+    settled: RolloutSettled
+    closed: RolloutClosed
+    opened: RolloutOpened | None
+    config: EmissionConfig
+    beats: Beats
+    _rows: list[Row] = field(default_factory=list)
+    _rejected: list[RejectedRecord] = field(default_factory=list)
+
+    def make(self, candidates: Sequence[Candidate]) -> Rows:
+        """All rows, in the order of kinds, then of the ranking."""
+        if self.settled.cause == "cancelled":
+            everyone = [candidate.branch for candidate in candidates]
+            for kind in ("sft", "dpo", "ppo"):
+                self._reject(kind, everyone, ("cancelled",))
+            return Rows((), tuple(self._rejected))
+        talks = {candidate.ranked.branch_index: self._talk(candidate.branch) for candidate in candidates}
+        admissions = {candidate.ranked.branch_index: admit(candidate.judged, self.config.admission) for candidate in candidates}
+        for candidate in candidates:
+            self._sft(candidate, talks, admissions)
+        self._dpo(candidates, talks, admissions)
+        group = group_of([candidate.reward.value for candidate in candidates if candidate.reward is not None])
+        for candidate in candidates:
+            index = candidate.ranked.branch_index
+            if candidate.reward is None:
+                self._reject("ppo", [candidate.branch], ("no_reward", f"objective_{candidate.ranked.objective_status}"))
+                continue
+            talk = talks[index]
+            self._admit(
+                "ppo", [candidate.branch],
+                PpoRecord(
+                    **self._common(candidate.branch, [candidate.branch], admissions[index]),
+                    branch_index=index,
+                    attempt=candidate.branch.attempt,
+                    prompt=talk.prompt,
+                    completion=talk.completion,
+                    final_answer=candidate.branch.final_answer,
+                    reward=candidate.reward.value,
+                    components=candidate.reward.components,
+                    total=candidate.ranked.total,
+                    group_mean=group.mean,
+                    group_std=group.std,
+                    advantage=group.advantage(candidate.reward.value),
+                    group_size=group.size,
+                ),
+            )  # fmt: skip
+        return Rows(tuple(self._rows), tuple(self._rejected))
+
+    def _talk(self, branch: BranchRecord) -> Conversation:
+        return conversation(branch, self.opened, turn_text=self.config.turn_text)
+
+    # -- SFT ----------------------------------------------------------------------------------------------------------
+
+    def _sft(self, candidate: Candidate, talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]) -> None:
+        index, branch = candidate.ranked.branch_index, candidate.branch
+        if candidate.ranked.objective_status != "pass":
+            self._reject("sft", [branch], ("not_passing", f"objective_{candidate.ranked.objective_status}"))
+        elif not branch.final_answer:
+            self._reject("sft", [branch], ("empty_answer",))
+        else:
+            record = SftRecord(
+                **self._common(branch, [branch], admissions[index]),
+                branch_index=index,
+                attempt=branch.attempt,
+                messages=talks[index].messages,
+                rank=candidate.ranked.rank,
+                components=candidate.ranked.components,
+            )
+            self._admit("sft", [branch], record)
+
+    # -- DPO ----------------------------------------------------------------------------------------------------------
+
+    def _dpo(self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]) -> None:
+        kept = unsure = 0
+        for better, worse, basis, probability in self._pairs(candidates):
+            if basis == "judge" and (probability is None or probability < self.config.pairs.min_probability):
+                unsure += 1
+                continue
+            record = self._pair(better, worse, basis, probability, talks, admissions)
+            pair = [better.branch, worse.branch]
+            if isinstance(record, str):
+                self._reject("dpo", pair, (record,))
+            elif record.admission.category != "train":
+                self._admit("dpo", pair, record)
+            elif kept >= self.config.pairs.max_per_rollout:
+                self._reject("dpo", pair, ("over_max_per_rollout",))
+            else:
+                kept += 1
+                self._admit("dpo", pair, record)
+        if unsure:
+            self._reject("dpo", [candidate.branch for candidate in candidates], (f"below_min_probability:{unsure}_pairs",))
+
+    def _pairs(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Candidate, Basis, float | None]]:
+        """Pairs worth a look, best against worst first: the widest apart in rank, then by rank."""
+        ranked = [candidate for candidate in candidates if candidate.ranked.rank is not None]
+        found: list[tuple[Candidate, Candidate, Basis, float | None]] = []
+        for better, worse in combinations(ranked, 2):
+            statuses = (better.ranked.objective_status, worse.ranked.objective_status)
+            if statuses == ("pass", "fail"):
+                found.append((better, worse, "objective", None))
+            elif statuses[0] == statuses[1]:
+                found.append((better, worse, "judge", self.beats(better.ranked.branch_index, worse.ranked.branch_index)))
+        return sorted(
+            found,
+            key=lambda pair: (pair[2] != "objective", (pair[0].ranked.rank or 0) - (pair[1].ranked.rank or 0), pair[0].ranked.rank),
+        )
+
+    def _pair(
+        self, better: Candidate, worse: Candidate, basis: Basis, probability: float | None,
+        talks: Mapping[int, Conversation], admissions: Mapping[int, Admission],
+    ) -> DpoRecord | str:  # fmt: skip
+        """The pair's record, or why there is none."""
+        one, other = talks[better.ranked.branch_index], talks[worse.ranked.branch_index]
+        cut = shared_prompt(one, other)
+        chosen, rejected = one.messages[cut:], other.messages[cut:]
+        if cut == 0:
+            return "no_shared_prompt"
+        if chosen == rejected:
+            return "same_completion"
+        if not chosen or not rejected:
+            return "empty_completion"
+        if not _worth_choosing(chosen):
+            return "empty_chosen_answer"
+        pair = [better.branch, worse.branch]
+        admission = both(admissions[better.ranked.branch_index], admissions[worse.ranked.branch_index])
+        return DpoRecord(
+            **self._common(better.branch, pair, admission),
+            chosen_branch=better.ranked.branch_index,
+            rejected_branch=worse.ranked.branch_index,
+            prompt=one.messages[:cut],
+            chosen=chosen,
+            rejected=rejected,
+            chosen_answer=better.branch.final_answer,
+            rejected_answer=worse.branch.final_answer,
+            basis=basis,
+            margin=nine((better.ranked.total or 0.0) - (worse.ranked.total or 0.0)),
+            p_chosen=probability,
+            chosen_components=better.ranked.components,
+            rejected_components=worse.ranked.components,
+        )
+
+    # -- what all rows share ------------------------------------------------------------------------------------------
+
+    def _common(self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission) -> dict[str, object]:
+        redactions: dict[str, int] = {}
+        for each in involved:
+            for kind, count in each.redactions.items():
+                redactions[kind] = redactions.get(kind, 0) + count
+        return {
+            "record_id": "-",
+            "rollout_id": branch.rollout_id,
+            "task": branch.task,
+            "tools": self.opened.tools if self.opened else "[]",
+            "model": branch.agent.model if branch.agent else None,
+            "admission": admission,
+            "provenance": Provenance(
+                settled_id=self.settled.settled_id,
+                closed_id=self.closed.closed_id,
+                raw_digests=tuple(each.raw_digest for each in involved),
+                config_digest=self.settled.config_digest,
+            ),
+            "redactions": dict(sorted(redactions.items())),
+        }
+
+    def _admit(self, kind: RowKind, branches: Sequence[BranchRecord], record: Row) -> None:
+        if record.admission.category == "train":
+            self._rows.append(with_content_id(record))
+        else:
+            self._reject(kind, branches, (record.admission.category, *record.admission.reasons), record.admission)
+
+    def _reject(self, kind: RowKind, branches: Sequence[BranchRecord], reasons: tuple[str, ...], admission: Admission | None = None) -> None:
+        self._rejected.append(
+            with_content_id(
+                RejectedRecord(
+                    record_id="-",
+                    rollout_id=self.settled.rollout_id,
+                    kind=kind,
+                    branches=tuple(branch.branch_index for branch in branches),
+                    reasons=reasons,
+                    admission=admission,
+                    digests=tuple(branch.raw_digest for branch in branches),
+                    settled_id=self.settled.settled_id,
+                    closed_id=self.closed.closed_id,
+                )
+            )
+        )
+
+
+def _worth_choosing(completion: tuple[Message, ...]) -> bool:
+    """A chosen completion ends in a non-empty answer or contains tool calls."""
+    last = completion[-1]
+    return (last.role == "assistant" and bool(last.content)) or any(message.tool_calls for message in completion)

@@ -1,0 +1,126 @@
+"""What a redaction rule is, and how rules tell a secret from words, names and numbers.
+
+A rule is found by a literal (`anchors`) and then decided by `locate`, which sees the text around that literal and
+answers which characters to remove. Every pattern is bounded up to the point where it can still fail, and what follows a
+success is consumed once, so the time is linear in the text whatever the text is.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+Span = tuple[int, int]
+Locate = Callable[[str, int, int], Span | None]
+"""(text, where the anchor was found, where the last removal ended) -> what to remove."""
+Accept = Callable[[str], bool]
+
+LONGEST_LOOK = 256
+"""Characters of a candidate that are looked at before it is accepted; the rest of an accepted one goes with it."""
+
+
+class Rule(NamedTuple):
+    """One kind of secret."""
+
+    kind: str
+    """What the placeholder and the counts call it."""
+    anchors: tuple[str, ...]
+    """Literals of which every such secret contains one; without them the rule does not run."""
+    locate: Locate
+    """Decides at an anchor."""
+    gate: str | None = None
+    """A stricter test than the anchors, for a rule whose anchors are common. In the syntax of the `regex` crate of Rust."""
+
+
+# A letter or digit before a key means that it is the middle of a word, unless it ends an escape: "\n" and "\u003d" of
+# JSON, "%3D" of a URL, "ESC[31m" of a terminal.
+_ESCAPE_BEFORE = re.compile(
+    r"(?:\\[abfnrtv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]{0,8}m)\Z"
+)
+
+
+def starts_word(text: str, at: int, floor: int) -> bool:
+    """Whether something that begins at `at` is not the middle of a word."""
+    if at == floor or at == 0:
+        return True
+    before = text[at - 1]
+    if not (before.isascii() and before.isalnum()):
+        return True
+    return _ESCAPE_BEFORE.search(text, max(floor, at - 12), at) is not None
+
+
+_PIECE = re.compile(r"[A-Za-z0-9]+")
+_HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORDLIKE = re.compile(r"[A-Za-z]{1,24}[0-9]{0,4}|[0-9]+|[0-9]{1,3}[A-Za-z]{1,3}|[a-z]{3,}[0-9][a-z]{3,}[0-9]{0,2}")
+
+
+def random_length(text: str) -> int:
+    """How many characters of a text are in pieces that no person would write as words, names or numbers."""
+    return sum(len(piece) for piece in _PIECE.findall(text) if not _wordlike(piece))
+
+
+def _wordlike(piece: str) -> bool:
+    if not _WORDLIKE.fullmatch(piece):
+        return False
+    letters = piece.rstrip("0123456789")
+    if letters.islower() or letters.isupper() or not letters.isalpha():
+        return True
+    return len(letters) >= 3 * len(_HUMP.findall(letters))
+
+
+def is_random(least: int) -> Accept:
+    """Accepts what has at least so many characters that are no words."""
+    return lambda body: random_length(body) >= least
+
+
+def three_classes(body: str) -> bool:
+    """Digits, capitals and small letters, all of them."""
+    return any(map(str.isdigit, body)) and any(map(str.isupper, body)) and any(map(str.islower, body))
+
+
+def has_digit(body: str) -> bool:
+    """At least one digit: what keys have and most identifiers lack."""
+    return any(map(str.isdigit, body))
+
+
+def anything(body: str) -> bool:  # noqa: ARG001 - an Accept
+    """For prefixes that nothing else has."""
+    return True
+
+
+def token(kind: str, prefixes: str, body: str, least: int, accept: Accept = anything, gate: str | None = None) -> Rule:
+    """A rule for keys made of a prefix (one of several, separated by spaces) and at least `least` characters of `body`."""
+    anchors = tuple(prefixes.split())
+    pattern = re.compile(f"(?:{'|'.join(map(re.escape, anchors))})([{body}]{{{least},{LONGEST_LOOK}}})")
+    rest = re.compile(rf"[{body}A-Za-z0-9_\-]*")
+
+    def locate(text: str, at: int, floor: int) -> Span | None:
+        found = pattern.match(text, at)
+        if found is None or not starts_word(text, at, floor) or not accept(found[1]):
+            return None
+        return at, end_of(rest, text, found.end())
+
+    return Rule(kind, anchors, locate, gate)
+
+
+def context(
+    kind: str, anchors: str, pattern: str, accept: Accept = anything, rest: str = r"[A-Za-z0-9_\-]*", *, whole: bool = False
+) -> Rule:
+    """A rule for what a pattern that begins at the anchor calls `secret`; the rest of the match stays.
+
+    `rest` is what goes with an accepted secret beyond the bounded part; `whole` asks that a word begins at the anchor.
+    """
+    compiled, tail = re.compile(pattern), re.compile(rest)
+
+    def locate(text: str, at: int, floor: int) -> Span | None:
+        found = compiled.match(text, at)
+        if found is None or (whole and not starts_word(text, at, floor)) or not accept(found["secret"]):
+            return None
+        return found.start("secret"), end_of(tail, text, found.end("secret"))
+
+    return Rule(kind, tuple(anchors.split()), locate)
+
+
+def end_of(rest: re.Pattern[str], text: str, at: int) -> int:
+    """Where a pattern that begins at `at` ends; `at` when it does not match."""
+    found = rest.match(text, at)
+    return at if found is None else found.end()

@@ -1,0 +1,52 @@
+"""What every record is: frozen, closed to unknown fields, and an Avro record of the namespace `braidstream`.
+
+The pydantic model is the source. Its Avro is generated from it and committed under `schemas/avro/`, one file per version
+(`schemas/versions.py`), so that a reader of the log never needs this code.
+"""
+
+from typing import Annotated, Any
+
+from dataclasses_avroschema.pydantic import AvroBaseModel
+from pydantic import ConfigDict, Field
+
+MAX_ID = 256
+"""Characters of an id: it is a Kafka key, a file name part and a URL part."""
+
+MAX_EXACT = 2**53 - 1
+"""The largest integer that JSON readers in every language hold exactly."""
+
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+"""An id that somebody outside gave: kept as it is, never parsed."""
+
+Index = Annotated[int, Field(ge=0, le=99_999)]
+"""A branch index or an attempt, counted from 0."""
+
+Count = Annotated[int, Field(ge=0, le=MAX_EXACT)]
+"""A number of things, a sequence number, or a duration in milliseconds."""
+
+Millis = Annotated[int, Field(ge=-MAX_EXACT, le=MAX_EXACT)]
+"""A time: milliseconds since 1970-01-01 UTC."""
+
+Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+"""A share or probability."""
+
+Real = Annotated[float, Field(allow_inf_nan=False)]
+"""A number that has a JSON form: never NaN, never infinite."""
+
+Json = str
+"""JSON as text. Free-form values travel as text: lossless, and never a union of records."""
+
+
+class Record(AvroBaseModel):
+    """The base of all records: immutable, strict about field names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    class Meta:
+        """Where the generated Avro lives."""
+
+        namespace = "braidstream"
+
+    def plain(self) -> dict[str, Any]:
+        """The record as plain Python values: what Avro encodes and what JSON views start from."""
+        return self.model_dump(mode="python")

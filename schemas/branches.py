@@ -1,0 +1,105 @@
+"""A branch as people and trainers look at it: a superset of rollout-wire/v1, made when the branch ends."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.base import Count, Id, Index, Json, Millis, Real, Record
+from schemas.events import AgentInfo, Observed, Workspace
+from schemas.judging import Usage
+
+BranchStatus = Literal["answered", "failed", "aborted", "infra_error", "running"]
+"""How the branch stands; `running` when it never ended."""
+
+
+class ToolFailure(Record):
+    """An error that a tool returned."""
+
+    code: str | None = None
+    """The tool's own code."""
+    message: str
+    """What it said, redacted."""
+
+
+class BranchCall(Record):
+    """One tool call with its result."""
+
+    call_id: str
+    """The producer's id for the call; `call-<n>` by position where it gave none."""
+    name: str
+    """The tool."""
+    arguments: Json
+    """The arguments: JSON text, redacted."""
+    arguments_digest: str
+    """SHA-256 of the canonical JSON of the raw arguments, in hex."""
+    output_summary: str | None = None
+    """The output, redacted and then summarized; null when there was none."""
+    output_digest: str | None = None
+    """SHA-256 of the raw output's text, in hex; null when no result came."""
+    output_bytes: Count | None = None
+    """Length of the raw output in UTF-8 bytes."""
+    error: ToolFailure | None = None
+    """The tool's error."""
+    turn: Count = 0
+    """The model turn it belongs to, counted from 0: parallel calls share one."""
+    text: str | None = None
+    """What the model said before its turn's first call, redacted."""
+    step: int | None = None
+    """The producer's own step number."""
+    paired: bool = True
+    """False for a result that no call asked for."""
+    started_ms: Millis | None = None
+    """When the call was made."""
+    ended_ms: Millis | None = None
+    """When the result came."""
+
+
+class BranchRecord(Record):
+    """All that is kept of one attempt of a branch."""
+
+    record_id: Id
+    """A function of the content."""
+    schema_version: str = "rollout-wire/v1"
+    """The wire format this is a superset of."""
+    rollout_id: Id
+    """The rollout; also the Kafka key."""
+    task: str
+    """What the agent was asked."""
+    branch_index: Index
+    """The branch."""
+    attempt: Index
+    """The attempt."""
+    temperature: Real | None = None
+    """Sampling temperature."""
+    seed: int | None = None
+    """Sampling seed."""
+    session_id: str | None = None
+    """The session of the agent's own system."""
+    agent: AgentInfo | None = None
+    """Who ran it."""
+    observed: Observed = "unknown"
+    """Which form of tool outputs the model saw."""
+    status: BranchStatus
+    """How it ended."""
+    error: str | None = None
+    """Why it failed, redacted."""
+    final_answer: str | None = None
+    """The answer, redacted; null when there was none."""
+    tool_calls: tuple[BranchCall, ...] = ()
+    """The calls, in order."""
+    usage: Usage | None = None
+    """What the run used in all."""
+    n_events: Count
+    """How many events it has."""
+    raw_digest: str
+    """SHA-256 over the SHA-256 digests of the raw events' canonical JSON, in order."""
+    workspace: Workspace | None = None
+    """The snapshot of its files."""
+    first_event_ms: Millis | None = None
+    """Time of the first event that has one."""
+    last_event_ms: Millis | None = None
+    """Time of the last event that has one."""
+    gaps: tuple[Count, ...] = ()
+    """Seqs that are missing."""
+    redactions: dict[str, int] = Field(default_factory=dict)
+    """What was removed, by kind."""

@@ -1,0 +1,134 @@
+"""The configuration that decides what is emitted. It is pinned in every RolloutSettled, so replay uses the same one.
+
+Nothing here says *when* a rollout closes (that is the worker's closing policy) or *where* records go; only what they say.
+"""
+
+from functools import cached_property
+from hashlib import sha256
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_SUMMARY_BYTES = 16_384
+"""No summary is longer: of every output no more than twice this is held in memory."""
+
+JudgeKind = Literal["none", "external", "scripted", "anthropic"]
+"""Who votes: nobody; somebody else who writes votes to the log; a rule file; a model."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class SummaryLimits(_Section):
+    """How much of a tool's output is kept."""
+
+    max_bytes: int = Field(default=800, ge=1, le=MAX_SUMMARY_BYTES)
+    """Never more UTF-8 bytes than this."""
+    keep_first_lines: int = Field(default=3, ge=0, le=1000)
+    """Lines kept from the beginning."""
+    keep_last_lines: int = Field(default=5, ge=0, le=1000)
+    """Lines kept from the end."""
+
+
+class SummarizeConfig(SummaryLimits):
+    """Limits for every tool, and for tools by name."""
+
+    tools: dict[str, SummaryLimits] = Field(default_factory=dict)
+    """Limits of tools that need more or less."""
+
+
+class Weight(_Section):
+    """One reward function of the ranking's total."""
+
+    key: str
+    """Its name in the records."""
+    weight: float = Field(allow_inf_nan=False)
+    """Its weight."""
+    component: Literal["objective", "judge", "judge_scalar"]
+    """What it weighs; each is in [0, 1]."""
+
+
+class RankingConfig(_Section):
+    """How branches are ranked."""
+
+    ridge: float = Field(default=0.1, gt=0)
+    """Lambda of the penalised likelihood: keeps a branch that wins everything finite."""
+    weights: tuple[Weight, ...] = (
+        Weight(key="objective", weight=1.0, component="objective"),
+        Weight(key="judge", weight=0.3, component="judge"),
+    )
+    """What the total is the sum of."""
+
+
+class RewardsConfig(_Section):
+    """The verifiable reward: clamp(pass_weight x pass_rate - hack_penalty x hacked + coverage_bonus x coverage, 0, 1)."""
+
+    pass_weight: float = 1.0
+    """Weight of the share of tests that pass."""
+    hack_penalty: float = 0.4
+    """Taken off for a confirmed hack."""
+    coverage_bonus: float = 0.1
+    """Added in proportion to coverage."""
+
+
+class PairsConfig(_Section):
+    """Which branches make a preference pair."""
+
+    min_probability: float = Field(default=0.9, ge=0.5, le=1.0)
+    """Judged pairs need at least this probability that the chosen is better."""
+    max_per_rollout: int = Field(default=4, ge=0)
+    """Best against worst first."""
+
+
+class AdmissionConfig(_Section):
+    """What may be trained on."""
+
+    reject_below: float = 0.4
+    """Scores below this are rejected."""
+    train_from: float = 0.6
+    """Scores from this on may be trained on; between the two they are kept for audit."""
+
+
+class JudgeConfig(_Section):
+    """Who compares branches of one tier, and how."""
+
+    kind: JudgeKind = "none"
+    """Who votes."""
+    model: str = ""
+    """The judge's model, where there is one."""
+    rubric: str = "Overall quality and correctness of the work for the task."
+    """The criterion, in words; its hash is its version."""
+    samples: int = Field(default=2, ge=1, le=16)
+    """Calls for each order of a pair."""
+    max_judge_calls: int = Field(default=120, ge=0)
+    """Calls for a rollout; pairs beyond are recorded as not asked."""
+    max_text_bytes: int = Field(default=8000, ge=256)
+    """Of a branch's judged text."""
+
+
+class EmissionConfig(_Section):
+    """All of it."""
+
+    required: tuple[str, ...] = ("build",)
+    """Verdicts that decide the objective status where RolloutOpened does not say."""
+    redact: bool = True
+    """Remove secrets and personal data before anything is kept."""
+    turn_text: bool = True
+    """Put what the model said before a tool call into the training messages."""
+    summarize: SummarizeConfig = SummarizeConfig()
+    judge: JudgeConfig = JudgeConfig()
+    ranking: RankingConfig = RankingConfig()
+    rewards: RewardsConfig = RewardsConfig()
+    pairs: PairsConfig = PairsConfig()
+    admission: AdmissionConfig = AdmissionConfig()
+
+    @cached_property
+    def text(self) -> str:
+        """The configuration as JSON: what RolloutSettled pins."""
+        return self.model_dump_json()
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of `text`, in hex."""
+        return sha256(self.text.encode()).hexdigest()

@@ -1,0 +1,95 @@
+"""What an agent says while it works: events, carried in slices of one branch.
+
+One Kafka record carries a contiguous run of a branch's events, typically a turn. A single event is a slice of one.
+"""
+
+from typing import Literal
+
+from schemas.base import Count, Id, Index, Json, Millis, Real, Record
+
+EndStatus = Literal["answered", "failed", "aborted", "infra_error"]
+"""How a branch ended: by an answer, by its own error, because somebody stopped it, or because what it ran on broke."""
+
+Observed = Literal["summarized", "raw", "unknown"]
+"""Which form of a tool's output the model saw: what `summarize` makes of it, the whole, or nobody said."""
+
+
+class AgentEvent(Record):
+    """One thing that happened in a branch. Kinds and data keys that we do not know are kept as they are."""
+
+    trace_id: str = ""
+    """The run's own id for the trace; empty when the producer has none."""
+    parent_trace_id: str | None = None
+    """The trace this one was started from."""
+    channel: str
+    """text, thinking, tool, model, action, artifact, status, or one we do not know."""
+    event: str
+    """The kind: run_start, tool_call, tool_result, final_answer, error, ..."""
+    data: Json = "{}"
+    """The kind's own fields: a JSON object as text."""
+    timestamp_ms: Millis | None = None
+    """When it happened, by the producer's clock."""
+
+
+class AgentInfo(Record):
+    """Who ran the branch."""
+
+    name: str | None = None
+    """The agent's name."""
+    model: str | None = None
+    """The model that it asked."""
+    version: str | None = None
+    """The agent's or policy's version."""
+
+
+class BranchInfo(Record):
+    """What is known of a branch beyond its events; sent once, usually on the first slice."""
+
+    temperature: Real | None = None
+    """Sampling temperature."""
+    seed: int | None = None
+    """Sampling seed, where the model takes one."""
+    session_id: str | None = None
+    """The session of the agent's own system."""
+    agent: AgentInfo | None = None
+    """Who ran it."""
+    task: str | None = None
+    """The task, when no RolloutOpened says it."""
+    observed: Observed = "unknown"
+    """Which form of tool outputs the model saw."""
+
+
+class Workspace(Record):
+    """The files a branch left behind: the snapshot that verifiers test."""
+
+    uri: str
+    """Where the snapshot is."""
+    digest: str
+    """Its content digest."""
+
+
+class AgentEvents(Record):
+    """A slice: 1..n contiguous events of one attempt of one branch, or the bare news that it ended."""
+
+    rollout_id: Id
+    """The rollout; also the Kafka key."""
+    branch_index: Index
+    """The branch, 0..N-1."""
+    attempt: Index = 0
+    """The try at this branch. A newer attempt fences the older one from its first event on."""
+    first_seq: Count = 0
+    """The seq of the first event here; the others follow without gaps."""
+    events: tuple[AgentEvent, ...] = ()
+    """The events, in order."""
+    ended: bool = False
+    """True on the last slice of the attempt."""
+    last_seq: Count | None = None
+    """With `ended`: the seq of the attempt's last event, where the producer knows it."""
+    status: EndStatus | None = None
+    """With `ended`: how it ended, in the producer's words; wins over what the events suggest."""
+    error: str | None = None
+    """With `ended`: why it failed."""
+    branch: BranchInfo | None = None
+    """What is known of the branch beyond its events."""
+    workspace: Workspace | None = None
+    """With `ended`: the snapshot of its files."""

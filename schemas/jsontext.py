@@ -1,0 +1,72 @@
+"""Reading JSON that came from outside: strict, exact, and bounded in depth.
+
+Strict: no NaN, no infinities, no lone surrogates, UTF-8 only. Exact: integers of any size stay integers. Bounded: what is
+nested deeper than `MAX_DEPTH` is refused instead of exhausting somebody's stack later.
+"""
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+MAX_DEPTH = 100
+"""Deeper nesting than this is an attack or a bug, never a tool's arguments."""
+
+_LONG_DIGITS = re.compile(r"[0-9]{19}")
+"""Only integers this long can leave the 64 bits that the fast parser keeps exact."""
+
+
+def parse(text: str | bytes) -> Any:
+    """The value of a JSON text. Raises ValueError, with the position where there is one."""
+    if isinstance(text, bytes):
+        try:
+            text = text.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"not UTF-8 at byte {error.start}") from None
+    value = orjson.loads(text)
+    if text.count("[") + text.count("{") > MAX_DEPTH and depth(value) > MAX_DEPTH:
+        raise ValueError(f"nested deeper than {MAX_DEPTH}")
+    if _LONG_DIGITS.search(text):
+        value = json.loads(text)  # orjson has vetted it; this one keeps long integers exact
+    return value
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """The JSON object that a text holds. Raises ValueError when it holds something else."""
+    value = parse(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a JSON object, found {kind_of(value)}")  # noqa: TRY004 - callers handle one kind of bad text
+    return value
+
+
+def compact(value: Any) -> str:
+    """JSON text without spaces, keys in the order they have."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # an integer beyond 64 bits
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def depth(value: Any) -> int:
+    """How deep arrays and objects are nested in a value."""
+    deepest, level = 0, [value]
+    while level:
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item.values())
+                inner.append(None)
+            elif isinstance(item, list):
+                inner.extend(item)
+                inner.append(None)
+        deepest += bool(inner)
+        level = inner
+    return deepest
+
+
+def kind_of(value: Any) -> str:
+    """What a person calls the JSON type of a value."""
+    if value is None:
+        return "null"
+    return {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "an array", dict: "an object"}[type(value)]

@@ -1,0 +1,15 @@
+"""How a float leaves the product: rounded to nine significant digits.
+
+Two machines may differ in the last bits of a sum; nobody reads those bits. Rounding before a number is written, compared
+with a threshold or hashed makes "the same bytes" a promise that can be kept.
+"""
+
+from math import isfinite
+
+
+def nine(x: float) -> float:
+    """Round to nine significant digits; -0.0 becomes 0.0. NaN and infinities have no JSON form: ValueError."""
+    if not isfinite(x):
+        raise ValueError(f"{x!r} is not a finite number and cannot be written; leave the value out (None) instead.")
+    # The decimal conversion rounds correctly everywhere (the nearest, ties to even); + 0.0 removes the sign of zero.
+    return float(f"{x:.9g}") + 0.0

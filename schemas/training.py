@@ -1,0 +1,193 @@
+"""Training rows, as trainers load them, each with where it came from; and what was kept out, with why."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.base import Count, Id, Index, Json, Real, Record
+from schemas.rankings import RewardComponent
+
+Role = Literal["system", "user", "assistant", "tool"]
+Basis = Literal["objective", "judge"]
+Category = Literal["train", "audit_only", "quarantine", "reject"]
+RowKind = Literal["sft", "dpo", "ppo"]
+
+
+class FunctionCall(Record):
+    """What to call, and with what."""
+
+    name: str
+    """The tool."""
+    arguments: Json
+    """Its arguments: JSON text."""
+
+
+class ToolCall(Record):
+    """A call inside an assistant message."""
+
+    id: str
+    """`call_<n>`, by position."""
+    type: Literal["function"] = "function"
+    """Always `function`."""
+    function: FunctionCall
+    """The call itself."""
+
+
+class Message(Record):
+    """One chat message, in the shape of OpenAI and TRL."""
+
+    role: Role
+    """Who speaks."""
+    content: str | None = None
+    """What is said; null for an assistant that only calls tools."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """An assistant's calls."""
+    tool_call_id: str | None = None
+    """On a tool message: the call it answers."""
+    name: str | None = None
+    """On a tool message: the tool."""
+
+
+class Admission(Record):
+    """Whether a row may be trained on, and why."""
+
+    category: Category
+    """Only `train` reaches a training topic."""
+    score: Real
+    """0..1: how well it is evidenced."""
+    reasons: tuple[str, ...] = ()
+    """What speaks against it."""
+
+
+class Provenance(Record):
+    """Where a row came from: what to look up in the log to make it again."""
+
+    source: str = "braidstream"
+    """What made it."""
+    settled_id: Id
+    """The decision that pinned branches and verdicts."""
+    closed_id: Id
+    """The decision that pinned votes."""
+    raw_digests: tuple[str, ...]
+    """The raw digest of each branch involved."""
+    config_digest: str
+    """The configuration it was made under."""
+
+
+class TrainingRecord(Record):
+    """What all rows have in common."""
+
+    record_id: Id
+    """A function of the content."""
+    schema_version: str = "training-record/v1"
+    """The format of this row."""
+    rollout_id: Id
+    """The rollout; also the Kafka key."""
+    task: str
+    """What the agents were asked."""
+    tools: Json = "[]"
+    """The tools on offer: a JSON array as text."""
+    model: str | None = None
+    """The policy or model that acted."""
+    admission: Admission
+    """Why it may be trained on."""
+    provenance: Provenance
+    """Where it came from."""
+    redactions: dict[str, int] = Field(default_factory=dict)
+    """What was removed, by kind."""
+
+
+class SftRecord(TrainingRecord):
+    """A trajectory worth imitating."""
+
+    branch_index: Index
+    """The branch."""
+    attempt: Index
+    """Its attempt."""
+    messages: tuple[Message, ...]
+    """The whole conversation."""
+    rank: Count | None = None
+    """Its rank in the rollout."""
+    components: tuple[RewardComponent, ...] = ()
+    """Reward components."""
+
+
+class DpoRecord(TrainingRecord):
+    """Two continuations of one prompt, one better."""
+
+    chosen_branch: Index
+    """The better branch."""
+    rejected_branch: Index
+    """The worse one."""
+    prompt: tuple[Message, ...]
+    """What both share."""
+    chosen: tuple[Message, ...]
+    """The better continuation."""
+    rejected: tuple[Message, ...]
+    """The worse one."""
+    chosen_answer: str | None = None
+    """The better final answer, plain."""
+    rejected_answer: str | None = None
+    """The worse one."""
+    basis: Basis
+    """objective: one passes, the other fails. judge: both of one tier, told apart by votes."""
+    margin: Real
+    """Difference of the totals."""
+    p_chosen: Real | None = None
+    """Probability that the chosen is really better, for judged pairs."""
+    chosen_components: tuple[RewardComponent, ...] = ()
+    """Reward components of the better one."""
+    rejected_components: tuple[RewardComponent, ...] = ()
+    """Reward components of the worse one."""
+
+
+class PpoRecord(TrainingRecord):
+    """A trajectory with its reward."""
+
+    branch_index: Index
+    """The branch."""
+    attempt: Index
+    """Its attempt."""
+    prompt: tuple[Message, ...]
+    """What the agent was given."""
+    completion: tuple[Message, ...]
+    """What it did."""
+    final_answer: str | None = None
+    """Its answer, plain."""
+    reward: Real
+    """In [0, 1]."""
+    components: tuple[RewardComponent, ...] = ()
+    """What the reward is made of."""
+    total: Real | None = None
+    """The ranking's total."""
+    group_mean: Real | None = None
+    """Mean reward over the rollout's valid branches."""
+    group_std: Real | None = None
+    """Their standard deviation."""
+    advantage: Real | None = None
+    """(reward - mean) / std over valid members; null when they are all equal."""
+    group_size: Count = 0
+    """How many valid members."""
+
+
+class RejectedRecord(Record):
+    """A row that was kept out of training."""
+
+    record_id: Id
+    """A function of the content."""
+    rollout_id: Id
+    """The rollout; also the Kafka key."""
+    kind: RowKind
+    """Which row it would have been."""
+    branches: tuple[Index, ...]
+    """The branches involved."""
+    reasons: tuple[str, ...]
+    """Why, as short codes: no_reward, not_passing, empty_answer, same_completion, ..."""
+    admission: Admission | None = None
+    """The admission that kept it out, where it came that far."""
+    digests: tuple[str, ...] = ()
+    """Raw digests of the branches, or of the row that was too large."""
+    settled_id: Id
+    """The decision that pinned branches and verdicts."""
+    closed_id: Id
+    """The decision that pinned votes."""

@@ -1,0 +1,135 @@
+"""What verifiers say of a branch. Agents have no way to write these: they have topics of their own.
+
+What a verdict *means* (pass, fail, unknown) is decided in `agents/verdicts`; here it is only what was seen.
+"""
+
+from typing import Literal
+
+from schemas.base import Count, Id, Index, Record, Share
+
+BuildStatus = Literal["success", "failure", "running", "unknown", "infra_error"]
+Stage = Literal["install", "build", "test", "dev"]
+VisualStatus = Literal["pass", "fail", "pending", "unknown"]
+CheckStatus = Literal["pass", "fail", "unknown"]
+
+
+class TestCounts(Record):
+    """What a test run counted."""
+
+    __test__ = False  # a record, not a test class: keeps pytest from collecting it
+
+    passed: Count
+    """Tests that passed."""
+    failed: Count
+    """Tests that failed or had errors."""
+    skipped: Count = 0
+    """Tests that were skipped."""
+    total: Count
+    """Tests that were collected."""
+
+
+class OutputTail(Record):
+    """The end of a stream, with the digest of all of it."""
+
+    text: str
+    """The last part."""
+    digest: str
+    """SHA-256 of the whole, in hex."""
+
+
+class BuildVerdict(Record):
+    """A build or test run of one branch."""
+
+    rollout_id: Id
+    """The rollout; also the Kafka key."""
+    branch_index: Index
+    """The branch."""
+    attempt: Index = 0
+    """The attempt that was built."""
+    verdict_id: Id
+    """A function of the content, or the verifier's own id."""
+    status: BuildStatus
+    """What the build reported of itself."""
+    exit_code: int | None = None
+    """The process's exit code, where there was one."""
+    stage: Stage | None = None
+    """How far it came."""
+    tests: TestCounts | None = None
+    """Test counts, where tests ran."""
+    coverage: Share | None = None
+    """Line coverage, 0..1."""
+    protected_paths_intact: bool | None = None
+    """False when a protected file (a test, a configuration) was changed: a confirmed hack."""
+    baseline_tests: Count | None = None
+    """Tests that the untouched task collects; fewer collected than this is a confirmed hack."""
+    stdout: OutputTail | None = None
+    """End of the standard output."""
+    stderr: OutputTail | None = None
+    """End of the standard error."""
+    wall_ms: Count | None = None
+    """How long it took."""
+    produced_by: str = "unknown"
+    """Which verifier said so; `import` for verdicts that came with a file."""
+
+
+class DomProbe(Record):
+    """One question asked of the page."""
+
+    name: str
+    """The probe's name in the task."""
+    ok: bool
+    """Whether it held."""
+    detail: str | None = None
+    """What was seen."""
+
+
+class VisualVerdict(Record):
+    """A look at the built page of one branch."""
+
+    rollout_id: Id
+    """The rollout; also the Kafka key."""
+    branch_index: Index
+    """The branch."""
+    attempt: Index = 0
+    """The attempt that was looked at."""
+    verdict_id: Id
+    """A function of the content, or the verifier's own id."""
+    verdict: VisualStatus | None = None
+    """What the verifier concluded itself; null when it only reports what it saw."""
+    reason: str | None = None
+    """Why."""
+    uncaught_errors: tuple[str, ...] = ()
+    """Errors that the page did not catch."""
+    console_errors: tuple[str, ...] = ()
+    """Errors that the page wrote to its console."""
+    dom_probes: tuple[DomProbe, ...] = ()
+    """Questions asked of the page."""
+    renders_non_empty: bool | None = None
+    """Whether anything was drawn."""
+    screenshot_digest: str | None = None
+    """SHA-256 of the screenshot, in hex."""
+    produced_by: str = "unknown"
+    """Which verifier said so."""
+
+
+class CheckVerdict(Record):
+    """Any other named check of one branch: lint, a criterion, something of one's own."""
+
+    rollout_id: Id
+    """The rollout; also the Kafka key."""
+    branch_index: Index
+    """The branch."""
+    attempt: Index = 0
+    """The attempt that was checked."""
+    verdict_id: Id
+    """A function of the content, or the verifier's own id."""
+    name: Id
+    """The check's name, as RolloutOpened.required names it."""
+    status: CheckStatus
+    """The outcome."""
+    score: Share | None = None
+    """A degree, where the check has one."""
+    hint: str | None = None
+    """What would make it pass."""
+    produced_by: str = "unknown"
+    """Which verifier said so."""

@@ -1,0 +1,143 @@
+"""The Avro of every record: generated from the models, committed under `schemas/avro/`, one file per version.
+
+`<Record>.v<N>.avsc` is never changed once it has been released; a changed model gets the next number, which must be able to
+read everything that every earlier version wrote (BACKWARD_TRANSITIVE). `check()` says what is wrong, `write()` adds what is new.
+"""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fastavro
+from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
+from avro.schema import parse as parse_for_check
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+from schemas.base import Record
+from schemas.branches import BranchRecord
+from schemas.closures import Closure
+from schemas.errors import SchemaError
+from schemas.events import AgentEvents
+from schemas.evidence import AepRecord
+from schemas.judging import JudgeRequest, JudgeVote
+from schemas.lifecycle import Lifecycle
+from schemas.rankings import Ranking
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
+
+FOLDER = Path(__file__).parent / "avro"
+
+RECORDS: dict[str, type[Record]] = {
+    record.__name__: record
+    for record in (
+        Lifecycle, AgentEvents, BuildVerdict, VisualVerdict, CheckVerdict, JudgeRequest, JudgeVote, Closure,
+        BranchRecord, Ranking, AepRecord, SftRecord, DpoRecord, PpoRecord, RejectedRecord,
+    )
+}  # fmt: skip
+"""Every record that is a topic's value, by name."""
+
+AvroSchema = dict[str, Any]
+
+_FILE = re.compile(r"^(?P<name>\w+)\.v(?P<version>\d+)\.avsc$")
+
+
+class Version(NamedTuple):
+    """One committed schema."""
+
+    name: str
+    """The record."""
+    number: int
+    """1, 2, ..."""
+    schema: AvroSchema
+    """As committed."""
+    parsed: AvroSchema
+    """As fastavro wants it."""
+    fingerprint: bytes
+    """CRC-64-AVRO of the parsing canonical form, 8 bytes little-endian: the single-object header."""
+
+
+def generate(record: type[Record]) -> AvroSchema:
+    """The Avro of a model."""
+    schema: AvroSchema = json.loads(record.avro_schema())
+    return _without_container_names(schema)
+
+
+def _without_container_names(node: Any) -> Any:
+    # The generator names arrays and maps after their field; Avro gives only records a name.
+    if isinstance(node, list):
+        return [_without_container_names(item) for item in node]
+    if isinstance(node, dict):
+        kept = {key: _without_container_names(value) for key, value in node.items()}
+        if kept.get("type") in ("array", "map"):
+            kept.pop("name", None)
+        return kept
+    return node
+
+
+@cache
+def committed(folder: Path = FOLDER) -> dict[str, tuple[Version, ...]]:
+    """All committed versions by record name, oldest first."""
+    found: dict[str, list[Version]] = {}
+    for path in sorted(folder.glob("*.avsc")):
+        match = _FILE.match(path.name)
+        if match is None:
+            raise SchemaError(f"{path}: not a schema file; expected <Record>.v<N>.avsc")
+        schema = json.loads(path.read_text("utf-8"))
+        mark = bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+        version = Version(match["name"], int(match["version"]), schema, fastavro.parse_schema(schema), mark)
+        found.setdefault(version.name, []).append(version)
+    return {name: tuple(sorted(versions, key=lambda v: v.number)) for name, versions in found.items()}
+
+
+def latest(record: type[Record], folder: Path = FOLDER) -> Version:
+    """The newest committed version of a record."""
+    versions = committed(folder).get(record.__name__)
+    if not versions:
+        raise SchemaError(f"{record.__name__} has no committed schema; run `braid schemas write`")
+    return versions[-1]
+
+
+def check(folder: Path = FOLDER) -> list[str]:
+    """What is wrong: models that differ from their file, versions that cannot read an earlier one. Empty when all is well."""
+    problems = []
+    versions = committed(folder)
+    for name, record in RECORDS.items():
+        if name not in versions:
+            problems.append(f"{name}: no committed schema; run `braid schemas write`")
+            continue
+        newest = versions[name][-1]
+        if generate(record) != newest.schema:
+            problems.append(f"{name}: the model differs from {name}.v{newest.number}.avsc; run `braid schemas write`")
+        for earlier in versions[name][:-1]:
+            problems += [f"{name}.v{newest.number} cannot read v{earlier.number}: {why}" for why in incompatibilities(newest.schema, earlier.schema)]
+    problems += [f"{name}: a committed schema without a model" for name in sorted(set(versions) - set(RECORDS))]
+    return problems
+
+
+def incompatibilities(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+    """Why `reader` cannot read what `writer` wrote; empty when it can."""
+    result = ReaderWriterCompatibilityChecker().get_compatibility(
+        parse_for_check(json.dumps(reader)), parse_for_check(json.dumps(writer))
+    )
+    if result.compatibility is SchemaCompatibilityType.compatible:
+        return []
+    return sorted(result.messages)
+
+
+def write(folder: Path = FOLDER, *, amend: bool = False) -> list[Path]:
+    """Commit what changed: a new version of each record whose model differs (or the last one again, with `amend`)."""
+    written = []
+    folder.mkdir(parents=True, exist_ok=True)
+    versions = committed(folder)
+    for name, record in RECORDS.items():
+        schema, known = generate(record), versions.get(name, ())
+        if known and known[-1].schema == schema:
+            continue
+        number = (known[-1].number + (0 if amend else 1)) if known else 1
+        path = folder / f"{name}.v{number}.avsc"
+        path.write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        written.append(path)
+    committed.cache_clear()
+    return written

@@ -1,0 +1,7 @@
+"""What can go wrong, as expected, with the local broker."""
+
+from schemas.errors import BraidError
+
+
+class BrokerError(BraidError):
+    """The local broker cannot be resolved, started or stopped; the message says what to do."""

@@ -1,0 +1,142 @@
+"""Records on the wire: an Avro body behind a header that says which schema wrote it.
+
+With a registry the Confluent form (0x00 and the schema's id), without one Avro's single-object form (0xC3 0x01 and the
+schema's fingerprint, found among the committed schemas). Writers use one, readers accept both.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import fastavro
+
+from schemas import avro_body
+from schemas.base import Record
+from schemas.errors import DecodeError, SchemaError
+from schemas.versions import committed, incompatibilities
+from streams.registry import Registry
+from streams.topics import TOPICS, Topic
+
+CONFLUENT = 0x00
+SINGLE_OBJECT = b"\xc3\x01"
+CONFLUENT_HEADER = 5
+SINGLE_HEADER = 10
+
+AvroSchema = dict[str, Any]
+
+
+class Writer(NamedTuple):
+    """The schema that some bytes were written with."""
+
+    name: str
+    """The record's name."""
+    parsed: AvroSchema | None
+    """As fastavro wants it; None when it is the very schema we read with."""
+
+
+class UnknownSchemaError(DecodeError):
+    """The header names a schema id that has not been looked up yet; `Codec.learn` does that."""
+
+    def __init__(self, schema_id: int) -> None:
+        super().__init__(f"schema id {schema_id} is not known")
+        self.schema_id = schema_id
+
+
+class Codec:
+    """Encodes and decodes the values of all topics."""
+
+    def __init__(self, registry: Registry | None = None, *, prefix: str = "") -> None:
+        self._registry = registry
+        self._prefix = prefix
+        self._headers: dict[type[Record], bytes] = {}
+        self._by_id: dict[int, Writer | None] = {}
+        self._by_fingerprint: dict[bytes, Writer] = {}
+        for versions in committed().values():
+            for version in versions:
+                parsed = None if version is versions[-1] else version.parsed
+                self._by_fingerprint[version.fingerprint] = Writer(version.name, parsed)
+
+    async def register(self, topics: Iterable[Topic] = TOPICS) -> dict[str, int]:
+        """Make our newest schemas known to the registry; returns ids by subject. Does nothing without a registry."""
+        ids: dict[str, int] = {}
+        if self._registry is None:
+            return ids
+        for topic in topics:
+            if topic.record is None:
+                continue
+            subject = f"{self._prefix}{topic.name}-value"
+            version = avro_body.newest(topic.record)
+            schema_id = await self._registry.register(subject, version.schema)
+            await self._registry.require_backward(subject)
+            ids[subject] = schema_id
+            self._headers[topic.record] = struct.pack(">bI", CONFLUENT, schema_id)
+            self._by_id[schema_id] = Writer(version.name, None)
+        return ids
+
+    async def learn(self, schema_ids: Iterable[int]) -> None:
+        """Look ids up in the registry. Raises RegistryUnreachableError when it is away: that is no fault of the bytes."""
+        for schema_id in sorted(set(schema_ids) - self._by_id.keys()):
+            schema = await self._registry.schema(schema_id) if self._registry is not None else None
+            self._by_id[schema_id] = None if schema is None else _writer(schema)
+
+    def encode(self, record: Record) -> bytes:
+        """The wire form of a record."""
+        header = self._headers.get(type(record))
+        if header is None:
+            if self._registry is not None:
+                raise SchemaError(f"{type(record).__name__} is not registered yet; call register() first")
+            header = self._headers[type(record)] = SINGLE_OBJECT + avro_body.newest(type(record)).fingerprint
+        return header + avro_body.encode(record)
+
+    def decode(self, topic: Topic, value: bytes | None) -> Record:
+        """The record in a topic's value. Raises UnknownSchemaError for an id that was not learnt, DecodeError for anything else."""
+        if topic.record is None:
+            raise DecodeError(f"{topic.name} holds bytes, not records")
+        if not value:
+            raise DecodeError("the value is empty")
+        writer, body = self._split(value)
+        if writer.name != topic.record.__name__:
+            raise DecodeError(f"the bytes are a {writer.name}, this topic holds {topic.record.__name__}")
+        return avro_body.decode(topic.record, body, writer.parsed)
+
+    def unknown_id(self, value: bytes | None) -> int | None:
+        """The schema id in a value's header when it has to be learnt before decoding."""
+        if value and value[0] == CONFLUENT and len(value) >= CONFLUENT_HEADER:
+            (schema_id,) = struct.unpack_from(">I", value, 1)
+            return schema_id if schema_id not in self._by_id else None
+        return None
+
+    def _split(self, value: bytes) -> tuple[Writer, bytes]:
+        if value[0] == CONFLUENT and len(value) >= CONFLUENT_HEADER:
+            (schema_id,) = struct.unpack_from(">I", value, 1)
+            if schema_id not in self._by_id:
+                raise UnknownSchemaError(schema_id)
+            writer = self._by_id[schema_id]
+            if writer is None:
+                raise DecodeError(f"no schema has id {schema_id}" + ("" if self._registry else "; no schema registry is configured"))
+            return writer, value[CONFLUENT_HEADER:]
+        if value.startswith(SINGLE_OBJECT) and len(value) >= SINGLE_HEADER:
+            found = self._by_fingerprint.get(value[2:SINGLE_HEADER])
+            if found is None:
+                raise DecodeError(f"no committed schema has the fingerprint {value[2:SINGLE_HEADER].hex()}")
+            return found, value[SINGLE_HEADER:]
+        raise DecodeError(f"neither Confluent nor single-object Avro: starts with {value[:2].hex()}")
+
+
+def body_of(value: bytes) -> bytes:
+    """The Avro body of a value, without its header: what byte comparisons look at."""
+    if value[:1] == b"\x00":
+        return value[CONFLUENT_HEADER:]
+    return value[SINGLE_HEADER:] if value.startswith(SINGLE_OBJECT) else value
+
+
+def _writer(schema: AvroSchema) -> Writer | None:
+    name = str(schema.get("name", "")).rpartition(".")[2]
+    versions = committed().get(name)
+    if schema.get("type") != "record" or not versions:
+        return Writer(name or str(schema.get("type")), None)  # of no record of ours: decode says so by its name
+    if schema == versions[-1].schema:
+        return Writer(name, None)
+    if incompatibilities(versions[-1].schema, schema):
+        return Writer(f"{name} of an incompatible schema", None)
+    return Writer(name, fastavro.parse_schema(schema))

@@ -1,0 +1,153 @@
+"""`braid broker`: a real Kafka and schema registry on this machine, without Docker.
+
+Results go to standard output (a table, or JSON with `--json`), progress to standard error, so that output can be
+piped. What goes wrong, as expected, is raised as a `BrokerError` whose message says what to do.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from cyclopts import App, Parameter
+
+if TYPE_CHECKING:
+    from streams.broker import ServiceStatus
+
+app = App(name="broker", help="Run a Kafka and a schema registry on this machine, without Docker.")
+
+Flag = Parameter(negative="")
+
+# Wider than any terminal: addresses and paths are there to be copied, so they are never folded.
+TABLE_WIDTH = 1000
+
+
+@app.command
+def start(
+    *,
+    state_dir: Path | None = None,
+    no_registry: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Start Kafka and the registry, or find them running; returns when both answer.
+
+    The first time, Maven fetches the jars (about 150 MB). What is started goes on when this command has ended.
+
+    Parameters
+    ----------
+    state_dir
+        Where data, logs and process ids are kept; by default BRAID_STATE_DIR, or the user's state directory.
+    no_registry
+        Start Kafka alone.
+    json
+        Print one JSON object.
+    """
+    from streams import broker
+    from streams.broker import places
+
+    state = state_dir or places.state_dir()
+    with _progress("starting ...") as say:
+        endpoint = broker.start(state, places.cache_dir(), registry=not no_registry, say=say)
+    services = broker.status(state)
+    if json:
+        _print_json({**endpoint._asdict(), "services": [_plain(service) for service in services]})
+        return
+    _print_table(services)
+    sys.stdout.write(f"\nexport BRAID_KAFKA={endpoint.bootstrap}\n")
+    if endpoint.registry:
+        sys.stdout.write(f"export BRAID_REGISTRY={endpoint.registry}\n")
+
+
+@app.command
+def stop(
+    *,
+    state_dir: Path | None = None,
+    wipe: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Stop what `start` started, and nothing else; data stays.
+
+    Parameters
+    ----------
+    state_dir
+        The directory that was given to `start`.
+    wipe
+        Remove the data, logs and ports too: all topics and schemas of this broker are lost.
+    json
+        Print one JSON object.
+    """
+    from streams import broker
+    from streams.broker import places
+
+    state = state_dir or places.state_dir()
+    with _progress("stopping ..."):
+        stopped = broker.stop(state, wipe=wipe)
+    if json:
+        _print_json({"stopped": stopped, "wiped": wipe})
+        return
+    sys.stdout.write(f"stopped {' and '.join(stopped)}\n" if stopped else f"nothing runs from {state}\n")
+    if wipe:
+        sys.stdout.write(f"removed the broker's data in {state}\n")
+
+
+@app.command
+def status(*, state_dir: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
+    """Show what runs, where it listens and where its log is.
+
+    Parameters
+    ----------
+    state_dir
+        The directory that was given to `start`.
+    json
+        Print one JSON object.
+    """
+    from streams import broker
+    from streams.broker import places
+
+    services = broker.status(state_dir or places.state_dir())
+    if json:
+        _print_json({"services": [_plain(service) for service in services]})
+        return
+    _print_table(services)
+    if not any(service.running for service in services):
+        sys.stdout.write("\nnothing runs: `braid broker start`\n")
+
+
+@contextmanager
+def _progress(first: str) -> Iterator[Callable[[str], None]]:
+    """Say each step on standard error; a terminal also gets something that moves while a step takes long."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+
+    def say(step: str) -> None:
+        console.print(step, markup=False, soft_wrap=True)
+
+    with console.status(first):
+        yield say
+
+
+def _print_table(services: "list[ServiceStatus]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("service", "running", "pid", "address", "log", box=None, pad_edge=False)
+    for service in services:
+        table.add_row(
+            service.name,
+            "yes" if service.running else "no",
+            str(service.pid or "-"),
+            service.address or "-",
+            str(service.log),
+        )
+    Console(highlight=False, width=TABLE_WIDTH).print(table)
+
+
+def _plain(service: "ServiceStatus") -> dict[str, object]:
+    return {**service._asdict(), "log": str(service.log)}
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")

@@ -1,0 +1,86 @@
+"""`braid keys`: make a signing key, and show the public keys that others need to verify evidence.
+
+Prints public halves only; a private key leaves this program in no other way than into its own file.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+from cyclopts import App, Parameter
+
+from agents.evidence.keys import PublicKey, default_directory, generate_key, public_keys, save_key
+
+app = App(name="keys", help="Make and show the keys that sign evidence.")
+
+
+@app.command
+def new(
+    *,
+    out: Path | None = None,
+    key_id: str | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Make a signing key and print its public half.
+
+    Parameters
+    ----------
+    out
+        The file to write; by default one in the user's data directory, named after the key.
+    key_id
+        The name under which verifiers find the public key; by default derived from it.
+    json
+        Print one JSON object.
+    """
+    key = generate_key(key_id)
+    path = out if out is not None else default_directory() / f"{key.key_id}.pem"
+    save_key(key, path)
+    _print([PublicKey(key.key_id, key.public, path)], json=json)
+
+
+@app.command
+def show(
+    *files: Path,
+    directory: Path | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Show the public keys that this machine has.
+
+    Parameters
+    ----------
+    files
+        More key files to show.
+    directory
+        Where to look; by default the user's data directory.
+    json
+        Print one JSON object per key.
+    """
+    keys = public_keys(directory, files)
+    _print(keys, json=json)
+    if not keys and not json:
+        from rich.console import Console
+
+        Console(stderr=True).print("No key yet: `braid keys new` makes one; a development key is made on first use.")
+
+
+def _print(keys: list[PublicKey], *, json: bool) -> None:
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    console = Console()
+    if json:
+        for key in keys:
+            row = {"key_id": key.key_id, "alg": "ed25519", "public_key_hex": key.public.hex(), "file": str(key.path)}
+            console.out(orjson.dumps(row).decode("utf-8"), highlight=False)
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("key id", "public key", "file"):
+        table.add_column(column, no_wrap=True)
+    for key in keys:
+        table.add_row(key.key_id, key.public.hex(), str(key.path))
+    if keys:
+        # Half a key is no key: rather than cut columns, let a narrow terminal wrap the lines.
+        needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+        console.width = max(console.width, needed)
+        console.print(table)

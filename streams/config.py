@@ -1,0 +1,179 @@
+"""The configuration: one model, from `braid.toml`, `BRAID_*` variables and flags, in rising order of precedence.
+
+`braid doctor` prints the effective values. Secrets are `SecretStr`: they never reach a log or a listing.
+"""
+
+import os
+import ssl
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from agents.rollouts.decide import ClosingPolicy
+from schemas.avro_body import first_problem
+from schemas.emission import EmissionConfig
+from schemas.errors import BraidError
+
+CONFIG_FILE = "braid.toml"
+
+Role = Literal["agent", "verifier", "operator"]
+
+
+class ConfigError(BraidError):
+    """The configuration does not make sense."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Security(_Section):
+    """How to talk to a cluster that is not ours."""
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Kafka's security.protocol."""
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    """SASL mechanism."""
+    username: str = ""
+    """SASL user."""
+    password: SecretStr = SecretStr("")
+    """SASL password."""
+    cafile: Path | None = None
+    """Certificates to trust; the system's when unset."""
+    certfile: Path | None = None
+    """Our own certificate, for mutual TLS."""
+    keyfile: Path | None = None
+    """Its key."""
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """The TLS context; None without TLS."""
+        if "SSL" not in self.protocol.split("_"):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=str(self.cafile) if self.cafile else None)
+            if self.certfile:
+                context.load_cert_chain(str(self.certfile), str(self.keyfile) if self.keyfile else None)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"security: cannot load the TLS files: {error}") from error
+        return context
+
+    def client_options(self) -> dict[str, Any]:
+        """Options of aiokafka's clients."""
+        options: dict[str, Any] = {"security_protocol": self.protocol, "ssl_context": self.ssl_context()}
+        if self.protocol.startswith("SASL"):
+            options |= {
+                "sasl_mechanism": self.mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password.get_secret_value(),
+            }
+        return options
+
+
+class Token(_Section):
+    """Who may do what at the gateway."""
+
+    token: SecretStr
+    """The bearer token."""
+    roles: tuple[Role, ...]
+    """agent: events. verifier: verdicts and votes. operator: rollouts, cancelling, everything an agent may."""
+    rollout: str | None = None
+    """An agent's token may be bound to one rollout ..."""
+    branch: int | None = Field(default=None, ge=0)
+    """... and to one branch of it."""
+
+
+class GatewayConfig(_Section):
+    """The HTTP gateway."""
+
+    host: str = "127.0.0.1"
+    """Loopback unless configured; any other address needs tokens."""
+    port: int = Field(default=8790, ge=0, le=65_535)
+    """0 takes a free one."""
+    tokens: tuple[Token, ...] = ()
+    """Without any, everybody on loopback is an operator and a verifier."""
+    redact: bool = False
+    """Remove secrets before they reach the log; digests are then those of the redacted text."""
+    max_body_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
+    """Of one request; a slice in it may have 1 MiB."""
+
+
+class WorkerConfig(_Section):
+    """The live worker."""
+
+    slot: int = Field(default=0, ge=0)
+    """Static membership: a restarted worker with the same slot is back at once. Every worker has its own."""
+    metrics_host: str = "127.0.0.1"
+    """Where /metrics, /healthz and /readyz listen."""
+    metrics_port: int = Field(default=0, ge=0, le=65_535)
+    """0 turns them off."""
+    session_timeout_s: float = Field(default=10.0, ge=1.0)
+    """After this long without a heartbeat the group goes on without the worker."""
+    checkpoint_s: float = Field(default=1.0, gt=0)
+    """How often offsets are committed."""
+    keep_marks_ms: int = Field(default=30 * 24 * 3_600_000, ge=0)
+    """How long, in the log's time, it is remembered that a rollout has closed."""
+    fetch_bytes: int = Field(default=1024 * 1024, gt=0)
+    """Read at once from a partition; smaller ones read topics more evenly when there is a backlog."""
+
+
+class Settings(BaseSettings):
+    """Everything that can be configured."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="BRAID_", env_nested_delimiter="__", frozen=True, extra="forbid", use_attribute_docstrings=True
+    )
+
+    kafka: str = ""
+    """Bootstrap servers; empty: the local broker that `braid broker start` runs."""
+    registry: str = ""
+    """Base URL of a schema registry's Confluent API; empty: the local one, or none with a foreign cluster."""
+    prefix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,80}$")
+    """Put before every topic and group name: a tenant, a test."""
+    partitions: int = Field(default=8, ge=1, le=10_000)
+    """Of every topic. Cannot change once there is data."""
+    replication: int = Field(default=1, ge=1)
+    """Of every topic."""
+    security: Security = Security()
+    emission: EmissionConfig = EmissionConfig()
+    closing: ClosingPolicy = ClosingPolicy()
+    gateway: GatewayConfig = GatewayConfig()
+    worker: WorkerConfig = WorkerConfig()
+    signing_key: str = ""
+    """File with the evidence key; empty: a development key, made on first use."""
+    state_dir: Path | None = None
+    """Where the local broker and the embedded log live; unset: the user's state directory."""
+    cache_dir: Path | None = None
+    """Where downloaded files live; unset: the user's cache directory."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource, file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        """Flags over variables over the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
+
+    @property
+    def group(self) -> str:
+        """The worker's consumer group and Faust id; its tables are named after it."""
+        return f"{self.prefix}braid-worker"
+
+
+def config_file() -> Path:
+    """The file that is read: `BRAID_CONFIG`, else `braid.toml` here."""
+    return Path(os.environ.get("BRAID_CONFIG") or CONFIG_FILE)
+
+
+def load(**flags: Any) -> Settings:
+    """The effective configuration. Raises ConfigError with the field and the reason."""
+    named = os.environ.get("BRAID_CONFIG")
+    if named and not Path(named).is_file():
+        raise ConfigError(f"BRAID_CONFIG names {named}, which is not a file")
+    try:
+        return Settings(**{key: value for key, value in flags.items() if value is not None})
+    except ValidationError as error:
+        raise ConfigError(f"configuration: {first_problem(error)}; `braid doctor` shows where values come from") from None
+    except ValueError as error:
+        raise ConfigError(f"configuration: {config_file()}: {error}") from None

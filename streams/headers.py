@@ -1,0 +1,84 @@
+"""CloudEvents headers (binary mode) of what we write: who said it, what it is, and its id. No clock is read here."""
+
+from datetime import UTC, datetime
+
+from schemas.base import Record
+from schemas.branches import BranchRecord
+from schemas.closures import Closure
+from schemas.events import AgentEvents
+from schemas.evidence import AepRecord
+from schemas.judging import JudgeRequest, JudgeVote
+from schemas.lifecycle import Lifecycle
+from schemas.rankings import Ranking
+from schemas.training import RejectedRecord, TrainingRecord
+from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
+
+Headers = list[tuple[str, bytes]]
+
+SPEC_VERSION = b"1.0"
+CONTENT_TYPE = b"application/avro"
+
+
+def cloud_event(record: Record, source: str, *, traceparent: str | None = None) -> Headers:
+    """The headers of a record; `source` is the part of the product that wrote it."""
+    headers = [
+        ("ce_specversion", SPEC_VERSION),
+        ("ce_id", identity(record).encode()),
+        ("ce_type", f"braidstream.{type(record).__name__}.v1".encode()),
+        ("ce_source", f"/braidstream/{source}".encode()),
+        ("content-type", CONTENT_TYPE),
+    ]
+    time = domain_time(record)
+    if time is not None:
+        headers.insert(4, ("ce_time", rfc3339(time).encode()))
+    if traceparent:
+        headers.append(("traceparent", traceparent.encode()))
+    return headers
+
+
+def identity(record: Record) -> str:
+    """The id of a record: a function of its content, never random."""
+    match record:
+        case AgentEvents():
+            end = "/end" if record.ended and not record.events else ""
+            return f"{record.rollout_id}/b{record.branch_index}/a{record.attempt}/s{record.first_seq}{end}"
+        case Lifecycle():
+            kind = "opened" if record.opened else "cancelled" if record.cancelled else "close"
+            inner = record.opened or record.cancelled or record.close_requested
+            return f"{inner.rollout_id if inner else ''}/{kind}"
+        case Closure():
+            return record.settled.settled_id if record.settled else record.closed.closed_id if record.closed else ""
+        case BuildVerdict() | VisualVerdict() | CheckVerdict():
+            return record.verdict_id
+        case JudgeRequest():
+            return record.request_id
+        case JudgeVote():
+            return record.vote_id
+        case Ranking():
+            return record.ranking_id
+        case BranchRecord() | AepRecord() | TrainingRecord() | RejectedRecord():
+            return record.record_id
+    raise TypeError(f"{type(record).__name__} has no identity")
+
+
+def domain_time(record: Record) -> int | None:
+    """The record's own time, where it has one: of its events or of the decision."""
+    match record:
+        case AgentEvents():
+            return next((event.timestamp_ms for event in reversed(record.events) if event.timestamp_ms is not None), None)
+        case Closure():
+            inner = record.settled or record.closed
+            return inner.decided_at_ms if inner else None
+        case BranchRecord():
+            return record.last_event_ms
+        case Ranking():
+            return record.closed_at_ms
+        case AepRecord():
+            return record.created_at_ms
+    return None
+
+
+def rfc3339(milliseconds: int) -> str:
+    """A time as CloudEvents wants it; clamped to what a calendar holds."""
+    clamped = min(max(milliseconds, 0), 253_402_300_799_999)
+    return datetime.fromtimestamp(clamped / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,115 @@
+"""Files of lines: read one by one, told apart by "\n" only, with the position of every bad one.
+
+A bad line is kept as it came in a sidecar, with file, line, field and reason; the rest goes on.
+"""
+
+import base64
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import orjson
+
+from agents.importers.errors import LineError
+from agents.training.redaction import redact
+from schemas.errors import BraidError
+from streams.topics import SLICE_LIMIT
+
+LINE_LIMIT = 4 * SLICE_LIMIT
+"""Bytes of one line: a whole branch may stand in one."""
+
+SIDECAR = "rejected-input.jsonl"
+
+
+class InputError(BraidError):
+    """A file that cannot be read at all."""
+
+
+class Line(NamedTuple):
+    """One line of a file."""
+
+    source: str
+    number: int
+    """Counted from 1."""
+    text: bytes
+    """Without its end; cut when it was too long."""
+    too_long: bool = False
+
+    @property
+    def place(self) -> str:
+        """For people."""
+        return f"{self.source}:{self.number}"
+
+
+def total_bytes(files: Sequence[Path]) -> int | None:
+    """How much there is to read; None when a stream is among the files."""
+    sizes = [path.stat().st_size if path.is_file() else None for path in files]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def read_lines(files: Sequence[Path]) -> Iterator[Line]:
+    """All lines of all files that are not blank; `-` is standard input. Raises InputError for a file that cannot be opened."""
+    for path in files:
+        if str(path) == "-":
+            yield from _lines(sys.stdin.buffer, "<stdin>")
+            continue
+        try:
+            with path.open("rb") as source:
+                yield from _lines(source, str(path))
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror or error}; is the path right?") from error
+
+
+def _lines(source: BinaryIO, name: str) -> Iterator[Line]:
+    number = 0
+    while text := source.readline(LINE_LIMIT + 1):
+        number += 1
+        too_long = len(text) > LINE_LIMIT and not text.endswith(b"\n")
+        if too_long:
+            while (rest := source.readline(LINE_LIMIT)) and not rest.endswith(b"\n"):
+                pass
+        stripped = text.removesuffix(b"\n").removesuffix(b"\r")
+        if stripped.strip():
+            yield Line(name, number, stripped, too_long)
+
+
+class Rejected:
+    """The sidecar of bad lines, opened when there is one."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.count = 0
+        self.first: list[str] = []
+        """The first few, for people."""
+        self._file: BinaryIO | None = None
+
+    def add(self, line: Line, error: LineError) -> None:
+        """Keep a bad line, redacted as everything that is shown or kept."""
+        self.count += 1
+        if len(self.first) < 5:
+            self.first.append(f"{line.place}: {error}")
+        if self.path is None:
+            return
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("wb")
+        entry = {"file": line.source, "line": line.number, "field": error.field, "reason": error.reason}
+        try:
+            entry["text"] = redact(line.text.decode()).text
+        except UnicodeDecodeError:
+            entry["base64"] = base64.b64encode(line.text).decode()
+        self._file.write(orjson.dumps(entry) + b"\n")
+
+    def close(self) -> None:
+        """Finish the file; one from an earlier run is removed when there is nothing to say."""
+        if self._file is not None:
+            self._file.close()
+        elif self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+def check_length(line: Line) -> None:
+    """Refuse a line over the limit. Raises LineError."""
+    if line.too_long:
+        raise LineError("", f"the line is longer than {LINE_LIMIT} bytes")

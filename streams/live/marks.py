@@ -1,0 +1,111 @@
+"""The mark of a closed rollout: small, and the same bytes whoever writes it.
+
+It is made from RolloutSettled and RolloutClosed alone, so a worker that wakes up after its rollout was closed by another
+writes the very same mark. It tells a re-read from what came too late, and a repetition from something new.
+"""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import fastavro
+
+from schemas.closures import Closure, RolloutClosed, RolloutSettled
+from schemas.events import AgentEvents
+from schemas.judging import JudgeVote
+from schemas.lifecycle import Lifecycle
+from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
+
+SHORT = 4
+"""Bytes of an id's hash: two ids of one rollout share it once in a thousand million."""
+
+_SCHEMA = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "braidstream.Mark",
+        "fields": [
+            {"name": "format", "type": "int"},
+            {"name": "closed_at", "type": "long"},
+            {"name": "read_to", "type": {"type": "map", "values": "long"}},
+            {"name": "branches", "type": {"type": "array", "items": "long"}},
+            {"name": "ids", "type": "bytes"},
+        ],
+    }
+)
+
+FORMAT = 1
+"""Of the row; a change of its meaning needs the next number."""
+
+
+class Mark(NamedTuple):
+    """What is remembered of a closed rollout."""
+
+    closed_at: int
+    """Time of the closing decision."""
+    read_to: dict[str, int]
+    """By topic (without prefix), the offset up to which the closing had read."""
+    branches: dict[int, tuple[int, int]]
+    """By branch, the attempt that counts and how many seqs it spans."""
+    ids: frozenset[bytes]
+    """Short hashes of the verdicts and votes that count."""
+
+
+def mark_of(settled: RolloutSettled, closed: RolloutClosed) -> bytes:
+    """The row of a closed rollout."""
+    spans: list[int] = []
+    for pin in settled.branches:
+        spans += [pin.branch_index, pin.attempt, 0 if pin.last_seq is None else pin.last_seq + 1]
+    ids = sorted({_short(each) for each in _ids(settled, closed)})
+    out = BytesIO()
+    fastavro.schemaless_writer(
+        out,
+        _SCHEMA,
+        {
+            "format": FORMAT,
+            "closed_at": closed.decided_at_ms,
+            "read_to": dict(sorted(closed.read_to.items())),
+            "branches": spans,
+            "ids": b"".join(ids),
+        },
+    )
+    return out.getvalue()
+
+
+def read_mark(row: bytes) -> Mark:
+    """The mark in a row."""
+    plain: Any = fastavro.schemaless_reader(BytesIO(row), _SCHEMA, None)
+    spans, ids = plain["branches"], plain["ids"]
+    return Mark(
+        closed_at=plain["closed_at"],
+        read_to=plain["read_to"],
+        branches={spans[at]: (spans[at + 1], spans[at + 2]) for at in range(0, len(spans), 3)},
+        ids=frozenset(ids[at : at + SHORT] for at in range(0, len(ids), SHORT)),
+    )
+
+
+def repeats(mark: Mark, fact: object) -> bool:
+    """Whether a fact of a closed rollout only says again what counted."""
+    match fact:
+        case AgentEvents():
+            attempt, span = mark.branches.get(fact.branch_index, (-1, 0))
+            return fact.attempt == attempt and fact.first_seq + len(fact.events) <= span
+        case BuildVerdict() | VisualVerdict() | CheckVerdict():
+            return _short(fact.verdict_id) in mark.ids
+        case JudgeVote():
+            return _short(fact.vote_id) in mark.ids
+        case Lifecycle():
+            return fact.cancelled is None  # opened again, or asked to close: nothing new
+        case Closure():
+            return True  # a later decision has no effect
+    return False
+
+
+def _ids(settled: RolloutSettled, closed: RolloutClosed) -> Iterable[str]:
+    for pin in settled.branches:
+        yield from pin.verdict_ids
+    yield from closed.vote_ids
+
+
+def _short(text: str) -> bytes:
+    return sha256(text.encode()).digest()[:SHORT]

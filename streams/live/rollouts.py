@@ -1,0 +1,411 @@
+"""The driver of the live worker: folds facts into rollouts, writes decisions, and emits what is closed.
+
+Nothing is decided here: `agents/rollouts` says when a rollout settles, what a closed one becomes, and what does not count.
+"""
+
+import heapq
+import time
+from collections import Counter
+
+import orjson
+import structlog
+from aiokafka import TopicPartition
+
+from agents.evidence.build import sign
+from agents.evidence.signing import SigningKey
+from agents.rollouts.decide import decide, next_cutoff
+from agents.rollouts.emit import BrokenLogError, Emission, emit
+from agents.rollouts.rollout import Complaint, Fact, Rollout
+from agents.rollouts.status import Status
+from schemas.base import Record
+from schemas.closures import Closure, RolloutSettled
+from schemas.errors import DecodeError
+from schemas.events import AgentEvents
+from schemas.judging import JudgeVote
+from schemas.lifecycle import Lifecycle
+from schemas.rankings import Ranking
+from streams.cluster import start_consumer
+from streams.codec import Codec
+from streams.config import Settings
+from streams.headers import cloud_event
+from streams.letters import Letter
+from streams.live.loop import TICK_S, Arrived, Loop
+from streams.live.marks import mark_of, read_mark, repeats
+from streams.metrics import Metrics
+from streams.topics import BY_RECORD, CLOSURES, DEAD_LETTERS, FACTS, Topic
+
+PATIENCE_MS = 5_000
+"""How long pinned facts may take to be read before the log is asked whether they exist at all."""
+
+log = structlog.get_logger()
+
+
+class RolloutDriver:
+    """Rollouts of this worker's partitions."""
+
+    def __init__(self, loop: Loop, settings: Settings, codec: Codec, key: SigningKey | None, metrics: Metrics) -> None:
+        self._loop = loop
+        self._settings = settings
+        self._codec = codec
+        self._key = key
+        self._metrics = metrics
+        self._topics = {settings.prefix + topic.name: topic for topic in FACTS}
+        self._open: dict[str, Rollout] = {}
+        self._partition: dict[str, int] = {}
+        self._touched: dict[str, None] = {}
+        self._letters: list[Letter] = []
+        self._strays: list[Complaint] = []
+        self._due: list[tuple[int, str]] = []
+        self._scheduled: set[str] = set()
+        self._closures_end: dict[int, int] | None = None
+        self._fresh: dict[str, None] = {}
+        self._last_read: dict[str, float] = {}
+
+    # -- taking facts in -----------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Forget everything: the log is read again from the commits."""
+        for memory in (self._open, self._partition, self._touched, self._fresh, self._last_read):
+            memory.clear()
+        self._letters, self._strays, self._due = [], [], []
+        self._scheduled.clear()
+        self._closures_end = None
+
+    async def prepare(self, values: list[bytes | None]) -> None:
+        """Look up schemas that were never seen, before anything is decoded."""
+        unknown = {schema_id for value in values if (schema_id := self._codec.unknown_id(value)) is not None}
+        if unknown:
+            await self._codec.learn(unknown)
+
+    def take(self, record: Arrived) -> str | None:
+        """Fold a record in; returns its rollout while that is open."""
+        topic = self._topics[record.topic]
+        self._metrics.records.labels(topic.name).inc()
+        try:
+            rollout_id = (record.key or b"").decode()
+            if not rollout_id:
+                raise DecodeError("the key is empty; it must be the rollout's id")
+            row = self._loop.marks.rows().get(rollout_id)
+            if row is not None:
+                self._take_after_close(record, topic, row)
+                return None
+            fact = self._decode(topic, record.value, rollout_id)
+        except UnicodeDecodeError:
+            self._refuse(record, "undecodable", "UnicodeDecodeError", "the key is not UTF-8; it must be the rollout's id")
+            return None
+        except DecodeError as error:
+            self._refuse(record, "undecodable", type(error).__name__, str(error))
+            return None
+        return self._take_fact(record, rollout_id, fact)
+
+    def _take_fact(self, record: Arrived, rollout_id: str, fact: Fact) -> str | None:
+        rollout = self._open.get(rollout_id)
+        fresh = rollout is None
+        if rollout is None:
+            rollout = Rollout(rollout_id, redacting=self._settings.emission.redact)
+        self._count(fact)
+        was = rollout.status
+        ref = (record.topic, record.partition, record.offset)
+        complaints = rollout.add(fact, record.at, ref)
+        for complaint in complaints:
+            if complaint.ref == ref:
+                self._refuse(record, complaint.reason, "NotCounted", complaint.message)
+            else:
+                self._strays.append(complaint)
+        if fresh:
+            if complaints:
+                return None  # nothing of it counts: it opens no rollout
+            self._open[rollout_id] = rollout
+            self._partition[rollout_id] = record.partition
+            self._fresh[rollout_id] = None
+        if isinstance(fact, Closure):
+            if rollout.status is Status.SETTLED and was is not Status.SETTLED:
+                self._settled_read_back(rollout_id, rollout)
+        else:
+            self._last_read[rollout_id] = time.monotonic()
+        self._touched[rollout_id] = None
+        return rollout_id
+
+    def _decode(self, topic: Topic, value: bytes | None, rollout_id: str) -> Fact:
+        record = self._codec.decode(topic, value)
+        named = record
+        if isinstance(record, Lifecycle | Closure):
+            parts = [part for part in dict(record).values() if part is not None]
+            if len(parts) != 1:
+                raise DecodeError(f"a {topic.record.__name__ if topic.record else ''} holds exactly one of its parts, not {len(parts)}")
+            named = parts[0]
+        if getattr(named, "rollout_id", None) != rollout_id:
+            raise DecodeError(f"the key names rollout {rollout_id!r}, the record another one")
+        return record  # type: ignore[return-value]  # the fact topics hold facts
+
+    def _take_after_close(self, record: Arrived, topic: Topic, row: bytes) -> None:
+        """A fact of a closed rollout: read again, said again, or too late."""
+        mark = read_mark(row)
+        if record.offset < mark.read_to.get(topic.name, 0):
+            return
+        try:
+            fact = self._decode(topic, record.value, (record.key or b"").decode())
+        except DecodeError as error:
+            self._refuse(record, "undecodable", type(error).__name__, str(error))
+            return
+        if repeats(mark, fact):
+            self._metrics.repeated.inc()
+        else:
+            self._refuse(record, "late", "NotCounted", "the rollout has closed")
+
+    def _refuse(self, record: Arrived, reason: str, error: str, message: str) -> None:
+        self._letters.append(
+            Letter(record.key, record.value, record.headers, record.topic, record.partition, record.offset, reason, error, message)
+        )
+
+    def _count(self, fact: Fact) -> None:
+        if isinstance(fact, AgentEvents):
+            self._metrics.slices.inc()
+            self._metrics.events.inc(len(fact.events))
+        elif isinstance(fact, JudgeVote):
+            self._metrics.votes.labels(fact.cause or fact.preferred or "score").inc()
+
+    def _settled_read_back(self, rollout_id: str, rollout: Rollout) -> None:
+        last = self._last_read.get(rollout_id)
+        if last is not None:
+            self._metrics.settle_latency.observe(time.monotonic() - last)
+        if rollout.settled is not None and rollout.settled.judge_deadline_ms is not None:
+            self._fresh[rollout_id] = None  # votes may take a while: people see that it has settled
+
+    # -- what follows --------------------------------------------------------------------------------------------------
+
+    async def advance(self) -> None:
+        """Write dead letters, decisions and what is closed; wait for all of it."""
+        await self._write_letters()
+        if not await self._may_decide():
+            return
+        touched, self._touched = self._touched, {}
+        finished: list[str] = []
+        for rollout_id in touched:
+            rollout = self._open.get(rollout_id)
+            if rollout is not None and await self._advance_one(rollout_id, rollout):
+                finished.append(rollout_id)
+        for rollout_id in self._fresh:
+            if rollout_id in self._open and rollout_id not in finished:
+                self._show(rollout_id, self._open[rollout_id])
+        self._fresh.clear()
+        await self._loop.sent()
+        await self._finish(finished)
+
+    async def _may_decide(self) -> bool:
+        """No decision before all earlier ones have been read: a restart must not decide again what stands in the log."""
+        if self._closures_end is None:
+            topic = self._settings.prefix + CLOSURES.name
+            ends = await self._loop.end_offsets(TopicPartition(topic, partition) for partition in self._loop.assigned())
+            self._closures_end = {tp.partition: end for tp, end in ends.items()}
+        return True
+
+    def _knows_decisions(self, partition: int) -> bool:
+        position = self._loop.position(self._settings.prefix + CLOSURES.name, partition)
+        return self._closures_end is not None and position >= self._closures_end.get(partition, 0)
+
+    async def _advance_one(self, rollout_id: str, rollout: Rollout) -> bool:
+        """Take a rollout as far as its facts lead; True when it is finished and everything about it has been written."""
+        if rollout.has_closed_facts():
+            return await self._emit(rollout_id, rollout)
+        await self._decide(rollout_id, rollout)
+        self._schedule(rollout_id, rollout)
+        return False
+
+    async def _decide(self, rollout_id: str, rollout: Rollout) -> None:
+        partition = self._partition[rollout_id]
+        if not self._knows_decisions(partition):
+            self._touched[rollout_id] = None
+            return
+        read_to = {topic.name: self._loop.position(name, partition) for name, topic in self._topics.items()}
+        decision = decide(rollout, self._settings.emission, self._settings.closing, self._loop.watermark(partition), read_to)
+        if decision is None:
+            return
+        settling = isinstance(decision, RolloutSettled)
+        closure = Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)
+        await self._write(closure, rollout_id, partition)
+        log.info("settling" if settling else "closing", rollout=rollout_id, partition=partition, cause=decision.cause)
+
+    async def _emit(self, rollout_id: str, rollout: Rollout) -> bool:
+        partition = self._partition[rollout_id]
+        try:
+            emission = emit(rollout)
+        except BrokenLogError as error:
+            await self._give_up(rollout_id, rollout, str(error))
+            return True
+        for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected):
+            await self._write(record, rollout_id, partition)
+        for evidence in emission.evidence:
+            await self._write(sign(evidence, self._key) if self._key else evidence, rollout_id, partition)
+        self._show(rollout_id, rollout, emission)
+        assert rollout.settled is not None
+        assert rollout.closed is not None
+        self._metrics.closed.labels(rollout.settled.cause, rollout.closed.cause).inc()
+        last = self._last_read.get(rollout_id)
+        if last is not None:
+            self._metrics.close_latency.observe(time.monotonic() - last)
+        log.info("closed", rollout=rollout_id, partition=partition, settled=rollout.settled.cause, closed=rollout.closed.cause, rows=len(emission.rows))
+        return True
+
+    async def _finish(self, finished: list[str]) -> None:
+        marks = []
+        for rollout_id in finished:
+            rollout = self._open[rollout_id]
+            if rollout.settled is not None and rollout.closed is not None:
+                marks.append((self._partition[rollout_id], rollout_id, mark_of(rollout.settled, rollout.closed)))
+        await self._loop.finish(marks)
+        for rollout_id in finished:
+            self._loop.release(self._partition[rollout_id], rollout_id)
+            for memory in (self._open, self._partition, self._last_read):
+                memory.pop(rollout_id, None)
+
+    async def _give_up(self, rollout_id: str, rollout: Rollout, why: str) -> None:
+        """The log does not hold what was pinned: say so, keep nothing, hold nobody up."""
+        self._metrics.broken.inc()
+        log.error("broken", rollout=rollout_id, partition=self._partition[rollout_id], error=why)
+        self._show(rollout_id, rollout, broken=why)
+
+    # -- deadlines -----------------------------------------------------------------------------------------------------
+
+    def _schedule(self, rollout_id: str, rollout: Rollout) -> None:
+        """Look at a rollout again when its next deadline is due; one entry each, looked at again when it comes up."""
+        if rollout_id in self._scheduled:
+            return
+        at = self._next_look(rollout)
+        if at is not None:
+            self._scheduled.add(rollout_id)
+            heapq.heappush(self._due, (at, rollout_id))
+
+    def _next_look(self, rollout: Rollout) -> int | None:
+        if rollout.status is Status.OPEN:
+            return next_cutoff(rollout, self._settings.closing).at
+        if rollout.settled is not None and not rollout.has_settled_facts():
+            return rollout.settled.decided_at_ms + PATIENCE_MS
+        if rollout.status is Status.SETTLED and rollout.settled is not None:
+            return rollout.settled.judge_deadline_ms
+        if rollout.closed is not None:
+            return rollout.closed.decided_at_ms + PATIENCE_MS
+        return None
+
+    async def tick(self) -> None:
+        """Look at the rollouts whose deadline has come."""
+        await self._may_decide()
+        now = int(time.time() * 1000)
+        due: list[str] = []
+        while self._due and self._due[0][0] <= now:
+            _, rollout_id = heapq.heappop(self._due)
+            self._scheduled.discard(rollout_id)
+            if rollout_id in self._open:
+                due.append(rollout_id)
+        if due:
+            await self._loop.refresh_ends({self._partition[rollout_id] for rollout_id in due})
+        finished = []
+        for rollout_id in due:
+            rollout = self._open[rollout_id]
+            if self._is_broken(rollout_id, rollout):
+                await self._give_up(rollout_id, rollout, "facts that were pinned are not in the log any more")
+                finished.append(rollout_id)
+                continue
+            await self._decide(rollout_id, rollout)
+            if self._next_look(rollout) is not None and rollout_id not in self._scheduled:
+                # Still waiting: for a later deadline, or for topics that have not been read up to this one.
+                self._scheduled.add(rollout_id)
+                heapq.heappush(self._due, (max(self._next_look(rollout) or 0, now + int(TICK_S * 1000)), rollout_id))
+        await self._loop.sent()
+        await self._finish(finished)
+        if self._touched:
+            await self.advance()
+        self._gauges()
+
+    def _is_broken(self, rollout_id: str, rollout: Rollout) -> bool:
+        """Whether something was pinned that is still missing although everything up to the decision has been read."""
+        waiting = (rollout.settled is not None and not rollout.has_settled_facts()) or (rollout.closed is not None and not rollout.has_closed_facts())
+        if not waiting or rollout.settled is None:
+            return False
+        decided = (rollout.closed or rollout.settled).decided_at_ms
+        watermark = self._loop.watermark(self._partition[rollout_id])
+        return watermark is not None and watermark >= decided + PATIENCE_MS
+
+    def _gauges(self) -> None:
+        counts = Counter(rollout.status.value for rollout in self._open.values())
+        for status in Status:
+            self._metrics.open.labels(status.value).set(counts.get(status.value, 0))
+        self._metrics.trail.set(self._loop.trail())
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    async def _write(self, record: Record, rollout_id: str, partition: int) -> None:
+        topic = BY_RECORD[type(record)]
+        self._metrics.written.labels(topic.name).inc()
+        await self._loop.send(
+            self._settings.prefix + topic.name, partition, rollout_id.encode(), self._codec.encode(record), cloud_event(record, "worker")
+        )
+
+    async def _write_letters(self) -> None:
+        if self._strays:
+            strays, self._strays = self._strays, []
+            self._letters += await self._fetch(strays)
+        letters, self._letters = self._letters, []
+        for letter in letters:
+            self._metrics.letters.labels(letter.reason).inc()
+            log.warning("dead letter", reason=letter.reason, origin=letter.origin, message=letter.message, rollout=(letter.key or b"").decode(errors="replace"))
+            await self._loop.send(self._settings.prefix + DEAD_LETTERS.name, letter.partition, letter.key, letter.value, letter.wire_headers())
+        if letters:
+            await self._loop.sent()
+
+    async def _fetch(self, complaints: list[Complaint]) -> list[Letter]:
+        """The originals of facts that turned out not to count after they had been read."""
+        letters = []
+        consumer = await start_consumer(self._settings)
+        try:
+            for complaint in complaints:
+                tp = TopicPartition(complaint.ref[0], complaint.ref[1])
+                consumer.assign([tp])
+                consumer.seek(tp, complaint.ref[2])
+                original = await consumer.getone(tp)
+                letters.append(
+                    Letter(
+                        original.key, original.value, tuple(original.headers), original.topic, original.partition, original.offset,
+                        complaint.reason, "NotCounted", complaint.message,
+                    )  # fmt: skip
+                )
+        finally:
+            await consumer.stop()
+        return letters
+
+    # -- the view ------------------------------------------------------------------------------------------------------
+
+    def _show(self, rollout_id: str, rollout: Rollout, emission: Emission | None = None, broken: str | None = None) -> None:
+        row = view_row(rollout, emission.ranking if emission else None)
+        if emission is not None:
+            row["rows"] = dict(Counter(type(each).__name__.removesuffix("Record").lower() for each in (*emission.rows, *emission.rejected)))
+        if broken is not None:
+            row |= {"status": "broken", "why": broken}
+        self._loop.view.put(self._partition[rollout_id], rollout_id, orjson.dumps(row), remember=False)
+
+
+def view_row(rollout: Rollout, ranking: Ranking | None = None) -> dict[str, object]:
+    """What `braid rollouts` shows of a rollout."""
+    row: dict[str, object] = {
+        "rollout_id": rollout.rollout_id,
+        "status": rollout.status.value,
+        "task": (rollout.opened.task if rollout.opened else "")[:200],
+        "expected": rollout.opened.branches if rollout.opened else None,
+        "branches": len(rollout.branches),
+        "events": sum(len(attempt.seqs) for attempts in rollout.branches.values() for attempt in attempts.values()),
+        "started_at": rollout.started_at,
+        "labels": rollout.opened.labels if rollout.opened else {},
+    }
+    if rollout.settled is not None:
+        row |= {"settled": rollout.settled.cause, "settled_at": rollout.settled.decided_at_ms}
+    if ranking is not None:
+        statuses = Counter(branch.objective_status for branch in ranking.branches)
+        row |= {
+            "closed": ranking.close_cause,
+            "closed_at": ranking.closed_at_ms,
+            "outcomes": dict(sorted(statuses.items())),
+            "ranking": [[branch.branch_index, branch.rank, branch.total] for branch in ranking.branches],
+            "powered": ranking.stats.powered,
+        }
+    return row
+

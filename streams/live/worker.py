@@ -1,0 +1,53 @@
+"""The worker process: topics and schemas in place, the loop running, signals and health answered.
+
+SIGTERM and Ctrl-C stop it gracefully with exit code 0. An unexpected exception ends it with another code; what runs it
+restarts it, and the log is read again from the commit.
+"""
+
+import asyncio
+import signal
+from contextlib import suppress
+
+import structlog
+
+from agents.evidence.keys import load_signing_key
+from agents.evidence.signing import SigningKey
+from streams.cluster import ensure_topics, registry_of, resolve
+from streams.codec import Codec
+from streams.config import Settings
+from streams.live.health import Health
+from streams.live.loop import Loop
+from streams.live.rollouts import RolloutDriver
+from streams.metrics import Metrics
+from streams.topics import FACTS
+
+log = structlog.get_logger()
+
+
+async def run_worker(settings: Settings, *, ready: asyncio.Event | None = None, stop: asyncio.Event | None = None) -> None:
+    """Run a worker until a signal (or `stop`) ends it."""
+    settings = resolve(settings)
+    await ensure_topics(settings)
+    registry = registry_of(settings)
+    codec = Codec(registry, prefix=settings.prefix)
+    await codec.register()
+    metrics = Metrics()
+    loop = Loop(settings, FACTS)
+    key: SigningKey = load_signing_key(settings.signing_key or None)
+    driver = RolloutDriver(loop, settings, codec, key, metrics)
+    if stop is not None:
+        loop.stopping = stop
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError, RuntimeError):
+            running.add_signal_handler(number, loop.stopping.set)
+    health = Health(settings.worker, metrics, lambda: loop.live)
+    await health.start()
+    log.info("worker starting", kafka=settings.kafka, registry=settings.registry or None, group=settings.group, slot=settings.worker.slot, key=key.key_id)
+    try:
+        await loop.run(driver, ready)
+        log.info("worker stopped")
+    finally:
+        await health.stop()
+        if registry is not None:
+            await registry.close()

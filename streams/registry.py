@@ -1,0 +1,79 @@
+"""The schema registry, by the Confluent API (Apicurio, Karapace, Confluent): register, look up, check.
+
+Being away is not the same as saying no: an unreachable registry raises `RegistryUnreachableError` and is tried again by whoever
+asked, an unknown id is a plain None.
+"""
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from schemas.errors import BraidError, SchemaError
+
+TIMEOUT_S = 10.0
+
+
+class RegistryUnreachableError(BraidError):
+    """The registry did not answer, or answered that it is in trouble."""
+
+
+class Registry:
+    """A client of one registry."""
+
+    def __init__(self, url: str, *, auth: tuple[str, str] | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._http = httpx.AsyncClient(timeout=TIMEOUT_S, auth=auth)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._http.aclose()
+
+    async def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """The id of a schema under a subject; a new version when it is new. Raises SchemaError when it is not compatible."""
+        answer = await self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": json.dumps(schema)})
+        if answer.status_code in (409, 422):
+            raise SchemaError(f"{self.url}: {subject} refuses the schema ({answer.status_code}): {_reason(answer)}")
+        return int(self._accepted(answer)["id"])
+
+    async def schema(self, schema_id: int) -> dict[str, Any] | None:
+        """The schema with this id; None when there is none."""
+        answer = await self._ask("GET", f"/schemas/ids/{schema_id}")
+        if answer.status_code == 404:
+            return None
+        schema = json.loads(self._accepted(answer)["schema"])
+        return schema if isinstance(schema, dict) else None
+
+    async def require_backward(self, subject: str) -> None:
+        """Make the registry refuse a version that cannot read every earlier one."""
+        self._accepted(await self._ask("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": "BACKWARD_TRANSITIVE"}))
+
+    async def subjects(self) -> list[str]:
+        """All subjects."""
+        answer = await self._ask("GET", "/subjects")
+        if answer.status_code != 200:
+            raise RegistryUnreachableError(f"{self.url}: {answer.status_code} {_reason(answer)}")
+        return [str(subject) for subject in answer.json()]
+
+    async def _ask(self, method: str, path: str, body: object = None) -> httpx.Response:
+        try:
+            answer = await self._http.request(method, self.url + path, json=body)
+        except httpx.HTTPError as error:
+            raise RegistryUnreachableError(f"schema registry {self.url} does not answer ({error or type(error).__name__}); is it running?") from error
+        if answer.status_code >= 500:
+            raise RegistryUnreachableError(f"schema registry {self.url} is in trouble ({answer.status_code}): {_reason(answer)}")
+        return answer
+
+    def _accepted(self, answer: httpx.Response) -> dict[str, Any]:
+        if answer.status_code >= 400:
+            raise SchemaError(f"{self.url}: {answer.request.url.path}: {answer.status_code} {_reason(answer)}")
+        found = answer.json()
+        return found if isinstance(found, dict) else {}
+
+
+def _reason(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json().get("message", answer.text))[:500]
+    except ValueError:
+        return answer.text[:500]

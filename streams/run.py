@@ -1,0 +1,258 @@
+"""`braid run`: the whole job on the embedded log, for people who have files and no broker.
+
+The input is spread over partitions on disk, then one partition is folded at a time: memory does not grow with the input.
+Times in the log are those of the events themselves, so the same files give the same bytes. What is still open when the input
+ends closes with cause end_of_input; what it misses is unknown.
+"""
+
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from agents.evidence.build import json_view, sign
+from agents.evidence.signing import SigningKey
+from agents.importers.errors import LineError
+from agents.importers.lines import LineReader
+from agents.importers.slices import Slicer, rollout_of
+from agents.rollouts.decide import close_now, settle_now
+from agents.rollouts.emit import Emission, emit
+from agents.rollouts.rollout import Complaint, Fact, Rollout
+from schemas.base import Record
+from schemas.closures import Closure
+from schemas.evidence import AepRecord
+from schemas.jsontext import parse_object
+from schemas.training import DpoRecord, PpoRecord, SftRecord
+from streams.cluster import partition_of
+from streams.codec import Codec
+from streams.config import Settings
+from streams.embedded import LogRecord, LogWriter
+from streams.headers import cloud_event, domain_time
+from streams.inputs import SIDECAR, Line, Rejected, check_length, read_lines, total_bytes
+from streams.letters import Letter
+from streams.topics import BY_RECORD, DEAD_LETTERS
+
+PARTITION_BYTES = 32 * 1024 * 1024
+"""Input per partition: what is folded at once, and so what bounds memory."""
+
+MAX_PARTITIONS = 512
+STREAM_PARTITIONS = 32
+"""For standard input, whose length nobody knows."""
+
+FILES = {
+    "Ranking": "rankings.jsonl", "AepRecord": "evidence.jsonl", "SftRecord": "sft.jsonl", "DpoRecord": "dpo.jsonl",
+    "PpoRecord": "ppo.jsonl", "RejectedRecord": "rejected.jsonl", "BranchRecord": "branches.jsonl",
+}  # fmt: skip
+"""What lies in the output directory, one JSON record a line."""
+
+Say = Callable[[str, float], None]
+"""Progress: what is being done, and how much of it (0..1)."""
+
+
+@dataclass
+class Counts:
+    """What a run did: the object that `--json` prints."""
+
+    rollouts: int = 0
+    branches: int = 0
+    events: int = 0
+    closed: int = 0
+    passes: int = 0
+    fails: int = 0
+    unknown: int = 0
+    not_required: int = 0
+    sft: int = 0
+    dpo: int = 0
+    ppo: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    aep: int = 0
+    dead_letters: int = 0
+    bad_lines: int = 0
+    seconds: float = 0.0
+    out: str = ""
+
+    def add(self, emission: Emission) -> None:
+        """Count what a rollout became."""
+        self.rollouts += 1
+        self.closed += 1
+        self.branches += len(emission.branches)
+        self.events += sum(branch.n_events for branch in emission.branches)
+        statuses = Counter(branch.objective_status for branch in emission.ranking.branches)
+        self.passes += statuses["pass"]
+        self.fails += statuses["fail"]
+        self.unknown += statuses["unknown"]
+        self.not_required += statuses["not_required"]
+        self.sft += sum(isinstance(row, SftRecord) for row in emission.rows)
+        self.dpo += sum(isinstance(row, DpoRecord) for row in emission.rows)
+        self.ppo += sum(isinstance(row, PpoRecord) for row in emission.rows)
+        self.aep += len(emission.evidence)
+        for record in emission.rejected:
+            self.rejected[record.reasons[0]] = self.rejected.get(record.reasons[0], 0) + 1
+
+    def plain(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {**vars(self), "rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
+
+
+def run_files(files: Sequence[Path], out: Path, settings: Settings, key: SigningKey | None, say: Say = lambda _what, _share: None) -> Counts:
+    """Fold files into rankings, evidence and training rows under `out`."""
+    began = time.monotonic()
+    counts = Counts(out=str(out))
+    out.mkdir(parents=True, exist_ok=True)
+    size = total_bytes(files)
+    partitions = STREAM_PARTITIONS if size is None else min(MAX_PARTITIONS, size // PARTITION_BYTES + 1)
+    rejected = Rejected(out / SIDECAR)
+    with tempfile.TemporaryDirectory(prefix="braid-run-", dir=out) as spool, LogWriter(out / "log") as log:
+        shutil.rmtree(out / "log", ignore_errors=True)
+        _spread(files, Path(spool), partitions, rejected, lambda share: say("reading", share), size)
+        with _Outputs(out) as outputs:
+            for partition in range(partitions):
+                say("folding", partition / partitions)
+                _Folder(partition, settings, key, log, outputs, counts, rejected).fold(_spooled(Path(spool), partition))
+                log.publish(partition=partition)
+    rejected.close()
+    counts.bad_lines = rejected.count
+    counts.seconds = time.monotonic() - began
+    return counts
+
+
+def _spread(files: Sequence[Path], spool: Path, partitions: int, rejected: Rejected, say: Callable[[float], None], size: int | None) -> None:
+    """Copy every line to the spool of its rollout's partition, with where it came from."""
+    read = 0
+    with ExitStack() as stack:
+        outs = [stack.enter_context((spool / f"{partition}").open("wb", buffering=1024 * 64)) for partition in range(partitions)]
+        for number, line in enumerate(read_lines(files)):
+            read += len(line.text) + 1
+            if size and number % 10_000 == 0:
+                say(read / size)
+            try:
+                check_length(line)
+                out = outs[partition_of(_rollout_id(line), partitions)]
+            except LineError as error:
+                rejected.add(line, error)
+                continue
+            out.write(orjson.dumps([line.source, line.number, len(line.text)]) + b"\n" + line.text + b"\n")
+
+
+def _rollout_id(line: Line) -> str:
+    try:
+        found = parse_object(line.text).get("rollout_id")
+    except ValueError as error:
+        raise LineError("", f"not a JSON object: {error}") from None
+    if not isinstance(found, str) or not found:
+        raise LineError("rollout_id", "missing" if found is None else "expected a non-empty string")
+    return found
+
+
+def _spooled(spool: Path, partition: int) -> Iterator[Line]:
+    with (spool / f"{partition}").open("rb") as source:
+        while head := source.readline():
+            name, number, length = orjson.loads(head)
+            yield Line(name, number, source.read(length))
+            source.read(1)
+
+
+class _Outputs:
+    """The JSONL files, visible when they are complete."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._files: dict[str, BinaryIO] = {}
+
+    def __enter__(self) -> "_Outputs":
+        for name in FILES.values():
+            self._files[name] = (self._out / f"{name}.part").open("wb")
+        return self
+
+    def write(self, record: Record) -> None:
+        view = json_view(record) if isinstance(record, AepRecord) else record.plain()
+        self._files[FILES[type(record).__name__]].write(orjson.dumps(view) + b"\n")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for name, file in self._files.items():
+            file.close()
+            partial = self._out / f"{name}.part"
+            if kind is None:
+                partial.replace(self._out / name)
+            else:
+                partial.unlink()
+
+
+class _Folder:
+    """Folds one partition."""
+
+    def __init__(
+        self, partition: int, settings: Settings, key: SigningKey | None, log: LogWriter, outputs: _Outputs, counts: Counts, rejected: Rejected
+    ) -> None:
+        self._partition = partition
+        self._settings = settings
+        self._key = key
+        self._log = log
+        self._outputs = outputs
+        self._counts = counts
+        self._rejected = rejected
+        self._codec = Codec()
+        self._rollouts: dict[str, Rollout] = {}
+
+    def fold(self, lines: Iterator[Line]) -> None:
+        reader, slicer = LineReader(), Slicer()
+        for line in lines:
+            try:
+                facts = reader.read(line.text)
+            except LineError as error:
+                self._rejected.add(line, error)
+                continue
+            for fact in facts:
+                for ready in slicer.add(fact):
+                    self._take(ready)
+        for ready in slicer.flush():
+            self._take(ready)
+        for rollout_id in sorted(self._rollouts):
+            self._close(self._rollouts.pop(rollout_id))
+
+    def _take(self, fact: Fact) -> None:
+        """Append a fact to the log and fold it. A rollout's time in the log is that of its newest event so far."""
+        rollout_id = rollout_of(fact)
+        rollout = self._rollouts.get(rollout_id)
+        if rollout is None:
+            rollout = self._rollouts[rollout_id] = Rollout(rollout_id, redacting=self._settings.emission.redact)
+        at = max(rollout.latest, domain_time(fact) or 0)
+        value, topic = self._codec.encode(fact), BY_RECORD[type(fact)].name
+        stored = self._log.append(topic, self._partition, rollout_id.encode(), value, at, tuple(cloud_event(fact, "run")))
+        for complaint in rollout.add(fact, at, (topic, self._partition, stored.offset)):
+            self._bury(complaint, stored)
+
+    def _bury(self, complaint: Complaint, stored: LogRecord) -> None:
+        self._counts.dead_letters += 1
+        letter = Letter(stored.key, stored.value, stored.headers, *complaint.ref, complaint.reason, "NotCounted", complaint.message)
+        self._log.append(DEAD_LETTERS.name, self._partition, letter.key, letter.value, stored.at, tuple(letter.wire_headers()))
+
+    def _close(self, rollout: Rollout) -> None:
+        if not rollout.branches and not rollout.verdicts and rollout.opened is None:
+            return
+        for decision in (
+            lambda: Closure(settled=settle_now(rollout, self._settings.emission, self._settings.closing)),
+            lambda: Closure(closed=close_now(rollout)),
+        ):
+            closure = decision()
+            stored = self._write(closure, rollout)
+            rollout.add(closure, stored.at, (BY_RECORD[Closure].name, self._partition, stored.offset))
+        emission = emit(rollout)
+        for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *emission.evidence):
+            signed = sign(record, self._key) if self._key is not None and isinstance(record, AepRecord) else record
+            self._write(signed, rollout)
+            self._outputs.write(signed)
+        self._counts.add(emission)
+
+    def _write(self, record: Record, rollout: Rollout) -> LogRecord:
+        return self._log.append(
+            BY_RECORD[type(record)].name, self._partition, rollout.rollout_id.encode(), self._codec.encode(record), rollout.latest,
+            tuple(cloud_event(record, "run")),
+        )  # fmt: skip

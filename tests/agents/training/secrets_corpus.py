@@ -1,0 +1,290 @@
+"""Made-up secrets, and things that look like secrets and are none.
+
+The secrets are put together when they are needed: none of them is written out here, and none was ever valid.
+"""
+
+from hashlib import sha256
+from typing import NamedTuple
+
+DIGITS = "0123456789"
+HEX = "0123456789abcdef"
+UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LOWER = UPPER.lower()
+ALNUM = UPPER + LOWER + DIGITS
+WORD = ALNUM + "_-"
+BASE64 = ALNUM + "+/"
+BASE32 = UPPER + "234567"
+
+
+class Secret(NamedTuple):
+    """A secret, and what it must be counted as."""
+
+    kind: str
+    text: str
+
+
+class Found(NamedTuple):
+    """A text with a secret in it."""
+
+    kind: str
+    secret: str
+    text: str
+
+
+def fake(length: int, alphabet: str = ALNUM, seed: str = "") -> str:
+    """Characters that look random and are the same in every run."""
+    stream = b"".join(sha256(f"{seed}/{length}/{alphabet}/{i}".encode()).digest() for i in range(length // 16 + 1))
+    return "".join(alphabet[byte % len(alphabet)] for byte in stream[:length])
+
+
+def pem(label: str = "RSA ", lines: int = 6, line_end: str = "\n") -> str:
+    """A private key block."""
+    body = [fake(64, BASE64, f"{label}{i}") for i in range(lines)] + [fake(22, BASE64, label) + "=="]
+    return line_end.join([f"-----BEGIN {label}PRIVATE " + "KEY-----", *body, f"-----END {label}PRIVATE " + "KEY-----"])
+
+
+def jwt(parts: int = 3) -> str:
+    """A JSON web token."""
+    return ".".join(["eyJ" + fake(33, WORD, "head"), "eyJ" + fake(80, WORD, "body"), fake(43, WORD, "sign")][:parts])
+
+
+FORMATS: tuple[Secret, ...] = (
+    Secret("anthropic_key", "sk-" + "ant-api03-" + fake(93, WORD) + "AA"),
+    Secret("anthropic_key", "sk-" + "ant-admin01-" + fake(86, WORD)),
+    Secret("openai_key", "sk-" + "proj-" + fake(74, WORD) + "T3Blbk" + "FJ" + fake(74, WORD)),
+    Secret("openai_key", "sk-" + fake(20) + "T3Blbk" + "FJ" + fake(20)),
+    Secret("openai_key", "sk-" + "svcacct-" + fake(60, WORD)),
+    Secret("openai_key", "sk-" + "or-v1-" + fake(64, HEX)),
+    Secret("openai_key", "sk-" + fake(32, HEX)),
+    Secret("openai_key", "sk-" + "lf-" + "-".join(fake(n, HEX) for n in (8, 4, 4, 4, 12))),
+    Secret("github_token", "gh" + "p_" + fake(36)),
+    Secret("github_token", "gh" + "o_" + fake(36)),
+    Secret("github_token", "gh" + "u_" + fake(36)),
+    Secret("github_token", "gh" + "s_" + fake(36)),
+    Secret("github_token", "gh" + "r_" + fake(76)),
+    Secret("github_token", "github_" + "pat_" + fake(22) + "_" + fake(59)),
+    Secret("aws_access_key", "AK" + "IA" + fake(16, BASE32)),
+    Secret("aws_access_key", "AS" + "IA" + fake(16, BASE32)),
+    Secret("jwt", jwt()),
+    Secret("jwt", jwt(2)),
+    Secret("google_key", "AI" + "za" + fake(35, WORD)),
+    Secret("google_key", "GOC" + "SPX-" + fake(28, WORD)),
+    Secret("google_key", "ya" + "29." + fake(120, WORD)),
+    Secret("slack_token", "xox" + "b-" + fake(12, DIGITS) + "-" + fake(13, DIGITS) + "-" + fake(24)),
+    Secret("slack_token", "xox" + "p-" + fake(11, DIGITS) + "-" + fake(11, DIGITS) + "-" + fake(32, HEX)),
+    Secret("slack_token", "xapp-" + "1-A" + fake(10, UPPER) + "-" + fake(13, DIGITS) + "-" + fake(64, HEX)),
+    Secret("stripe_key", "sk_" + "live_" + fake(24)),
+    Secret("stripe_key", "pk_" + "live_" + fake(99)),
+    Secret("stripe_key", "rk_" + "test_" + fake(24)),
+    Secret("stripe_key", "whs" + "ec_" + fake(32)),
+    Secret("gitlab_token", "gl" + "pat-" + fake(20, WORD)),
+    Secret("gitlab_token", "gl" + "ptt-" + fake(40, HEX)),
+    Secret("npm_token", "np" + "m_" + fake(36)),
+    Secret("pypi_token", "py" + "pi-AgEIcHlwaS5vcmc" + fake(120, WORD)),
+    Secret("huggingface_token", "h" + "f_" + fake(34, UPPER + LOWER)),
+    Secret("sendgrid_key", "S" + "G." + fake(22, WORD) + "." + fake(43, WORD)),
+    Secret("telegram_token", fake(9, "123456789") + ":A" + "A" + fake(33, WORD)),
+    Secret("vault_token", "hv" + "s." + fake(90, WORD)),
+    Secret("databricks_token", "dap" + "i" + fake(32, HEX)),
+    Secret("digitalocean_token", "do" + "p_v1_" + fake(64, HEX)),
+    Secret("shopify_token", "shp" + "at_" + fake(32, HEX)),
+    Secret("grafana_token", "gl" + "sa_" + fake(32) + "_" + fake(8, HEX)),
+    Secret("square_token", "sq0" + "csp-" + fake(43, WORD)),
+    Secret("docker_token", "dckr_" + "pat_" + fake(27, WORD)),
+    Secret("sentry_token", "snt" + "rys_" + fake(80)),
+    Secret("postman_key", "PM" + "AK-" + fake(24, HEX) + "-" + fake(34, HEX)),
+    Secret("newrelic_key", "NR" + "AK-" + fake(27, UPPER + DIGITS)),
+    Secret("atlassian_token", "ATA" + "TT3" + fake(180, WORD)),
+    Secret("linear_key", "lin_" + "api_" + fake(40)),
+    Secret("groq_key", "gs" + "k_" + fake(52)),
+    Secret("replicate_token", "r" + "8_" + fake(37)),
+    Secret("model_api_key", "xa" + "i-" + fake(80)),
+    Secret("model_api_key", "e2" + "b_" + fake(40, HEX)),
+    Secret("private_key", "AGE-SECRET-" + "KEY-1" + fake(58, UPPER + DIGITS)),
+    Secret("private_key", pem()),
+    Secret("private_key", pem("OPENSSH ")),
+    Secret("private_key", pem("")),
+)
+"""Secrets that their form gives away, wherever they stand."""
+
+_AWS = fake(38, BASE64, "aws") + "a1"
+_KEY = fake(32, ALNUM, "key")
+_HEX = fake(40, HEX, "hex")
+_PASSWORD = "Tr0ub" + "4dor&3"
+_WEAK = "hunt" + "er42"
+_AZURE = fake(86, BASE64, "azure") + "=="
+_HOOK = "T" + fake(10, UPPER) + "/B" + fake(10, UPPER) + "/" + fake(24)
+_BASIC = "dXNlcjpz" + "M2NyM3QhcHc="
+_UUID = "-".join(fake(n, HEX, "uuid") for n in (8, 4, 4, 4, 12))
+
+IN_CONTEXT: tuple[Found, ...] = (
+    Found("aws_secret_key", _AWS, f"aws_secret_access_key = {_AWS}\nregion = us-east-1"),
+    Found("aws_secret_key", _AWS, f'{{"SecretAccessKey": "{_AWS}"}}'),
+    Found("aws_secret_key", _AWS, f"AWS Secret Access Key [None]: {_AWS}"),
+    Found("aws_secret_key", _AWS, f"{FORMATS[14].text},{_AWS}"),
+    Found("azure_key", _AZURE, f"DefaultEndpointsProtocol=https;AccountName=x;AccountKey={_AZURE};EndpointSuffix=core"),
+    Found("slack_webhook", _HOOK, f"curl -X POST https://hooks.slack.com/services/{_HOOK} -d @body.json"),
+    Found("slack_webhook", _HOOK, "url: https:\\/\\/hooks.slack.com\\/services\\/" + _HOOK.replace("/", "\\/")),
+    Found("discord_webhook", fake(68, WORD), f"https://discord.com/api/webhooks/{fake(18, '123456789')}/{fake(68, WORD)}"),
+    Found("twilio_key", "SK" + fake(32, HEX), f"TWILIO_SID=SK{fake(32, HEX)}"),
+    Found("signed_url", fake(64, HEX), f"https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature={fake(64, HEX)}"),
+    Found("signed_url", fake(43) + "%3D", f"https://x.blob.core.windows.net/c/b?sv=2022-11-02&sr=b&sig={fake(43)}%3D"),
+    Found("bearer_token", _KEY, f"Authorization: Bearer {_KEY}"),
+    Found("bearer_token", _HEX, f"curl -H 'authorization: bearer {_HEX}' https://api.test/v1"),
+    Found("bearer_token", _KEY, f'{{\\"headers\\": {{\\"Authorization\\": \\"Bearer {_KEY}\\"}}}}'),
+    Found("basic_auth", _BASIC, f"Authorization: Basic {_BASIC}"),
+    Found("basic_auth", _BASIC, f'headers = {{"Authorization": "Basic {_BASIC}"}}'),
+    Found("authorization", _KEY, f"Authorization: ApiKey {_KEY}"),
+    Found("authorization", _HEX, f'"authorization": "{_HEX}"'),
+    Found("url_credentials", _PASSWORD, f"postgres://app:{_PASSWORD}@db.internal:5432/orders"),
+    Found("url_credentials", _WEAK, f"git clone https://alice:{_WEAK}@git.corp.test/team/repo.git"),
+    Found("url_credentials", "p@ssw0rd", "redis://:p@ssw0rd@cache:6379/0"),
+    Found("url_credentials", _KEY, f"https://{_KEY}@o123.ingest.sentry.io/45"),
+    Found("url_credentials", _WEAK, f'"dsn": "mysql:\\/\\/root:{_WEAK}@127.0.0.1\\/db"'),
+    Found("assigned_secret", _PASSWORD, f'password = "{_PASSWORD}"'),
+    Found("assigned_secret", _WEAK, f"password: {_WEAK}"),
+    Found("assigned_secret", _WEAK, f"The password is {_WEAK}."),
+    Found("assigned_secret", _PASSWORD, f"DB_PASSWORD={_PASSWORD}"),
+    Found("assigned_secret", "supersecret" + "value2024", "MYSQL_ROOT_PASSWORD=supersecret" + "value2024"),
+    Found("assigned_secret", _WEAK, f"mysql --user root --password {_WEAK} -e 'select 1'"),
+    Found("assigned_secret", _KEY, f"deploy --api-key={_KEY} --env prod"),
+    Found("assigned_secret", _KEY, f'{{"api_key": "{_KEY}", "region": "eu"}}'),
+    Found("assigned_secret", _KEY, f'{{\\"apiKey\\": \\"{_KEY}\\"}}'),
+    Found("assigned_secret", _WEAK, f'{{\\"password\\": \\"{_WEAK}\\"}}'),
+    Found("assigned_secret", _PASSWORD, f'"{{\\\\\\"password\\\\\\": \\\\\\"{_PASSWORD}\\\\\\"}}"'),
+    Found("assigned_secret", _HEX, f"export GH_TOKEN={_HEX}"),
+    Found("assigned_secret", _HEX, f"https://api.test/v1/items?page=2&access_token={_HEX}&limit=5"),
+    Found("assigned_secret", _KEY, f"client_secret: '{_KEY}'"),
+    Found("assigned_secret", _UUID, f'HEROKU_API_KEY = "{_UUID}"'),
+    Found("assigned_secret", _KEY, f'api_key: str = "{_KEY}"'),
+    Found("assigned_secret", _KEY, f'os.environ["SECRET_KEY"] = "{_KEY}"'),
+    Found("assigned_secret", _KEY, f'os.environ.setdefault("API_TOKEN", "{_KEY}")'),
+    Found("assigned_secret", _KEY, f"x-api-key: {_KEY}"),
+    Found("assigned_secret", _WEAK, f"<password>{_WEAK}</password>"),
+    Found("assigned_secret", _KEY, f'{{"name": "API_KEY", "value": "{_KEY}"}}'.replace('"name": ', "")),
+    Found("assigned_secret", _WEAK, f"machine api.test login deploy password {_WEAK}"),
+    Found("assigned_secret", _KEY, f"//registry.npmjs.org/:_authToken={_KEY}"),
+    Found("assigned_secret", "cGFzc3dv" + "cmQxMjM0", "data:\n  password: cGFzc3dv" + "cmQxMjM0\n"),
+    Found("assigned_secret", "$2b$12$" + fake(53), f'"password": "$2b$12${fake(53)}"'),
+    Found("assigned_secret", _KEY * 12, f'token = "{_KEY * 12}"'),
+    Found("email", "alice.smith@example.com", "Author: Alice Smith <alice.smith@example.com>"),
+    Found("email", "bob+ci@mail.corp.co.uk", "mail bob+ci@mail.corp.co.uk about it."),
+    Found("email", "carol@163.com", '{"to": "x\\ncarol@163.com"}'),
+    Found("email", "müller@exämple.de", "Von: müller@exämple.de"),
+    Found("email", "dave%40example.org", "https://x.test/login?user=dave%40example.org"),
+    Found("email", "1234+erin@users.noreply.github.com", "Co-authored-by: E <1234+erin@users.noreply.github.com>"),
+    Found("home_directory", "frank", "cd /home/frank/projects/app && make"),
+    Found("home_directory", "grace.h", "/Users/grace.h/Library/Caches"),
+    Found("home_directory", "heidi", "C:\\Users\\heidi\\AppData\\Local"),
+    Found("home_directory", "Ivan Petrov", "C:\\Users\\Ivan Petrov\\Desktop"),
+    Found("home_directory", "judy", '{"cwd": "C:\\\\Users\\\\judy\\\\repo"}'),
+    Found("home_directory", "mallory", "error:\\n/home/mallory/x.py:12"),
+    Found("home_directory", "niaj", "gcc -I/home/niaj/include -c a.c"),
+    Found("home_directory", "olivia", "file:///Users/olivia/notes.md"),
+    Found("home_directory", "peggy", "/mnt/c/Users/peggy/src"),
+)
+"""Secrets and personal data that only what surrounds them gives away."""
+
+CUT_KEYS: tuple[str, ...] = (
+    pem()[:300],
+    pem()[:60],
+    pem()[150:],
+    pem(line_end="\\n"),
+    pem(line_end="\\n")[:300],
+    pem(line_end="\\n")[150:],
+    pem(line_end="\\r\\n"),
+    pem(line_end='\\n" +\n    "'),
+    pem("PGP ").replace("KEY-----", "KEY BLOCK-----"),
+    pem().replace("KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0011223344556677\n\n", 1)[:260],
+)
+"""Private keys that lost a part, or whose line ends are escaped."""
+
+LOOK_ALIKES: tuple[str, ...] = (
+    "commit 3f786850e387550fdab836ed7e6dc881de23001b (HEAD -> main)",
+    "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "md5 d41d8cd98f00b204e9800998ecf8427e  empty.txt",
+    "request 550e8400-e29b-41d4-a716-446655440000 took 12 ms",
+    "pip install numpy==2.4.0 ruff>=0.17,<1 --no-deps",
+    "node v20.11.1, npm 10.2.4-beta.3+build.77",
+    "listening on http://127.0.0.1:8080 and http://localhost:3000/",
+    "[::1]:5432 and 0.0.0.0:9092",
+    "order 1234567890, invoice 9876543210",
+    "call +49 (30) 1234-5678 or 555-0199",
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+    "branch task-sk-foo-bar-baz-qux-quux-corge",
+    "a risk-based-approach-to-authentication-and-authorization",
+    "monkey_patch(module, 'attribute')",
+    "git clone git@github.com:org/repo.git",
+    "git remote add origin ssh://git@gitlab.example.com/team/app.git",
+    "@property\ndef name(self): ...",
+    "@app.route('/users')\n@pytest.mark.parametrize('x', [1])",
+    "npm install react@18.2.0 @types/node@20.1.0 lodash@4.x",
+    "uses: actions/checkout@v4",
+    "foo@1.0.0-beta.rc left-pad@latest",
+    "y = x@w.T + b; z = q@k.transpose(1, 2); u = a@self.weight",
+    "systemctl status getty@tty1.service",
+    "background: url(icon@2x.png)",
+    "password = get_password()",
+    "password = getpass.getpass('Password: ')",
+    "token = None",
+    "api_key: str",
+    "api_key: str | None = None",
+    "def login(user: str, password: str, token: Optional[str] = None) -> bool:",
+    "password = os.environ['DB_PASSWORD']",
+    "const token = process.env.GITHUB_TOKEN;",
+    'password = "${DB_PASSWORD}"',
+    "API_KEY=$OPENAI_API_KEY ./run.sh",
+    "PASSWORD=changeme",
+    'api_key = "YOUR_API_KEY_HERE"',
+    'token = "<your-token>"',
+    "token: ${{ secrets.GITHUB_TOKEN }}",
+    "password: '********'",
+    'self.token = config["token"]',
+    "connect(user=user1, password=password1, token=token2)",
+    "secret = client.get_secret_value(SecretId='prod/db2')",
+    "max_tokens=4096, token_count: 1234567",
+    '"next_page_token": "CAUQAA1b2c3d4e5f6a7b8c9d0"',
+    'eos_token = "<|endoftext|>", pad_token="[PAD]"',
+    "tokenizer = AutoTokenizer.from_pretrained('bert-base-uncased')",
+    'secret_name = "prod-db-credentials-2024"',
+    "password_hash_algorithm = sha256",
+    'primary_key = "a1b2c3d4e5f6a7b8c9d0"',
+    "public_key_fingerprint: 16:27:ac:a5:76:28:2d:36",
+    '"password": "must be at least 8 characters"',
+    "'password' => 'required|string|min:8|confirmed'",
+    '<input type="password" name="user_pass1">',
+    "Authorization: Bearer $TOKEN",
+    "Authorization: Bearer <token>",
+    "Use Basic authentication or Bearer authentication with the API.",
+    "The basic idea: the bearer of this letter",
+    "https://user:${PASSWORD}@host/ and postgres://{user}:{password}@{host}/db",
+    "see https://example.com/home/dashboard and /Users/{id}",
+    "import x from 'src/home/components/header'",
+    "cd /root/.cache && ls /home",
+    "/home/user/app/main.py and /home/runner/work/repo",
+    "GET /api/Users/123/orders",
+    "echo $HOME ~/projects",
+    'if text.startswith("-----BEGIN RSA PRIVATE KEY-----"):',
+    '"-----BEGIN PRIVATE KEY-----\\n" + key + "\\n-----END PRIVATE KEY-----"',
+    "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA\n-----END PUBLIC KEY-----",
+    "-----BEGIN CERTIFICATE-----\nMIIDXTCCAkWgAwIBAgIJAKL0UG+mRkSvMA0GCSqGSIb3\n-----END CERTIFICATE-----",
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJ1aWxkLWtleS1mb3ItdGVzdHM deploy",
+    "hf_hub_download(repo_id='org/model'), npm_config_registry, npm_lifecycle_event",
+    "sk-container-id-12 sk-toggleable__control sk-estimator-doc-link",
+    "pypi-simple-repository-index-mirror-configuration-page",
+    "the ghp_ prefix marks a classic token; glpat- one of GitLab, AKIA one of AWS",
+    "ASIA and AKIAK; eyJ is how a JWT begins",
+    "keyboard = Keyboard(layout='qwertz105key'); keyword: foo1bar2",
+    "SELECT * FROM tokens WHERE token_id = 42 AND secret IS NULL",
+    "token = tokens[i]; key = (user_id, token)",
+    "password: string;  // at least 8 characters",
+    "Secret: something that must not be told",
+    "mailto:noreply@example.com",
+    "Co-Authored-By: Bot <noreply@anthropic.com>",
+    "def test_sk_live_mode(): pass",
+    "lat/lon 52.5200,13.4050; 2024-05-01T12:00:00Z; 1_000_000",
+    "Kubernetes secretKeyRef: name: db-creds key: password",
+    "expected token 'IDENTIFIER2', got token: SEMICOLON",
+    "assert response.json()['token'] == token_from_login_v2",
+)
+"""Text that must come back byte for byte."""
