@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from schemas.base import Record
 from schemas.errors import DecodeError
-from schemas.versions import Version, latest
+from schemas.versions import RECORDS, Version, latest, unversioned
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -20,14 +20,15 @@ def newest(record: type[Record]) -> Version:
     """The schema that records of this type are written with."""
     version = _newest.get(record)
     if version is None:
-        version = _newest[record] = latest(record)
+        # A record that only occurs inside others has no file of its own; its bytes are only ever hashed.
+        version = _newest[record] = latest(record) if record.__name__ in RECORDS else unversioned(record)
     return version
 
 
 def encode(record: Record) -> bytes:
     """The Avro body of a record."""
     out = BytesIO()
-    schemaless_writer(out, newest(type(record)).parsed, record.plain())
+    schemaless_writer(out, newest(type(record)).parsed, record.plain(), disable_tuple_notation=True)
     return out.getvalue()
 
 

@@ -99,6 +99,12 @@ def latest(record: type[Record], folder: Path = FOLDER) -> Version:
     return versions[-1]
 
 
+def unversioned(record: type[Record]) -> Version:
+    """The schema of a record that is not a topic's value."""
+    schema = generate(record)
+    return Version(record.__name__, 0, schema, fastavro.parse_schema(schema), b"")
+
+
 def check(folder: Path = FOLDER) -> list[str]:
     """What is wrong: models that differ from their file, versions that cannot read an earlier one. Empty when all is well."""
     problems = []

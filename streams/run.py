@@ -77,6 +77,7 @@ class Counts:
     bad_lines: int = 0
     seconds: float = 0.0
     out: str = ""
+    first_bad: list[str] = field(default_factory=list, repr=False)
 
     def add(self, emission: Emission) -> None:
         """Count what a rollout became."""
@@ -98,7 +99,8 @@ class Counts:
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        return {**vars(self), "rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
+        shown = {name: value for name, value in vars(self).items() if name != "first_bad"}
+        return {**shown, "rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
 
 
 def run_files(files: Sequence[Path], out: Path, settings: Settings, key: SigningKey | None, say: Say = lambda _what, _share: None) -> Counts:
@@ -118,7 +120,7 @@ def run_files(files: Sequence[Path], out: Path, settings: Settings, key: Signing
                 _Folder(partition, settings, key, log, outputs, counts, rejected).fold(_spooled(Path(spool), partition))
                 log.publish(partition=partition)
     rejected.close()
-    counts.bad_lines = rejected.count
+    counts.bad_lines, counts.first_bad = rejected.count, rejected.first
     counts.seconds = time.monotonic() - began
     return counts
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.evidence.canonical import canonical_bytes, digest
 from agents.evidence.side_effects import side_effect, worst
-from agents.evidence.signing import SigningKey
+from agents.evidence.signing import SigningKey, signed_bytes
 from agents.verdicts.meaning import Verdict, kind_of, meaning
 from schemas import avro_body
 from schemas.branches import BranchRecord
@@ -127,7 +127,7 @@ def _placed(record: AepRecord, head: str | None) -> AepRecord:
 
 def sign(record: AepRecord, key: SigningKey) -> AepRecord:
     """The record with its signature."""
-    signature = AepSignature(alg="ed25519", key_id=key.key_id, sig=key.sign(canonical_bytes(json_view(record))))
+    signature = AepSignature(alg="ed25519", key_id=key.key_id, sig=key.sign(signed_bytes(json_view(record))))
     return record.model_copy(update={"signature": signature})
 
 

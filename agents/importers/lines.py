@@ -86,7 +86,10 @@ class LineReader:
             value = value | {"vote_id": content_id("vote", said)}
         if value.get("preferred") is None and value.get("score") is None and value.get("cause") is None:
             value = value | {"cause": "unknown"}
-        return make(JudgeVote, value)
+        vote = make(JudgeVote, value)
+        if vote.a == vote.b:
+            raise LineError("b", "a branch is not compared with itself")
+        return vote
 
     def _cancel(self, value: dict[str, Any]) -> Fact:
         return Lifecycle(cancelled=make(RolloutCancelled, value))

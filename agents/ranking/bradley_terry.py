@@ -2,22 +2,29 @@
 
 `fit` takes the wins of each pair and gives each branch a score theta, such that i beats j with probability
 sigma(theta_i - theta_j), and the covariance of the scores. Branches that no chain of comparisons connects are not
-compared: each connected component is a fit of its own, and a branch without comparisons has no score. The same wins give
-the same bits, alone (`fit`) or among others (`fit_many`), in whatever order the observations came.
+compared: each connected component is a fit of its own, and a branch without comparisons has no score. The same wins
+give the same bits, alone (`fit`) or among others (`fit_many`), in whatever order the observations came.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations
-from math import inf, sqrt
+from math import erfc, sqrt
 from typing import NamedTuple
 
 from agents.ranking.newton import Problem, Solution, solve, solve_alike
-from agents.ranking.statistics import normal_cdf
 from agents.ranking.unrolled import LARGEST, Pair, ring
 
 RIDGE = 0.1
 """Lambda of the penalty (lambda / 2) theta^2: a branch that wins everything gets a finite score."""
+
+SMALLEST_RIDGE, LARGEST_RIDGE = 1e-6, 1e6
+"""Below, standard errors are differences of numbers too large to have digits left; above, all scores are zero."""
+
+MOST_WEIGHT = 1e9
+"""Of one observation."""
+
+SQRT2 = sqrt(2.0)
 
 BATCH_FROM = 24
 """Groups of one kind from which on a batch is quicker than one after the other."""
@@ -90,7 +97,7 @@ class Fit(NamedTuple):
         return None if variance is None else sqrt(max(variance, 0.0))
 
     def covariance(self, i: int, j: int) -> float | None:
-        """C_ij of C = P (H + ridge I)^-1 P. (1, .., 1) is an eigenvector of H + ridge I, so P takes 1 / (n ridge) off."""
+        """C_ij of C = P (H + ridge I)^-1 P. All ones are an eigenvector of H + ridge I, so P takes 1 / (n ridge) off."""
         both = self._both(i, j)
         if both is None:
             return None
@@ -123,8 +130,8 @@ def tally(n: int, observations: Iterable[Observation]) -> Group:
     for i, j, i_wins, j_wins in sorted(observations):
         if not (0 <= i < n and 0 <= j < n and i != j):
             raise ValueError(f"an observation needs two different branches of 0..{n - 1}, not {i} and {j}")
-        if not (0.0 <= i_wins < inf and 0.0 <= j_wins < inf and i_wins + j_wins > 0.0):
-            raise ValueError(f"an observation shares out a positive weight, not {i_wins} and {j_wins}")
+        if not (i_wins >= 0.0 and j_wins >= 0.0 and 0.0 < i_wins + j_wins <= MOST_WEIGHT):
+            raise ValueError(f"an observation shares out a weight of at most {MOST_WEIGHT:g}, not {i_wins} and {j_wins}")
         won = wins.setdefault((i, j) if i < j else (j, i), [0.0, 0.0])
         won[i > j] += i_wins
         won[i < j] += j_wins
@@ -134,12 +141,14 @@ def tally(n: int, observations: Iterable[Observation]) -> Group:
 
 def fit(group: Group, ridge: float = RIDGE) -> Fit:
     """Fit one group."""
+    _check_ridge(ridge)
     parts = _parts(group)
     return Fit(group.n, ridge, tuple([Component(members, solve(problem, ridge)) for members, problem in parts]))
 
 
 def fit_many(groups: Iterable[Group], ridge: float = RIDGE) -> list[Fit]:
     """Fit many groups: what `fit` gives for each, to the bit."""
+    _check_ridge(ridge)
     split = [(group.n, _parts(group)) for group in groups]
     alike: dict[tuple[int, bool], list[Problem]] = {}
     for _, parts in split:
@@ -147,10 +156,11 @@ def fit_many(groups: Iterable[Group], ridge: float = RIDGE) -> list[Fit]:
             alike.setdefault((problem.size, problem.sparse), []).append(problem)
     # Each kind is solved in the order of the groups, so the next solution of its kind is always a problem's own.
     solved = {kind: iter(_solve_all(problems, ridge)) for kind, problems in alike.items()}
-    return [
-        Fit(n, ridge, tuple([Component(members, next(solved[problem.size, problem.sparse])) for members, problem in parts]))
-        for n, parts in split
-    ]
+    fits = []
+    for n, parts in split:
+        components = [Component(members, next(solved[problem.size, problem.sparse])) for members, problem in parts]
+        fits.append(Fit(n, ridge, tuple(components)))
+    return fits
 
 
 def beats(difference: float, variance: float) -> float:
@@ -158,6 +168,16 @@ def beats(difference: float, variance: float) -> float:
     if variance > 0.0:
         return normal_cdf(difference / sqrt(variance))
     return 0.5 if difference == 0.0 else float(difference > 0.0)
+
+
+def normal_cdf(z: float) -> float:
+    """Phi, accurate in both tails."""
+    return 0.5 * erfc(-z / SQRT2)
+
+
+def _check_ridge(ridge: float) -> None:
+    if not SMALLEST_RIDGE <= ridge <= LARGEST_RIDGE:
+        raise ValueError(f"ridge is {ridge}, and must be from {SMALLEST_RIDGE:g} to {LARGEST_RIDGE:g}")
 
 
 def _entry(a: int, b: int) -> int:

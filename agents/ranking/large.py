@@ -1,7 +1,7 @@
 """The arithmetic of Bradley-Terry for any number of branches: the mathematics of `unrolled`, on numpy matrices.
 
-For groups of more than 16 branches, one at a time. Only operations on single elements and running sums (which numpy adds
-from left to right), so that the bits do not depend on a linear algebra library or on how a sum is vectorised.
+For groups of more than 16 branches, one at a time. Only operations on single elements and running sums (which numpy
+adds from left to right), so that the bits do not depend on a linear algebra library or on how a sum is vectorised.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from agents.ranking.portable import Vector
-from agents.ranking.unrolled import Kernel, Numbers
+from agents.ranking.unrolled import Kernel, Numbers, Results
 
 
 @lru_cache(maxsize=64)
@@ -20,17 +20,20 @@ def large(n: int) -> Kernel:
     """The functions of a `Kernel` for n branches and all pairs, on sequences of floats."""
     lower, upper = np.tril_indices(n), np.triu_indices(n, 1)
 
-    def begin(ahead: Numbers, behind: Numbers, _: Callable[[Any], Any]) -> Numbers:
+    def begin(ahead: Numbers, behind: Numbers, _: Callable[[Any], Any]) -> Results:
         won = np.zeros((n, n))
         won[upper] = ahead
         won.T[upper] = behind
         wins, losses = _row_sums(won), _row_sums(won.T)
-        y = (wins + wins + 2.0) / (wins + losses + 2.0) - 1.0
-        scores = 2.0 * y / np.sqrt(1.0 - y * y)
-        scores -= np.add.accumulate(scores)[-1] / n
-        return [*scores.tolist(), *wins.tolist(), *(won + won.T)[upper].tolist()]
+        counts = won + won.T
+        met = wins + losses + 2.0
+        y = (wins + wins + 2.0) / met - 1.0
+        x = 2.4 * y / np.sqrt(1.01 - y * y)
+        start = x + _row_sums(counts * x) / met
+        start -= np.add.accumulate(start)[-1] / n
+        return (*start.tolist(), *wins.tolist(), *counts[upper].tolist(), float(np.add.accumulate(wins)[-1]))
 
-    def newton(theta: Numbers, strengths: Numbers, wins: Numbers, counts: Numbers, ridge: float) -> Numbers:
+    def newton(theta: Numbers, strengths: Numbers, wins: Numbers, counts: Numbers, ridge: float) -> Results:
         met = np.zeros((n, n))
         met[upper] = counts
         met += met.T
@@ -50,9 +53,9 @@ def large(n: int) -> Kernel:
         g *= inverse_d
         for k in reversed(range(n)):
             g[:k] += below[k, :k] * g[k]
-        return [*g.tolist(), inverse_d, below]
+        return (*g.tolist(), inverse_d, below)
 
-    def finish(strengths: Numbers, factors: Numbers) -> Numbers:
+    def finish(strengths: Numbers, factors: Numbers) -> Results:
         inverse_d, below = factors
         chances = _chances(strengths)
         np.fill_diagonal(chances, 0.0)
@@ -63,7 +66,7 @@ def large(n: int) -> Kernel:
             row = np.add.accumulate(factor[:, None] * inverse[i + 1 :, i + 1 :], axis=0)[-1]
             inverse[i, i + 1 :] = inverse[i + 1 :, i] = row
             inverse[i, i] = inverse_d[i] + np.add.accumulate(factor * row)[-1]
-        return [*_row_sums(chances).tolist(), *inverse[lower].tolist()]
+        return (*_row_sums(chances).tolist(), *inverse[lower].tolist())
 
     return Kernel(tuple(combinations(range(n), 2)), begin, newton, finish)
 

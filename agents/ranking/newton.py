@@ -1,19 +1,19 @@
-"""Newton's method for the penalised Bradley-Terry likelihood of connected branches: one group, or many of a kind at once.
+"""Newton's method for the penalised Bradley-Terry likelihood of connected branches: one group, or many alike at once.
 
 Maximises L(theta) = sum of wins_ij log sigma(theta_i - theta_j) - (ridge / 2) sum of theta_i^2 over the branches of one
-component. One group and a batch do the same operations in the same order, so they give the same bits; nothing depends on
-a linear algebra library or on the C library's exp.
+component. One group and a batch do the same operations in the same order, so they give the same bits; nothing depends
+on a linear algebra library or on the C library's exp.
 
-Why it always ends at the one maximum: L is strictly concave (the ridge), so a zero gradient is the maximum, whatever way
-led there. Full steps from a good start get there in four to seven rounds, each squaring the error. Should they not within
-PATIENCE rounds, the search starts again from zero with steps of at most CAREFUL per branch. Then no difference
+Why it always ends at the one maximum: L is strictly concave (the ridge), so a zero gradient is the maximum, whatever
+way led there. Full steps from a good start get there in four to seven rounds, each squaring the error. Should they not
+within PATIENCE rounds, the search starts again from zero with steps of at most CAREFUL per branch. Then no difference
 theta_i - theta_j moves by more than c = 2 CAREFUL, and because |sigma''| <= sigma', curvature along such a step x grows
 by a factor of at most e^c. With v = x'Ax > 0 and a share t <= 1 of the step, L rises by at least
-v t (1 - (e^c - 1 - c) / c^2) > v t / 9 for c = 1.5: every careful step climbs, and near the maximum steps are full again.
+v t (1 - (e^c - 1 - c) / c^2) > v t / 9 for c = 1.5: every careful step climbs, and near the maximum steps are full.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import NamedTuple
 
@@ -21,27 +21,31 @@ import numpy as np
 
 from agents.ranking.large import large
 from agents.ranking.portable import Vector, exponential_array, exponentials
-from agents.ranking.unrolled import LARGEST, Kernel, unrolled
+from agents.ranking.unrolled import LARGEST, Results, unrolled
 
 TOLERANCE = 1e-10
 """The last step moves no score by more. The error left is its square; the covariance is taken where that step began."""
 
+NOISE = 1e-15
+"""A gradient over m comparisons is known to about this times m, so a step to this times m / ridge: with many thousand
+comparisons that is the tolerance."""
+
 BOLD = 4.0
-"""Longest step of a branch at first: scores are far below 20, and exp must not overflow on the way."""
+"""Longest step of a branch at first: exp must not overflow on the way."""
 
 PATIENCE = 16
-"""Rounds of bold steps: about twice what the hardest strict orders need."""
+"""Rounds of bold steps: about twice what strict orders of 16 branches need."""
 
 CAREFUL = 0.75
 """Longest step of a branch after that; see above."""
 
 ROUNDS = 10_000
-"""In all. With ridge 0.1 a careful step that is cut short raises L by 0.01 or more, and L starts at -0.7 per comparison."""
+"""In all. With ridge 0.1 a careful step that is cut short raises L by 0.01 or more; L begins at -0.7 per comparison."""
 
 BATCH = 2048
 """Groups in one batch: an operation on so many floats costs numpy little more than one on a single float."""
 
-NO_MAXIMUM = f"no maximum after {ROUNDS} rounds: the ridge is too small for the number of comparisons; choose a larger one"
+NO_MAXIMUM = f"no maximum after {ROUNDS} rounds: choose a larger ridge for so many comparisons"
 
 
 class Problem(NamedTuple):
@@ -66,29 +70,25 @@ class Solution(NamedTuple):
     """The lower triangle of (H + ridge I)^-1, by rows."""
 
 
-def kernel(size: int, sparse: bool) -> Kernel:
-    """The arithmetic for groups of a size."""
-    return unrolled(size, sparse) if size <= LARGEST else large(size)
-
-
 def solve(problem: Problem, ridge: float) -> Solution:
     """Fit one group."""
     n, sparse, ahead, behind = problem
-    _, begin, newton, finish = kernel(n, sparse)
+    _, begin, newton, finish = unrolled(n, sparse) if n <= LARGEST else large(n)
     begun = begin(ahead, behind, sqrt)
-    theta, wins, counts = list(begun[:n]), begun[n : n + n], begun[n + n :]
+    theta, wins, counts = list(begun[:n]), begun[n : n + n], begun[n + n : -1]
+    tolerance = TOLERANCE + begun[-1] * (NOISE / ridge)
     for done in range(ROUNDS):
         if done == PATIENCE:
             theta = [0.0] * n
         found = newton(theta, exponentials(theta), wins, counts, ridge)
         step = found[:n]
-        longest = max(max(step), -min(step))
+        longest = max(*step, -min(step))
         limit = BOLD if done < PATIENCE else CAREFUL
         if longest > limit:
             cut = limit / longest
-            step = [x * cut for x in step]
+            step = tuple([x * cut for x in step])
         theta = [t + x for t, x in zip(theta, step, strict=True)]
-        if longest < TOLERANCE:
+        if longest < tolerance:
             finished = finish(exponentials(theta), found[n:])
             return Solution(theta, list(finished[:n]), array("d", finished[n:]))
     raise ArithmeticError(NO_MAXIMUM)
@@ -109,35 +109,41 @@ def _solve_batch(problems: Sequence[Problem], ridge: float) -> list[Solution]:
     n, sparse, _, _ = problems[0]
     _, begin, newton, finish = unrolled(n, sparse)
     begun = begin(_columns([p.ahead for p in problems]), _columns([p.behind for p in problems]), np.sqrt)
-    theta, wins, counts = np.stack(begun[:n]), np.stack(begun[n : n + n]), np.stack(begun[n + n :])
-    theta = _climb(n, sparse, theta, wins, counts, ridge)
-    found = newton(theta, exponential_array(theta), wins, counts, ridge)
-    theta += np.stack(found[:n])
+    start = np.stack(begun[:n])
+    wins_and_counts = np.stack(begun[n:-1])
+    tolerance = TOLERANCE + begun[-1] * (NOISE / ridge)
+
+    def step_at(theta: Vector, given: Vector) -> Results:
+        return newton(theta, exponential_array(theta), given[:n], given[n:], ridge)
+
+    theta = _climb(step_at, start, wins_and_counts, tolerance)
+    found = step_at(theta, wins_and_counts)
+    theta = theta + np.stack(found[:n])
     finished = finish(exponential_array(theta), found[n:])
     inverses = np.ascontiguousarray(np.stack(finished[n:]).T)
     rows = zip(theta.T.tolist(), np.stack(finished[:n]).T.tolist(), inverses, strict=True)
     return [Solution(scores, shares, array("d", inverse.tobytes())) for scores, shares, inverse in rows]
 
 
-def _climb(n: int, sparse: bool, theta: Vector, wins: Vector, counts: Vector, ridge: float) -> Vector:
+def _climb(step_at: Callable[[Vector, Vector], Results], theta: Vector, given: Vector, tolerance: Vector) -> Vector:
     """Where the last step of each group begins. A group leaves the batch when it is there."""
-    newton = unrolled(n, sparse).newton
+    n = len(theta)
     last = np.empty_like(theta)
     groups = np.arange(theta.shape[1])
     for done in range(ROUNDS):
         if done == PATIENCE:
             theta = np.zeros_like(theta)
-        step = np.stack(newton(theta, exponential_array(theta), wins, counts, ridge)[:n])
+        step = np.stack(step_at(theta, given)[:n])
         longest = np.abs(step).max(axis=0)
-        limit = BOLD if done < PATIENCE else CAREFUL
-        there = longest < TOLERANCE
+        there = longest < tolerance
         last[:, groups[there]] = theta[:, there]
+        limit = BOLD if done < PATIENCE else CAREFUL
         theta = theta + step * (limit / np.maximum(longest, limit))
         if there.all():
             return last
         if there.any():
-            rest = ~there
-            theta, wins, counts, groups = theta[:, rest], wins[:, rest], counts[:, rest], groups[rest]
+            theta, given = theta.compress(~there, axis=1), given.compress(~there, axis=1)
+            tolerance, groups = tolerance[~there], groups[~there]
     raise ArithmeticError(NO_MAXIMUM)
 
 

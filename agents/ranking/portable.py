@@ -1,8 +1,8 @@
-"""exp for one float or a whole array, made of additions, multiplications and divisions only.
+"""exp for floats or for a whole array, made of additions, multiplications and divisions only.
 
 IEEE 754 fixes the result of every basic operation to the last bit, and of no library's exp: those differ between C
 libraries, processors, and between a scalar and a vector call. With this one a fit gives the same bits for one group and
-for a batch, on every machine. Accurate to about two units in the last place for |x| <= 700.
+for a batch, on every machine. The relative error is below 2e-15 for |x| <= 600.
 """
 
 from math import ldexp
@@ -18,8 +18,8 @@ LN2_HIGH = 6.93147180369123816490e-01
 LN2_LOW = 1.90821492927058770002e-10
 """The rest of ln 2."""
 
-# exp(x) = 2^k exp(r) with |r| <= ln(2)/2, and exp(r) by its Pade approximant of order [5/5]: (even + odd) / (even - odd)
-# with whole-number coefficients. Its error there is below 1e-15.
+# exp(x) = 2^k exp(r) with |r| <= ln(2) / 2, and exp(r) by its Pade approximant of order [5/5]: (even + odd) / (even - odd),
+# with whole-number coefficients. The approximant's own error is below 1e-15 there.
 
 
 def exponentials(values: list[float]) -> list[float]:
@@ -42,4 +42,6 @@ def exponential_array(x: Vector) -> Vector:
     square = r * r
     even = 30240.0 + square * (3360.0 + square * 30.0)
     odd = r * (15120.0 + square * (420.0 + square))
-    return np.ldexp((even + odd) / (even - odd), k.astype(np.int32))
+    # 2^k by its bits: a float's exponent field holds k + 1023.
+    power: Vector = ((k.astype(np.int64) + 1023) << 52).view(np.float64)
+    return (even + odd) / (even - odd) * power

@@ -1,4 +1,126 @@
-from math import erfc, sqrt
-def normal_cdf(z: float) -> float:
-    """Phi."""
-    return 0.5 * erfc(-z / sqrt(2.0))
+"""What a group of branches can tell, and how its judge behaves: the numbers beside a ranking.
+
+Pass rate with its Wilson interval, whether the group is large enough to mean anything, an exact McNemar test, and how
+much the judge's votes depend on what it was shown first. A number that is not defined is None, never 0. Nothing here
+decides anything: the numbers are descriptive.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import comb, sqrt
+from typing import NamedTuple
+
+from agents.ranking.votes import Vote
+from schemas.numbers import nine
+
+Z95 = 1.959963984540054
+"""The 97.5% point of the normal distribution: two-sided 95%."""
+
+POWERED_FROM = 10
+"""Branches below which no interval is called powered."""
+
+POWERED_WITHIN_PP = 30.0
+"""Half-widths of this many percentage points or more say next to nothing."""
+
+MCNEMAR_FROM = 4
+"""Branches below which two halves cannot be compared."""
+
+
+class RankingStats(NamedTuple):
+    """How much the group can tell."""
+
+    n: int
+    """Branches that pass or fail; unknown and not required ones do not count."""
+    passes: int
+    pass_rate: float | None
+    wilson_low: float | None
+    wilson_high: float | None
+    powered: bool
+    """False when n < 10 or the interval's half-width is 30 percentage points or more."""
+    min_detectable_delta_pp: float | None
+    """The half-width in percentage points, to one decimal."""
+    mcnemar_p: float | None
+    """Exact McNemar of the i-th of the top half against the i-th of the bottom half."""
+    position_consistency: float | None
+    """Share of pairs and samples asked in both orders whose two answers agree."""
+    first_position_rate: float | None
+    """Share of decided votes that went to what was shown first: 0.5 for a fair judge."""
+    tie_rate: float | None
+    """Share of valid votes that were ties."""
+
+
+class VoteStats(NamedTuple):
+    """How the judge voted. Ties by content are no votes of a judge and do not count here."""
+
+    position_consistency: float | None
+    first_position_rate: float | None
+    tie_rate: float | None
+
+
+def ranking_stats(outcomes: Sequence[bool], votes: Iterable[Vote]) -> RankingStats:
+    """From what is known to pass or fail, in the order of the ranking, and the votes that count."""
+    n, passes = len(outcomes), sum(outcomes)
+    judge = vote_stats(votes)
+    if n == 0:
+        return RankingStats(0, 0, None, None, None, False, None, None, *judge)
+    low, high = map(nine, wilson(passes, n))
+    half_width_pp = nine(50.0 * (high - low))
+    return RankingStats(
+        n=n,
+        passes=passes,
+        pass_rate=nine(passes / n),
+        wilson_low=low,
+        wilson_high=high,
+        powered=n >= POWERED_FROM and half_width_pp < POWERED_WITHIN_PP,
+        min_detectable_delta_pp=round(half_width_pp, 1),
+        mcnemar_p=halves_p(outcomes),
+        position_consistency=judge.position_consistency,
+        first_position_rate=judge.first_position_rate,
+        tie_rate=judge.tie_rate,
+    )
+
+
+def vote_stats(votes: Iterable[Vote]) -> VoteStats:
+    """Position consistency, first position rate and tie rate of the valid votes."""
+    valid = ties = to_first = 0
+    answers: dict[tuple[int, int, int, str], dict[int, int]] = {}
+    for a, b, order, sample, preferred, judge in votes:
+        if preferred is None or order is None:
+            continue
+        valid += 1
+        shown_first = a if order == "ab" else b
+        winner = -1 if preferred == "tie" else a if preferred == "a" else b
+        ties += winner < 0
+        to_first += winner == shown_first
+        asked = (a, b, sample, judge) if a < b else (b, a, sample, judge)
+        answers.setdefault(asked, {}).setdefault(shown_first, winner)
+    both = [tuple(answer.values()) for answer in answers.values() if len(answer) == 2]
+    agree = sum(one == other for one, other in both)
+    return VoteStats(_share(agree, len(both)), _share(to_first, valid - ties), _share(ties, valid))
+
+
+def wilson(passes: int, n: int) -> tuple[float, float]:
+    """The Wilson 95% interval of a pass rate, n > 0. It ends exactly at 0 without passes and at 1 without failures."""
+    rate = passes / n
+    scale = 1.0 + Z95 * Z95 / n
+    centre = (rate + Z95 * Z95 / (2 * n)) / scale
+    half = Z95 / scale * sqrt(rate * (1.0 - rate) / n + Z95 * Z95 / (4 * n * n))
+    return (0.0 if passes == 0 else centre - half, 1.0 if passes == n else centre + half)
+
+
+def mcnemar(b: int, c: int) -> float:
+    """Exact two-sided p for b and c discordant pairs, 1 when there are none; whole numbers up to the last division."""
+    tail = sum(comb(b + c, k) for k in range(min(b, c) + 1))
+    return min(1.0, 2 * tail / (1 << (b + c)))
+
+
+def halves_p(outcomes: Sequence[bool]) -> float | None:
+    """McNemar of the top half against the bottom half. Of an odd number the one in the middle is in neither."""
+    if len(outcomes) < MCNEMAR_FROM:
+        return None
+    half = len(outcomes) // 2
+    pairs = list(zip(outcomes[:half], outcomes[-half:], strict=True))
+    return nine(mcnemar(pairs.count((True, False)), pairs.count((False, True))))
+
+
+def _share(part: int, whole: int) -> float | None:
+    return nine(part / whole) if whole else None

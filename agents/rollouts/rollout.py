@@ -7,6 +7,7 @@ order of topics, or a repetition gives the same bytes.
 
 from typing import Literal, NamedTuple
 
+from agents.evidence.canonical import CanonicalError
 from agents.rollouts.attempt import Attempt
 from agents.rollouts.status import Status
 from agents.summarize.events import Kept
@@ -19,7 +20,7 @@ from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 
 Fact = Lifecycle | AgentEvents | BuildVerdict | VisualVerdict | CheckVerdict | JudgeVote | Closure
 
-Reason = Literal["conflict", "fenced", "late", "branch_out_of_range", "bad_event", "superseded_decision"]
+Reason = Literal["conflict", "fenced", "late", "branch_out_of_range", "bad_event", "bad_vote"]
 """Why a fact does not count."""
 
 Ref = tuple[str, int, int]
@@ -117,7 +118,7 @@ class Rollout:
             attempt = Attempt()
         try:
             conflicts = attempt.add(piece, at, redacting=self.redacting)
-        except ValueError as error:
+        except (ValueError, CanonicalError) as error:
             if not attempts:
                 del self.branches[piece.branch_index]
             return [Complaint(ref, "bad_event", f"event data is not a JSON object: {error}")]
@@ -157,6 +158,8 @@ class Rollout:
         return []
 
     def _add_vote(self, vote: JudgeVote, at: int, ref: Ref) -> list[Complaint]:
+        if vote.a == vote.b:
+            return [Complaint(ref, "bad_vote", f"the vote compares branch {vote.a} with itself")]
         if vote.vote_id in self.votes:
             return []  # the first vote with an id counts, later ones are ignored
         if self.closed is not None and vote.vote_id not in self.closed.vote_ids:

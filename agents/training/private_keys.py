@@ -6,7 +6,7 @@ code that looks for keys has it, is left alone.
 
 import re
 
-from agents.training.secret_shapes import Rule, Span, end_of, token
+from agents.training.secret_shapes import Rule, Span, end_of, random_length, token
 
 LONGEST_KEY = 65_536
 """Characters between the BEGIN and END of a key; a longer block is treated as cut off."""
@@ -48,7 +48,8 @@ def _end_of_private_key(text: str, at: int, floor: int) -> Span | None:
         piece = window[len(window[:line_end].rstrip(_KEY_CHARACTERS)) : line_end]
         before = start - len(window) + line_end - len(piece)
         is_escape = piece in {"n", "r"} and text[before - 1 : before] == "\\"
-        if not piece or (len(piece) < 16 and not is_last and not is_escape):
+        is_first = len(piece) < 16 and not is_last and not is_escape
+        if not piece or (is_first and random_length(piece) == 0):
             break
         start, is_last = before, is_last and is_escape
     return (start, end.end()) if _KEY_MATERIAL.search(text, start, at) else None

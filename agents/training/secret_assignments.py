@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from functools import lru_cache
 
-from agents.training.secret_shapes import Rule, Span, end_of, random_length
+from agents.training.secret_shapes import Rule, Span, Test, end_of, random_length
 
 
 class SecretName(Enum):
@@ -63,12 +63,12 @@ def secret_name(name: str) -> SecretName | None:
     return SecretName.TOKEN if not _TOKENS.isdisjoint(words) or words == ["auth"] else None
 
 
-_NOT_WRITTEN_OUT = re.compile(
-    r"\$[{(]|\A\$[A-Za-z_]\w*\Z|\A\$[0-9]\Z|\{\{|\{%|#\{|\{[A-Za-z_][\w.]*\}|%\(|%[sdr]\b|\A%\w+%\Z|\A<|>\Z"  # templates
-    r"|\*{3}|\.{3}|…|x{4}|REDACTED|your|change.?me|example|placeholder|dummy|insert|replace|required|todo\b"
-    r"|os\.environ|process\.env|getenv|://|\A[0-9]{4}-[0-9]{2}-[0-9]{2}",
-    re.IGNORECASE,
+_NOT_WRITTEN_OUT = Test(
+    r"\$[{(]|^\$(?:[A-Za-z_][0-9A-Za-z_]*|[0-9])$|\{\{|\{%|#\{|\{[A-Za-z_][0-9A-Za-z_.]*\}|%\(|%[sdr]$|^%[0-9A-Za-z_]+%$|^<|>$"
+    r"|\*{3}|\.{3}|…|REDACTED|os\.environ|process\.env|getenv|://|^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"|(?i-u:x{4}|your|change[_ -]?me|example|placeholder|dummy|insert|replace|required|todo)"
 )
+"""Templates, placeholders, expressions, and dates."""
 _WEAK_SECRET = re.compile(r"[A-Za-z]{5,}[0-9]{3,}")
 _LONG_WORD = re.compile(r"[a-z]{20,}")
 
@@ -79,7 +79,7 @@ def looks_secret(value: str, name: SecretName, *, written_out: bool = True) -> b
     `written_out` says that the value is a literal (quoted, or in a place where everything is), so that even a weak one
     counts when the name is that of a password.
     """
-    if len(value) < 6 or not value.isprintable() or " " in value or _NOT_WRITTEN_OUT.search(value):
+    if len(value) < 6 or not value.isprintable() or " " in value or _NOT_WRITTEN_OUT.matches(value):
         return False
     if random_length(value) >= (12 if name is SecretName.TOKEN else 8):
         return True
@@ -96,19 +96,19 @@ def looks_secret(value: str, name: SecretName, *, written_out: bool = True) -> b
 
 ANCHORS = ("assword", "ASSWORD", "asswd", "ASSWD", "assphrase", "ASSPHRASE", "pwd", "PWD", "_pass", "_PASS", "ecret", "ECRET",
            "oken", "OKEN", "key", "KEY", "Key", "redential", "REDENTIAL", '"auth')  # fmt: skip
-_GATE = (
-    r"(?:(?i:password|passwd|passphrase|pwd|_pass|secret|token|(?:api|access|auth|private|master|account|client|service|app"
-    r"|shared|storage|signing|encryption)[ _-]?key|credential)[\w-]{0,32}|\"auth)"
-    r"[\\\"'`\])\s]{0,8}(?:[:=,>]|!=|is\b|value|\S)"
+_SHAPE = (
+    r"(?i-u:passw|passphrase|pwd|_pass|secret|token|key|credential|\"auth)[0-9A-Za-z_-]{0,40}"
+    r"(?:[\\\"'`\]) ]{0,8}[:=,>]|[\\\"', ]{1,6}value| is:? )"
+    r"|--[A-Za-z-]{0,24}(?:pass|secret|token|key)[A-Za-z-]{0,16} |login[ \t]"
 )
 _LONGEST_NAME = 40
 _ASSIGNMENT = re.compile(
     r"\"?[A-Za-z0-9_\-]{3,48}+"
     r"(?P<close>\\{0,3}[\"'`]?[ ]?\]?\)?)"
     r"(?:[ ]{0,2}:[ ]{0,2}[A-Za-z][\w.\[\], |]{0,40}?(?=[ ]{0,2}=[^=]))?"  # a type annotation before the value
-    r"(?P<sep>[ \t]{0,8}(?:=>|:=|={1,3}|!=|:|,|>)[ \t]{0,8}|[ ]is:?[ ]|,?[ ]{0,4}\\{0,3}\"?value\\{0,3}\"?[ ]?[=:][ ]?|[ ]{1,2})"
-    r"[bBrRuUfF]{0,2}(?:"
-    r"(?P<quote>[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\\\s]|\\[^\s]){4,128}+)"
+    r"(?P<sep>,?[ ]{0,4}\\{0,3}\"?value\\{0,3}\"?[ ]?[=:][ ]?|[ \t]{0,8}(?:=>|:=|={1,3}|!=|:|,|>)[ \t]{0,8}"
+    r"|[ ]is:?[ ]|[ ]{1,2})"
+    r"(?:[bBrRuUfF]{0,2}(?P<quote>[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\\\s]|\\[^\s]){4,128}+)"
     r"|\\{1,3}[\"'](?P<escaped>(?:[^\"'\\\s]|\\{2,8}[^\"'\\\s]){4,128}+)"
     r"|(?P<bare>[^\s\"'`,;<>()\[\]{}&|\\]{4,128}+))"
 )
@@ -180,4 +180,4 @@ def _is_written_out(text: str, found: re.Match[str], name: str, start: int, kind
     return plain and (separator == "=" or separator.strip(" \t") in {":", "is", "is:"})
 
 
-ASSIGNMENTS: tuple[Rule, ...] = (Rule("assigned_secret", ANCHORS, _assignment, gate=_GATE),)
+ASSIGNMENTS: tuple[Rule, ...] = (Rule("assigned_secret", ANCHORS, _assignment, shape=_SHAPE),)

@@ -42,9 +42,7 @@ _TWILIO = re.compile(r"SK[0-9a-f]{32}(?![0-9A-Za-z])")
 
 def _twilio(text: str, at: int, floor: int) -> Span | None:
     found = _TWILIO.match(text, at)
-    if found is None or not starts_word(text, at, floor) or "twilio" not in text.lower():
-        return None
-    return found.span()
+    return found.span() if found and starts_word(text, at, floor) else None
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -72,12 +70,12 @@ CLOUD_KEYS: tuple[Rule, ...] = (
     context("azure_key", "AccountKey= SharedAccessKey=", r"[A-Za-z]{10,15}=(?P<secret>[A-Za-z0-9+/]{32})", rest=f"[{_BASE64}]*"),
     context(
         "signed_url", "X-Amz-Signature= X-Amz-Security-Token= X-Goog-Signature= &sig= ?sig=",
-        r"[?&A-Za-z\-]{5,22}=(?P<secret>[A-Za-z0-9%+/_\-]{32})", rest="[A-Za-z0-9%+/=_-]*",
+        r"[?&A-Za-z\-]{4,22}=(?P<secret>[A-Za-z0-9%+/_\-]{32})", rest="[A-Za-z0-9%+/=_-]*",
     ),
 )
 
 VENDOR_KEYS: tuple[Rule, ...] = (
-    token("slack_token", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xox xapp-", _WORD, 10, has_digit),
+    token("slack_token", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xox xapp-", _WORD, 10, has_digit, literals="xox xapp-"),
     context(
         "slack_webhook", "hooks.slack.com",
         r"hooks\.slack\.com\\?/(?:services|workflows|triggers)\\?/(?P<secret>[A-Za-z0-9/\\]{20})", rest=r"[A-Za-z0-9/\\]*[A-Za-z0-9]",
@@ -85,14 +83,15 @@ VENDOR_KEYS: tuple[Rule, ...] = (
     context(
         "discord_webhook", "/webhooks/ /webhooks\\/", r"/webhooks\\?/(?P<secret>[0-9]{15,22}\\?/[A-Za-z0-9_\-]{30})",
     ),
-    token("stripe_key", "sk_live_ pk_live_ rk_live_ sk_test_ pk_test_ rk_test_", _ALNUM, 10, has_digit),
+    token("stripe_key", "sk_live_ pk_live_ rk_live_ sk_test_ pk_test_ rk_test_", _ALNUM, 10, has_digit,
+          literals="k_live_ k_test_"),
     token("stripe_key", "whsec_", _BASE64, 24),
     token("gitlab_token", "glpat- gldt- glptt- glrt- glcbt- glagent- gloas- glsoat-", r"A-Za-z0-9_.\-", 20, is_random(8)),
     token("npm_token", "npm_", _ALNUM, 30),
     token("pypi_token", "pypi-", _WORD, 40, three_classes),
     token("huggingface_token", "hf_ api_org_", _ALNUM, 30),
     context("sendgrid_key", "SG.", r"(?P<secret>SG\.[A-Za-z0-9_\-]{16,32}\.[A-Za-z0-9_\-]{16})"),
-    Rule("twilio_key", ("SK",), _twilio, gate="SK[0-9a-f]{32}"),
+    Rule("twilio_key", ("SK",), _twilio, literals=("wilio", "WILIO")),
     Rule("telegram_token", (":AA",), _telegram),
     token("vault_token", "hvs. hvb. hvr.", _WORD, 24),
     token("databricks_token", "dapi", "0-9a-f", 32),

@@ -60,11 +60,12 @@ class Kafka:
                 with connection.makefile("rb") as answers:
                     (size,) = struct.unpack(">i", answers.read(4))
                     body = answers.read(size)
-        except (OSError, struct.error):
+            header = len(ResponseHeader_v0(1).encode())
+            metadata = request.RESPONSE_TYPE.decode(body[header:])
+        # The last two: something else listens there, or the connection ended in the middle.
+        except (OSError, struct.error, ValueError):
             return False
-        header = len(ResponseHeader_v0(1).encode())
-        metadata = request.RESPONSE_TYPE.decode(body[header:])
-        return any(broker[2] == port for broker in metadata.brokers)
+        return any(advertised == port for _, _, advertised, _ in metadata.brokers)
 
 
 def settings(ports: Ports) -> Mapping[str, object]:

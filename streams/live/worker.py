@@ -10,8 +10,6 @@ from contextlib import suppress
 
 import structlog
 
-from agents.evidence.keys import load_signing_key
-from agents.evidence.signing import SigningKey
 from streams.cluster import ensure_topics, registry_of, resolve
 from streams.codec import Codec
 from streams.config import Settings
@@ -19,6 +17,7 @@ from streams.live.health import Health
 from streams.live.loop import Loop
 from streams.live.rollouts import RolloutDriver
 from streams.metrics import Metrics
+from streams.signing import signing_key
 from streams.topics import FACTS
 
 log = structlog.get_logger()
@@ -33,7 +32,7 @@ async def run_worker(settings: Settings, *, ready: asyncio.Event | None = None, 
     await codec.register()
     metrics = Metrics()
     loop = Loop(settings, FACTS)
-    key: SigningKey = load_signing_key(settings.signing_key or None)
+    key = signing_key(settings)
     driver = RolloutDriver(loop, settings, codec, key, metrics)
     if stop is not None:
         loop.stopping = stop

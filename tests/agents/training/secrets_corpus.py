@@ -161,7 +161,7 @@ IN_CONTEXT: tuple[Found, ...] = (
     Found("assigned_secret", _KEY, f'os.environ.setdefault("API_TOKEN", "{_KEY}")'),
     Found("assigned_secret", _KEY, f"x-api-key: {_KEY}"),
     Found("assigned_secret", _WEAK, f"<password>{_WEAK}</password>"),
-    Found("assigned_secret", _KEY, f'{{"name": "API_KEY", "value": "{_KEY}"}}'.replace('"name": ', "")),
+    Found("assigned_secret", _KEY, f'{{"name": "API_KEY", "value": "{_KEY}"}}'),
     Found("assigned_secret", _WEAK, f"machine api.test login deploy password {_WEAK}"),
     Found("assigned_secret", _KEY, f"//registry.npmjs.org/:_authToken={_KEY}"),
     Found("assigned_secret", "cGFzc3dv" + "cmQxMjM0", "data:\n  password: cGFzc3dv" + "cmQxMjM0\n"),

@@ -1,0 +1,234 @@
+"""The ranking of a rollout: which branch is best, by what was verified and what the judge prefers, and how sure that is.
+
+Decides totals, ranks and their ranges, and the probability that one branch is better than another. Guarantees: a
+passing branch is above a failing one; a branch whose outcome is unknown has no rank; the same branches and votes give
+the same result in whatever order they come, alone (`rank`) or among others (`rank_many`); every float is rounded to nine
+significant digits, and every comparison of floats is made after rounding.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import fsum, inf
+from operator import attrgetter
+from typing import NamedTuple
+
+from agents.ranking.bradley_terry import Fit, Group, beats, fit_many
+from agents.ranking.statistics import RankingStats, ranking_stats
+from agents.ranking.votes import Place, Vote, VoteCount, count_votes
+from schemas.emission import RankingConfig
+from schemas.numbers import nine
+from schemas.rankings import ObjectiveStatus
+
+TIERS: tuple[ObjectiveStatus, ...] = ("pass", "not_required", "fail")
+"""Best first. Branches of one rollout have the same required verdicts, so `not_required` never meets the other two."""
+
+OBJECTIVE_SCORES: dict[ObjectiveStatus, float] = {"pass": 1.0, "fail": 0.0}
+
+SURE = 0.95
+"""A branch is surely better from this probability on."""
+
+CLEARLY_UNSURE, CLEARLY_SURE = 2.70, 2.71
+"""Around the square of 1.645, the difference in standard errors where one is sure: only between them Phi is needed."""
+
+DEFAULTS = RankingConfig()
+
+NO_SCORE = 1e-12
+"""Scores closer to zero are zero: what is left there is rounding, and would otherwise keep its nine digits."""
+
+
+class Candidate(NamedTuple):
+    """A branch to be ranked."""
+
+    branch_index: int
+    objective_status: ObjectiveStatus
+    judge_scalar: float | None = None
+    """0..10: the mean of the judge's scores of this branch by itself."""
+
+
+class Contest(NamedTuple):
+    """The branches of one rollout and the votes about them."""
+
+    branches: Sequence[Candidate]
+    votes: Sequence[Vote]
+    config: RankingConfig = DEFAULTS
+
+
+class RewardPart(NamedTuple):
+    """One component of a total, kept beside it."""
+
+    key: str
+    value: float | None
+    """In [0, 1]; None when it was left out."""
+    weight: float
+    """As configured."""
+
+
+class BranchRank(NamedTuple):
+    """One branch in the order of the ranking."""
+
+    branch_index: int
+    objective_status: ObjectiveStatus
+    objective_score: float | None
+    bt_score: float | None
+    se: float | None
+    judge_score: float | None
+    total: float | None
+    rank: int | None
+    rank_low: int | None
+    rank_high: int | None
+    p_beats_next: float | None
+    n_comparisons: int
+    n_missing: int
+    components: tuple[RewardPart, ...]
+
+
+class RankingResult(NamedTuple):
+    """Branches best first, those without a rank last, by index."""
+
+    branches: tuple[BranchRank, ...]
+    stats: RankingStats
+    ignored_votes: int
+    """Votes across tiers, or about branches that have no tier."""
+    places: dict[int, Place]
+    fits: tuple[Fit, ...]
+    """One for each tier."""
+
+    def probability(self, chosen: int, rejected: int) -> float | None:
+        """Probability that one branch is really better than another, by the judge; None when not comparable."""
+        first, second = self.places.get(chosen), self.places.get(rejected)
+        if first is None or second is None or first.tier != second.tier:
+            return None
+        probability = self.fits[first.tier].probability(first.position, second.position)
+        return None if probability is None else nine(probability)
+
+
+def rank(branches: Sequence[Candidate], votes: Sequence[Vote], config: RankingConfig = DEFAULTS) -> RankingResult:
+    """Rank the branches of one rollout."""
+    return rank_many([Contest(branches, votes, config)])[0]
+
+
+def rank_many(contests: Iterable[Contest]) -> list[RankingResult]:
+    """Rank many rollouts: what `rank` gives for each, to the bit, with the fits made in batches."""
+    drafts = [_Draft(contest) for contest in contests]
+    by_ridge: dict[float, list[Group]] = {}
+    for draft in drafts:
+        by_ridge.setdefault(draft.ridge, []).extend(draft.count.groups)
+    fits = {ridge: iter(fit_many(groups, ridge)) for ridge, groups in by_ridge.items()}
+    return [draft.finish(tuple([next(fits[draft.ridge]) for _ in TIERS])) for draft in drafts]
+
+
+class _Draft:
+    """A rollout whose votes are counted and whose fits are still to be made."""
+
+    def __init__(self, contest: Contest) -> None:
+        self.weights = contest.config.weights
+        self.ridge = contest.config.ridge
+        self.tiers: list[list[Candidate]] = [[] for _ in TIERS]
+        self.unknown: list[Candidate] = []
+        self.places: dict[int, Place] = {}
+        for branch in sorted(contest.branches, key=attrgetter("branch_index")):
+            if branch.objective_status == "unknown":
+                self.unknown.append(branch)
+                continue
+            tier = TIERS.index(branch.objective_status)
+            self.places[branch.branch_index] = Place(tier, len(self.tiers[tier]))
+            self.tiers[tier].append(branch)
+        if len({branch.branch_index for branch in contest.branches}) < len(contest.branches):
+            raise ValueError("a branch index occurs twice; give each branch once, with the attempt that counts")
+        self.count: VoteCount = count_votes(contest.votes, self.places, [len(tier) for tier in self.tiers])
+
+    def finish(self, fits: tuple[Fit, ...]) -> RankingResult:
+        ranked: list[BranchRank] = []
+        for tier, fit in zip(self.tiers, fits, strict=True):
+            ranked += self._ranked_tier(tier, fit, above=len(ranked))
+        outcomes = [row.objective_status == "pass" for row in ranked if row.objective_status != "not_required"]
+        unknown = [self._row(branch, None, None, None) for branch in self.unknown]
+        stats = ranking_stats(outcomes, self.count.counted)
+        return RankingResult((*ranked, *unknown), stats, self.count.ignored, self.places, fits)
+
+    def _ranked_tier(self, tier: list[Candidate], fit: Fit, above: int) -> list[BranchRank]:
+        """The branches of a tier in order; `above` are in better tiers."""
+        rows = []
+        better, worse = surely(fit)
+        for position, branch in enumerate(tier):
+            row = self._row(branch, fit.score(position), fit.se(position), fit.judge_score(position))
+            low, high = above + 1 + better[position], above + len(tier) - worse[position]
+            rows.append(row._replace(rank_low=low, rank_high=high))
+        rows.sort(key=_order)
+        for at, row in enumerate(rows):
+            rows[at] = row._replace(rank=above + 1 + at)
+        for at, (row, following) in enumerate(pairwise(rows)):
+            one, other = self.places[row.branch_index].position, self.places[following.branch_index].position
+            probability = fit.probability(one, other)
+            rows[at] = row._replace(p_beats_next=None if probability is None else nine(probability))
+        return rows
+
+    def _row(self, branch: Candidate, score: float | None, se: float | None, judge: float | None) -> BranchRank:
+        """A branch without its rank."""
+        index, status, scalar = branch
+        judge = None if judge is None else nine(judge)
+        values = {"objective": OBJECTIVE_SCORES.get(status), "judge": _tenth(judge), "judge_scalar": _tenth(scalar)}
+        parts = tuple([RewardPart(weight.key, values[weight.component], weight.weight) for weight in self.weights])
+        return BranchRank(
+            branch_index=index,
+            objective_status=status,
+            objective_score=values["objective"],
+            bt_score=None if score is None else 0.0 if -NO_SCORE < score < NO_SCORE else nine(score),
+            se=None if se is None else nine(se),
+            judge_score=judge,
+            total=None if status == "unknown" else total(parts),
+            rank=None,
+            rank_low=None,
+            rank_high=None,
+            p_beats_next=None,
+            n_comparisons=self.count.valid.get(index, 0),
+            n_missing=self.count.missing.get(index, 0),
+            components=parts,
+        )
+
+
+def total(parts: Sequence[RewardPart]) -> float | None:
+    """Sum of weight x value over the parts that are known, scaled up to the weight of all parts; None without any.
+
+    A total therefore has the same scale whether or not there was a judge: 1.3 is the best with the default weights.
+    """
+    known = [(part.weight, part.value) for part in parts if part.value is not None]
+    weight = fsum(abs(weight) for weight, _ in known)
+    if not weight:
+        return None
+    scale = fsum(abs(part.weight) for part in parts) / weight
+    return nine(scale * fsum(weight * value for weight, value in known))
+
+
+def surely(fit: Fit) -> tuple[list[int], list[int]]:
+    """For each branch how many of its component are surely better, and how many surely worse."""
+    better, worse = [0] * fit.n, [0] * fit.n
+    for component in fit.components:
+        members, (theta, _, z) = component
+        diagonal = [z[at * (at + 3) // 2] for at in range(len(members))]
+        for b in range(1, len(members)):
+            row = b * (b + 1) // 2
+            for a in range(b):
+                difference = theta[a] - theta[b]
+                variance = diagonal[a] + diagonal[b] - 2.0 * z[row + a]
+                square = difference * difference
+                if square < CLEARLY_UNSURE * variance:
+                    continue
+                if square > CLEARLY_SURE * variance or nine(beats(abs(difference), variance)) >= SURE:
+                    above, below = (a, b) if difference > 0.0 else (b, a)
+                    better[members[below]] += 1
+                    worse[members[above]] += 1
+    return better, worse
+
+
+def _order(row: BranchRank) -> tuple[float, float, int]:
+    """Total descending, score descending, index ascending; what is missing comes after what is there."""
+    return (
+        inf if row.total is None else -row.total,
+        inf if row.bt_score is None else -row.bt_score,
+        row.branch_index,
+    )
+
+
+def _tenth(score: float | None) -> float | None:
+    return None if score is None else nine(score / 10.0)

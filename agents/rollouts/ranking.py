@@ -1,0 +1,74 @@
+"""The Ranking record of a closed rollout, from its pinned votes and objective statuses."""
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+
+from agents.ranking.ranking import Candidate, RankingResult, rank
+from agents.ranking.votes import Vote
+from schemas.avro_body import with_content_id
+from schemas.branches import BranchRecord
+from schemas.closures import RolloutClosed, RolloutSettled
+from schemas.emission import EmissionConfig
+from schemas.judging import JudgeVote
+from schemas.numbers import nine
+from schemas.rankings import ObjectiveStatus, RankedBranch, Ranking, RankingStats, RewardComponent
+
+
+def ranking_of(
+    settled: RolloutSettled,
+    closed: RolloutClosed,
+    branches: Mapping[int, BranchRecord],
+    statuses: Mapping[int, ObjectiveStatus],
+    flags: Mapping[int, tuple[str, ...]],
+    votes: Sequence[JudgeVote],
+    config: EmissionConfig,
+) -> tuple[Ranking, RankingResult]:
+    """The record, and the result that probabilities can be asked of."""
+    scalars = {index: scalar_of(index, votes) for index in statuses}
+    result = rank(
+        [Candidate(index, statuses[index], scalars[index]) for index in sorted(statuses)],
+        [Vote(vote.a, vote.b, vote.order, vote.sample, vote.preferred, vote.judge) for vote in votes if vote.b is not None],
+        config.ranking,
+    )
+    ranked = tuple(
+        RankedBranch(
+            branch_index=row.branch_index,
+            attempt=branches[row.branch_index].attempt,
+            objective_status=row.objective_status,
+            objective_score=row.objective_score,
+            flags=flags[row.branch_index],
+            bt_score=row.bt_score,
+            se=row.se,
+            judge_score=row.judge_score,
+            judge_scalar=scalars[row.branch_index],
+            components=tuple(RewardComponent(key=part.key, value=part.value, weight=part.weight) for part in row.components),
+            total=row.total,
+            rank=row.rank,
+            rank_low=row.rank_low,
+            rank_high=row.rank_high,
+            p_beats_next=row.p_beats_next,
+            n_comparisons=row.n_comparisons,
+            n_missing=row.n_missing,
+        )
+        for row in result.branches
+    )
+    record = Ranking(
+        ranking_id="-",
+        rollout_id=settled.rollout_id,
+        task=next((branches[index].task for index in sorted(branches)), ""),
+        settled_id=settled.settled_id,
+        closed_id=closed.closed_id,
+        settle_cause=settled.cause,
+        close_cause=closed.cause,
+        closed_at_ms=closed.decided_at_ms,
+        branches=ranked,
+        stats=RankingStats(**result.stats._asdict()),
+        config_digest=config.digest,
+    )
+    return with_content_id(record, "ranking_id"), result
+
+
+def scalar_of(index: int, votes: Sequence[JudgeVote]) -> float | None:
+    """Mean of the valid scores of a branch; None without any, never 5 and never 0."""
+    scores = [vote.score for vote in votes if vote.b is None and vote.a == index and vote.score is not None]
+    return nine(fsum(scores) / len(scores)) if scores else None

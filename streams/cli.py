@@ -1,0 +1,59 @@
+"""The `braid` command line. Commands are loaded when they are called, so that `--help` is quick.
+
+An expected failure (`BraidError`) prints its message on standard error and exits with 1, never a traceback.
+"""
+
+import sys
+
+from cyclopts import App
+
+from schemas.errors import BraidError
+
+HELP = """Live, forked agent runs become ranked, evidenced training data: a replayable log on Kafka.
+
+Try `braid demo` first. With files only: `braid run FILE --out DIR`. On Kafka: `braid up`, then `braid worker` and
+`braid gateway`, then look with `braid rollouts` and `braid show ROLLOUT`.
+"""
+
+app = App(name="braid", help=HELP, help_format="markdown")
+
+_COMMANDS = {
+    "demo": ("streams.commands.demo:demo", "Show everything on a dozen sample rollouts, on a real Kafka."),
+    "run": ("streams.commands.run:run", "Turn files into rankings, evidence and training rows, without a broker."),
+    "up": ("streams.commands.up:up", "Create the topics and register the schemas."),
+    "broker": ("streams.commands.broker:app", "A real Kafka and schema registry on this machine, without Docker."),
+    "worker": ("streams.commands.worker:worker", "Fold facts into closed rollouts, live."),
+    "gateway": ("streams.commands.gateway:gateway", "Take events and verdicts over HTTP."),
+    "ingest": ("streams.commands.ingest:ingest", "Write the lines of files to the log."),
+    "rollouts": ("streams.commands.rollouts:rollouts", "List rollouts and how they stand."),
+    "show": ("streams.commands.show:show", "Show one rollout: ranking, rows, evidence, what was left out."),
+    "tail": ("streams.commands.tail:tail", "Print a topic's records as they come."),
+    "cancel": ("streams.commands.lifecycle:cancel", "Give a rollout up: no training rows come of it."),
+    "close": ("streams.commands.lifecycle:close", "Settle a rollout with what it has now."),
+    "dead-letters": ("streams.commands.dead_letters:app", "What did not count, why, and putting it back."),
+    "schemas": ("streams.commands.schemas:app", "Check and register the Avro schemas."),
+    "verify": ("streams.commands.verify:verify", "Check evidence: signatures, chains, and that nothing is missing."),
+    "keys": ("streams.commands.keys:app", "Keys that sign evidence."),
+    "doctor": ("streams.commands.doctor:doctor", "Show the effective configuration and what is wrong with it."),
+}
+
+for _name, (_target, _help) in _COMMANDS.items():
+    app.command(_target, name=_name, help=_help)
+
+
+def main() -> None:
+    """The entry point."""
+    try:
+        app()
+    except BraidError as error:
+        sys.stderr.write(f"braid: {error}\n")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""`braid ingest`: files to the log."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+from cyclopts import Parameter
+
+Flag = Parameter(negative="")
+
+
+def ingest(
+    files: Annotated[list[Path], Parameter(help="NDJSON of events, verdicts and votes, or rollout-wire/v1 JSONL; - is standard input.")],
+    /,
+    *,
+    close: Annotated[bool, Flag] = False,
+    rejected: Path | None = None,
+    keep_going: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Write the lines of files to the log, where a worker folds them.
+
+    Reading the same file again is harmless: facts that are known are ignored. A bad line is reported with its file, line,
+    field and reason, and the rest goes on.
+
+    Parameters
+    ----------
+    close
+        Nothing more will come: settle the rollouts of these files when the worker has read them.
+    rejected
+        Keep bad lines in this file (default: rejected-input.jsonl here).
+    keep_going
+        Exit with 0 although lines were bad.
+    json
+        Print one JSON object.
+    """
+    from streams.commands.progress import progress
+    from streams.config import load
+    from streams.ingest import ingest_files
+    from streams.inputs import SIDECAR, Rejected
+
+    sidecar = Rejected(rejected or Path(SIDECAR))
+    with progress() as say:
+        done = asyncio.run(ingest_files(files, load(), sidecar, close=close, say=lambda share: say("ingesting", share)))
+    sidecar.close()
+    if json:
+        sys.stdout.write(orjson.dumps(done._asdict()).decode() + "\n")
+    else:
+        written = ", ".join(f"{count:,} {name}" for name, count in done.facts.items())
+        sys.stdout.write(f"{done.lines:,} lines of {done.rollouts:,} rollouts: {written or 'nothing'} written\n")
+    report_bad_lines(sidecar.count, sidecar.first, sidecar.path)
+    if done.bad_lines and not keep_going:
+        sys.exit(1)
+
+
+def report_bad_lines(count: int, first: list[str], where: Path | None) -> None:
+    """Say on standard error what was bad and where it is kept."""
+    if not count:
+        return
+    sys.stderr.write(f"braid: {count} bad line{'s' * (count > 1)}, kept in {where}\n")
+    for text in first:
+        sys.stderr.write(f"  {text}\n")

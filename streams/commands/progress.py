@@ -1,0 +1,21 @@
+"""Progress on standard error: a bar on a terminal, nothing elsewhere."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, float], None]]:
+    """Something to call with what is being done and how much of it (0..1)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def say(what: str, share: float) -> None:
+            bar.update(task, description=what, completed=share)
+
+        yield say

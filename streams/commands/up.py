@@ -1,0 +1,40 @@
+"""`braid up`: topics and schemas in place."""
+
+import asyncio
+import sys
+from typing import Annotated
+
+import orjson
+from cyclopts import Parameter
+
+
+def up(*, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+    """Create the topics and register the schemas; what is there already is checked and left alone.
+
+    A topic with another partition count than configured is an error: everything about a rollout must meet in one partition.
+
+    Parameters
+    ----------
+    json
+        Print one JSON object.
+    """
+    from streams.cluster import ensure_topics, registry_of, resolve
+    from streams.codec import Codec
+    from streams.config import load
+
+    settings = resolve(load())
+
+    async def prepare() -> tuple[list[str], dict[str, int]]:
+        created = await ensure_topics(settings)
+        registry = registry_of(settings)
+        ids = await Codec(registry, prefix=settings.prefix).register()
+        if registry is not None:
+            await registry.close()
+        return created, ids
+
+    created, ids = asyncio.run(prepare())
+    if json:
+        sys.stdout.write(orjson.dumps({"kafka": settings.kafka, "registry": settings.registry, "created": created, "schemas": ids}).decode() + "\n")
+        return
+    sys.stdout.write(f"{settings.kafka}: {len(created)} topics created, the rest was there ({settings.partitions} partitions each)\n")
+    sys.stdout.write(f"{settings.registry}: {len(ids)} schemas registered\n" if settings.registry else "no schema registry: Avro single-object encoding\n")

@@ -1,0 +1,72 @@
+"""Facts to Kafka: keyed by rollout, in the partition that everything about it meets in, acknowledged by all replicas."""
+
+import asyncio
+from collections.abc import Awaitable
+from types import TracebackType
+from typing import Any
+
+from agents.importers.slices import rollout_of
+from agents.rollouts.rollout import Fact
+from schemas.errors import BraidError
+from streams.cluster import ensure_topics, partition_of, registry_of, resolve, start_producer
+from streams.codec import Codec
+from streams.config import Settings
+from streams.headers import cloud_event
+from streams.topics import BY_RECORD
+
+MAX_UNACKED = 2000
+"""Writes under way before the next one waits."""
+
+
+class TooLargeError(BraidError):
+    """A fact over its topic's limit."""
+
+
+class FactWriter:
+    """Writes facts; `flush` waits until the broker has all of them."""
+
+    def __init__(self, settings: Settings, source: str) -> None:
+        self.settings = resolve(settings)
+        self._source = source
+        self._registry = registry_of(self.settings)
+        self._codec = Codec(self._registry, prefix=self.settings.prefix)
+        self._producer: Any = None
+        self._unacked: list[Awaitable[Any]] = []
+        self.written = 0
+
+    async def __aenter__(self) -> "FactWriter":
+        await ensure_topics(self.settings)
+        await self._codec.register()
+        self._producer = await start_producer(self.settings)
+        return self
+
+    async def write(self, fact: Fact) -> None:
+        """Write one fact. Raises TooLargeError when it is over the limit of its topic."""
+        topic = BY_RECORD[type(fact)]
+        value = self._codec.encode(fact)
+        if len(value) > topic.max_bytes:
+            raise TooLargeError(f"{len(value)} bytes; {topic.name} takes {topic.max_bytes}")
+        rollout_id = rollout_of(fact)
+        self._unacked.append(
+            await self._producer.send(
+                self.settings.prefix + topic.name, value, key=rollout_id.encode(), partition=partition_of(rollout_id, self.settings.partitions),
+                headers=cloud_event(fact, self._source),
+            )  # fmt: skip
+        )
+        self.written += 1
+        if len(self._unacked) >= MAX_UNACKED:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Wait until the broker has everything."""
+        waiting, self._unacked = self._unacked, []
+        await asyncio.gather(*waiting)
+
+    async def __aexit__(self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            await self._producer.stop()
+            if self._registry is not None:
+                await self._registry.close()

@@ -1,0 +1,39 @@
+"""What tests share: one real Kafka and registry for the whole run, and a prefix of its own for every test."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streams import broker
+from streams.broker import places
+from streams.config import Settings
+
+REASON = "needs Java 17+ and Maven for a real Kafka; these tests were NOT run"
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """A running Kafka with a schema registry: the configured one (BRAID_KAFKA), or one started for this run."""
+    if os.environ.get("BRAID_KAFKA"):
+        yield Settings()
+        return
+    if shutil.which("java") is None or shutil.which("mvn") is None:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI {REASON}")
+        pytest.skip(REASON)
+    state = tmp_path_factory.mktemp("broker")
+    endpoint = broker.start(state, places.cache_dir())
+    try:
+        yield Settings(kafka=endpoint.bootstrap, registry=endpoint.registry or "", state_dir=state)
+    finally:
+        broker.stop(state, wipe=True)
+
+
+@pytest.fixture
+def settings(cluster: Settings, tmp_path: Path) -> Settings:
+    """The cluster under a prefix that nobody else uses."""
+    return cluster.model_copy(update={"prefix": f"t{uuid.uuid4().hex[:8]}.", "partitions": 4})

@@ -1,0 +1,56 @@
+"""Committed schemas: equal to the models, and able to read every earlier version."""
+
+import json
+from pathlib import Path
+
+import fastavro
+
+from schemas import versions
+from schemas.avro_body import decode, encode
+from schemas.events import AgentEvents
+
+
+def test_models_and_committed_files_agree() -> None:
+    """Every model has its Avro committed, and every version reads all earlier ones."""
+    assert versions.check() == []
+
+
+def test_a_changed_model_is_seen(tmp_path: Path) -> None:
+    """A committed file that differs from its model is reported with what to do."""
+    versions.write(tmp_path)
+    path = tmp_path / "BuildVerdict.v1.avsc"
+    schema = json.loads(path.read_text())
+    schema["fields"] = schema["fields"][:-1]
+    path.write_text(json.dumps(schema))
+    versions.committed.cache_clear()
+    assert versions.check(tmp_path) == ["BuildVerdict: the model differs from BuildVerdict.v1.avsc; run `braid schemas write`"]
+
+
+def test_a_breaking_version_is_seen(tmp_path: Path) -> None:
+    """A new version that cannot read what an earlier one wrote is reported, whatever lies between."""
+    versions.write(tmp_path)
+    first = json.loads((tmp_path / "CheckVerdict.v1.avsc").read_text())
+    without_status = first | {"fields": [field for field in first["fields"] if field["name"] != "status"]}
+    (tmp_path / "CheckVerdict.v1.avsc").write_text(json.dumps(without_status))
+    (tmp_path / "CheckVerdict.v2.avsc").write_text(json.dumps(first))
+    versions.committed.cache_clear()
+    assert [problem.partition(":")[0] for problem in versions.check(tmp_path)] == ["CheckVerdict.v2 cannot read v1"]
+
+
+def test_an_older_writer_is_read_with_defaults() -> None:
+    """Bytes of a version that lacked an optional field decode with its default."""
+    schema = versions.generate(AgentEvents)
+    older = schema | {"fields": [field for field in schema["fields"] if field["name"] != "workspace"]}
+    record = AgentEvents(rollout_id="r", branch_index=3)
+    parsed = fastavro.parse_schema(older)
+    from io import BytesIO
+
+    out = BytesIO()
+    fastavro.schemaless_writer(out, parsed, record.plain())
+    assert decode(AgentEvents, out.getvalue(), parsed) == record
+    assert out.getvalue() != encode(record)
+
+
+def test_fingerprints_are_those_of_the_avro_specification() -> None:
+    """The single-object header of a known schema is the one that the specification's own example gives."""
+    assert fastavro.schema.fingerprint('"int"', "CRC-64-AVRO") == "8f5c393f1ad57572"
