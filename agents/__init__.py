@@ -1,0 +1,1 @@
+"""What decides: pure, synchronous, deterministic cores, one folder per capability."""

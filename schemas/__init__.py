@@ -1,0 +1,1 @@
+"""What flows: every record on the log, as a frozen pydantic model with its Avro committed beside it."""

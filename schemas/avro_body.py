@@ -63,4 +63,6 @@ def first_problem(error: ValidationError) -> str:
 def with_content_id(record: AnyRecord, field: str = "record_id") -> AnyRecord:
     """The record with `field` set to a function of everything else in it."""
     blank = record.model_copy(update={field: "-"})
-    return record.model_copy(update={field: sha256(type(record).__name__.encode() + b"\0" + encode(blank)).hexdigest()[:32]})
+    return record.model_copy(
+        update={field: sha256(type(record).__name__.encode() + b"\0" + encode(blank)).hexdigest()[:32]}
+    )

@@ -25,7 +25,7 @@ class AgentEvent(Record):
     """text, thinking, tool, model, action, artifact, status, or one we do not know."""
     event: str
     """The kind: run_start, tool_call, tool_result, final_answer, error, ..."""
-    data: Json = "{}"
+    data: Json
     """The kind's own fields: a JSON object as text."""
     timestamp_ms: Millis | None = None
     """When it happened, by the producer's clock."""

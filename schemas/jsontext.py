@@ -69,4 +69,11 @@ def kind_of(value: Any) -> str:
     """What a person calls the JSON type of a value."""
     if value is None:
         return "null"
-    return {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "an array", dict: "an object"}[type(value)]
+    return {
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "a string",
+        list: "an array",
+        dict: "an object",
+    }[type(value)]

@@ -10,7 +10,9 @@ Order = Literal["ab", "ba"]
 Preference = Literal["a", "b", "tie"]
 """Names the request's a or b, never the position it was shown in."""
 
-MissingCause = Literal["unparseable", "refused", "timeout", "rate_limited", "http_5xx", "budget", "not_asked", "unknown"]
+MissingCause = Literal[
+    "unparseable", "refused", "timeout", "rate_limited", "http_5xx", "budget", "not_asked", "unknown"
+]
 """Why a judge call gave no preference. Never a tie, never a score."""
 
 

@@ -52,7 +52,7 @@ class Version(NamedTuple):
     """1, 2, ..."""
     schema: AvroSchema
     """As committed."""
-    parsed: AvroSchema
+    parsed: Any
     """As fastavro wants it."""
     fingerprint: bytes
     """CRC-64-AVRO of the parsing canonical form, 8 bytes little-endian: the single-object header."""
@@ -60,8 +60,8 @@ class Version(NamedTuple):
 
 def generate(record: type[Record]) -> AvroSchema:
     """The Avro of a model."""
-    schema: AvroSchema = json.loads(record.avro_schema())
-    return _without_container_names(schema)
+    schema: AvroSchema = _without_container_names(json.loads(record.avro_schema()))
+    return schema
 
 
 def _without_container_names(node: Any) -> Any:
@@ -117,16 +117,18 @@ def check(folder: Path = FOLDER) -> list[str]:
         if generate(record) != newest.schema:
             problems.append(f"{name}: the model differs from {name}.v{newest.number}.avsc; run `braid schemas write`")
         for earlier in versions[name][:-1]:
-            problems += [f"{name}.v{newest.number} cannot read v{earlier.number}: {why}" for why in incompatibilities(newest.schema, earlier.schema)]
+            problems += [
+                f"{name}.v{newest.number} cannot read v{earlier.number}: {why}"
+                for why in incompatibilities(newest.schema, earlier.schema)
+            ]
     problems += [f"{name}: a committed schema without a model" for name in sorted(set(versions) - set(RECORDS))]
     return problems
 
 
 def incompatibilities(reader: AvroSchema, writer: AvroSchema) -> list[str]:
     """Why `reader` cannot read what `writer` wrote; empty when it can."""
-    result = ReaderWriterCompatibilityChecker().get_compatibility(
-        parse_for_check(json.dumps(reader)), parse_for_check(json.dumps(writer))
-    )
+    checker: Any = ReaderWriterCompatibilityChecker
+    result = checker().get_compatibility(parse_for_check(json.dumps(reader)), parse_for_check(json.dumps(writer)))
     if result.compatibility is SchemaCompatibilityType.compatible:
         return []
     return sorted(result.messages)

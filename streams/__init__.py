@@ -1,0 +1,1 @@
+"""What carries: topics, codec, the live loop, the embedded log, and the `braid` command line."""

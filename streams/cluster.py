@@ -68,7 +68,9 @@ async def start_producer(settings: Settings, **options: Any) -> AIOKafkaProducer
 
 async def start_consumer(settings: Settings, **options: Any) -> AIOKafkaConsumer:
     """A consumer outside any group, for looking and replaying."""
-    consumer = AIOKafkaConsumer(**client_options(settings), enable_auto_commit=False, auto_offset_reset="earliest", **options)
+    consumer = AIOKafkaConsumer(
+        **client_options(settings), enable_auto_commit=False, auto_offset_reset="earliest", **options
+    )
     await _reach(consumer, settings)
     return consumer
 
@@ -85,7 +87,9 @@ async def _reach(client: Any, settings: Settings, closing: Any = None) -> None:
         await client.start()
     except (KafkaConnectionError, OSError) as error:
         await (closing or client.stop)()
-        raise ClusterError(f"Kafka at {settings.kafka} does not answer: {error}; is it running, is BRAID_KAFKA right?") from None
+        raise ClusterError(
+            f"Kafka at {settings.kafka} does not answer: {error}; is it running, is BRAID_KAFKA right?"
+        ) from None
     except KafkaError as error:
         await (closing or client.stop)()
         raise ClusterError(f"Kafka at {settings.kafka} refuses us: {error}; check the [security] settings") from None
@@ -116,7 +120,8 @@ async def _create(admin: AIOKafkaAdminClient, topics: list[tuple[str, Topic]], s
     if not topics:
         return
     new = [
-        NewTopic(name, settings.partitions, settings.replication, topic_configs=topic_config(topic)) for name, topic in topics
+        NewTopic(name, settings.partitions, settings.replication, topic_configs=topic_config(topic))
+        for name, topic in topics
     ]
     try:
         answer = await admin.create_topics(new, timeout_ms=CREATE_TIMEOUT_MS)

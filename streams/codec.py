@@ -30,7 +30,7 @@ class Writer(NamedTuple):
 
     name: str
     """The record's name."""
-    parsed: AvroSchema | None
+    parsed: Any
     """As fastavro wants it; None when it is the very schema we read with."""
 
 
@@ -113,7 +113,9 @@ class Codec:
                 raise UnknownSchemaError(schema_id)
             writer = self._by_id[schema_id]
             if writer is None:
-                raise DecodeError(f"no schema has id {schema_id}" + ("" if self._registry else "; no schema registry is configured"))
+                raise DecodeError(
+                    f"no schema has id {schema_id}" + ("" if self._registry else "; no schema registry is configured")
+                )
             return writer, value[CONFLUENT_HEADER:]
         if value.startswith(SINGLE_OBJECT) and len(value) >= SINGLE_HEADER:
             found = self._by_fingerprint.get(value[2:SINGLE_HEADER])

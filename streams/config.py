@@ -150,7 +150,7 @@ class Settings(BaseSettings):
     @classmethod
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource, file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource, file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the library's signature
     ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
         """Flags over variables over the file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
@@ -174,6 +174,8 @@ def load(**flags: Any) -> Settings:
     try:
         return Settings(**{key: value for key, value in flags.items() if value is not None})
     except ValidationError as error:
-        raise ConfigError(f"configuration: {first_problem(error)}; `braid doctor` shows where values come from") from None
+        raise ConfigError(
+            f"configuration: {first_problem(error)}; `braid doctor` shows where values come from"
+        ) from None
     except ValueError as error:
         raise ConfigError(f"configuration: {config_file()}: {error}") from None

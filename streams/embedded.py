@@ -10,14 +10,14 @@ from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import fastavro
 from fastavro.write import Writer
 
 from schemas.errors import BraidError
 
-SCHEMA: dict[str, Any] = fastavro.parse_schema(
+SCHEMA: Any = fastavro.parse_schema(
     {
         "type": "record",
         "name": "braidstream.LogRecord",
@@ -77,7 +77,13 @@ class LogWriter:
         self._open = ExitStack()
 
     def append(
-        self, topic: str, partition: int, key: bytes | None, value: bytes | None, at: int, headers: tuple[tuple[str, bytes], ...] = ()
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        at: int,
+        headers: tuple[tuple[str, bytes], ...] = (),
     ) -> LogRecord:
         """Write a record; returns it with its offset."""
         place = (topic, partition)
@@ -117,10 +123,12 @@ class LogWriter:
             out.close()
             path.with_suffix(PARTIAL).replace(path)
 
-    def __enter__(self) -> "LogWriter":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         if kind is None:
             self.publish()
         self._open.close()

@@ -36,7 +36,7 @@ def cloud_event(record: Record, source: str, *, traceparent: str | None = None) 
     return headers
 
 
-def identity(record: Record) -> str:
+def identity(record: Record) -> str:  # noqa: PLR0911 - one line for each kind of record
     """The id of a record: a function of its content, never random."""
     match record:
         case AgentEvents():
@@ -65,7 +65,9 @@ def domain_time(record: Record) -> int | None:
     """The record's own time, where it has one: of its events or of the decision."""
     match record:
         case AgentEvents():
-            return next((event.timestamp_ms for event in reversed(record.events) if event.timestamp_ms is not None), None)
+            return next(
+                (event.timestamp_ms for event in reversed(record.events) if event.timestamp_ms is not None), None
+            )
         case Closure():
             inner = record.settled or record.closed
             return inner.decided_at_ms if inner else None

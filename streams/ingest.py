@@ -28,7 +28,12 @@ class Ingested(NamedTuple):
 
 
 async def ingest_files(
-    files: Sequence[Path], settings: Settings, rejected: Rejected, *, close: bool, say: Callable[[float], None] = lambda _share: None
+    files: Sequence[Path],
+    settings: Settings,
+    rejected: Rejected,
+    *,
+    close: bool,
+    say: Callable[[float], None] = lambda _share: None,
 ) -> Ingested:
     """Write every line; with `close`, ask to settle what the files hold when they end. Whole branches close by themselves.
 

@@ -9,14 +9,16 @@ import structlog
 
 from agents.training.redaction import redact
 
-NOISY = ("aiokafka", "faust", "mode", "httpx", "httpcore", "asyncio")
+NOISY = ("aiokafka", "faust", "mode", "httpx", "httpcore", "asyncio", "streams.live.seams")
 """Libraries whose own logs say little to an operator: warnings and worse only."""
 
 
 def configure(level: str = "info", *, json_lines: bool | None = None) -> None:
     """Set logging up for a command."""
     as_json = not sys.stderr.isatty() if json_lines is None else json_lines
-    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    renderer: Any = (
+        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
     number = getattr(logging, level.upper())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,

@@ -10,21 +10,39 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.records = Counter("braid_records_read_total", "Records read from fact topics", ["topic"], registry=self.registry)
+        self.records = Counter(
+            "braid_records_read_total", "Records read from fact topics", ["topic"], registry=self.registry
+        )
         self.slices = Counter("braid_slices_total", "Slices of agent events folded", registry=self.registry)
         self.events = Counter("braid_events_total", "Agent events folded", registry=self.registry)
         self.votes = Counter("braid_votes_total", "Judge votes read", ["outcome"], registry=self.registry)
-        self.repeated = Counter("braid_repeated_facts_total", "Facts of closed rollouts that only repeat what counted", registry=self.registry)
+        self.repeated = Counter(
+            "braid_repeated_facts_total",
+            "Facts of closed rollouts that only repeat what counted",
+            registry=self.registry,
+        )
         self.letters = Counter("braid_dead_letters_total", "Dead letters written", ["reason"], registry=self.registry)
         self.written = Counter("braid_records_written_total", "Records written", ["kind"], registry=self.registry)
-        self.closed = Counter("braid_rollouts_closed_total", "Rollouts closed", ["settle_cause", "close_cause"], registry=self.registry)
-        self.broken = Counter("braid_rollouts_broken_total", "Rollouts whose pinned facts are not in the log", registry=self.registry)
+        self.closed = Counter(
+            "braid_rollouts_closed_total", "Rollouts closed", ["settle_cause", "close_cause"], registry=self.registry
+        )
+        self.broken = Counter(
+            "braid_rollouts_broken_total", "Rollouts whose pinned facts are not in the log", registry=self.registry
+        )
         self.open = Gauge("braid_rollouts_open", "Open rollouts", ["status"], registry=self.registry)
-        self.trail = Gauge("braid_commit_trail_records", "Records between the commits and what has been read", registry=self.registry)
+        self.trail = Gauge(
+            "braid_commit_trail_records", "Records between the commits and what has been read", registry=self.registry
+        )
         self.lag = Gauge("braid_processed_lag_records", "Records not read yet", registry=self.registry)
         self.settle_latency = Histogram(
-            "braid_settle_seconds", "From a rollout's last fact to its settling being read back", buckets=LATENCY_BUCKETS, registry=self.registry
+            "braid_settle_seconds",
+            "From a rollout's last fact to its settling being read back",
+            buckets=LATENCY_BUCKETS,
+            registry=self.registry,
         )
         self.close_latency = Histogram(
-            "braid_close_seconds", "From a rollout's last fact to its records being written", buckets=LATENCY_BUCKETS, registry=self.registry
+            "braid_close_seconds",
+            "From a rollout's last fact to its records being written",
+            buckets=LATENCY_BUCKETS,
+            registry=self.registry,
         )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from agents.importers.slices import rollout_of
 from agents.rollouts.rollout import Fact
@@ -34,7 +34,7 @@ class FactWriter:
         self._unacked: list[Awaitable[Any]] = []
         self.written = 0
 
-    async def __aenter__(self) -> "FactWriter":
+    async def __aenter__(self) -> Self:
         await ensure_topics(self.settings)
         await self._codec.register()
         self._producer = await start_producer(self.settings)
@@ -49,9 +49,12 @@ class FactWriter:
         rollout_id = rollout_of(fact)
         self._unacked.append(
             await self._producer.send(
-                self.settings.prefix + topic.name, value, key=rollout_id.encode(), partition=partition_of(rollout_id, self.settings.partitions),
+                self.settings.prefix + topic.name,
+                value,
+                key=rollout_id.encode(),
+                partition=partition_of(rollout_id, self.settings.partitions),
                 headers=cloud_event(fact, self._source),
-            )  # fmt: skip
+            )
         )
         self.written += 1
         if len(self._unacked) >= MAX_UNACKED:
@@ -62,7 +65,9 @@ class FactWriter:
         waiting, self._unacked = self._unacked, []
         await asyncio.gather(*waiting)
 
-    async def __aexit__(self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         try:
             if kind is None:
                 await self.flush()

@@ -32,7 +32,9 @@ class Registry:
 
     async def register(self, subject: str, schema: dict[str, Any]) -> int:
         """The id of a schema under a subject; a new version when it is new. Raises SchemaError when it is not compatible."""
-        answer = await self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": json.dumps(schema)})
+        answer = await self._ask(
+            "POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": json.dumps(schema)}
+        )
         if answer.status_code in (409, 422):
             raise SchemaError(f"{self.url}: {subject} refuses the schema ({answer.status_code}): {_reason(answer)}")
         return int(self._accepted(answer)["id"])
@@ -47,7 +49,9 @@ class Registry:
 
     async def require_backward(self, subject: str) -> None:
         """Make the registry refuse a version that cannot read every earlier one."""
-        self._accepted(await self._ask("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": "BACKWARD_TRANSITIVE"}))
+        self._accepted(
+            await self._ask("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": "BACKWARD_TRANSITIVE"})
+        )
 
     async def subjects(self) -> list[str]:
         """All subjects."""
@@ -60,9 +64,13 @@ class Registry:
         try:
             answer = await self._http.request(method, self.url + path, json=body)
         except httpx.HTTPError as error:
-            raise RegistryUnreachableError(f"schema registry {self.url} does not answer ({error or type(error).__name__}); is it running?") from error
+            raise RegistryUnreachableError(
+                f"schema registry {self.url} does not answer ({error or type(error).__name__}); is it running?"
+            ) from error
         if answer.status_code >= 500:
-            raise RegistryUnreachableError(f"schema registry {self.url} is in trouble ({answer.status_code}): {_reason(answer)}")
+            raise RegistryUnreachableError(
+                f"schema registry {self.url} is in trouble ({answer.status_code}): {_reason(answer)}"
+            )
         return answer
 
     def _accepted(self, answer: httpx.Response) -> dict[str, Any]:

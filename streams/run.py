@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import orjson
 
@@ -103,7 +103,9 @@ class Counts:
         return {**shown, "rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
 
 
-def run_files(files: Sequence[Path], out: Path, settings: Settings, key: SigningKey | None, say: Say = lambda _what, _share: None) -> Counts:
+def run_files(
+    files: Sequence[Path], out: Path, settings: Settings, key: SigningKey | None, say: Say = lambda _what, _share: None
+) -> Counts:
     """Fold files into rankings, evidence and training rows under `out`."""
     began = time.monotonic()
     counts = Counts(out=str(out))
@@ -125,11 +127,21 @@ def run_files(files: Sequence[Path], out: Path, settings: Settings, key: Signing
     return counts
 
 
-def _spread(files: Sequence[Path], spool: Path, partitions: int, rejected: Rejected, say: Callable[[float], None], size: int | None) -> None:
+def _spread(
+    files: Sequence[Path],
+    spool: Path,
+    partitions: int,
+    rejected: Rejected,
+    say: Callable[[float], None],
+    size: int | None,
+) -> None:
     """Copy every line to the spool of its rollout's partition, with where it came from."""
     read = 0
     with ExitStack() as stack:
-        outs = [stack.enter_context((spool / f"{partition}").open("wb", buffering=1024 * 64)) for partition in range(partitions)]
+        outs = [
+            stack.enter_context((spool / f"{partition}").open("wb", buffering=1024 * 64))
+            for partition in range(partitions)
+        ]
         for number, line in enumerate(read_lines(files)):
             read += len(line.text) + 1
             if size and number % 10_000 == 0:
@@ -168,7 +180,7 @@ class _Outputs:
         self._out = out
         self._files: dict[str, BinaryIO] = {}
 
-    def __enter__(self) -> "_Outputs":
+    def __enter__(self) -> Self:
         for name in FILES.values():
             self._files[name] = (self._out / f"{name}.part").open("wb")
         return self
@@ -191,7 +203,14 @@ class _Folder:
     """Folds one partition."""
 
     def __init__(
-        self, partition: int, settings: Settings, key: SigningKey | None, log: LogWriter, outputs: _Outputs, counts: Counts, rejected: Rejected
+        self,
+        partition: int,
+        settings: Settings,
+        key: SigningKey | None,
+        log: LogWriter,
+        outputs: _Outputs,
+        counts: Counts,
+        rejected: Rejected,
     ) -> None:
         self._partition = partition
         self._settings = settings
@@ -227,31 +246,36 @@ class _Folder:
             rollout = self._rollouts[rollout_id] = Rollout(rollout_id, redacting=self._settings.emission.redact)
         at = max(rollout.latest, domain_time(fact) or 0)
         value, topic = self._codec.encode(fact), BY_RECORD[type(fact)].name
-        stored = self._log.append(topic, self._partition, rollout_id.encode(), value, at, tuple(cloud_event(fact, "run")))
+        stored = self._log.append(
+            topic, self._partition, rollout_id.encode(), value, at, tuple(cloud_event(fact, "run"))
+        )
         for complaint in rollout.add(fact, at, (topic, self._partition, stored.offset)):
             self._bury(complaint, stored)
 
     def _bury(self, complaint: Complaint, stored: LogRecord) -> None:
         self._counts.dead_letters += 1
-        letter = Letter(stored.key, stored.value, stored.headers, *complaint.ref, complaint.reason, "NotCounted", complaint.message)
-        self._log.append(DEAD_LETTERS.name, self._partition, letter.key, letter.value, stored.at, tuple(letter.wire_headers()))
+        letter = Letter(
+            stored.key, stored.value, stored.headers, *complaint.ref, complaint.reason, "NotCounted", complaint.message
+        )
+        self._log.append(
+            DEAD_LETTERS.name, self._partition, letter.key, letter.value, stored.at, tuple(letter.wire_headers())
+        )
 
     def _close(self, rollout: Rollout) -> None:
         if not rollout.branches and not rollout.verdicts and rollout.opened is None:
             return
-        for decision in (
-            lambda: Closure(settled=settle_now(rollout, self._settings.emission, self._settings.closing)),
-            lambda: Closure(closed=close_now(rollout)),
-        ):
-            closure = decision()
-            stored = self._write(closure, rollout)
-            rollout.add(closure, stored.at, (BY_RECORD[Closure].name, self._partition, stored.offset))
+        self._decided(rollout, Closure(settled=settle_now(rollout, self._settings.emission, self._settings.closing)))
+        self._decided(rollout, Closure(closed=close_now(rollout)))
         emission = emit(rollout)
         for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *emission.evidence):
             signed = sign(record, self._key) if self._key is not None and isinstance(record, AepRecord) else record
             self._write(signed, rollout)
             self._outputs.write(signed)
         self._counts.add(emission)
+
+    def _decided(self, rollout: Rollout, closure: Closure) -> None:
+        stored = self._write(closure, rollout)
+        rollout.add(closure, stored.at, (BY_RECORD[Closure].name, self._partition, stored.offset))
 
     def _write(self, record: Record, rollout: Rollout) -> LogRecord:
         return self._log.append(

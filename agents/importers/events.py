@@ -59,7 +59,9 @@ def read_event(value: Any, field: str = "event") -> AgentEvent:
             timestamp_ms=time,
         )
     except ValidationError as error:
-        raise LineError(f"{field}.{first_problem(error).partition(':')[0]}", first_problem(error).partition(": ")[2]) from None
+        raise LineError(
+            f"{field}.{first_problem(error).partition(':')[0]}", first_problem(error).partition(": ")[2]
+        ) from None
 
 
 def _first(value: dict[str, Any], names: tuple[str, ...]) -> Any:

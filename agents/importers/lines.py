@@ -43,7 +43,12 @@ class LineReader:
         read = _TYPES.get(kind) if isinstance(kind, str) else None
         if read is None:
             known = ", ".join(_TYPES)
-            raise LineError("type", f"unknown: expected one of {known}, or a rollout-wire/v1 record" if kind is not None else f"missing: expected one of {known}")
+            raise LineError(
+                "type",
+                f"unknown: expected one of {known}, or a rollout-wire/v1 record"
+                if kind is not None
+                else f"missing: expected one of {known}",
+            )
         return [read(self, {name: content for name, content in value.items() if name != "type"})]
 
     # -- types ---------------------------------------------------------------------------------------------------------
@@ -52,7 +57,9 @@ class LineReader:
         tools = value.get("tools")
         if tools is not None and not isinstance(tools, str):
             value = value | {"tools": compact(tools)}
-        return Lifecycle(opened=make(RolloutOpened, {name: content for name, content in value.items() if content is not None}))
+        return Lifecycle(
+            opened=make(RolloutOpened, {name: content for name, content in value.items() if content is not None})
+        )
 
     def _event(self, value: dict[str, Any]) -> Fact:
         event = read_event(value.get("event"))
@@ -66,7 +73,11 @@ class LineReader:
         elif key in self._next_seq and isinstance(seq, int):
             self._next_seq[key] = max(self._next_seq[key], seq + 1)
         branch = make(BranchInfo, info, "") if info else None
-        return make(AgentEvents, {"attempt": 0, **rest, "first_seq": seq, "events": (event,), "branch": branch}, renamed={"first_seq": "seq"})
+        return make(
+            AgentEvents,
+            {"attempt": 0, **rest, "first_seq": seq, "events": (event,), "branch": branch},
+            renamed={"first_seq": "seq"},
+        )
 
     def _end(self, value: dict[str, Any]) -> Fact:
         return make(AgentEvents, {"status": "answered", **value, "ended": True})
@@ -82,7 +93,10 @@ class LineReader:
 
     def _vote(self, value: dict[str, Any]) -> Fact:
         if value.get("vote_id") is None:
-            said = [value.get(name) for name in ("rollout_id", "a", "b", "order", "sample", "judge", "rubric_hash", "a_digest", "b_digest")]
+            said = [
+                value.get(name)
+                for name in ("rollout_id", "a", "b", "order", "sample", "judge", "rubric_hash", "a_digest", "b_digest")
+            ]
             value = value | {"vote_id": content_id("vote", said)}
         if value.get("preferred") is None and value.get("score") is None and value.get("cause") is None:
             value = value | {"cause": "unknown"}
@@ -102,15 +116,15 @@ _INFO = ("temperature", "seed", "session_id", "agent", "task", "observed")
 """What an event line may say of its branch."""
 
 _TYPES: dict[str, Callable[[LineReader, dict[str, Any]], Fact]] = {
-    "rollout": LineReader._rollout,  # noqa: SLF001 - the table of this very class
-    "event": LineReader._event,  # noqa: SLF001
-    "end": LineReader._end,  # noqa: SLF001
-    "build": LineReader._build,  # noqa: SLF001
-    "visual": LineReader._visual,  # noqa: SLF001
-    "check": LineReader._check,  # noqa: SLF001
-    "vote": LineReader._vote,  # noqa: SLF001
-    "cancel": LineReader._cancel,  # noqa: SLF001
-    "close": LineReader._close,  # noqa: SLF001
+    "rollout": LineReader._rollout,
+    "event": LineReader._event,
+    "end": LineReader._end,
+    "build": LineReader._build,
+    "visual": LineReader._visual,
+    "check": LineReader._check,
+    "vote": LineReader._vote,
+    "cancel": LineReader._cancel,
+    "close": LineReader._close,
 }
 
 

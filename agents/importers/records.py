@@ -43,15 +43,21 @@ def with_verdict_id(kind: str, value: dict[str, Any]) -> dict[str, Any]:
     """The verdict with an id: its own, or a function of its content."""
     if value.get("verdict_id") is not None:
         return value
-    return value | {"verdict_id": content_id(kind, {name: content for name, content in value.items() if content is not None})}
+    return value | {
+        "verdict_id": content_id(kind, {name: content for name, content in value.items() if content is not None})
+    }
 
 
 def content_id(kind: str, value: object) -> str:
     """An id that is a function of content."""
-    return sha256(kind.encode() + b"\0" + orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str)).hexdigest()[:32]
+    return sha256(kind.encode() + b"\0" + orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str)).hexdigest()[
+        :32
+    ]
 
 
-def make(record: type[AnyRecord], value: dict[str, Any], prefix: str = "", renamed: dict[str, str] | None = None) -> AnyRecord:
+def make(
+    record: type[AnyRecord], value: dict[str, Any], prefix: str = "", renamed: dict[str, str] | None = None
+) -> AnyRecord:
     """A record from plain values. Raises LineError with the field as its sender calls it."""
     try:
         return record.model_validate(value)

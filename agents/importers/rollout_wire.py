@@ -9,6 +9,7 @@ from typing import Any
 from agents.importers.errors import LineError
 from agents.importers.events import read_event
 from agents.importers.records import BUILD_STATUS, make, read_build
+from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvent, AgentEvents, AgentInfo, BranchInfo
 from schemas.jsontext import compact, kind_of
 from schemas.verdicts import BuildVerdict
@@ -21,7 +22,7 @@ def is_wire(value: dict[str, Any]) -> bool:
     return "rollout_id" in value and "branch_index" in value and any(name in value for name in _MARKS)
 
 
-def read_wire(value: dict[str, Any]) -> list[AgentEvents | BuildVerdict]:
+def read_wire(value: dict[str, Any]) -> list[Fact]:
     """The facts in a rollout-wire record: its events, its end, and its verdict. Raises LineError."""
     index, rollout_id = value.get("branch_index"), value.get("rollout_id")
     attempt = value.get("attempt", 0)
@@ -77,14 +78,35 @@ def _events(value: dict[str, Any]) -> tuple[AgentEvent, ...]:
 
 def _entry(entry: Any, field: str) -> list[AgentEvent]:
     """An AgentEvent, or a call with its result in one object."""
-    if isinstance(entry, dict) and "event" not in entry and ("tool_name" in entry or "name" in entry or "toolName" in entry):
+    if (
+        isinstance(entry, dict)
+        and "event" not in entry
+        and ("tool_name" in entry or "name" in entry or "toolName" in entry)
+    ):
         name = entry.get("tool_name") or entry.get("toolName") or entry.get("name")
-        arguments = next((entry[key] for key in ("arguments", "args", "input") if entry.get(key) is not None), {})
+        arguments: Any = next((entry[key] for key in ("arguments", "args", "input") if entry.get(key) is not None), {})
         call_id = f"{field}"
-        pair = [AgentEvent(channel="tool", event="tool_call", data=compact({"toolName": name, "args": arguments, "callId": call_id}))]
+        pair = [
+            AgentEvent(
+                channel="tool",
+                event="tool_call",
+                data=compact({"toolName": name, "args": arguments, "callId": call_id}),
+            )
+        ]
         if any(key in entry for key in ("result", "output", "error")):
-            result = {"toolName": name, "callId": call_id, "output": entry.get("result", entry.get("output")), "error": entry.get("error")}
-            pair.append(AgentEvent(channel="tool", event="tool_result", data=compact({key: part for key, part in result.items() if part is not None})))
+            result = {
+                "toolName": name,
+                "callId": call_id,
+                "output": entry.get("result", entry.get("output")),
+                "error": entry.get("error"),
+            }
+            pair.append(
+                AgentEvent(
+                    channel="tool",
+                    event="tool_result",
+                    data=compact({key: part for key, part in result.items() if part is not None}),
+                )
+            )
         return pair
     return [read_event(entry, field)]
 
@@ -97,7 +119,12 @@ def _agent(value: dict[str, Any]) -> AgentInfo | None:
 
 
 def _verdict(value: dict[str, Any], attempt: int) -> BuildVerdict | None:
-    common = {"rollout_id": value.get("rollout_id"), "branch_index": value.get("branch_index"), "attempt": attempt, "produced_by": "import"}
+    common = {
+        "rollout_id": value.get("rollout_id"),
+        "branch_index": value.get("branch_index"),
+        "attempt": attempt,
+        "produced_by": "import",
+    }
     build = value.get("build_result")
     explicit = value.get("objective_status")
     if explicit is not None:
@@ -105,7 +132,11 @@ def _verdict(value: dict[str, Any], attempt: int) -> BuildVerdict | None:
             raise LineError("objective_status", "expected pass, fail, unknown or not_required")
         outcome = {"pass": "success", "fail": "failure"}.get(explicit)
     elif isinstance(build, dict) and str(build.get("status", "")).lower() in BUILD_STATUS:
-        said = {name: build[name] for name in ("status", "exit_code", "exitCode", "stage", "stdout", "stderr", "tests", "coverage") if build.get(name) is not None}
+        said = {
+            name: build[name]
+            for name in ("status", "exit_code", "exitCode", "stage", "stdout", "stderr", "tests", "coverage")
+            if build.get(name) is not None
+        }
         if str(said["status"]).lower() in ("pass", "passed") and "exit_code" not in said and "exitCode" not in said:
             said["exit_code"] = 0  # `pass` is an outcome, not a build's own word: it needs no exit code
         return read_build(common | said)
@@ -121,4 +152,4 @@ def _by_score(score: Any) -> str | None:
         return None
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise LineError("objective_score", f"expected a number, found {kind_of(score)}")
-    return {1: "success", 0: "failure"}.get(score)
+    return {1.0: "success", 0.0: "failure"}.get(float(score))

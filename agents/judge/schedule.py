@@ -31,7 +31,11 @@ def schedule(statuses: Mapping[int, ObjectiveStatus], judge: JudgeConfig) -> lis
     """The pairs to ask about, in order; empty when nobody is asked."""
     if judge.kind == "none":
         return []
-    pairs = [pair for tier in TIERS for pair in tier_pairs(sorted(index for index, status in statuses.items() if status == tier))]
+    pairs = [
+        pair
+        for tier in TIERS
+        for pair in tier_pairs(sorted(index for index, status in statuses.items() if status == tier))
+    ]
     return pairs[: judge.max_judge_calls // (2 * judge.samples)]
 
 

@@ -1,0 +1,1 @@
+"""Which branch is better, and how sure that is: Bradley-Terry within a tier, totals, ranks and statistics."""

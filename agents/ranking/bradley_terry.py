@@ -97,7 +97,7 @@ class Fit(NamedTuple):
         return None if variance is None else sqrt(max(variance, 0.0))
 
     def covariance(self, i: int, j: int) -> float | None:
-        """C_ij of C = P (H + ridge I)^-1 P. All ones are an eigenvector of H + ridge I, so P takes 1 / (n ridge) off."""
+        """C_ij of C = P (H + ridge I)^-1 P. All ones is an eigenvector of H + ridge I, so P takes 1 / (n ridge) off."""
         both = self._both(i, j)
         if both is None:
             return None
@@ -131,7 +131,7 @@ def tally(n: int, observations: Iterable[Observation]) -> Group:
         if not (0 <= i < n and 0 <= j < n and i != j):
             raise ValueError(f"an observation needs two different branches of 0..{n - 1}, not {i} and {j}")
         if not (i_wins >= 0.0 and j_wins >= 0.0 and 0.0 < i_wins + j_wins <= MOST_WEIGHT):
-            raise ValueError(f"an observation shares out a weight of at most {MOST_WEIGHT:g}, not {i_wins} and {j_wins}")
+            raise ValueError(f"an observation shares out a weight up to {MOST_WEIGHT:g}, not {i_wins} and {j_wins}")
         won = wins.setdefault((i, j) if i < j else (j, i), [0.0, 0.0])
         won[i > j] += i_wins
         won[i < j] += j_wins

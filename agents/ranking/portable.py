@@ -18,8 +18,8 @@ LN2_HIGH = 6.93147180369123816490e-01
 LN2_LOW = 1.90821492927058770002e-10
 """The rest of ln 2."""
 
-# exp(x) = 2^k exp(r) with |r| <= ln(2) / 2, and exp(r) by its Pade approximant of order [5/5]: (even + odd) / (even - odd),
-# with whole-number coefficients. The approximant's own error is below 1e-15 there.
+# exp(x) = 2^k exp(r) with |r| <= ln(2) / 2, and exp(r) by its Pade approximant of order [5/5], which is
+# (even + odd) / (even - odd) with whole-number coefficients. The approximant's own error is below 1e-15 there.
 
 
 def exponentials(values: list[float]) -> list[float]:

@@ -1,9 +1,9 @@
-"""The ranking of a rollout: which branch is best, by what was verified and what the judge prefers, and how sure that is.
+"""The ranking of a rollout: which branch is best, by what was verified and what the judge prefers, and how surely.
 
 Decides totals, ranks and their ranges, and the probability that one branch is better than another. Guarantees: a
 passing branch is above a failing one; a branch whose outcome is unknown has no rank; the same branches and votes give
-the same result in whatever order they come, alone (`rank`) or among others (`rank_many`); every float is rounded to nine
-significant digits, and every comparison of floats is made after rounding.
+the same result in whatever order they come, alone (`rank`) or among others (`rank_many`); every float is rounded to
+nine significant digits, and every comparison of floats is made after rounding.
 """
 
 from collections.abc import Iterable, Sequence

@@ -76,8 +76,8 @@ def _filled(n: int, pairs: Sequence[Pair]) -> list[list[int]]:
 def _begin(n: int, pairs: Sequence[Pair]) -> list[str]:
     """A good start: what the share of wins says, plus the same of the mean opponent.
 
-    With y = (wins - losses) / (count + 2), 2.4 y / sqrt(1.01 - y^2) is near the log odds, without a logarithm, and below
-    24 for any count. Where one starts changes the number of rounds, not the result: 2.4 took the fewest.
+    With y = (wins - losses) / (count + 2), 2.4 y / sqrt(1.01 - y^2) is near the log odds, without a logarithm, and
+    below 24 for any count. Where one starts changes the number of rounds, not the result: 2.4 took the fewest.
     """
     code = ["def begin(ahead, behind, sqrt):", f"{_of_pairs('a', pairs)}= ahead", f"{_of_pairs('b', pairs)}= behind"]
     code.append("whole = 0.0")

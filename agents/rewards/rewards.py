@@ -60,7 +60,9 @@ def reward_of(
         (
             RewardComponent(key="pass_rate", value=nine(passed), weight=config.pass_weight),
             RewardComponent(key="hacked", value=hacked, weight=-config.hack_penalty),
-            RewardComponent(key="coverage", value=None if coverage is None else nine(coverage), weight=config.coverage_bonus),
+            RewardComponent(
+                key="coverage", value=None if coverage is None else nine(coverage), weight=config.coverage_bonus
+            ),
         ),
     )
 

@@ -1,0 +1,1 @@
+"""The fold of a rollout, its decisions, and what a closed one becomes."""

@@ -49,7 +49,9 @@ class Attempt:
 
     def add(self, piece: AgentEvents, at: int, *, redacting: bool) -> int:
         """Take a slice in; returns how many of its events conflict with earlier ones. Raises ValueError for bad event data."""
-        kept = [keep(event, at, redacting=redacting) for event in piece.events]  # all or nothing: a bad event spoils its slice
+        kept = [
+            keep(event, at, redacting=redacting) for event in piece.events
+        ]  # all or nothing: a bad event spoils its slice
         conflicts = 0
         self._view = None
         for seq, event in enumerate(kept, piece.first_seq):

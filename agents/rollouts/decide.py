@@ -71,7 +71,9 @@ def decide(
 # -- settling ------------------------------------------------------------------------------------------------------------
 
 
-def settle(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, watermark: int | None) -> RolloutSettled | None:
+def settle(
+    rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, watermark: int | None
+) -> RolloutSettled | None:
     """The settling that is due: complete before any cutoff, or a cutoff that the watermark has passed."""
     if rollout.started_at is None:
         return None
@@ -100,7 +102,10 @@ def next_cutoff(rollout: Rollout, policy: ClosingPolicy) -> Cutoff:
         limit = policy.deadline_ms if rollout.opened.deadline_ms is None else rollout.opened.deadline_ms
         cutoffs = [Cutoff(rollout.opened_at + limit, "deadline")]
     else:
-        cutoffs = [Cutoff(rollout.started_at + policy.deadline_ms, "deadline"), Cutoff(_idle_until(rollout, policy.idle_ms), "idle")]
+        cutoffs = [
+            Cutoff(rollout.started_at + policy.deadline_ms, "deadline"),
+            Cutoff(_idle_until(rollout, policy.idle_ms), "idle"),
+        ]
     if rollout.cancelled_at is not None:
         cutoffs.append(Cutoff(rollout.cancelled_at, "cancelled"))
     if rollout.close_at is not None:
@@ -191,8 +196,16 @@ def _settled(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, cu
 
 def _indexes(rollout: Rollout, until: int) -> set[int]:
     """Branches of which anything is known: events, or only verdicts."""
-    found = {index for index, attempts in rollout.branches.items() if any(attempt.view(until).events or attempt.end for attempt in attempts.values())}
-    return found | {stamped.fact.branch_index for stamped in rollout.verdicts.values() if stamped.at <= until and not isinstance(stamped.fact, JudgeVote)}
+    found = {
+        index
+        for index, attempts in rollout.branches.items()
+        if any(attempt.view(until).events or attempt.end for attempt in attempts.values())
+    }
+    return found | {
+        stamped.fact.branch_index
+        for stamped in rollout.verdicts.values()
+        if stamped.at <= until and not isinstance(stamped.fact, JudgeVote)
+    }
 
 
 def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBranch, int]:
@@ -203,7 +216,13 @@ def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBr
         if each.at <= until and not isinstance(each.fact, JudgeVote) and each.fact.branch_index == index and each.fact.attempt == number
     ]  # fmt: skip
     verdicts = counting([each.fact for each in stamped if not isinstance(each.fact, JudgeVote)])
-    latest = max([view.events[-1].at if view.events else 0, attempt.latest if attempt and attempt.latest <= until else 0, *(each.at for each in stamped)])
+    latest = max(
+        [
+            view.events[-1].at if view.events else 0,
+            attempt.latest if attempt and attempt.latest <= until else 0,
+            *(each.at for each in stamped),
+        ]
+    )
     end = view.end
     return SettledBranch(
         branch_index=index,
@@ -233,7 +252,9 @@ def counting_attempt(attempts: dict[int, Attempt], until: int | None) -> tuple[i
     return number, attempts[number], seen[number]
 
 
-def objective_statuses(rollout: Rollout, config: EmissionConfig, pins: Sequence[SettledBranch]) -> dict[int, ObjectiveStatus]:
+def objective_statuses(
+    rollout: Rollout, config: EmissionConfig, pins: Sequence[SettledBranch]
+) -> dict[int, ObjectiveStatus]:
     """By branch, what the pinned verdicts say together."""
     required = required_verdicts(rollout, config)
     found: dict[int, ObjectiveStatus] = {}
@@ -256,8 +277,10 @@ def close(rollout: Rollout, watermark: int | None, read_to: Mapping[str, int]) -
     deadline = settled.judge_deadline_ms
     if settled.cause == "cancelled":
         return _closed(rollout, "cancelled", settled.decided_at_ms, read_to)
-    if deadline is None:
-        return _closed(rollout, "no_judge", settled.decided_at_ms, read_to)
+    if deadline is None:  # nobody is asked; votes that somebody wrote anyway and that have been read count
+        return _closed(
+            rollout, "no_judge", max([settled.decided_at_ms, *(vote.at for vote in rollout.votes.values())]), read_to
+        )
     pairs = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
     if not missing_calls(rollout, pairs, config.judge.samples, deadline):
         in_time = [vote.at for vote in rollout.votes.values() if vote.at <= deadline]
@@ -274,7 +297,9 @@ def close_now(rollout: Rollout) -> RolloutClosed:
     cause: CloseCause = "complete" if rollout.votes else "no_judge"
     if rollout.settled.cause == "cancelled":
         cause = "cancelled"
-    return _closed(rollout, cause, max([rollout.settled.decided_at_ms, *(vote.at for vote in rollout.votes.values())]), {})
+    return _closed(
+        rollout, cause, max([rollout.settled.decided_at_ms, *(vote.at for vote in rollout.votes.values())]), {}
+    )
 
 
 def missing_calls(rollout: Rollout, pairs: Sequence[Pair], samples: int, until: int) -> int:

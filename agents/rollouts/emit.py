@@ -77,7 +77,9 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None) -> Emission:
     opened = rollout.opened if settled.opened else None
     pinned = rollout.pinned_verdicts()
     if pinned is None:
-        raise BrokenLogError(f"rollout {rollout.rollout_id}: verdicts that were settled are not in the log; it cannot be rebuilt")
+        raise BrokenLogError(
+            f"rollout {rollout.rollout_id}: verdicts that were settled are not in the log; it cannot be rebuilt"
+        )
     branches = {pin.branch_index: branch_record(rollout, pin, config) for pin in settled.branches}
     verdicts = {index: {kind_of(verdict): verdict for verdict in found} for index, found in pinned.items()}
     flags = {index: _flags(branches[index], verdicts[index]) for index in branches}
@@ -89,15 +91,24 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None) -> Emission:
         Candidate(
             ranked=ranked,
             branch=branches[ranked.branch_index],
-            judged=Judged(branches[ranked.branch_index], ranked.objective_status, verdicts[ranked.branch_index], ranked.flags, opened),
-            reward=reward_of(ranked.objective_status, verdicts[ranked.branch_index], ranked.judge_score, config.rewards),
+            judged=Judged(
+                branches[ranked.branch_index],
+                ranked.objective_status,
+                verdicts[ranked.branch_index],
+                ranked.flags,
+                opened,
+            ),
+            reward=reward_of(
+                ranked.objective_status, verdicts[ranked.branch_index], ranked.judge_score, config.rewards
+            ),
         )
         for ranked in ranking.branches
     ]
     rows = RowMaker(settled, closed, opened, config, result.probability).make(candidates)
     by_index = {ranked.branch_index: ranked for ranked in ranking.branches}
     evidence = [
-        branch_evidence(branches[index], pinned[index], by_index[index], _judges_of(index, votes), opened, closed) for index in sorted(branches)
+        branch_evidence(branches[index], pinned[index], by_index[index], _judges_of(index, votes), opened, closed)
+        for index in sorted(branches)
     ]
     emitted = [_emitted(row) for row in (*rows.rows, *rows.rejected)]
     return Emission(
@@ -120,7 +131,9 @@ def _flags(branch: BranchRecord, verdicts: dict[str, Verdict]) -> tuple[str, ...
 def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:
     stamped = rollout.votes.get(vote_id)
     if stamped is None or not isinstance(stamped.fact, JudgeVote):
-        raise BrokenLogError(f"rollout {rollout.rollout_id}: vote {vote_id} was counted and is not in the log; it cannot be rebuilt")
+        raise BrokenLogError(
+            f"rollout {rollout.rollout_id}: vote {vote_id} was counted and is not in the log; it cannot be rebuilt"
+        )
     return stamped.fact
 
 
@@ -129,4 +142,6 @@ def _judges_of(index: int, votes: list[JudgeVote]) -> list[str]:
 
 
 def _emitted(row: Row | RejectedRecord) -> EmittedRecord:
-    return EmittedRecord(topic=SINKS[type(row)], record_id=row.record_id, digest=avro_body.digest(avro_body.encode(row)))
+    return EmittedRecord(
+        topic=SINKS[type(row)], record_id=row.record_id, digest=avro_body.digest(avro_body.encode(row))
+    )

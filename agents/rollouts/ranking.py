@@ -27,7 +27,11 @@ def ranking_of(
     scalars = {index: scalar_of(index, votes) for index in statuses}
     result = rank(
         [Candidate(index, statuses[index], scalars[index]) for index in sorted(statuses)],
-        [Vote(vote.a, vote.b, vote.order, vote.sample, vote.preferred, vote.judge) for vote in votes if vote.b is not None],
+        [
+            Vote(vote.a, vote.b, vote.order, vote.sample, vote.preferred, vote.judge)
+            for vote in votes
+            if vote.b is not None
+        ],
         config.ranking,
     )
     ranked = tuple(
@@ -41,7 +45,9 @@ def ranking_of(
             se=row.se,
             judge_score=row.judge_score,
             judge_scalar=scalars[row.branch_index],
-            components=tuple(RewardComponent(key=part.key, value=part.value, weight=part.weight) for part in row.components),
+            components=tuple(
+                RewardComponent(key=part.key, value=part.value, weight=part.weight) for part in row.components
+            ),
             total=row.total,
             rank=row.rank,
             rank_low=row.rank_low,

@@ -76,7 +76,7 @@ class Rollout:
     def add(self, fact: Fact, at: int, ref: Ref) -> list[Complaint]:
         """Take a fact in. Returns what does not count; a repetition of something known is silently ignored."""
         if isinstance(fact, Closure):
-            return self._add_closure(fact, ref)
+            return self._add_closure(fact)
         self.started_at = at if self.started_at is None else min(self.started_at, at)
         self.latest = max(self.latest, at)
         self.times.append(at)
@@ -102,7 +102,9 @@ class Rollout:
         if self.opened is None:
             self.opened, self.opened_at = fact.opened, at
         elif self.opened != fact.opened:
-            return [Complaint(ref, "conflict", "the rollout was opened before, with other content; the first one counts")]
+            return [
+                Complaint(ref, "conflict", "the rollout was opened before, with other content; the first one counts")
+            ]
         return []
 
     def _add_events(self, piece: AgentEvents, at: int, ref: Ref) -> list[Complaint]:
@@ -125,13 +127,19 @@ class Rollout:
         attempts[piece.attempt] = attempt
         self._slices.append((ref, at, piece.branch_index, piece.attempt, piece.first_seq, len(piece.events)))
         if conflicts:
-            return [Complaint(ref, "conflict", f"{conflicts} events differ from earlier ones with the same seq; the first count")]
+            return [
+                Complaint(
+                    ref, "conflict", f"{conflicts} events differ from earlier ones with the same seq; the first count"
+                )
+            ]
         return []
 
     @staticmethod
     def _repeats(attempt: Attempt | None, piece: AgentEvents) -> bool:
         """Whether a slice of an older attempt only says again what is known."""
-        return attempt is not None and all(seq in attempt.seqs for seq in range(piece.first_seq, piece.first_seq + len(piece.events)))
+        return attempt is not None and all(
+            seq in attempt.seqs for seq in range(piece.first_seq, piece.first_seq + len(piece.events))
+        )
 
     def _late_events(self, piece: AgentEvents, at: int, ref: Ref) -> list[Complaint] | None:
         """Complaints about events that the settling does not pin; None when all of them may count."""
@@ -151,7 +159,11 @@ class Rollout:
     def _add_verdict(self, verdict: Verdict, at: int, ref: Ref) -> list[Complaint]:
         known = self.verdicts.get(verdict.verdict_id)
         if known is not None:
-            return [] if known.fact == verdict else [Complaint(ref, "conflict", "another verdict has this id; the first one counts")]
+            return (
+                []
+                if known.fact == verdict
+                else [Complaint(ref, "conflict", "another verdict has this id; the first one counts")]
+            )
         if self.settled is not None and at > self.settled.decided_at_ms and not self._pins_verdict(verdict.verdict_id):
             return [Complaint(ref, "late", "the rollout has settled")]
         self.verdicts[verdict.verdict_id] = Stamped(verdict, at, ref)
@@ -167,21 +179,23 @@ class Rollout:
         self.votes[vote.vote_id] = Stamped(vote, at, ref)
         return []
 
-    def _add_closure(self, fact: Closure, ref: Ref) -> list[Complaint]:
+    def _add_closure(self, fact: Closure) -> list[Complaint]:
         if fact.settled is not None and self.settled is None:
             self.settled = fact.settled
             self.status = self.status.to(Status.SETTLED)
             return self._strays(fact.settled)
-        if fact.closed is not None and self.settled is not None and self.closed is None:
-            # A closing that follows from another settling than the first one in the log has no effect.
-            if fact.closed.settled_id == self.settled.settled_id:
-                self.closed = fact.closed
-                self.status = self.status.to(Status.CLOSED)
-                return [
-                    Complaint(stamped.ref, "late", "the rollout closed without this vote")
-                    for vote_id, stamped in self.votes.items() if vote_id not in set(fact.closed.vote_ids)
-                ]  # fmt: skip
-        return []
+        # A closing that follows from another settling than the first one in the log has no effect.
+        follows = fact.closed is not None and self.settled is not None and fact.closed.settled_id == self.settled.settled_id
+        if fact.closed is None or not follows or self.closed is not None:
+            return []
+        self.closed = fact.closed
+        self.status = self.status.to(Status.CLOSED)
+        counted = frozenset(fact.closed.vote_ids)
+        return [
+            Complaint(stamped.ref, "late", "the rollout closed without this vote")
+            for vote_id, stamped in self.votes.items()
+            if vote_id not in counted
+        ]
 
     # -- what a decision pins --------------------------------------------------------------------------------------------
 
@@ -214,10 +228,10 @@ class Rollout:
         found: dict[int, list[Kept]] = {}
         for pin in self.settled.branches:
             attempt = self.branches.get(pin.branch_index, {}).get(pin.attempt)
-            events = [] if attempt is None and pin.last_seq is None else attempt and attempt.pinned(pin.last_seq, pin.gaps)
-            if events is None:
+            events = attempt.pinned(pin.last_seq, pin.gaps) if attempt is not None else None
+            if events is None and pin.last_seq is not None:
                 return None
-            found[pin.branch_index] = events
+            found[pin.branch_index] = events or []
         return found
 
     def pinned_verdicts(self) -> dict[int, list[Verdict]] | None:
@@ -228,7 +242,9 @@ class Rollout:
             stamped = [self.verdicts.get(verdict_id) for verdict_id in pin.verdict_ids]
             if None in stamped:
                 return None
-            found[pin.branch_index] = [each.fact for each in stamped if each is not None and not isinstance(each.fact, JudgeVote)]
+            found[pin.branch_index] = [
+                each.fact for each in stamped if each is not None and not isinstance(each.fact, JudgeVote)
+            ]
         return found
 
     def has_settled_facts(self) -> bool:
@@ -239,7 +255,11 @@ class Rollout:
 
     def has_closed_facts(self) -> bool:
         """Whether the rollout has closed and everything that was pinned has been read."""
-        return self.closed is not None and all(vote_id in self.votes for vote_id in self.closed.vote_ids) and self.has_settled_facts()
+        return (
+            self.closed is not None
+            and all(vote_id in self.votes for vote_id in self.closed.vote_ids)
+            and self.has_settled_facts()
+        )
 
 
 def _all_pinned(seqs: range, pin: SettledBranch) -> bool:

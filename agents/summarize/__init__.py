@@ -1,0 +1,1 @@
+"""Tool outputs and branches, cut to what a model can read."""

@@ -118,7 +118,9 @@ def summary_limits(config: EmissionConfig, opened: RolloutOpened | None) -> Call
         chosen = by_rollout.get(tool) or by_rollout.get("*")
         if chosen is not None:
             return SummaryLimits(
-                max_bytes=chosen.max_bytes, keep_first_lines=chosen.keep_first_lines, keep_last_lines=chosen.keep_last_lines
+                max_bytes=chosen.max_bytes,
+                keep_first_lines=chosen.keep_first_lines,
+                keep_last_lines=chosen.keep_last_lines,
             )
         return config.summarize.tools.get(tool, config.summarize)
 

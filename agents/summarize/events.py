@@ -108,11 +108,10 @@ def keep(event: AgentEvent, at: int, *, redacting: bool) -> Kept:
     data = parse_object(event.data)
     digest = event_digest(event, data)
     read = _READERS.get(event.event)
-    if read is None:
-        body, counts = (_said(data), ()) if event.channel == "text" else (None, ())
-    else:
+    if read is not None:
         body, counts = read(data, redacting)
-    return Kept(digest, at, event.timestamp_ms, body, counts)
+        return Kept(digest, at, event.timestamp_ms, body, counts)
+    return Kept(digest, at, event.timestamp_ms, _said(data) if event.channel == "text" else None, ())
 
 
 def event_digest(event: AgentEvent, data: dict[str, Any]) -> bytes:
@@ -178,7 +177,9 @@ def _start(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
     model = config.get("model") if isinstance(config, dict) else None
     counts: dict[str, int] = {}
     task = text_or_none(data.get("task"))
-    return Start(None if task is None else _clean(task, redacting, counts), text_or_none(model)), tuple(sorted(counts.items()))
+    return Start(None if task is None else _clean(task, redacting, counts), text_or_none(model)), tuple(
+        sorted(counts.items())
+    )
 
 
 def _answer(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
@@ -192,10 +193,12 @@ def _failure(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
     counts: dict[str, int] = {}
     text = message or "the agent reported an error without a message"
     kind = render(data.get("error")) or ""
-    return Failure(_clean(text, redacting, counts), provider=is_provider_trouble(f"{kind} {text}")), tuple(sorted(counts.items()))
+    return Failure(_clean(text, redacting, counts), provider=is_provider_trouble(f"{kind} {text}")), tuple(
+        sorted(counts.items())
+    )
 
 
-def _delta(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+def _delta(data: dict[str, Any], _redacting: bool) -> tuple[Body, Counts]:
     return _said(data), ()
 
 
@@ -206,7 +209,7 @@ def _said(data: dict[str, Any]) -> Body:
     return Said(text, whole_or_none(first(data, "step", "stepIndex", "step_index")))
 
 
-def _spent(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+def _spent(data: dict[str, Any], _redacting: bool) -> tuple[Body, Counts]:
     usd = first(data, "estimatedUsd", "estimated_usd", "usd")
     return Spent(
         input_tokens=whole_or_none(first(data, "inputTokens", "input_tokens")),

@@ -36,7 +36,9 @@ def admit(judged: Judged, config: AdmissionConfig) -> Admission:
         category, reasons = "reject", ["weak_evidence"]
     elif any(flag.startswith(("hack_suspected", "inconsistent")) for flag in judged.flags):
         category = "quarantine"
-        reasons = sorted({flag.partition(":")[0] for flag in judged.flags if flag.startswith(("hack_suspected", "inconsistent"))})
+        reasons = sorted(
+            {flag.partition(":")[0] for flag in judged.flags if flag.startswith(("hack_suspected", "inconsistent"))}
+        )
     elif score < config.train_from:
         category, reasons = "audit_only", ["thin_evidence"]
     return Admission(category=category, score=score, reasons=tuple(reasons))
@@ -45,7 +47,11 @@ def admit(judged: Judged, config: AdmissionConfig) -> Admission:
 def both(one: Admission, other: Admission) -> Admission:
     """The admission of a row made of two branches: the weaker of the two."""
     worse = max(one, other, key=lambda admission: _SEVERITY[admission.category])
-    return Admission(category=worse.category, score=min(one.score, other.score), reasons=tuple(sorted({*one.reasons, *other.reasons})))
+    return Admission(
+        category=worse.category,
+        score=min(one.score, other.score),
+        reasons=tuple(sorted({*one.reasons, *other.reasons})),
+    )
 
 
 def _score(judged: Judged) -> float:

@@ -75,7 +75,9 @@ def tool_content(call: BranchCall) -> str:
         return NO_RESULT
     parts = [] if call.output_summary is None else [call.output_summary]
     if call.error is not None:
-        parts.append(f"error {call.error.code}: {call.error.message}" if call.error.code else f"error: {call.error.message}")
+        parts.append(
+            f"error {call.error.code}: {call.error.message}" if call.error.code else f"error: {call.error.message}"
+        )
     return "\n".join(parts) if parts else "null"
 
 

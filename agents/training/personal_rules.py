@@ -39,8 +39,8 @@ def _email(text: str, at: int, floor: int) -> Span | None:
 
 
 _SHARED_ACCOUNTS = frozenset({
-    "all users", "app", "appuser", "administrator", "build", "builder", "circleci", "codespace", "coder", "container", "default",
-    "dev", "developer", "docker", "ec2-user", "guest", "jenkins", "jovyan", "linuxbrew", "node", "nobody", "nonroot", "pi", "pptruser",
+    "all users", "admin", "administrator", "app", "appuser", "azureuser", "build", "builder", "circleci", "codespace", "coder", "container", "default",
+    "dev", "developer", "docker", "ec2-user", "ftp", "guest", "jenkins", "jovyan", "linuxbrew", "node", "nobody", "nonroot", "pi", "pptruser",
     "public", "runner", "runneradmin", "sandbox", "shared", "ubuntu", "user", "username", "vagrant", "vscode", "you", "your_username",
 })  # fmt: skip
 """Accounts that images, runners and manuals have in common; their names say nothing about who worked."""
@@ -50,8 +50,9 @@ _WINDOWS_HOME = re.compile(
     r"\\[Uu]sers\\{1,8}(?P<name>[\w.\-]{1,32}(?: [A-Z][\w.\-]{0,32}){1,2}(?=\\)|[\w](?:[\w.@+\-]{0,62}[\w$])?)"
 )
 _DRIVE_HOME = re.compile(rf"/[Uu]sers/{_NAME}")
+_INSIDE_PATH = re.compile(r"[\w.\-~)\]}/]")
 _ROOT_BEFORE = re.compile(
-    r"(?:\A|[^\w.\-~)\]}/]|\\[nrt]|\bfile:/{1,3}|(?<![:\w])/|-[A-Z]|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}"
+    r"(?:\\[nrt]|\bfile:/{1,3}|(?<![:\w])/|-[A-Z]|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}"
     r"|/(?:mnt|media|var|export|private|rootfs|host|volumes?|data)(?:/[\w\-]{1,32})?)\Z",
     re.IGNORECASE,
 )
@@ -62,7 +63,8 @@ def _posix_home(text: str, at: int, floor: int) -> Span | None:  # noqa: ARG001 
     if found is None or found["name"].lower() in _SHARED_ACCOUNTS:
         return None
     # "https://host/home/page" and "src/home/index" are no home directories
-    if not _ROOT_BEFORE.search(text, max(0, at - 48), at):
+    inside = at > 0 and _INSIDE_PATH.match(text, at - 1)
+    if inside and not _ROOT_BEFORE.search(text, max(0, at - 24), at):
         return None
     return found.span("name")
 

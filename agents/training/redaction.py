@@ -44,7 +44,7 @@ class RedactedJson(NamedTuple):
 
 def redact(text: str) -> Redacted:
     """Remove what the rules find."""
-    if len(text) < SHORTEST:
+    if len(text) < SHORTEST or (len(text) <= _SHORT and text.isascii() and not _ANY.matches(text)):
         return Redacted(text, ())
     counts: dict[str, int] = {}
     cleaned = text
@@ -140,6 +140,9 @@ def _groups() -> Iterator[_Group]:
 
 
 _GROUPS = tuple(_groups())
+_ANY = _test(RULES)
+_SHORT = 1024
+"""Up to this length one slow test of all literals costs less than a fast one for each group."""
 
 
 def _once(text: str, counts: dict[str, int]) -> str:

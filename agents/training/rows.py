@@ -20,7 +20,15 @@ from schemas.lifecycle import RolloutOpened
 from schemas.numbers import nine
 from schemas.rankings import RankedBranch
 from schemas.training import (
-    Admission, Basis, DpoRecord, Message, PpoRecord, Provenance, RejectedRecord, RowKind, SftRecord,
+    Admission,
+    Basis,
+    DpoRecord,
+    Message,
+    PpoRecord,
+    Provenance,
+    RejectedRecord,
+    RowKind,
+    SftRecord,
 )  # fmt: skip
 
 Row = SftRecord | DpoRecord | PpoRecord
@@ -65,7 +73,9 @@ class RowMaker:
                 self._reject(kind, everyone, ("cancelled",))
             return Rows((), tuple(self._rejected))
         talks = {candidate.ranked.branch_index: self._talk(candidate.branch) for candidate in candidates}
-        admissions = {candidate.ranked.branch_index: admit(candidate.judged, self.config.admission) for candidate in candidates}
+        admissions = {
+            candidate.ranked.branch_index: admit(candidate.judged, self.config.admission) for candidate in candidates
+        }
         for candidate in candidates:
             self._sft(candidate, talks, admissions)
         self._dpo(candidates, talks, admissions)
@@ -101,7 +111,9 @@ class RowMaker:
 
     # -- SFT ----------------------------------------------------------------------------------------------------------
 
-    def _sft(self, candidate: Candidate, talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]) -> None:
+    def _sft(
+        self, candidate: Candidate, talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]
+    ) -> None:
         index, branch = candidate.ranked.branch_index, candidate.branch
         if candidate.ranked.objective_status != "pass":
             self._reject("sft", [branch], ("not_passing", f"objective_{candidate.ranked.objective_status}"))
@@ -120,7 +132,9 @@ class RowMaker:
 
     # -- DPO ----------------------------------------------------------------------------------------------------------
 
-    def _dpo(self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]) -> None:
+    def _dpo(
+        self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]
+    ) -> None:
         kept = unsure = 0
         for better, worse, basis, probability in self._pairs(candidates):
             if basis == "judge" and (probability is None or probability < self.config.pairs.min_probability):
@@ -138,7 +152,9 @@ class RowMaker:
                 kept += 1
                 self._admit("dpo", pair, record)
         if unsure:
-            self._reject("dpo", [candidate.branch for candidate in candidates], (f"below_min_probability:{unsure}_pairs",))
+            self._reject(
+                "dpo", [candidate.branch for candidate in candidates], (f"below_min_probability:{unsure}_pairs",)
+            )
 
     def _pairs(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Candidate, Basis, float | None]]:
         """Pairs worth a look, best against worst first: the widest apart in rank, then by rank."""
@@ -149,10 +165,16 @@ class RowMaker:
             if statuses == ("pass", "fail"):
                 found.append((better, worse, "objective", None))
             elif statuses[0] == statuses[1]:
-                found.append((better, worse, "judge", self.beats(better.ranked.branch_index, worse.ranked.branch_index)))
+                found.append(
+                    (better, worse, "judge", self.beats(better.ranked.branch_index, worse.ranked.branch_index))
+                )
         return sorted(
             found,
-            key=lambda pair: (pair[2] != "objective", (pair[0].ranked.rank or 0) - (pair[1].ranked.rank or 0), pair[0].ranked.rank),
+            key=lambda pair: (
+                pair[2] != "objective",
+                (pair[0].ranked.rank or 0) - (pair[1].ranked.rank or 0),
+                pair[0].ranked.rank,
+            ),
         )
 
     def _pair(
@@ -191,7 +213,9 @@ class RowMaker:
 
     # -- what all rows share ------------------------------------------------------------------------------------------
 
-    def _common(self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission) -> dict[str, object]:
+    def _common(
+        self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission
+    ) -> dict[str, object]:
         redactions: dict[str, int] = {}
         for each in involved:
             for kind, count in each.redactions.items():
@@ -218,7 +242,13 @@ class RowMaker:
         else:
             self._reject(kind, branches, (record.admission.category, *record.admission.reasons), record.admission)
 
-    def _reject(self, kind: RowKind, branches: Sequence[BranchRecord], reasons: tuple[str, ...], admission: Admission | None = None) -> None:
+    def _reject(
+        self,
+        kind: RowKind,
+        branches: Sequence[BranchRecord],
+        reasons: tuple[str, ...],
+        admission: Admission | None = None,
+    ) -> None:
         self._rejected.append(
             with_content_id(
                 RejectedRecord(

@@ -38,7 +38,7 @@ _ABOUT = frozenset({
 })  # fmt: skip
 """The last word of a name that is about a secret and does not hold it."""
 _OTHER_TOKENS = frozenset({
-    "begin", "bos", "cancel", "cancellation", "cls", "continuation", "delimiter", "end", "eos", "first", "image", "input", "last",
+    "begin", "bos", "cancel", "cancellation", "cls", "continuation", "delimiter", "end", "eos", "first", "image", "input", "key", "last",
     "mask", "max", "min", "n", "next", "num", "output", "pad", "page", "per", "prev", "previous", "prompt", "sep", "special",
     "start", "stop", "sub", "sync", "total", "unk", "word",
 })  # fmt: skip
@@ -94,29 +94,26 @@ def looks_secret(value: str, name: SecretName, *, written_out: bool = True) -> b
     return name is SecretName.SECRET and len(value) >= 10 and bool(_WEAK_SECRET.fullmatch(value))
 
 
-ANCHORS = ("assword", "ASSWORD", "asswd", "ASSWD", "assphrase", "ASSPHRASE", "pwd", "PWD", "_pass", "_PASS", "ecret", "ECRET",
-           "oken", "OKEN", "key", "KEY", "Key", "redential", "REDENTIAL", '"auth')  # fmt: skip
-_SHAPE = (
-    r"(?i-u:passw|passphrase|pwd|_pass|secret|token|key|credential|\"auth)[0-9A-Za-z_-]{0,40}"
-    r"(?:[\\\"'`\]) ]{0,8}[:=,>]|[\\\"', ]{1,6}value| is:? )"
-    r"|--[A-Za-z-]{0,24}(?:pass|secret|token|key)[A-Za-z-]{0,16} |login[ \t]"
-)
 _LONGEST_NAME = 40
+_LONGEST_LOOK = 64
+"""Characters of a value that are looked at; the rest of a secret goes with them."""
 _ASSIGNMENT = re.compile(
     r"\"?[A-Za-z0-9_\-]{3,48}+"
     r"(?P<close>\\{0,3}[\"'`]?[ ]?\]?\)?)"
     r"(?:[ ]{0,2}:[ ]{0,2}[A-Za-z][\w.\[\], |]{0,40}?(?=[ ]{0,2}=[^=]))?"  # a type annotation before the value
     r"(?P<sep>,?[ ]{0,4}\\{0,3}\"?value\\{0,3}\"?[ ]?[=:][ ]?|[ \t]{0,8}(?:=>|:=|={1,3}|!=|:|,|>)[ \t]{0,8}"
     r"|[ ]is:?[ ]|[ ]{1,2})"
-    r"(?:[bBrRuUfF]{0,2}(?P<quote>[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\\\s]|\\[^\s]){4,128}+)"
-    r"|\\{1,3}[\"'](?P<escaped>(?:[^\"'\\\s]|\\{2,8}[^\"'\\\s]){4,128}+)"
-    r"|(?P<bare>[^\s\"'`,;<>()\[\]{}&|\\]{4,128}+))"
+    r"(?:[bBrRuUfF]{0,2}(?P<quote>[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\\\s]|\\[^\s]){4,64}+)"
+    r"|\\{1,3}[\"'](?P<escaped>(?:[^\"'\\\s]|\\{2,8}[^\"'\\\s]){4,64}+)"
+    r"|(?P<bare>[^\s\"'`,;<>()\[\]{}&|\\]{4,64}+))"
 )
 _MORE = {
     "quoted": re.compile(r"[^\s\"'`\\]*"),
     "escaped": re.compile(r"[^\s\"'\\]*"),
     "bare": re.compile(r"[^\s\"'`,;<>()\[\]{}&|\\]*"),
 }
+_CODE = re.compile(r"\A[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z|[kK]ey|[tT]oken|[sS]ecret|[pP]assw")
+"""An attribute, or the name of something that holds a secret."""
 _NETRC = re.compile(r"login[ \t]+\S{1,64}[ \t]+\Z")
 _PLAIN_PASSWORD = re.compile(r"(?!.*(?:pass|pw))[A-Za-z]{3,}[0-9]{1,6}[!@#$%^&*?]{0,3}", re.IGNORECASE)
 
@@ -132,13 +129,18 @@ def _assignment(text: str, at: int, floor: int) -> Span | None:
         return None
     group = "quoted" if found["quoted"] else "escaped" if found["escaped"] else "bare"
     value, end = found[group], found.end(group)
-    closed = group == "bare" or text[end : end + 1] in {found["quote"], "\\"} or len(value) == 128
+    closed = group == "bare" or text[end : end + 1] in {found["quote"], "\\"} or len(value) == _LONGEST_LOOK
     if not closed or not _separates(text, found, name, start, group):
         return None
-    written_out = group != "bare" or _is_written_out(text, found, name, start, kind)
+    if group == "bare":
+        written_out = _is_written_out(text, found, name, start, kind)
+        if not written_out and _CODE.search(value):
+            return None
+    else:
+        written_out = found["sep"].strip() != ","
     if not looks_secret(value, kind, written_out=written_out):
         return None
-    if len(value) == 128:
+    if len(value) == _LONGEST_LOOK:
         end = end_of(_MORE[group], text, end)
     elif group == "bare":
         end = found.start(group) + len(value.rstrip(".:"))
@@ -180,4 +182,21 @@ def _is_written_out(text: str, found: re.Match[str], name: str, start: int, kind
     return plain and (separator == "=" or separator.strip(" \t") in {":", "is", "is:"})
 
 
-ASSIGNMENTS: tuple[Rule, ...] = (Rule("assigned_secret", ANCHORS, _assignment, shape=_SHAPE),)
+def _named(words: str, anchors: str) -> Rule:
+    """A rule for names that contain one of these words; the anchors leave out what may be upper or lower case."""
+    shape = (
+        rf"(?i-u:{words})[0-9A-Za-z_-]{{0,40}}(?:[\\\"'`\]) ]{{0,8}}[:=,>]|[\\\"', ]{{1,6}}value| is:? )"
+        rf"|--[A-Za-z-]{{0,24}}(?:{words})[A-Za-z-]{{0,16}} |login[ \t]"
+    )
+    return Rule("assigned_secret", tuple(anchors.split()), _assignment, shape=shape)
+
+
+ASSIGNMENTS: tuple[Rule, ...] = (
+    _named(
+        "passw|passphrase|pwd|_pass|credential",
+        "assword ASSWORD asswd ASSWD assphrase ASSPHRASE pwd PWD _pass _PASS redential REDENTIAL",
+    ),
+    _named('secret|"auth', 'ecret ECRET "auth'),
+    _named("token", "oken OKEN"),
+    _named("key", "key KEY Key"),
+)

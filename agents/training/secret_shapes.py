@@ -72,10 +72,13 @@ _UPPER = re.compile(r"[A-Z]")
 _LOWER = re.compile(r"[a-z]")
 _WORDLIKE = re.compile(r"[A-Za-z]{1,64}[0-9]{0,4}|[0-9]+|[0-9]{1,3}[A-Za-z]{1,3}|[a-z]{3,}[0-9][a-z]{3,}[0-9]{0,2}")
 _LONGEST_WORD = 24
+_NOT_JUST_WORDS = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]|[a-z][A-Z]|[A-Za-z]{25}")
 
 
 def random_length(text: str) -> int:
     """How many characters of a text are in pieces that no person would write as words, names or numbers."""
+    if not _NOT_JUST_WORDS.search(text):
+        return 0
     return sum(len(piece) for piece in _PIECE.findall(text) if not _wordlike(piece))
 
 

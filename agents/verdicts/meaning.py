@@ -61,7 +61,11 @@ def build_meaning(verdict: BuildVerdict) -> Meaning:
 
 def visual_outcome(verdict: VisualVerdict) -> Outcome:
     """The visual table: the first row that holds."""
-    if verdict.uncaught_errors or verdict.renders_non_empty is False or any(not probe.ok for probe in verdict.dom_probes):
+    if (
+        verdict.uncaught_errors
+        or verdict.renders_non_empty is False
+        or any(not probe.ok for probe in verdict.dom_probes)
+    ):
         return "fail"
     if verdict.verdict in ("pass", "fail"):
         return "pass" if verdict.verdict == "pass" else "fail"

@@ -1,0 +1,1 @@
+"""The commands of `braid`, one module each, loaded when they are called."""

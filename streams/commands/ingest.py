@@ -12,7 +12,10 @@ Flag = Parameter(negative="")
 
 
 def ingest(
-    files: Annotated[list[Path], Parameter(help="NDJSON of events, verdicts and votes, or rollout-wire/v1 JSONL; - is standard input.")],
+    files: Annotated[
+        list[Path],
+        Parameter(help="NDJSON of events, verdicts and votes, or rollout-wire/v1 JSONL; - is standard input."),
+    ],
     /,
     *,
     close: Annotated[bool, Flag] = False,

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import orjson
 from cyclopts import Parameter
@@ -11,11 +11,13 @@ Flag = Parameter(negative="")
 
 
 def run(
-    files: Annotated[list[Path], Parameter(help="NDJSON of events, verdicts and votes, or rollout-wire/v1 JSONL; - is standard input.")],
+    files: Annotated[
+        list[Path],
+        Parameter(help="NDJSON of events, verdicts and votes, or rollout-wire/v1 JSONL; - is standard input."),
+    ],
     /,
     *,
     out: Path,
-    judge: Literal["none"] | None = None,
     keep_going: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
@@ -27,8 +29,6 @@ def run(
     ----------
     out
         Directory for the results; what an earlier run left there is replaced.
-    judge
-        Who compares branches beyond the votes in the files; `none` is nobody.
     keep_going
         Exit with 0 although lines were bad.
     json

@@ -20,7 +20,9 @@ def check() -> None:
     if problems:
         raise SchemaError("\n  ".join(["schemas do not agree:", *problems]))
     count = sum(len(found) for found in versions.committed().values())
-    sys.stdout.write(f"{len(versions.RECORDS)} records, {count} versions: models and files agree, every version reads the earlier ones\n")
+    sys.stdout.write(
+        f"{len(versions.RECORDS)} records, {count} versions: models and files agree, every version reads the earlier ones\n"
+    )
 
 
 @app.command

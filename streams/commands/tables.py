@@ -26,7 +26,9 @@ def show(*things: RenderableType) -> None:
 
 def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
     """An empty table; columns in `right` are aligned to the right."""
-    made = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    made = Table(
+        title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return made

@@ -34,7 +34,18 @@ def up(*, json: Annotated[bool, Parameter(negative="")] = False) -> None:
 
     created, ids = asyncio.run(prepare())
     if json:
-        sys.stdout.write(orjson.dumps({"kafka": settings.kafka, "registry": settings.registry, "created": created, "schemas": ids}).decode() + "\n")
+        sys.stdout.write(
+            orjson.dumps(
+                {"kafka": settings.kafka, "registry": settings.registry, "created": created, "schemas": ids}
+            ).decode()
+            + "\n"
+        )
         return
-    sys.stdout.write(f"{settings.kafka}: {len(created)} topics created, the rest was there ({settings.partitions} partitions each)\n")
-    sys.stdout.write(f"{settings.registry}: {len(ids)} schemas registered\n" if settings.registry else "no schema registry: Avro single-object encoding\n")
+    sys.stdout.write(
+        f"{settings.kafka}: {len(created)} topics created, the rest was there ({settings.partitions} partitions each)\n"
+    )
+    sys.stdout.write(
+        f"{settings.registry}: {len(ids)} schemas registered\n"
+        if settings.registry
+        else "no schema registry: Avro single-object encoding\n"
+    )

@@ -3,7 +3,12 @@
 from typing import Literal
 
 
-def worker(*, slot: int | None = None, metrics_port: int | None = None, log_level: Literal["debug", "info", "warning", "error"] = "info") -> None:
+def worker(
+    *,
+    slot: int | None = None,
+    metrics_port: int | None = None,
+    log_level: Literal["debug", "info", "warning", "error"] = "info",
+) -> None:
     """Fold facts into closed rollouts, live, until SIGTERM or Ctrl-C.
 
     Run more of them, each with a slot of its own, and they share the partitions. One that dies is simply started again: it

@@ -25,7 +25,9 @@ class Health:
     async def start(self) -> None:
         """Listen, when a port is configured."""
         if self._config.metrics_port:
-            self._server = await asyncio.start_server(self._answer, self._config.metrics_host, self._config.metrics_port, limit=REQUEST_BYTES)
+            self._server = await asyncio.start_server(
+                self._answer, self._config.metrics_host, self._config.metrics_port, limit=REQUEST_BYTES
+            )
 
     async def stop(self) -> None:
         """Stop listening."""
@@ -37,7 +39,9 @@ class Health:
         try:
             request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_S)
             status, kind, body = self._page(request.split(b" ", 2)[1].decode(errors="replace"))
-            head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            head = (
+                f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            )
             writer.write(head.encode() + body)
             await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, IndexError):
@@ -52,5 +56,9 @@ class Health:
             case "/healthz":
                 return "200 OK", "text/plain", b"ok\n"
             case "/readyz":
-                return ("200 OK", "text/plain", b"ready\n") if self._is_ready() else ("503 Service Unavailable", "text/plain", b"not ready\n")
+                return (
+                    ("200 OK", "text/plain", b"ready\n")
+                    if self._is_ready()
+                    else ("503 Service Unavailable", "text/plain", b"not ready\n")
+                )
         return "404 Not Found", "text/plain", b"not found\n"

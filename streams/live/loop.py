@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import faust
 import mode
@@ -22,7 +22,7 @@ from faust.types.tuples import TP
 from schemas.errors import BraidError
 from streams.cluster import REQUEST_BYTES
 from streams.config import Settings
-from streams.live.seams import AckedTable, SafeTransport
+from streams.live.seams import AckedTable, SafeConsumer, SafeTransport
 from streams.topics import Topic
 
 BATCH = 500
@@ -90,8 +90,8 @@ class Loop:
         self.sources = [settings.prefix + topic.name for topic in sources]
         self.app = _app(settings)
         self.app.transport = SafeTransport(self.app.conf.broker_consumer, self.app)
-        self.marks: AckedTable = self.app.Table("closed", key_type=str, value_type=bytes, partitions=settings.partitions)
-        self.view: AckedTable = self.app.Table("rollouts", key_type=str, value_type=bytes, partitions=settings.partitions)
+        self.marks: AckedTable = self._table("closed")
+        self.view: AckedTable = self._table("rollouts")
         self.live = False
         self.stopping = asyncio.Event()
         self.lag: dict[str, int] = {}
@@ -109,11 +109,22 @@ class Loop:
         )
         self.app.agent(channel, concurrency=1, name="fold")(self._fold)
         self.marks.on_recover(self._recovered)
-        self.app.on_partitions_revoked.connect(self._revoked)
+        self.app.on_partitions_revoked.connect(cast("Any", self._revoked))
+
+    def _table(self, name: str) -> AckedTable:
+        return cast(
+            "AckedTable", self.app.Table(name, key_type=str, value_type=bytes, partitions=self.settings.partitions)
+        )
+
+    @property
+    def _consumer(self) -> SafeConsumer:
+        return cast("SafeConsumer", self.app.consumer)
 
     # -- for the driver ------------------------------------------------------------------------------------------------
 
-    async def send(self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
+    async def send(
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]
+    ) -> None:
         """Write a record; `sent()` waits until the broker has it."""
         self._unsent.append(await self.app.producer.send(topic, key, value, partition, None, headers))
 
@@ -145,11 +156,11 @@ class Loop:
 
     def assigned(self) -> set[int]:
         """The partition numbers that are ours."""
-        return {tp.partition for tp in self.app.consumer.start_at}
+        return {tp.partition for tp in self._consumer.start_at}
 
     async def end_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:
         """Where partitions end now."""
-        return {TP(*tp): offset for tp, offset in (await self.app.consumer.highwaters(*tps)).items()}
+        return {TP(*tp): offset for tp, offset in (await self._consumer.highwaters(*tps)).items()}
 
     async def refresh_ends(self, partitions: Iterable[int]) -> None:
         """Ask where the source partitions end, and remember when that was asked."""
@@ -220,7 +231,7 @@ class Loop:
 
     async def _fold(self, stream: Any) -> None:
         async for events in stream.noack_take(BATCH, within=BATCH_S):
-            while self.app.rebalancing:
+            while self.app.rebalancing:  # noqa: ASYNC110 - Faust has a flag here, not an event
                 await asyncio.sleep(0.01)
             async with self._lock:
                 if self.live and self._driver is not None:
@@ -240,7 +251,9 @@ class Loop:
             if message.generation_id != generation or message.offset < wanted:
                 continue  # from before a rebalance: it comes again, or has come already
             if message.offset > wanted:
-                raise OffsetGapError(f"{tp.topic}/{tp.partition}: expected offset {wanted}, got {message.offset}; reading again from the commit")
+                raise OffsetGapError(
+                    f"{tp.topic}/{tp.partition}: expected offset {wanted}, got {message.offset}; reading again from the commit"
+                )
             record = _arrived(message)
             self._next[tp] = message.offset + 1
             self._seen_at[tp] = record.at
@@ -251,7 +264,7 @@ class Loop:
 
     def _wanted(self, tp: TP) -> int:
         offset = self._next.get(tp)
-        return int(self.app.consumer.start_at.get(tp, 0)) if offset is None else offset
+        return int(self._consumer.start_at.get(tp, 0)) if offset is None else offset
 
     # -- committing, rebalancing ---------------------------------------------------------------------------------------
 
@@ -259,7 +272,7 @@ class Loop:
         """Commit, per partition, the first record of its oldest unfinished key. A late commit is always safe."""
         due = {tp: self._commit_point(tp, offset) for tp, offset in self._next.items()}
         changed = {tp: offset for tp, offset in due.items() if self._committed.get(tp) != offset}
-        if changed and await self.app.consumer.commit_offsets(changed):
+        if changed and await self._consumer.commit_offsets(changed):
             self._committed.update(changed)
 
     def _commit_point(self, tp: TP, position: int) -> int:
@@ -272,7 +285,7 @@ class Loop:
 
     def committed(self, tp: TP) -> int:
         """The committed offset, as far as we know."""
-        return self._committed.get(tp, int(self.app.consumer.start_at.get(tp, 0)))
+        return self._committed.get(tp, int(self._consumer.start_at.get(tp, 0)))
 
     async def _recovered(self) -> None:
         async with self._lock:
@@ -285,7 +298,7 @@ class Loop:
             self.live = True
             log.info("ready", partitions=sorted(self.assigned()), marks=len(self.marks.rows()))
 
-    async def _revoked(self, _app: Any, revoked: set[TP], **_: Any) -> None:
+    async def _revoked(self, _app: Any, **_: Any) -> None:
         async with self._lock:
             self.live = False
 
@@ -303,7 +316,7 @@ def _app(settings: Settings) -> faust.App:
     worker = settings.worker
     slot = f"{settings.group}-{worker.slot}"
     security = settings.security
-    credentials = None
+    credentials: Any = None
     if security.protocol.startswith("SASL"):
         credentials = faust.SASLCredentials(
             username=security.username, password=security.password.get_secret_value(),

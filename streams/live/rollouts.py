@@ -82,17 +82,12 @@ class RolloutDriver:
         topic = self._topics[record.topic]
         self._metrics.records.labels(topic.name).inc()
         try:
-            rollout_id = (record.key or b"").decode()
-            if not rollout_id:
-                raise DecodeError("the key is empty; it must be the rollout's id")
+            rollout_id = _rollout_id(record.key)
             row = self._loop.marks.rows().get(rollout_id)
             if row is not None:
                 self._take_after_close(record, topic, row)
                 return None
             fact = self._decode(topic, record.value, rollout_id)
-        except UnicodeDecodeError:
-            self._refuse(record, "undecodable", "UnicodeDecodeError", "the key is not UTF-8; it must be the rollout's id")
-            return None
         except DecodeError as error:
             self._refuse(record, "undecodable", type(error).__name__, str(error))
             return None
@@ -132,7 +127,9 @@ class RolloutDriver:
         if isinstance(record, Lifecycle | Closure):
             parts = [part for part in dict(record).values() if part is not None]
             if len(parts) != 1:
-                raise DecodeError(f"a {topic.record.__name__ if topic.record else ''} holds exactly one of its parts, not {len(parts)}")
+                raise DecodeError(
+                    f"a {topic.record.__name__ if topic.record else ''} holds exactly one of its parts, not {len(parts)}"
+                )
             named = parts[0]
         if getattr(named, "rollout_id", None) != rollout_id:
             raise DecodeError(f"the key names rollout {rollout_id!r}, the record another one")
@@ -155,7 +152,17 @@ class RolloutDriver:
 
     def _refuse(self, record: Arrived, reason: str, error: str, message: str) -> None:
         self._letters.append(
-            Letter(record.key, record.value, record.headers, record.topic, record.partition, record.offset, reason, error, message)
+            Letter(
+                record.key,
+                record.value,
+                record.headers,
+                record.topic,
+                record.partition,
+                record.offset,
+                reason,
+                error,
+                message,
+            )
         )
 
     def _count(self, fact: Fact) -> None:
@@ -218,7 +225,9 @@ class RolloutDriver:
             self._touched[rollout_id] = None
             return
         read_to = {topic.name: self._loop.position(name, partition) for name, topic in self._topics.items()}
-        decision = decide(rollout, self._settings.emission, self._settings.closing, self._loop.watermark(partition), read_to)
+        decision = decide(
+            rollout, self._settings.emission, self._settings.closing, self._loop.watermark(partition), read_to
+        )
         if decision is None:
             return
         settling = isinstance(decision, RolloutSettled)
@@ -244,7 +253,14 @@ class RolloutDriver:
         last = self._last_read.get(rollout_id)
         if last is not None:
             self._metrics.close_latency.observe(time.monotonic() - last)
-        log.info("closed", rollout=rollout_id, partition=partition, settled=rollout.settled.cause, closed=rollout.closed.cause, rows=len(emission.rows))
+        log.info(
+            "closed",
+            rollout=rollout_id,
+            partition=partition,
+            settled=rollout.settled.cause,
+            closed=rollout.closed.cause,
+            rows=len(emission.rows),
+        )
         return True
 
     async def _finish(self, finished: list[str]) -> None:
@@ -319,7 +335,9 @@ class RolloutDriver:
 
     def _is_broken(self, rollout_id: str, rollout: Rollout) -> bool:
         """Whether something was pinned that is still missing although everything up to the decision has been read."""
-        waiting = (rollout.settled is not None and not rollout.has_settled_facts()) or (rollout.closed is not None and not rollout.has_closed_facts())
+        waiting = (rollout.settled is not None and not rollout.has_settled_facts()) or (
+            rollout.closed is not None and not rollout.has_closed_facts()
+        )
         if not waiting or rollout.settled is None:
             return False
         decided = (rollout.closed or rollout.settled).decided_at_ms
@@ -338,7 +356,11 @@ class RolloutDriver:
         topic = BY_RECORD[type(record)]
         self._metrics.written.labels(topic.name).inc()
         await self._loop.send(
-            self._settings.prefix + topic.name, partition, rollout_id.encode(), self._codec.encode(record), cloud_event(record, "worker")
+            self._settings.prefix + topic.name,
+            partition,
+            rollout_id.encode(),
+            self._codec.encode(record),
+            cloud_event(record, "worker"),
         )
 
     async def _write_letters(self) -> None:
@@ -348,8 +370,20 @@ class RolloutDriver:
         letters, self._letters = self._letters, []
         for letter in letters:
             self._metrics.letters.labels(letter.reason).inc()
-            log.warning("dead letter", reason=letter.reason, origin=letter.origin, message=letter.message, rollout=(letter.key or b"").decode(errors="replace"))
-            await self._loop.send(self._settings.prefix + DEAD_LETTERS.name, letter.partition, letter.key, letter.value, letter.wire_headers())
+            log.warning(
+                "dead letter",
+                reason=letter.reason,
+                origin=letter.origin,
+                message=letter.message,
+                rollout=(letter.key or b"").decode(errors="replace"),
+            )
+            await self._loop.send(
+                self._settings.prefix + DEAD_LETTERS.name,
+                letter.partition,
+                letter.key,
+                letter.value,
+                letter.wire_headers(),
+            )
         if letters:
             await self._loop.sent()
 
@@ -365,9 +399,16 @@ class RolloutDriver:
                 original = await consumer.getone(tp)
                 letters.append(
                     Letter(
-                        original.key, original.value, tuple(original.headers), original.topic, original.partition, original.offset,
-                        complaint.reason, "NotCounted", complaint.message,
-                    )  # fmt: skip
+                        original.key,
+                        original.value,
+                        tuple(original.headers),
+                        original.topic,
+                        original.partition,
+                        original.offset,
+                        complaint.reason,
+                        "NotCounted",
+                        complaint.message,
+                    )
                 )
         finally:
             await consumer.stop()
@@ -375,13 +416,29 @@ class RolloutDriver:
 
     # -- the view ------------------------------------------------------------------------------------------------------
 
-    def _show(self, rollout_id: str, rollout: Rollout, emission: Emission | None = None, broken: str | None = None) -> None:
+    def _show(
+        self, rollout_id: str, rollout: Rollout, emission: Emission | None = None, broken: str | None = None
+    ) -> None:
         row = view_row(rollout, emission.ranking if emission else None)
         if emission is not None:
-            row["rows"] = dict(Counter(type(each).__name__.removesuffix("Record").lower() for each in (*emission.rows, *emission.rejected)))
+            row["rows"] = dict(
+                Counter(
+                    type(each).__name__.removesuffix("Record").lower() for each in (*emission.rows, *emission.rejected)
+                )
+            )
         if broken is not None:
             row |= {"status": "broken", "why": broken}
         self._loop.view.put(self._partition[rollout_id], rollout_id, orjson.dumps(row), remember=False)
+
+
+def _rollout_id(key: bytes | None) -> str:
+    try:
+        rollout_id = (key or b"").decode()
+    except UnicodeDecodeError:
+        raise DecodeError("the key is not UTF-8; it must be the rollout's id") from None
+    if not rollout_id:
+        raise DecodeError("the key is empty; it must be the rollout's id")
+    return rollout_id
 
 
 def view_row(rollout: Rollout, ranking: Ranking | None = None) -> dict[str, object]:
@@ -408,4 +465,3 @@ def view_row(rollout: Rollout, ranking: Ranking | None = None) -> dict[str, obje
             "powered": ranking.stats.powered,
         }
     return row
-

@@ -7,8 +7,8 @@ faust-streaming, aiokafka and mode-streaming are pinned exactly because of this 
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any, cast
 
 import faust
 from faust.transport.drivers import aiokafka as driver
@@ -29,11 +29,12 @@ class SafeConsumer(driver.Consumer):
         """Whether a partition is read by the loop, not by a table's recovery."""
         return tp.topic not in self.app.tables.changelog_topics
 
-    def resume_partitions(self, tps: set[TP]) -> None:
+    def resume_partitions(self, tps: Iterable[TP]) -> None:
         """Resume tables at once, sources only when the flow resumes: by then they stand at their offsets."""
-        late = frozenset(tp for tp in tps if self.is_source(tp))
+        resumed = set(tps)
+        late = frozenset(tp for tp in resumed if self.is_source(tp))
         self._held_back = late or self._held_back
-        super().resume_partitions(set(tps) - late)
+        super().resume_partitions(resumed - late)
 
     def resume_flow(self) -> None:
         """Let messages through again."""
@@ -49,7 +50,7 @@ class SafeConsumer(driver.Consumer):
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:
         # The set changes under the poll during a rebalance: poll with a copy.
-        frozen = active_partitions if active_partitions is None else frozenset(active_partitions)
+        frozen = active_partitions if active_partitions is None else set(active_partitions)
         return await super()._getmany(frozen, min(timeout, POLL_S))
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
@@ -75,7 +76,7 @@ class SafeTransport(driver.Transport):
     Consumer = SafeConsumer
 
 
-class AckedTable(faust.Table):
+class AckedTable(faust.Table[str, bytes]):
     """A table whose changelog writes can be waited for; read again as a whole after every rebalance."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -95,8 +96,8 @@ class AckedTable(faust.Table):
 
     def rows(self) -> dict[str, bytes]:
         """The rows in memory, without the bookkeeping of Faust's own mapping."""
-        rows: dict[str, bytes] = self.data.data
-        return rows
+        rows: Any = self.data.data
+        return cast("dict[str, bytes]", rows)
 
     async def settle(self) -> None:
         """Wait until the broker has every write; a failed one raises."""
@@ -104,8 +105,10 @@ class AckedTable(faust.Table):
         if waiting:
             await asyncio.gather(*waiting)
 
-    async def on_rebalance(self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0) -> None:
+    async def on_rebalance(
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
+    ) -> None:
         """Forget everything, so that recovery reads the whole (small) changelog: no row of a lost partition survives."""
         self.rows().clear()
-        self.app.tables.recovery.active_offsets.clear()
+        cast("Any", self.app.tables).recovery.active_offsets.clear()
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)

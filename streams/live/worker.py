@@ -23,7 +23,9 @@ from streams.topics import FACTS
 log = structlog.get_logger()
 
 
-async def run_worker(settings: Settings, *, ready: asyncio.Event | None = None, stop: asyncio.Event | None = None) -> None:
+async def run_worker(
+    settings: Settings, *, ready: asyncio.Event | None = None, stop: asyncio.Event | None = None
+) -> None:
     """Run a worker until a signal (or `stop`) ends it."""
     settings = resolve(settings)
     await ensure_topics(settings)
@@ -42,7 +44,14 @@ async def run_worker(settings: Settings, *, ready: asyncio.Event | None = None, 
             running.add_signal_handler(number, loop.stopping.set)
     health = Health(settings.worker, metrics, lambda: loop.live)
     await health.start()
-    log.info("worker starting", kafka=settings.kafka, registry=settings.registry or None, group=settings.group, slot=settings.worker.slot, key=key.key_id)
+    log.info(
+        "worker starting",
+        kafka=settings.kafka,
+        registry=settings.registry or None,
+        group=settings.group,
+        slot=settings.worker.slot,
+        key=key.key_id,
+    )
     try:
         await loop.run(driver, ready)
         log.info("worker stopped")

@@ -14,7 +14,9 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 
 def records(model: type[Record]) -> st.SearchStrategy[Record]:
     """Instances of a model."""
-    return st.fixed_dictionaries({name: _field(info) for name, info in model.model_fields.items()}).map(model.model_validate)
+    return st.fixed_dictionaries({name: _field(info) for name, info in model.model_fields.items()}).map(
+        model.model_validate
+    )
 
 
 def _field(info: FieldInfo) -> st.SearchStrategy[Any]:
@@ -24,7 +26,9 @@ def _field(info: FieldInfo) -> st.SearchStrategy[Any]:
 def _annotation(annotation: Any, limits: list[Any]) -> st.SearchStrategy[Any]:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is typing.Annotated:
-        inner = [limit for each in arguments[1:] for limit in (each.metadata if isinstance(each, FieldInfo) else [each])]
+        inner = [
+            limit for each in arguments[1:] for limit in (each.metadata if isinstance(each, FieldInfo) else [each])
+        ]
         return _annotation(arguments[0], [*limits, *inner])
     if origin in (Union, types.UnionType):
         return st.one_of(*(_annotation(each, limits) for each in arguments))
@@ -34,7 +38,15 @@ def _annotation(annotation: Any, limits: list[Any]) -> st.SearchStrategy[Any]:
         return st.lists(_annotation(arguments[0], []), max_size=3).map(tuple)
     if origin is dict:
         return st.dictionaries(TEXT, _annotation(arguments[1], []), max_size=3)
-    return _plain(annotation, {name: getattr(limit, name) for limit in limits for name in ("ge", "gt", "le", "min_length") if hasattr(limit, name)})
+    return _plain(
+        annotation,
+        {
+            name: getattr(limit, name)
+            for limit in limits
+            for name in ("ge", "gt", "le", "min_length")
+            if hasattr(limit, name)
+        },
+    )
 
 
 def _plain(annotation: Any, limits: dict[str, Any]) -> st.SearchStrategy[Any]:

@@ -60,7 +60,9 @@ def test_a_record_of_another_topic_is_refused() -> None:
     """A closure in the events topic is named as what it is."""
     from schemas.closures import Closure
 
-    value = CODEC.encode(Closure(closed=RolloutClosed(closed_id="c", rollout_id="r", settled_id="s", cause="complete", decided_at_ms=1)))
+    value = CODEC.encode(
+        Closure(closed=RolloutClosed(closed_id="c", rollout_id="r", settled_id="s", cause="complete", decided_at_ms=1))
+    )
     with pytest.raises(DecodeError, match="the bytes are a Closure"):
         CODEC.decode(BY_RECORD[AgentEvents], value)
 

@@ -23,7 +23,9 @@ def test_a_changed_model_is_seen(tmp_path: Path) -> None:
     schema["fields"] = schema["fields"][:-1]
     path.write_text(json.dumps(schema))
     versions.committed.cache_clear()
-    assert versions.check(tmp_path) == ["BuildVerdict: the model differs from BuildVerdict.v1.avsc; run `braid schemas write`"]
+    assert versions.check(tmp_path) == [
+        "BuildVerdict: the model differs from BuildVerdict.v1.avsc; run `braid schemas write`"
+    ]
 
 
 def test_a_breaking_version_is_seen(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+# Braidstream: every command a person needs. `make` alone lists them.
+# Whatever is missing is installed here: uv, the virtual environment, and (by the commands themselves) Kafka's jars.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup demo test lint types check schemas bench faults clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Install uv (if missing) and the virtual environment
+
+demo: $(READY) ## See it all: a dozen forked rollouts on a real Kafka, ranked, with training rows and evidence
+	@$(BIN)/braid demo
+
+test: $(READY) ## Lint, types and all tests, on a real Kafka and registry
+	@$(MAKE) --no-print-directory check
+	@$(BIN)/pytest
+
+check: $(READY) ## Lint, types, import direction, schemas
+	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/braid schemas check
+
+schemas: $(READY) ## Write the Avro of models that changed, as the next version
+	@$(BIN)/braid schemas write
+
+bench: $(READY) ## Benchmarks, each with its baseline beside it
+	@for file in benchmarks/[a-z]*.py; do $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
+
+faults: $(READY) ## The long fault run: workers and broker killed over thousands of rollouts
+	@$(BIN)/pytest -m faults -s tests/faults
+
+clean: ## Remove the virtual environment and caches (Kafka's jars stay in the user's cache)
+	@rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.tools/bin/uv:
+	@echo "installing uv into .tools ..."
+	@$(PYTHON) -m venv .tools && .tools/bin/pip install -q --disable-pip-version-check uv
+
+$(READY): requirements.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
+	@echo "installing the environment into .venv ..."
+	@$(UV) venv -q --allow-existing --python '>=3.11' .venv
+	@$(UV) pip sync -q --python $(BIN)/python --require-hashes requirements.lock
+	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@touch $@

@@ -1,0 +1,67 @@
+"""What the gateway refuses: one item at its own position, or a request as a whole."""
+
+from typing import Any, NamedTuple
+
+from agents.importers.errors import LineError
+from schemas.errors import BraidError
+
+BAD_SYNTAX = 400
+FORBIDDEN = 403
+TOO_LARGE = 413
+BAD_CONTENT = 422
+
+
+class Position(NamedTuple):
+    """Where an item stands in a body."""
+
+    index: int
+    """Counted from 0."""
+    line: int | None = None
+    """Counted from 1, where the body has lines."""
+
+
+class Problem(NamedTuple):
+    """One thing that was not taken, and why."""
+
+    at: Position | None
+    """None when it is about the request as a whole."""
+    field: str
+    reason: str
+    status: int
+    """The HTTP status that it would have by itself."""
+
+    def plain(self) -> dict[str, Any]:
+        """The JSON view."""
+        index, line = self.at or (None, None)
+        return {"index": index, "line": line, "field": self.field, "reason": self.reason, "status": self.status}
+
+
+class ItemError(LineError):
+    """An item that cannot be taken for another reason than its content: too large, or not for this caller."""
+
+    def __init__(self, status: int, field: str, reason: str) -> None:
+        super().__init__(field, reason)
+        self.status = status
+
+
+class RefusedError(BraidError):
+    """A request that is refused as a whole, before anything of it was written."""
+
+    def __init__(self, status: int, reason: str, *, field: str = "", headers: dict[str, str] | None = None) -> None:
+        super().__init__(f"{field}: {reason}" if field else reason)
+        self.status = status
+        self.field = field
+        self.reason = reason
+        self.headers = headers or {}
+
+
+def problem_of(error: LineError, at: Position | None) -> Problem:
+    """The problem that an error is. Without a field it could not be read at all."""
+    status = error.status if isinstance(error, ItemError) else BAD_CONTENT if error.field else BAD_SYNTAX
+    return Problem(at, error.field, error.reason, status)
+
+
+def shared_status(problems: list[Problem]) -> int:
+    """The status of a request of which nothing was taken: that of its problems when they agree, else plain 400."""
+    statuses = {problem.status for problem in problems}
+    return statuses.pop() if len(statuses) == 1 else BAD_SYNTAX
