@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint types check schemas bench faults clean
+.PHONY: help setup demo test lint types check lock schemas bench faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -29,6 +29,10 @@ check: $(READY) ## Lint, types, import direction, schemas
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/braid schemas check
 
+lock: $(READY) ## Resolve the dependencies anew, into the two lock files (what runs, and what develops)
+	@$(UV) pip compile -q --universal --generate-hashes --no-header pyproject.toml -o requirements.lock
+	@$(UV) pip compile -q --universal --generate-hashes --no-header --group dev pyproject.toml -o requirements-dev.lock
+
 schemas: $(READY) ## Write the Avro of models that changed, as the next version
 	@$(BIN)/braid schemas write
 
@@ -45,9 +49,9 @@ clean: ## Remove the virtual environment and caches (Kafka's jars stay in the us
 	@echo "installing uv into .tools ..."
 	@$(PYTHON) -m venv .tools && .tools/bin/pip install -q --disable-pip-version-check uv
 
-$(READY): requirements.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
+$(READY): requirements-dev.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@echo "installing the environment into .venv ..."
 	@$(UV) venv -q --allow-existing --python '>=3.11' .venv
-	@$(UV) pip sync -q --python $(BIN)/python --require-hashes requirements.lock
+	@$(UV) pip sync -q --python $(BIN)/python --require-hashes requirements-dev.lock
 	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
 	@touch $@

@@ -20,6 +20,7 @@ app = App(name="braid", help=HELP, help_format="markdown")
 _COMMANDS = {
     "demo": ("streams.commands.demo:demo", "Show everything on a dozen sample rollouts, on a real Kafka."),
     "run": ("streams.commands.run:run", "Turn files into rankings, evidence and training rows, without a broker."),
+    "rank": ("streams.commands.rank:rank", "Rank branches by the verdicts and votes in files."),
     "up": ("streams.commands.up:up", "Create the topics and register the schemas."),
     "broker": ("streams.commands.broker:app", "A real Kafka and schema registry on this machine, without Docker."),
     "worker": ("streams.commands.worker:worker", "Fold facts into closed rollouts, live."),

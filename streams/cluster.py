@@ -17,7 +17,7 @@ from schemas.errors import BraidError
 from streams.broker import places, status
 from streams.config import Settings
 from streams.registry import Registry
-from streams.topics import TOPICS, Topic, topic_config
+from streams.topics import MARKS_TABLE, TOPICS, VIEW_TABLE, Topic, changelog, topic_config
 
 CREATE_TIMEOUT_MS = 30_000
 REQUEST_BYTES = 12 * 1024 * 1024
@@ -99,10 +99,12 @@ async def ensure_topics(settings: Settings, topics: Iterable[Topic] = TOPICS) ->
     """Create what is missing and check what is there; returns the names that were created."""
     admin = await start_admin(settings)
     try:
-        wanted = {settings.prefix + topic.name: topic for topic in topics}
+        wanted = {settings.prefix + topic.name: topic_config(topic) for topic in topics}
+        for table in (MARKS_TABLE, VIEW_TABLE):
+            wanted[changelog(settings.group, table)] = {"cleanup.policy": "compact"}
         existing = set(await admin.list_topics())
         missing = [name for name in wanted if name not in existing]
-        await _create(admin, [(name, wanted[name]) for name in missing], settings)
+        await _create(admin, {name: wanted[name] for name in missing}, settings)
         described = await admin.describe_topics(list(wanted))
         for answer in described:
             found = len(answer["partitions"])
@@ -116,12 +118,12 @@ async def ensure_topics(settings: Settings, topics: Iterable[Topic] = TOPICS) ->
         await admin.close()
 
 
-async def _create(admin: AIOKafkaAdminClient, topics: list[tuple[str, Topic]], settings: Settings) -> None:
+async def _create(admin: AIOKafkaAdminClient, topics: dict[str, dict[str, str]], settings: Settings) -> None:
     if not topics:
         return
     new = [
-        NewTopic(name, settings.partitions, settings.replication, topic_configs=topic_config(topic))
-        for name, topic in topics
+        NewTopic(name, settings.partitions, settings.replication, topic_configs=config)
+        for name, config in topics.items()
     ]
     try:
         answer = await admin.create_topics(new, timeout_ms=CREATE_TIMEOUT_MS)
@@ -131,7 +133,7 @@ async def _create(admin: AIOKafkaAdminClient, topics: list[tuple[str, Topic]], s
         if code not in (0, 36):  # 36: another worker was faster
             raise ClusterError(f"topic {name} cannot be created (Kafka error {code}): {message[0] if message else ''}")
     for _ in range(100):  # a new topic takes a moment to have leaders everywhere
-        described = await admin.describe_topics([name for name, _ in topics])
+        described = await admin.describe_topics(list(topics))
         if all(answer["error_code"] == 0 and len(answer["partitions"]) for answer in described):
             return
         await asyncio.sleep(0.05)

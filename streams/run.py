@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any
 
 import orjson
 
-from agents.evidence.build import json_view, sign
+from agents.evidence.build import sign
 from agents.evidence.signing import SigningKey
 from agents.importers.errors import LineError
 from agents.importers.lines import LineReader
@@ -37,6 +37,7 @@ from streams.embedded import LogRecord, LogWriter
 from streams.headers import cloud_event, domain_time
 from streams.inputs import SIDECAR, Line, Rejected, check_length, read_lines, total_bytes
 from streams.letters import Letter
+from streams.outputs import SINK_FILES, Outputs
 from streams.topics import BY_RECORD, DEAD_LETTERS
 
 PARTITION_BYTES = 32 * 1024 * 1024
@@ -45,12 +46,6 @@ PARTITION_BYTES = 32 * 1024 * 1024
 MAX_PARTITIONS = 512
 STREAM_PARTITIONS = 32
 """For standard input, whose length nobody knows."""
-
-FILES = {
-    "Ranking": "rankings.jsonl", "AepRecord": "evidence.jsonl", "SftRecord": "sft.jsonl", "DpoRecord": "dpo.jsonl",
-    "PpoRecord": "ppo.jsonl", "RejectedRecord": "rejected.jsonl", "BranchRecord": "branches.jsonl",
-}  # fmt: skip
-"""What lies in the output directory, one JSON record a line."""
 
 Say = Callable[[str, float], None]
 """Progress: what is being done, and how much of it (0..1)."""
@@ -116,7 +111,7 @@ def run_files(
     with tempfile.TemporaryDirectory(prefix="braid-run-", dir=out) as spool, LogWriter(out / "log") as log:
         shutil.rmtree(out / "log", ignore_errors=True)
         _spread(files, Path(spool), partitions, rejected, lambda share: say("reading", share), size)
-        with _Outputs(out) as outputs:
+        with Outputs(out, SINK_FILES) as outputs:
             for partition in range(partitions):
                 say("folding", partition / partitions)
                 _Folder(partition, settings, key, log, outputs, counts, rejected).fold(_spooled(Path(spool), partition))
@@ -173,32 +168,6 @@ def _spooled(spool: Path, partition: int) -> Iterator[Line]:
             source.read(1)
 
 
-class _Outputs:
-    """The JSONL files, visible when they are complete."""
-
-    def __init__(self, out: Path) -> None:
-        self._out = out
-        self._files: dict[str, BinaryIO] = {}
-
-    def __enter__(self) -> Self:
-        for name in FILES.values():
-            self._files[name] = (self._out / f"{name}.part").open("wb")
-        return self
-
-    def write(self, record: Record) -> None:
-        view = json_view(record) if isinstance(record, AepRecord) else record.plain()
-        self._files[FILES[type(record).__name__]].write(orjson.dumps(view) + b"\n")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for name, file in self._files.items():
-            file.close()
-            partial = self._out / f"{name}.part"
-            if kind is None:
-                partial.replace(self._out / name)
-            else:
-                partial.unlink()
-
-
 class _Folder:
     """Folds one partition."""
 
@@ -208,7 +177,7 @@ class _Folder:
         settings: Settings,
         key: SigningKey | None,
         log: LogWriter,
-        outputs: _Outputs,
+        outputs: Outputs,
         counts: Counts,
         rejected: Rejected,
     ) -> None:

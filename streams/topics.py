@@ -73,6 +73,15 @@ BY_NAME: dict[str, Topic] = {topic.name: topic for topic in TOPICS}
 BY_RECORD: dict[type[Record], Topic] = {topic.record: topic for topic in TOPICS if topic.record is not None}
 
 
+MARKS_TABLE = "closed"
+VIEW_TABLE = "rollouts"
+
+
+def changelog(group: str, table: str) -> str:
+    """The topic behind a table of the worker: compacted, last row per key wins."""
+    return f"{group}-{table}-changelog"
+
+
 def topic_config(topic: Topic) -> dict[str, str]:
     """The broker's settings for a topic. Facts are kept for ever: they are the only state there is."""
     return {

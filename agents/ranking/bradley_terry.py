@@ -6,13 +6,15 @@ compared: each connected component is a fit of its own, and a branch without com
 give the same bits, alone (`fit`) or among others (`fit_many`), in whatever order the observations came.
 """
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from math import erfc, sqrt
 from typing import NamedTuple
 
 from agents.ranking.newton import Problem, Solution, solve, solve_alike
+from agents.ranking.portable import Floats
 from agents.ranking.unrolled import LARGEST, Pair, ring
 
 RIDGE = 0.1
@@ -47,9 +49,9 @@ class Group(NamedTuple):
     n: int
     pairs: tuple[Pair, ...]
     """(i, j) with i < j: the pairs that were compared, each once, sorted."""
-    ahead: Sequence[float]
+    ahead: Floats
     """For each pair the wins of i."""
-    behind: Sequence[float]
+    behind: Floats
     """For each pair the wins of j."""
 
 
@@ -135,8 +137,13 @@ def tally(n: int, observations: Iterable[Observation]) -> Group:
         won = wins.setdefault((i, j) if i < j else (j, i), [0.0, 0.0])
         won[i > j] += i_wins
         won[i < j] += j_wins
+    return group_of(n, wins)
+
+
+def group_of(n: int, wins: Mapping[Pair, Sequence[float]]) -> Group:
+    """A group from the wins of i and of j of each pair (i, j), i < j, that was compared."""
     pairs = tuple(sorted(wins))
-    return Group(n, pairs, [wins[pair][0] for pair in pairs], [wins[pair][1] for pair in pairs])
+    return Group(n, pairs, array("d", [wins[pair][0] for pair in pairs]), array("d", [wins[pair][1] for pair in pairs]))
 
 
 def fit(group: Group, ridge: float = RIDGE) -> Fit:
@@ -221,7 +228,7 @@ def _problem(members: tuple[int, ...], wins: dict[Pair, tuple[float, float]]) ->
     size = len(members)
     sparse = size <= LARGEST and own.keys() <= set(ring(size))
     ahead, behind = zip(*(own.get(pair, (0.0, 0.0)) for pair in _pairs(size, sparse)), strict=True)
-    return Problem(size, sparse, ahead, behind)
+    return Problem(size, sparse, array("d", ahead), array("d", behind))
 
 
 @lru_cache(maxsize=64)

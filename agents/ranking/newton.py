@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agents.ranking.large import large
-from agents.ranking.portable import Vector, exponential_array, exponentials
+from agents.ranking.portable import Floats, Vector, exponential_array, exponentials
 from agents.ranking.unrolled import LARGEST, Results, unrolled
 
 TOLERANCE = 1e-10
@@ -54,9 +54,9 @@ class Problem(NamedTuple):
     size: int
     sparse: bool
     """Whether all compared pairs are in the ring (see `unrolled.ring`), whose code is shorter."""
-    ahead: Sequence[float]
+    ahead: Floats
     """For each pair (i, j), i < j, of the ring or of all pairs, sorted: wins of i, a tie being half a win."""
-    behind: Sequence[float]
+    behind: Floats
     """Wins of j."""
 
 
@@ -66,7 +66,7 @@ class Solution(NamedTuple):
     theta: list[float]
     shares: list[float]
     """For each branch the sum over the others of sigma(theta_i - theta_j)."""
-    inverse: "array[float]"
+    inverse: Floats
     """The lower triangle of (H + ridge I)^-1, by rows."""
 
 
@@ -147,6 +147,6 @@ def _climb(step_at: Callable[[Vector, Vector], Results], theta: Vector, given: V
     raise ArithmeticError(NO_MAXIMUM)
 
 
-def _columns(rows: list[Sequence[float]]) -> Vector:
+def _columns(rows: list[Floats]) -> Vector:
     """One row for each pair, one column for each group, rows contiguous."""
-    return np.ascontiguousarray(np.array(rows, dtype=np.float64).T)
+    return np.ascontiguousarray(np.frombuffer(b"".join(rows)).reshape(len(rows), -1).T)

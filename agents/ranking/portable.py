@@ -5,12 +5,16 @@ libraries, processors, and between a scalar and a vector call. With this one a f
 for a batch, on every machine. The relative error is below 2e-15 for |x| <= 600.
 """
 
+from array import array
 from math import ldexp
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
+Floats: TypeAlias = "array[float]"
+"""Floats of one group, packed: a batch of them is one copy."""
 
 INVERSE_LN2 = 1.4426950408889634
 LN2_HIGH = 6.93147180369123816490e-01

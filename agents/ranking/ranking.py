@@ -7,7 +7,6 @@ nine significant digits, and every comparison of floats is made after rounding.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from math import fsum, inf
 from operator import attrgetter
 from typing import NamedTuple
@@ -117,6 +116,18 @@ def rank_many(contests: Iterable[Contest]) -> list[RankingResult]:
     return [draft.finish(tuple([next(fits[draft.ridge]) for _ in TIERS])) for draft in drafts]
 
 
+class _Scored(NamedTuple):
+    """A branch with everything that its order in the tier depends on."""
+
+    position: int
+    branch: Candidate
+    parts: tuple[RewardPart, ...]
+    total: float | None
+    bt_score: float | None
+    se: float | None
+    judge_score: float | None
+
+
 class _Draft:
     """A rollout whose votes are counted and whose fits are still to be made."""
 
@@ -142,48 +153,73 @@ class _Draft:
         for tier, fit in zip(self.tiers, fits, strict=True):
             ranked += self._ranked_tier(tier, fit, above=len(ranked))
         outcomes = [row.objective_status == "pass" for row in ranked if row.objective_status != "not_required"]
-        unknown = [self._row(branch, None, None, None) for branch in self.unknown]
+        unknown = [self._unranked(branch) for branch in self.unknown]
         stats = ranking_stats(outcomes, self.count.counted)
         return RankingResult((*ranked, *unknown), stats, self.count.ignored, self.places, fits)
 
     def _ranked_tier(self, tier: list[Candidate], fit: Fit, above: int) -> list[BranchRank]:
         """The branches of a tier in order; `above` are in better tiers."""
-        rows = []
+        rows = sorted([self._scored(at, branch, fit) for at, branch in enumerate(tier)], key=_order)
         better, worse = surely(fit)
-        for position, branch in enumerate(tier):
-            row = self._row(branch, fit.score(position), fit.se(position), fit.judge_score(position))
-            low, high = above + 1 + better[position], above + len(tier) - worse[position]
-            rows.append(row._replace(rank_low=low, rank_high=high))
-        rows.sort(key=_order)
-        for at, row in enumerate(rows):
-            rows[at] = row._replace(rank=above + 1 + at)
-        for at, (row, following) in enumerate(pairwise(rows)):
-            one, other = self.places[row.branch_index].position, self.places[following.branch_index].position
-            probability = fit.probability(one, other)
-            rows[at] = row._replace(p_beats_next=None if probability is None else nine(probability))
-        return rows
+        ranked = []
+        for number, row in enumerate(rows, start=1):
+            position, branch, parts, *_ = row
+            beats_next = None if number == len(rows) else fit.probability(position, rows[number].position)
+            ranked.append(
+                BranchRank(
+                    branch_index=branch.branch_index,
+                    objective_status=branch.objective_status,
+                    objective_score=OBJECTIVE_SCORES.get(branch.objective_status),
+                    bt_score=row.bt_score,
+                    se=row.se,
+                    judge_score=row.judge_score,
+                    total=row.total,
+                    rank=above + number,
+                    rank_low=above + 1 + better[position],
+                    rank_high=above + len(rows) - worse[position],
+                    p_beats_next=None if beats_next is None else nine(beats_next),
+                    n_comparisons=self.count.valid[branch.branch_index],
+                    n_missing=self.count.missing[branch.branch_index],
+                    components=parts,
+                )
+            )
+        return ranked
 
-    def _row(self, branch: Candidate, score: float | None, se: float | None, judge: float | None) -> BranchRank:
-        """A branch without its rank."""
-        index, status, scalar = branch
-        judge = None if judge is None else nine(judge)
-        values = {"objective": OBJECTIVE_SCORES.get(status), "judge": _tenth(judge), "judge_scalar": _tenth(scalar)}
-        parts = tuple([RewardPart(weight.key, values[weight.component], weight.weight) for weight in self.weights])
+    def _scored(self, position: int, branch: Candidate, fit: Fit) -> _Scored:
+        score, se, judge = fit.score(position), fit.se(position), fit.judge_score(position)
+        if score is None or se is None or judge is None:
+            parts = self._parts(branch, None)
+            return _Scored(position, branch, parts, total(parts), None, None, None)
+        judge = nine(judge)
+        parts = self._parts(branch, judge)
+        score = 0.0 if -NO_SCORE < score < NO_SCORE else nine(score)
+        return _Scored(position, branch, parts, total(parts), score, nine(se), judge)
+
+    def _parts(self, branch: Candidate, judge_score: float | None) -> tuple[RewardPart, ...]:
+        values = {
+            "objective": OBJECTIVE_SCORES.get(branch.objective_status),
+            "judge": _tenth(judge_score),
+            "judge_scalar": _tenth(branch.judge_scalar),
+        }
+        return tuple([RewardPart(weight.key, values[weight.component], weight.weight) for weight in self.weights])
+
+    def _unranked(self, branch: Candidate) -> BranchRank:
+        """A branch whose outcome is unknown: no score, no total, no rank."""
         return BranchRank(
-            branch_index=index,
-            objective_status=status,
-            objective_score=values["objective"],
-            bt_score=None if score is None else 0.0 if -NO_SCORE < score < NO_SCORE else nine(score),
-            se=None if se is None else nine(se),
-            judge_score=judge,
-            total=None if status == "unknown" else total(parts),
+            branch_index=branch.branch_index,
+            objective_status=branch.objective_status,
+            objective_score=None,
+            bt_score=None,
+            se=None,
+            judge_score=None,
+            total=None,
             rank=None,
             rank_low=None,
             rank_high=None,
             p_beats_next=None,
-            n_comparisons=self.count.valid.get(index, 0),
-            n_missing=self.count.missing.get(index, 0),
-            components=parts,
+            n_comparisons=0,
+            n_missing=0,
+            components=self._parts(branch, None),
         )
 
 
@@ -221,12 +257,12 @@ def surely(fit: Fit) -> tuple[list[int], list[int]]:
     return better, worse
 
 
-def _order(row: BranchRank) -> tuple[float, float, int]:
+def _order(row: _Scored) -> tuple[float, float, int]:
     """Total descending, score descending, index ascending; what is missing comes after what is there."""
     return (
         inf if row.total is None else -row.total,
         inf if row.bt_score is None else -row.bt_score,
-        row.branch_index,
+        row.position,
     )
 
 

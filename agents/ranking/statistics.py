@@ -6,7 +6,7 @@ decides anything: the numbers are descriptive.
 """
 
 from collections.abc import Iterable, Sequence
-from math import comb, sqrt
+from math import sqrt
 from typing import NamedTuple
 
 from agents.ranking.votes import Vote
@@ -20,6 +20,9 @@ POWERED_FROM = 10
 
 POWERED_WITHIN_PP = 30.0
 """Half-widths of this many percentage points or more say next to nothing."""
+
+TIE = -1
+"""In the place of the winner's index."""
 
 MCNEMAR_FROM = 4
 """Branches below which two halves cannot be compared."""
@@ -82,20 +85,23 @@ def ranking_stats(outcomes: Sequence[bool], votes: Iterable[Vote]) -> RankingSta
 def vote_stats(votes: Iterable[Vote]) -> VoteStats:
     """Position consistency, first position rate and tie rate of the valid votes."""
     valid = ties = to_first = 0
-    answers: dict[tuple[int, int, int, str], dict[int, int]] = {}
+    answers: dict[tuple[int, int, int, str], int] = {}
     for a, b, order, sample, preferred, judge in votes:
         if preferred is None or order is None:
             continue
         valid += 1
-        shown_first = a if order == "ab" else b
-        winner = -1 if preferred == "tie" else a if preferred == "a" else b
-        ties += winner < 0
-        to_first += winner == shown_first
-        asked = (a, b, sample, judge) if a < b else (b, a, sample, judge)
-        answers.setdefault(asked, {}).setdefault(shown_first, winner)
-    both = [tuple(answer.values()) for answer in answers.values() if len(answer) == 2]
-    agree = sum(one == other for one, other in both)
-    return VoteStats(_share(agree, len(both)), _share(to_first, valid - ties), _share(ties, valid))
+        first, second = (a, b) if order == "ab" else (b, a)
+        winner = TIE if preferred == "tie" else a if preferred == "a" else b
+        ties += winner == TIE
+        to_first += winner == first
+        answers.setdefault((first, second, sample, judge), winner)
+    both = agree = 0
+    for (first, second, sample, judge), winner in answers.items():
+        turned = answers.get((second, first, sample, judge)) if first < second else None
+        if turned is not None:
+            both += 1
+            agree += turned == winner
+    return VoteStats(_share(agree, both), _share(to_first, valid - ties), _share(ties, valid))
 
 
 def wilson(passes: int, n: int) -> tuple[float, float]:
@@ -109,8 +115,12 @@ def wilson(passes: int, n: int) -> tuple[float, float]:
 
 def mcnemar(b: int, c: int) -> float:
     """Exact two-sided p for b and c discordant pairs, 1 when there are none; whole numbers up to the last division."""
-    tail = sum(comb(b + c, k) for k in range(min(b, c) + 1))
-    return min(1.0, 2 * tail / (1 << (b + c)))
+    n = b + c
+    tail = ways = 1
+    for k in range(min(b, c)):
+        ways = ways * (n - k) // (k + 1)
+        tail += ways
+    return min(1.0, 2 * tail / (1 << n))
 
 
 def halves_p(outcomes: Sequence[bool]) -> float | None:

@@ -4,10 +4,10 @@ Only votes about two branches of one tier count. Votes across tiers, and votes a
 outcome is unknown, or it does not exist), are counted as ignored and change nothing else.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agents.ranking.bradley_terry import Group
+from agents.ranking.bradley_terry import Group, group_of
 from agents.ranking.unrolled import Pair
 from schemas.judging import Order, Preference
 
@@ -42,7 +42,7 @@ class VoteCount(NamedTuple):
 
     groups: list[Group]
     """The wins within each tier."""
-    counted: list[Vote]
+    counted: Sequence[Vote]
     """Votes within a tier, valid or missing."""
     ignored: int
     valid: dict[int, int]
@@ -56,37 +56,39 @@ def tie_by_content(a: int, b: int) -> Vote:
     return Vote(a, b, None, 0, "tie")
 
 
-def count_votes(votes: Iterable[Vote], places: Mapping[int, Place], sizes: list[int]) -> VoteCount:
-    """Add up votes. A win is 1, a tie 0.5 for each: such sums are exact, so the order of the votes cannot matter."""
-    wins: list[dict[Pair, list[float]]] = [{} for _ in sizes]
-    counted: list[Vote] = []
-    ignored = 0
-    valid, missing = dict.fromkeys(places, 0), dict.fromkeys(places, 0)
+def count_votes(votes: Sequence[Vote], places: Mapping[int, Place], sizes: Sequence[int]) -> VoteCount:
+    """Add up votes. Whole numbers of wins and ties are exact, so the order of the votes cannot matter."""
+    answers: dict[Pair, dict[Preference | None, int]] = {}
     for vote in votes:
-        a, b, _, _, preferred, _ = vote
+        about = answers.get(vote[:2])
+        if about is None:
+            about = answers[vote[:2]] = {"a": 0, "b": 0, "tie": 0, None: 0}
+        about[vote[4]] += 1
+    wins: list[dict[Pair, tuple[float, float]]] = [{} for _ in sizes]
+    valid, missing = dict.fromkeys(places, 0), dict.fromkeys(places, 0)
+    ignored = set()
+    for (a, b), about in answers.items():
         first, second = places.get(a), places.get(b)
-        if first is None or second is None or first[0] != second[0]:
-            ignored += 1
+        if first is None or second is None or first.tier != second.tier:
+            ignored.add((a, b))
             continue
         if a == b:
             raise ValueError(f"a vote compares branch {a} with itself; a and b must differ")
-        counted.append(vote)
-        tellers = valid if preferred is not None else missing
-        tellers[a] += 1
-        tellers[b] += 1
-        if preferred is not None:
-            share = 0.5 if preferred == "tie" else float(preferred == "a")
-            _, i = first
-            tier, j = second
-            if i > j:
-                i, j, share = j, i, 1.0 - share
-            won = wins[tier].setdefault((i, j), [0.0, 0.0])
-            won[0] += share
-            won[1] += 1.0 - share
-    groups = [_group(size, won) for size, won in zip(sizes, wins, strict=True)]
-    return VoteCount(groups, counted, ignored, valid, missing)
+        answered = about["a"] + about["b"] + about["tie"]
+        for branch in (a, b):
+            valid[branch] += answered
+            missing[branch] += about[None]
+        if answered:
+            _add(wins[first.tier], first.position, second.position, about)
+    counted = [vote for vote in votes if vote[:2] not in ignored] if ignored else votes
+    groups = [group_of(size, won) for size, won in zip(sizes, wins, strict=True)]
+    return VoteCount(groups, counted, len(votes) - len(counted), valid, missing)
 
 
-def _group(size: int, wins: dict[Pair, list[float]]) -> Group:
-    pairs = tuple(sorted(wins))
-    return Group(size, pairs, [wins[pair][0] for pair in pairs], [wins[pair][1] for pair in pairs])
+def _add(wins: dict[Pair, tuple[float, float]], i: int, j: int, about: Mapping[Preference | None, int]) -> None:
+    """Add the answers about i (named a) and j (named b) to the wins of their pair; a tie is half a win for each."""
+    ahead, behind = about["a"] + about["tie"] / 2, about["b"] + about["tie"] / 2
+    if i > j:
+        i, j, ahead, behind = j, i, behind, ahead
+    before = wins.get((i, j), (0.0, 0.0))
+    wins[i, j] = (before[0] + ahead, before[1] + behind)

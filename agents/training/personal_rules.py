@@ -7,7 +7,7 @@ of accounts that every image or runner has (`/home/user`, `/home/runner`), and `
 
 import re
 
-from agents.training.secret_shapes import Rule, Span
+from agents.training.secret_shapes import Rule, Span, after_escape
 
 _NOBODY = frozenset({"git", "hg", "root", "noreply", "no-reply", "donotreply", "do-not-reply"})
 _LONGEST_LOCAL = 64
@@ -20,7 +20,6 @@ _NOT_TOP = frozenset({
     "slice", "socket", "svg", "target", "timer", "toml", "transpose", "value", "values", "view", "weight", "weights", "yaml", "yml",
 })  # fmt: skip
 """Ends of file names, systemd units and attributes, none of which is a top-level domain."""
-_ESCAPE = re.compile(r"[abfnrtv]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}")
 
 
 def _email(text: str, at: int, floor: int) -> Span | None:
@@ -30,8 +29,7 @@ def _email(text: str, at: int, floor: int) -> Span | None:
     start, first = at, max(floor, at - _LONGEST_LOCAL)
     while start > first and (text[start - 1].isalnum() or text[start - 1] in "._%+-"):
         start -= 1
-    if start > 0 and text[start - 1] == "\\" and (escape := _ESCAPE.match(text, start, at)):
-        start = escape.end()  # the "n" of "\nalice@..." belongs to the line end
+    start = min(at, after_escape(text, start))
     while start < at and text[start] in ".%-":
         start += 1
     local = text[start:at]
@@ -39,15 +37,16 @@ def _email(text: str, at: int, floor: int) -> Span | None:
 
 
 _SHARED_ACCOUNTS = frozenset({
-    "all users", "admin", "administrator", "app", "appuser", "azureuser", "build", "builder", "circleci", "codespace", "coder", "container", "default",
-    "dev", "developer", "docker", "ec2-user", "ftp", "guest", "jenkins", "jovyan", "linuxbrew", "node", "nobody", "nonroot", "pi", "pptruser",
-    "public", "runner", "runneradmin", "sandbox", "shared", "ubuntu", "user", "username", "vagrant", "vscode", "you", "your_username",
+    "admin", "administrator", "all users", "app", "appuser", "azureuser", "build", "builder", "circleci", "coder",
+    "codespace", "container", "default", "dev", "developer", "docker", "ec2-user", "ftp", "guest", "jenkins", "jovyan",
+    "linuxbrew", "nobody", "node", "nonroot", "pi", "pptruser", "public", "runner", "runneradmin", "sandbox", "shared",
+    "ubuntu", "user", "username", "vagrant", "vscode", "you", "your_username",
 })  # fmt: skip
 """Accounts that images, runners and manuals have in common; their names say nothing about who worked."""
 _NAME = r"(?P<name>(?![0-9.\-]+[/\\\s])[\w](?:[\w.@+\-]{0,62}[\w$])?)"
 _POSIX_HOME = re.compile(rf"/(?:home|Users)/{_NAME}")
 _WINDOWS_HOME = re.compile(
-    r"\\[Uu]sers\\{1,8}(?P<name>[\w.\-]{1,32}(?: [A-Z][\w.\-]{0,32}){1,2}(?=\\)|[\w](?:[\w.@+\-]{0,62}[\w$])?)"
+    r"\\[Uu]sers(?:\\{8}|\\{4}|\\{2}|\\)(?!\\)(?P<name>[\w.\-]{1,32}(?: [A-Z][\w.\-]{0,32}){1,2}(?=\\)|[\w](?:[\w.@+\-]{0,62}[\w$])?)"
 )
 _DRIVE_HOME = re.compile(rf"/[Uu]sers/{_NAME}")
 _INSIDE_PATH = re.compile(r"[\w.\-~)\]}/]")

@@ -6,7 +6,7 @@ code that looks for keys has it, is left alone.
 
 import re
 
-from agents.training.secret_shapes import Rule, Span, end_of, random_length, token
+from agents.training.secret_shapes import Rule, Span, after_escape, end_of, random_length, token
 
 LONGEST_KEY = 65_536
 """Characters between the BEGIN and END of a key; a longer block is treated as cut off."""
@@ -52,6 +52,9 @@ def _end_of_private_key(text: str, at: int, floor: int) -> Span | None:
         if not piece or (is_first and random_length(piece) == 0):
             break
         start, is_last = before, is_last and is_escape
+        if is_first:
+            break
+    start = after_escape(text, start)
     return (start, end.end()) if _KEY_MATERIAL.search(text, start, at) else None
 
 

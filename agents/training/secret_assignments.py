@@ -9,8 +9,9 @@ file, on a command line) or be no plausible piece of code, and must not be a wor
 import re
 from enum import Enum
 from functools import lru_cache
+from itertools import pairwise
 
-from agents.training.secret_shapes import Rule, Span, Test, end_of, random_length
+from agents.training.secret_shapes import Rule, Span, after_escape, end_of, is_placeholder, random_length
 
 
 class SecretName(Enum):
@@ -22,7 +23,9 @@ class SecretName(Enum):
 
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_PASSWORDS = frozenset({"password", "passwords", "passwd", "passphrase", "pwd", "userpassword", "dbpassword", "passcode"})
+_PASSWORDS = frozenset(
+    {"password", "passwords", "passwd", "passphrase", "pwd", "userpassword", "dbpassword", "passcode"}
+)
 _SECRETS = frozenset({"secret", "secrets", "credential", "credentials", "apikey", "apikeys", "secretkey", "accesskey",
                       "privatekey", "authkey", "clientsecret", "appsecret"})  # fmt: skip
 _TOKENS = frozenset({"token", "authtoken", "accesstoken", "apitoken", "refreshtoken", "bearertoken", "sessiontoken"})
@@ -55,7 +58,7 @@ def secret_name(name: str) -> SecretName | None:
         return None
     if not _PASSWORDS.isdisjoint(words) or (len(words) > 1 and words[-1] == "pass"):
         return SecretName.PASSWORD
-    pairs = list(zip(words, words[1:], strict=False))
+    pairs = list(pairwise(words))
     if not _SECRETS.isdisjoint(words) or any(word == "key" and owner in _KEY_OWNERS for owner, word in pairs):
         return SecretName.SECRET
     if any(word == "token" and other in _OTHER_TOKENS for other, word in pairs):
@@ -63,12 +66,6 @@ def secret_name(name: str) -> SecretName | None:
     return SecretName.TOKEN if not _TOKENS.isdisjoint(words) or words == ["auth"] else None
 
 
-_NOT_WRITTEN_OUT = Test(
-    r"\$[{(]|^\$(?:[A-Za-z_][0-9A-Za-z_]*|[0-9])$|\{\{|\{%|#\{|\{[A-Za-z_][0-9A-Za-z_.]*\}|%\(|%[sdr]$|^%[0-9A-Za-z_]+%$|^<|>$"
-    r"|\*{3}|\.{3}|…|REDACTED|os\.environ|process\.env|getenv|://|^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"|(?i-u:x{4}|your|change[_ -]?me|example|placeholder|dummy|insert|replace|required|todo)"
-)
-"""Templates, placeholders, expressions, and dates."""
 _WEAK_SECRET = re.compile(r"[A-Za-z]{5,}[0-9]{3,}")
 _LONG_WORD = re.compile(r"[a-z]{20,}")
 
@@ -79,7 +76,7 @@ def looks_secret(value: str, name: SecretName, *, written_out: bool = True) -> b
     `written_out` says that the value is a literal (quoted, or in a place where everything is), so that even a weak one
     counts when the name is that of a password.
     """
-    if len(value) < 6 or not value.isprintable() or " " in value or _NOT_WRITTEN_OUT.matches(value):
+    if len(value) < 6 or not value.isprintable() or " " in value or is_placeholder(value):
         return False
     if random_length(value) >= (12 if name is SecretName.TOKEN else 8):
         return True
@@ -90,7 +87,9 @@ def looks_secret(value: str, name: SecretName, *, written_out: bool = True) -> b
         has_digit = any(map(str.isdigit, value))
         has_symbol = len(value) >= 8 and any(not (c.isalnum() or c in "_-./:\\,()[]|") for c in value)
         is_path = value[0] in "/~." and "/" in value
-        return not is_path and ((has_letter and (has_digit or has_symbol)) or has_digit or bool(_LONG_WORD.fullmatch(value)))
+        return not is_path and (
+            (has_letter and (has_digit or has_symbol)) or has_digit or bool(_LONG_WORD.fullmatch(value))
+        )
     return name is SecretName.SECRET and len(value) >= 10 and bool(_WEAK_SECRET.fullmatch(value))
 
 
@@ -105,16 +104,18 @@ _ASSIGNMENT = re.compile(
     r"|[ ]is:?[ ]|[ ]{1,2})"
     r"(?:[bBrRuUfF]{0,2}(?P<quote>[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\\\s]|\\[^\s]){4,64}+)"
     r"|\\{1,3}[\"'](?P<escaped>(?:[^\"'\\\s]|\\{2,8}[^\"'\\\s]){4,64}+)"
-    r"|(?P<bare>[^\s\"'`,;<>()\[\]{}&|\\]{4,64}+))"
+    r"|(?P<bare>(?:[^\s\"'`,;<>()\[\]{}&|\\]|&(?!\w{1,32}=)){4,64}+))"
 )
 _MORE = {
     "quoted": re.compile(r"[^\s\"'`\\]*"),
     "escaped": re.compile(r"[^\s\"'\\]*"),
     "bare": re.compile(r"[^\s\"'`,;<>()\[\]{}&|\\]*"),
 }
-_CODE = re.compile(r"\A[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z|[kK]ey|[tT]oken|[sS]ecret|[pP]assw")
+_CODE = re.compile(r"\A[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z|\A0x|[kK]ey|[tT]oken|[sS]ecret|[pP]assw")
 """An attribute, or the name of something that holds a secret."""
 _NETRC = re.compile(r"login[ \t]+\S{1,64}[ \t]+\Z")
+_ODD_PASSWORD = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])(?=.*[!@#$%^&*+?~=])[^$@&*].{7,}")
+"""Letters, digits and symbols: no expression that anybody writes without a space."""
 _PLAIN_PASSWORD = re.compile(r"(?!.*(?:pass|pw))[A-Za-z]{3,}[0-9]{1,6}[!@#$%^&*?]{0,3}", re.IGNORECASE)
 
 
@@ -152,9 +153,7 @@ def _name_start(text: str, at: int, floor: int) -> int:
     start, first = at, max(floor, at - _LONGEST_NAME)
     while start > first and (text[start - 1].isalnum() or text[start - 1] in "_-"):
         start -= 1
-    if start > floor and text[start - 1] == "\\" and text[start] in "nrt" and at - start > 1:
-        start += 1  # the "n" belongs to the "\n" before it
-    return start
+    return min(at, after_escape(text, start))
 
 
 def _separates(text: str, found: re.Match[str], name: str, start: int, group: str) -> bool:
@@ -178,7 +177,10 @@ def _is_written_out(text: str, found: re.Match[str], name: str, start: int, kind
         return True
     if separator == "=" and name.isupper():
         return True
-    plain = kind is SecretName.PASSWORD and _PLAIN_PASSWORD.fullmatch(found["bare"].rstrip(".:")) is not None
+    value = found["bare"].rstrip(".:")
+    if kind is SecretName.PASSWORD and _ODD_PASSWORD.fullmatch(value):
+        return True
+    plain = kind is SecretName.PASSWORD and _PLAIN_PASSWORD.fullmatch(value) is not None
     return plain and (separator == "=" or separator.strip(" \t") in {":", "is", "is:"})
 
 

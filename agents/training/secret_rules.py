@@ -9,7 +9,18 @@ import base64
 import binascii
 import re
 
-from agents.training.secret_shapes import Rule, Span, context, has_digit, is_random, starts_word, three_classes, token
+from agents.training.secret_shapes import (
+    Rule,
+    Span,
+    context,
+    has_digit,
+    is_placeholder,
+    is_random,
+    is_unbroken,
+    starts_word,
+    three_classes,
+    token,
+)
 
 # --- credentials in headers and URLs --------------------------------------------------------------------------------
 
@@ -18,6 +29,11 @@ _TEMPLATE = re.compile(r"[{}$]|%s|\A[*x.]+\Z|\[REDACTED", re.IGNORECASE)
 
 def _url_password(credentials: str) -> bool:
     return not _TEMPLATE.search(credentials.partition(":")[2])
+
+
+def _is_header_value(value: str) -> bool:
+    """Whether this stands in a header as a credential, and not as what a manual calls one."""
+    return not is_placeholder(value) and (has_digit(value) or is_unbroken(16)(value))
 
 
 def _is_basic(encoded: str) -> bool:
@@ -50,43 +66,89 @@ def _twilio(text: str, at: int, floor: int) -> Span | None:
 _WORD, _BASE64, _HEX, _ALNUM = r"A-Za-z0-9_\-", "A-Za-z0-9+/=", "0-9a-fA-F", "A-Za-z0-9"
 
 CLOUD_KEYS: tuple[Rule, ...] = (
-    token("anthropic_key", "sk-ant-", _WORD, 20, is_random(12)),
-    token("openai_key", "sk-", _WORD, 20, is_random(16)),
+    token("anthropic_key", "sk-ant-", _WORD, 20, is_unbroken(16)),
+    token("openai_key", "sk-proj- sk-svcacct- sk-admin- sk-or-v1-", _WORD, 16, is_unbroken(16), literals="sk-"),
+    token("openai_key", "sk-", _WORD, 20, is_unbroken(24)),
     token("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", _ALNUM, 20),
-    token("github_token", "github_pat_", "A-Za-z0-9_", 20, is_random(12)),
-    context("aws_access_key", "AKIA ASIA ABIA ACCA", r"(?P<secret>A[KSBC][IC]A[A-Z0-9]{16})(?![A-Za-z0-9])", rest="", whole=True),
+    token("github_token", "github_pat_", "A-Za-z0-9_", 20, is_unbroken(16)),
     context(
-        "aws_secret_key", "[REDACTED:aws_access_key]",  # the other half of a pair, as in a credentials file
-        r"\[REDACTED:aws_access_key\][^A-Za-z0-9/+]{1,12}(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])", three_classes,
+        "aws_access_key",
+        "AKIA ASIA ABIA ACCA",
+        r"(?P<secret>A[KSBC][IC]A[A-Z0-9]{16})(?![A-Za-z0-9])",
+        rest="",
+        whole=True,
     ),
     context(
-        "aws_secret_key", "ecret ECRET",
+        "aws_secret_key",
+        "[REDACTED:aws_access_key]",  # the other half of a pair, as in a credentials file
+        r"\[REDACTED:aws_access_key\][^A-Za-z0-9/+]{1,12}(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+        three_classes,
+    ),
+    context(
+        "aws_secret_key",
+        "ecret ECRET",
         r"(?i:ecret[ _-]?(?:access)?[ _-]?key)(?:[ \t]?\[None\])?[^A-Za-z0-9/+\n]{1,12}"
-        r"(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])", three_classes,
+        r"(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+        three_classes,
     ),
-    context("jwt", "eyJ", r"(?P<secret>eyJ[A-Za-z0-9_\-]{10,600}\.\.?[A-Za-z0-9_\-]{10})", rest=r"[A-Za-z0-9_\-.]*[A-Za-z0-9_\-]"),
-    token("google_key", "AIza", _WORD, 35, has_digit),
-    token("google_key", "GOCSPX- ya29.", _WORD, 20),
-    context("azure_key", "AccountKey= SharedAccessKey=", r"[A-Za-z]{10,15}=(?P<secret>[A-Za-z0-9+/]{32})", rest=f"[{_BASE64}]*"),
     context(
-        "signed_url", "X-Amz-Signature= X-Amz-Security-Token= X-Goog-Signature= &sig= ?sig=",
-        r"[?&A-Za-z\-]{4,22}=(?P<secret>[A-Za-z0-9%+/_\-]{32})", rest="[A-Za-z0-9%+/=_-]*",
+        "jwt",
+        "eyJ",
+        r"(?P<secret>eyJ[A-Za-z0-9_\-]{10,600}\.\.?[A-Za-z0-9_\-]{10})",
+        rest=r"[A-Za-z0-9_\-.]*[A-Za-z0-9_\-]",
+    ),
+    token("google_key", "AIza", _WORD, 35),
+    token("google_key", "GOCSPX- ya29.", _WORD, 20),
+    context(
+        "azure_key",
+        "AccountKey= SharedAccessKey=",
+        r"[A-Za-z]{10,15}=(?P<secret>[A-Za-z0-9+/]{32})",
+        rest=f"[{_BASE64}]*",
+    ),
+    context(
+        "signed_url",
+        "X-Amz-Signature= X-Amz-Security-Token= X-Goog-Signature= &sig= ?sig=",
+        r"[?&A-Za-z\-]{4,22}=(?P<secret>[A-Za-z0-9%+/_\-]{32})",
+        rest="[A-Za-z0-9%+/=_-]*",
     ),
 )
 
 VENDOR_KEYS: tuple[Rule, ...] = (
-    token("slack_token", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xox xapp-", _WORD, 10, has_digit, literals="xox xapp-"),
-    context(
-        "slack_webhook", "hooks.slack.com",
-        r"hooks\.slack\.com\\?/(?:services|workflows|triggers)\\?/(?P<secret>[A-Za-z0-9/\\]{20})", rest=r"[A-Za-z0-9/\\]*[A-Za-z0-9]",
+    token(
+        "slack_token",
+        "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xox xapp-",
+        _WORD,
+        10,
+        has_digit,
+        literals="xox xapp-",
     ),
     context(
-        "discord_webhook", "/webhooks/ /webhooks\\/", r"/webhooks\\?/(?P<secret>[0-9]{15,22}\\?/[A-Za-z0-9_\-]{30})",
+        "slack_webhook",
+        "hooks.slack.com",
+        r"hooks\.slack\.com\\?/(?:services|workflows|triggers)\\?/(?P<secret>[A-Za-z0-9/\\]{20})",
+        rest=r"[A-Za-z0-9/\\]*[A-Za-z0-9]",
     ),
-    token("stripe_key", "sk_live_ pk_live_ rk_live_ sk_test_ pk_test_ rk_test_", _ALNUM, 10, has_digit,
-          literals="k_live_ k_test_"),
+    context(
+        "discord_webhook",
+        "/webhooks/ /webhooks\\/",
+        r"/webhooks\\?/(?P<secret>[0-9]{15,22}\\?/[A-Za-z0-9_\-]{30})",
+    ),
+    token(
+        "stripe_key",
+        "sk_live_ pk_live_ rk_live_ sk_test_ pk_test_ rk_test_",
+        _ALNUM,
+        10,
+        has_digit,
+        literals="k_live_ k_test_",
+    ),
     token("stripe_key", "whsec_", _BASE64, 24),
-    token("gitlab_token", "glpat- gldt- glptt- glrt- glcbt- glagent- gloas- glsoat-", r"A-Za-z0-9_.\-", 20, is_random(8)),
+    token(
+        "gitlab_token",
+        "glpat- gldt- glptt- glrt- glcbt- glagent- gloas- glsoat-",
+        r"A-Za-z0-9_.\-",
+        20,
+        is_unbroken(16),
+    ),
     token("npm_token", "npm_", _ALNUM, 30),
     token("pypi_token", "pypi-", _WORD, 40, three_classes),
     token("huggingface_token", "hf_ api_org_", _ALNUM, 30),
@@ -116,16 +178,46 @@ MORE_VENDOR_KEYS: tuple[Rule, ...] = (
 )
 
 HEADERS_AND_URLS: tuple[Rule, ...] = (
-    context("bearer_token", "earer EARER", r"(?i:earer)[ \t]{1,4}(?P<secret>[A-Za-z0-9._~+/=\-]{12,256})", is_random(8), r"[A-Za-z0-9._~+/=\-]*"),
-    context("basic_auth", "asic ASIC", r"(?i:asic)[ \t]{1,4}(?P<secret>[A-Za-z0-9+/_\-]{6,256}={0,2})(?![A-Za-z0-9+/_=\-])", _is_basic),
     context(
-        "authorization", "uthorization UTHORIZATION",
-        r"(?i:uthorization)[\\\"']{0,8}\s{0,3}[:=,]\s{0,3}[\\\"']{0,8}(?:[A-Za-z-]{2,20}[ \t]{1,2})?(?P<secret>[A-Za-z0-9._~+/=\-]{16,256})",
-        is_random(10), r"[A-Za-z0-9._~+/=\-]*",
+        "bearer_token",
+        "earer EARER",
+        r"(?i:earer)[ \t]{1,4}(?P<secret>[A-Za-z0-9._~+/=\-]{12,256})",
+        is_unbroken(16),
+        r"[A-Za-z0-9._~+/=\-]*",
     ),
     context(
-        "url_credentials", ":// :\\/\\/",
-        r":(?:\\?/){2}(?P<secret>[^\s/?#:@\"'<>\\`]{0,128}:[^\s/?#\"'<>\\`]{1,256})@(?=[\w\[{$])", _url_password, rest="",
+        "basic_auth",
+        "asic ASIC",
+        r"(?i:asic)[ \t]{1,4}(?P<secret>[A-Za-z0-9+/_\-]{6,256}={0,2})(?![A-Za-z0-9+/_=\-])",
+        _is_basic,
     ),
-    context("url_credentials", ":// :\\/\\/", r":(?:\\?/){2}(?P<secret>[A-Za-z0-9_.~%\-]{16,256})@(?=\w)", is_random(12), rest=""),
+    context(
+        "authorization",
+        "uthorization UTHORIZATION",
+        r"(?i:uthorization)[\\\"']{0,8}\s{0,3}[:=,]\s{0,3}[\\\"']{0,8}(?:[A-Za-z-]{2,20}[ \t]{1,2})?"
+        r"(?P<secret>[A-Za-z0-9._~+/=\-]{8,256})",
+        _is_header_value,
+        r"[A-Za-z0-9._~+/=\-]*",
+    ),
+    context(
+        "command_password",
+        "curl",
+        r"curl\b[^\n|;]{0,200}? (?:-u|--user)[ =]?[\"'\\]{0,3}(?P<secret>[^\s:\"'\\$]{1,64}:[^\s\"'\\$]{3,128})",
+        rest=r"[^\s\"'\\]*",
+    ),
+    context("command_password", "sshpass", r"sshpass -p[ \"'\\]{0,3}(?P<secret>[^\s\"'\\$]{3,128})"),
+    context(
+        "url_credentials",
+        ":// :\\/\\/",
+        r":(?:\\?/){2}(?P<secret>[^\s/?#:@\"'<>\\`]{0,128}:(?!\d{1,5}[?#])[^\s/\"'<>\\`]{1,256})@(?=[\w\[{$])",
+        _url_password,
+        rest="",
+    ),
+    context(
+        "url_credentials",
+        ":// :\\/\\/",
+        r":(?:\\?/){2}(?P<secret>[A-Za-z0-9_.~%\-]{16,256})@(?=\w)",
+        is_random(12),
+        rest="",
+    ),
 )

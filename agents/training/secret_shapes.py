@@ -50,19 +50,25 @@ class Rule(NamedTuple):
 
 # A letter or digit before a key means that it is the middle of a word, unless it ends an escape: "\n" and "\u003d" of
 # JSON, "%3D" of a URL, "ESC[31m" of a terminal.
-_ESCAPE_BEFORE = re.compile(
-    r"(?:\\[abfnrtv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]{0,8}m)\Z"
-)
+_ESCAPE_BEFORE = re.compile(r"(?:\\[abfnrtv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]{0,8}m)\Z")
 
 
 def starts_word(text: str, at: int, floor: int) -> bool:
     """Whether something that begins at `at` is not the middle of a word."""
-    if at == floor or at == 0:
+    if at in {floor, 0}:
         return True
     before = text[at - 1]
     if not (before.isascii() and before.isalnum()):
         return True
     return _ESCAPE_BEFORE.search(text, max(floor, at - 12), at) is not None
+
+
+_ESCAPE = re.compile(r"[abfnrtv]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}")
+
+
+def after_escape(text: str, at: int) -> int:
+    """`at`, or behind the rest of an escape ("n" of "\\n") if one begins before it: escapes are not cut in two."""
+    return end_of(_ESCAPE, text, at) if text[max(0, at - 1) : at] == "\\" else at
 
 
 _PIECE = re.compile(r"[A-Za-z0-9]+")
@@ -71,7 +77,7 @@ _DIGIT = re.compile(r"[0-9]")
 _UPPER = re.compile(r"[A-Z]")
 _LOWER = re.compile(r"[a-z]")
 _WORDLIKE = re.compile(r"[A-Za-z]{1,64}[0-9]{0,4}|[0-9]+|[0-9]{1,3}[A-Za-z]{1,3}|[a-z]{3,}[0-9][a-z]{3,}[0-9]{0,2}")
-_LONGEST_WORD = 24
+_LONGEST_WORD, _LONGEST_NUMBERED = 24, 14
 _NOT_JUST_WORDS = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]|[a-z][A-Z]|[A-Za-z]{25}")
 
 
@@ -87,7 +93,7 @@ def _wordlike(piece: str) -> bool:
         return False
     letters = piece.rstrip("0123456789")
     if letters.islower() or letters.isupper() or not letters.isalpha():
-        return len(letters) <= _LONGEST_WORD
+        return len(letters) <= (_LONGEST_WORD if letters is piece else _LONGEST_NUMBERED)
     return len(letters) >= 3 * len(_HUMP.findall(letters))
 
 
@@ -96,19 +102,37 @@ def is_random(least: int) -> Accept:
     return lambda body: random_length(body) >= least
 
 
+def is_unbroken(least: int) -> Accept:
+    """Accepts what has a run of so many letters and digits, or of half as many among characters that are no words."""
+    return lambda body: max(map(len, _PIECE.findall(body)), default=0) >= least or random_length(body) >= least // 2
+
+
 def three_classes(body: str) -> bool:
     """Digits, capitals and small letters, all of them."""
     return bool(_DIGIT.search(body) and _UPPER.search(body) and _LOWER.search(body))
 
 
 def has_digit(body: str) -> bool:
-    """At least one digit: what keys have and most identifiers lack."""
-    return _DIGIT.search(body) is not None
+    """A digit, which keys have and most identifiers lack; of what is longer than identifiers are, anything."""
+    return len(body) >= 24 or _DIGIT.search(body) is not None
 
 
 def anything(body: str) -> bool:  # noqa: ARG001 - an Accept
     """For prefixes that nothing else has."""
     return True
+
+
+_PLACEHOLDER = Test(
+    r"\$[{(]|^\$(?:[A-Za-z_][0-9A-Za-z_]*|[0-9])$|\{\{|\{%|#\{|\{[A-Za-z_][0-9A-Za-z_.]*\}|%\(|%[sdr]$|^%[0-9A-Za-z_]+%$|^<|>$"
+    r"|\*{3}|\.{3}|…|REDACTED|os\.environ|process\.env|getenv|://|^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"|(?i-u:x{4}|your|change[_ -]?me|example|placeholder|dummy|insert|replace|required|todo)"
+)
+"""Templates, placeholders, expressions, and dates."""
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether a value stands for another that is filled in later."""
+    return _PLACEHOLDER.matches(value)
 
 
 def nothing_until(at: int) -> Span:
@@ -134,7 +158,13 @@ def token(kind: str, prefixes: str, body: str, least: int, accept: Accept = anyt
 
 
 def context(
-    kind: str, anchors: str, pattern: str, accept: Accept = anything, rest: str = r"[A-Za-z0-9_\-]*", *, whole: bool = False
+    kind: str,
+    anchors: str,
+    pattern: str,
+    accept: Accept = anything,
+    rest: str = r"[A-Za-z0-9_\-]*",
+    *,
+    whole: bool = False,
 ) -> Rule:
     """A rule for what a pattern that begins at the anchor calls `secret`; the rest of the match stays.
 

@@ -38,7 +38,8 @@ def run(
     from streams.commands.progress import progress
     from streams.config import load
     from streams.inputs import SIDECAR
-    from streams.run import FILES, run_files
+    from streams.outputs import SINK_FILES
+    from streams.run import run_files
     from streams.signing import signing_key
 
     settings = load()
@@ -50,7 +51,7 @@ def run(
         from streams.commands.tables import counts_table, show
 
         show(counts_table(counts))
-        sys.stdout.write(f"\nfiles in {out}: {', '.join(sorted(FILES.values()))}; the log itself in {out / 'log'}\n")
+        sys.stdout.write(f"\nfiles in {out}: {', '.join(sorted(SINK_FILES.values()))}; the log itself in {out / 'log'}\n")
     report_bad_lines(counts.bad_lines, counts.first_bad, out / SIDECAR)
     if counts.bad_lines and not keep_going:
         sys.exit(1)

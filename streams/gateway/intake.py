@@ -13,13 +13,12 @@ from agents.rollouts.rollout import Fact
 from schemas.errors import SchemaError
 from schemas.events import AgentEvents
 from schemas.lifecycle import Lifecycle
-from streams.gateway.bodies import Item
+from streams.gateway.bodies import MAX_ITEMS, Item
 from streams.gateway.packing import Packer, Piece
 from streams.gateway.problems import BAD_CONTENT, TOO_LARGE, Position, Problem, problem_of, shared_status
 from streams.gateway.reading import Ending, FactReader
 from streams.gateway.sending import BrokerAwayError, Sender
 from streams.headers import identity
-from streams.topics import BY_RECORD
 
 TURN = 100
 """Items between two looks at other requests: a few milliseconds."""
@@ -54,7 +53,9 @@ class Outcome(NamedTuple):
 class Intake:
     """Takes the items of one request."""
 
-    def __init__(self, sender: Sender, reader: FactReader, *, traceparent: str | None, ending: Ending | None = None) -> None:
+    def __init__(
+        self, sender: Sender, reader: FactReader, *, traceparent: str | None, ending: Ending | None = None
+    ) -> None:
         self._sender = sender
         self._reader = reader
         self._traceparent = traceparent
@@ -117,7 +118,9 @@ class Intake:
         try:
             value = self._sender.encode(fact)
         except (ValueError, TypeError, OverflowError) as error:
-            self._problems += [_problem(at, f"a value does not fit its field: {error}", BAD_CONTENT) for at in piece.items]
+            self._problems += [
+                _problem(at, f"a value does not fit its field: {error}", BAD_CONTENT) for at in piece.items
+            ]
             return
         except SchemaError as error:
             raise BrokerAwayError(str(error)) from None
@@ -140,7 +143,7 @@ class Intake:
         accepted = len(taken - failed - {ENDING})
         if status is None:
             status = 202 if not self._problems else 207 if records else shared_status(self._problems)
-        self._problems.sort(key=lambda problem: problem.at or Position(2**53))
+        self._problems.sort(key=lambda problem: problem.at.number if problem.at else MAX_ITEMS)
         return Outcome(status, accepted, records, self._problems)
 
 
@@ -154,8 +157,3 @@ def _view(fact: Fact) -> dict[str, Any]:
     if isinstance(fact, AgentEvents) and fact.events:
         view |= {"first_seq": fact.first_seq, "last_seq": fact.first_seq + len(fact.events) - 1}
     return view
-
-
-def topic_of(fact: Fact) -> str:
-    """The topic of a fact, without the configured prefix."""
-    return BY_RECORD[type(fact)].name

@@ -2,6 +2,7 @@
 
 import asyncio
 from types import TracebackType
+from typing import Self
 
 from fastapi import Request
 
@@ -39,7 +40,7 @@ class Hold:
         self._budget = budget
         self._bytes = 0
 
-    def __enter__(self) -> "Hold":
+    def __enter__(self) -> Self:
         if self._budget.free_requests <= 0:
             raise RefusedError(503, "too many requests at once; try again in a moment", headers=RETRY_AFTER)
         self._budget.free_requests -= 1
@@ -54,7 +55,9 @@ class Hold:
         self._bytes += count
         self._budget.free_bytes -= count
 
-    def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         self._budget.free_requests += 1
         self._budget.free_bytes += self._bytes
 

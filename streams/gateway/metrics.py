@@ -17,7 +17,9 @@ class Metrics:
         self.records = Counter(
             "braid_gateway_records_total", "Records that the broker acknowledged", ["topic"], registry=self.registry
         )
-        self.errors = Counter("braid_gateway_errors_total", "Items and requests refused", ["reason"], registry=self.registry)
+        self.errors = Counter(
+            "braid_gateway_errors_total", "Items and requests refused", ["reason"], registry=self.registry
+        )
         self.acknowledged = Histogram(
             "braid_gateway_acknowledge_seconds", "From a request's last record to its last acknowledgement",
             buckets=ACK_BUCKETS, registry=self.registry,

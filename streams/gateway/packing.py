@@ -124,7 +124,9 @@ class Packer:
         except (ValueError, TypeError, OverflowError) as error:  # what pydantic takes and Avro does not: long integers
             raise ItemError(BAD_CONTENT, "", f"a value does not fit its field: {error}") from None
         if size > limit:
-            raise ItemError(TOO_LARGE, "event" if isinstance(fact, AgentEvents) else "", f"{size} bytes; the limit is {limit}")
+            raise ItemError(
+                TOO_LARGE, "event" if isinstance(fact, AgentEvents) else "", f"{size} bytes; the limit is {limit}"
+            )
         return size
 
 

@@ -14,8 +14,8 @@ BAD_CONTENT = 422
 class Position(NamedTuple):
     """Where an item stands in a body."""
 
-    index: int
-    """Counted from 0."""
+    number: int
+    """Which item, counted from 0."""
     line: int | None = None
     """Counted from 1, where the body has lines."""
 

@@ -21,6 +21,9 @@ Shape = Callable[[Item], dict[str, Any]]
 LIFTED = ("rollout_id", "branch_index", "attempt", "seq")
 """What a bare event may say beside its own fields."""
 
+OF_SLICES = ("first_seq", "events", "branch")
+"""Fields that slices have in the log, and that are said in other words where single events come in."""
+
 FREE_TEXT = (
     "event", "task", "system_prompt", "tools", "error", "reason", "stdout", "stderr", "uncaught_errors", "console_errors",
     "dom_probes", "hint", "reasoning", "tool_call_sequence", "final_answer", "build_result",
@@ -42,6 +45,8 @@ class FactReader:
     def read(self, item: Item) -> list[Fact]:
         """The facts of an item. Raises LineError."""
         value = self._shape(item)
+        if value.get("type") == "event":
+            _check_event(value)
         if self._redacting:
             value = value | {name: redact_json(value[name]).value for name in FREE_TEXT if name in value}
         try:
@@ -58,7 +63,7 @@ class FactReader:
 class LineShape:
     """Lines of any type, as in files. Events without a seq are counted in the order of the body, bad ones too: when a bad
     line is corrected and the body sent again, the others keep their seqs.
-    """  # noqa: D205
+    """
 
     def __init__(self) -> None:
         self._next_seq: dict[tuple[Any, Any, Any], int] = {}
@@ -100,7 +105,11 @@ class EventShape:
         if kind == "event":
             line["seq"] = self._seq(line.get("seq"), item)
             event = line.get("event")
-            if item.time_ms is not None and isinstance(event, dict) and not ({"timestamp_ms", "timestampMs"} & event.keys()):
+            if (
+                item.time_ms is not None
+                and isinstance(event, dict)
+                and not ({"timestamp_ms", "timestampMs"} & event.keys())
+            ):
                 line["event"] = event | {"timestamp_ms": item.time_ms}
         return line
 
@@ -115,13 +124,15 @@ class EventShape:
                 "missing: only the sender knows the order across requests; give every event its seq, or the request "
                 "?first_seq= with the seq of its first event",
             )
-        return self._first_seq + item.at.index
+        return self._first_seq + item.at.number
 
 
 class Ending:
     """The news that a branch ended with this request: written behind its events."""
 
-    def __init__(self, path: dict[str, Any], *, attempt: int | None, first_seq: int | None, status: str | None, error: str | None) -> None:
+    def __init__(
+        self, path: dict[str, Any], *, attempt: int | None, first_seq: int | None, status: str | None, error: str | None
+    ) -> None:
         self._path = path
         self._attempt = attempt
         self._first_seq = first_seq
@@ -132,7 +143,11 @@ class Ending:
     def saw(self, facts: list[Fact]) -> None:
         """Remember how far the events go."""
         for fact in facts:
-            if isinstance(fact, AgentEvents) and fact.events and (not self._furthest or _reach(fact) >= _reach(self._furthest)):
+            if (
+                isinstance(fact, AgentEvents)
+                and fact.events
+                and (not self._furthest or _reach(fact) >= _reach(self._furthest))
+            ):
                 self._furthest = fact
 
     def line(self) -> dict[str, Any]:
@@ -161,6 +176,15 @@ def typed(kind: str, path: dict[str, Any]) -> Shape:
         return _in_place(value, kind, path)
 
     return shape
+
+
+def _check_event(line: dict[str, Any]) -> None:
+    """Raises LineError for what the reader would read as something else than its sender meant."""
+    for name in OF_SLICES:
+        if name in line:
+            raise LineError(name, "belongs to slices in the log, not to an event; it would be lost")
+    if isinstance(line.get("seq"), bool):
+        raise LineError("seq", "expected a whole number, found a boolean")
 
 
 def _in_place(value: dict[str, Any], kind: str, path: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ are answered with 503. Sending again is always fine, because the fold ignores re
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import structlog
@@ -15,7 +16,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from agents.importers.slices import rollout_of
 from agents.rollouts.rollout import Fact
 from schemas.errors import BraidError, SchemaError
-from streams.cluster import ClusterError, ensure_topics, partition_of, registry_of, start_producer
+from streams.cluster import ClusterError, ensure_topics, partition_of, registry_of, start_admin, start_producer
 from streams.codec import Codec
 from streams.config import Settings
 from streams.gateway.metrics import Metrics
@@ -27,6 +28,9 @@ SOURCE = "gateway"
 
 ACKNOWLEDGE_S = 10.0
 """A broker that needs longer than this is away, for those who wait for an answer."""
+
+START_S = 10.0
+"""How long the gateway waits for its broker before it listens without one."""
 
 STOP_S = 5.0
 """How long the last records may take when the gateway ends; all answered requests have theirs by then."""
@@ -51,6 +55,9 @@ class Sender:
         self._codec = Codec(self._registry, prefix=settings.prefix)
         self._producer: Any = None
         self._connecting: asyncio.Task[None] | None = None
+        """Connects, or looks whether a silent broker is back."""
+        self._is_silent = False
+        self._tried = asyncio.Event()
         self._leaving: set[asyncio.Task[None]] = set()
         self.trouble = "the gateway is still connecting to Kafka"
         """Why the broker cannot be reached, for people."""
@@ -58,10 +65,16 @@ class Sender:
     @property
     def is_ready(self) -> bool:
         """Whether records can be sent."""
-        return self._producer is not None
+        return self._producer is not None and not self._is_silent
 
-    def start(self) -> None:
-        """Begin to connect; returns at once."""
+    async def start(self) -> None:
+        """Begin to connect; returns when the broker answered or is found to be away, after a while in any case."""
+        self._begin()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                await self._tried.wait()
+
+    def _begin(self) -> None:
         self._connecting = asyncio.create_task(self._connect())
 
     async def stop(self) -> None:
@@ -85,7 +98,7 @@ class Sender:
     async def send(self, fact: Fact, value: bytes, traceparent: str | None) -> asyncio.Future[Any]:
         """Hand a record to the producer; the future has its place in the log once the broker acknowledged it."""
         producer = self._producer
-        if producer is None:
+        if not self.is_ready:
             raise BrokerAwayError(self.trouble)
         rollout_id = rollout_of(fact)
         try:
@@ -117,23 +130,51 @@ class Sender:
                 raise BrokerAwayError(f"Kafka at {self._settings.kafka} did not take a record: {type(error).__name__}")
 
     def _silent(self) -> BrokerAwayError:
-        return BrokerAwayError(f"Kafka at {self._settings.kafka} did not acknowledge in {ACKNOWLEDGE_S:.0f} s")
+        """Nobody else has to wait for a broker that says nothing: until it is back, requests are refused at once."""
+        error = BrokerAwayError(f"Kafka at {self._settings.kafka} did not acknowledge in {ACKNOWLEDGE_S:.0f} s")
+        if not self._is_silent and self._producer is not None:
+            self._is_silent = True
+            self._metrics.ready.set(0)
+            self.trouble = str(error)
+            log.warning("broker silent", reason=self.trouble)
+            self._connecting = asyncio.create_task(self._look_for())
+        return error
+
+    async def _look_for(self) -> None:
+        """Wait until the broker answers again; the producer itself goes on by then."""
+        for attempt in count():
+            await asyncio.sleep(_pause(attempt))
+            try:
+                admin = await start_admin(self._settings)
+                await admin.close()
+                break
+            except (ClusterError, KafkaError, OSError) as error:
+                self.trouble = str(error) or type(error).__name__
+        self._is_silent = False
+        self._metrics.ready.set(1)
+        log.info("broker back", kafka=self._settings.kafka)
 
     async def _connect(self) -> None:
-        attempt = 0
-        while self._producer is None:
+        for attempt in count():
             try:
                 await ensure_topics(self._settings)
                 await self._codec.register()
                 self._producer = await start_producer(self._settings)
+                break
             except (ClusterError, RegistryUnreachableError, SchemaError, KafkaError, OSError) as error:
                 self.trouble = str(error) or type(error).__name__
+                self._tried.set()
                 log.warning("broker away", reason=self.trouble)
-                await asyncio.sleep(RETRY_S[min(attempt, len(RETRY_S) - 1)])
-                attempt += 1
+                await asyncio.sleep(_pause(attempt))
         self.trouble = ""
+        self._tried.set()
         self._metrics.ready.set(1)
-        log.info("connected", kafka=self._settings.kafka, registry=self._settings.registry or None, prefix=self._settings.prefix)
+        log.info(
+            "connected",
+            kafka=self._settings.kafka,
+            registry=self._settings.registry or None,
+            prefix=self._settings.prefix,
+        )
 
     def _lost(self, producer: Any, error: KafkaError) -> None:
         """A producer that refuses records has failed for good (its sequence numbers are gone): a new one takes over."""
@@ -142,14 +183,21 @@ class Sender:
         self.trouble = f"Kafka at {self._settings.kafka}: {type(error).__name__}; connecting again"
         log.warning("producer lost", reason=self.trouble)
         self._producer = None
+        self._is_silent = False
         self._metrics.ready.set(0)
         self._leave(producer)
-        self.start()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self._begin()
 
     def _leave(self, producer: Any) -> None:
         task = asyncio.create_task(_stopped(producer))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
+
+
+def _pause(attempt: int) -> float:
+    return RETRY_S[min(attempt, len(RETRY_S) - 1)]
 
 
 async def _stopped(producer: Any) -> None:

@@ -23,7 +23,7 @@ from schemas.errors import BraidError
 from streams.cluster import REQUEST_BYTES
 from streams.config import Settings
 from streams.live.seams import AckedTable, SafeConsumer, SafeTransport
-from streams.topics import Topic
+from streams.topics import MARKS_TABLE, VIEW_TABLE, Topic
 
 BATCH = 500
 """Records folded before decisions are taken and acknowledgements waited for."""
@@ -90,8 +90,8 @@ class Loop:
         self.sources = [settings.prefix + topic.name for topic in sources]
         self.app = _app(settings)
         self.app.transport = SafeTransport(self.app.conf.broker_consumer, self.app)
-        self.marks: AckedTable = self._table("closed")
-        self.view: AckedTable = self._table("rollouts")
+        self.marks: AckedTable = self._table(MARKS_TABLE)
+        self.view: AckedTable = self._table(VIEW_TABLE)
         self.live = False
         self.stopping = asyncio.Event()
         self.lag: dict[str, int] = {}
@@ -112,9 +112,8 @@ class Loop:
         self.app.on_partitions_revoked.connect(cast("Any", self._revoked))
 
     def _table(self, name: str) -> AckedTable:
-        return cast(
-            "AckedTable", self.app.Table(name, key_type=str, value_type=bytes, partitions=self.settings.partitions)
-        )
+        table = self.app.Table(name, key_type=str, value_type=bytes, partitions=self.settings.partitions)
+        return cast("AckedTable", table)
 
     @property
     def _consumer(self) -> SafeConsumer:
@@ -298,7 +297,7 @@ class Loop:
             self.live = True
             log.info("ready", partitions=sorted(self.assigned()), marks=len(self.marks.rows()))
 
-    async def _revoked(self, _app: Any, **_: Any) -> None:
+    async def _revoked(self, _app: Any, _partitions: set[TP], **_: Any) -> None:
         async with self._lock:
             self.live = False
 

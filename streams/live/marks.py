@@ -16,6 +16,7 @@ from schemas.events import AgentEvents
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
+from streams.topics import FACTS
 
 SHORT = 4
 """Bytes of an id's hash: two ids of one rollout share it once in a thousand million."""
@@ -27,12 +28,15 @@ _SCHEMA = fastavro.parse_schema(
         "fields": [
             {"name": "format", "type": "int"},
             {"name": "closed_at", "type": "long"},
-            {"name": "read_to", "type": {"type": "map", "values": "long"}},
+            {"name": "read_to", "type": {"type": "array", "items": "long"}},
             {"name": "branches", "type": {"type": "array", "items": "long"}},
             {"name": "ids", "type": "bytes"},
         ],
     }
 )
+
+TOPIC_ORDER = sorted(topic.name for topic in FACTS)
+"""Positions are stored in this order, without the names: there is a mark for every rollout of a month."""
 
 FORMAT = 1
 """Of the row; a change of its meaning needs the next number."""
@@ -64,7 +68,7 @@ def mark_of(settled: RolloutSettled, closed: RolloutClosed) -> bytes:
         {
             "format": FORMAT,
             "closed_at": closed.decided_at_ms,
-            "read_to": dict(sorted(closed.read_to.items())),
+            "read_to": [closed.read_to.get(topic, 0) for topic in TOPIC_ORDER],
             "branches": spans,
             "ids": b"".join(ids),
         },
@@ -78,7 +82,7 @@ def read_mark(row: bytes) -> Mark:
     spans, ids = plain["branches"], plain["ids"]
     return Mark(
         closed_at=plain["closed_at"],
-        read_to=plain["read_to"],
+        read_to=dict(zip(TOPIC_ORDER, plain["read_to"], strict=True)),
         branches={spans[at]: (spans[at + 1], spans[at + 2]) for at in range(0, len(spans), 3)},
         ids=frozenset(ids[at : at + SHORT] for at in range(0, len(ids), SHORT)),
     )

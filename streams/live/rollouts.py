@@ -56,7 +56,7 @@ class RolloutDriver:
         self._letters: list[Letter] = []
         self._strays: list[Complaint] = []
         self._due: list[tuple[int, str]] = []
-        self._scheduled: set[str] = set()
+        self._scheduled: dict[str, int] = {}
         self._closures_end: dict[int, int] | None = None
         self._fresh: dict[str, None] = {}
         self._last_read: dict[str, float] = {}
@@ -272,7 +272,7 @@ class RolloutDriver:
         await self._loop.finish(marks)
         for rollout_id in finished:
             self._loop.release(self._partition[rollout_id], rollout_id)
-            for memory in (self._open, self._partition, self._last_read):
+            for memory in (self._open, self._partition, self._last_read, self._scheduled):
                 memory.pop(rollout_id, None)
 
     async def _give_up(self, rollout_id: str, rollout: Rollout, why: str) -> None:
@@ -284,12 +284,10 @@ class RolloutDriver:
     # -- deadlines -----------------------------------------------------------------------------------------------------
 
     def _schedule(self, rollout_id: str, rollout: Rollout) -> None:
-        """Look at a rollout again when its next deadline is due; one entry each, looked at again when it comes up."""
-        if rollout_id in self._scheduled:
-            return
+        """Look at a rollout again when its next deadline is due. A deadline that moves later is found when it comes up."""
         at = self._next_look(rollout)
-        if at is not None:
-            self._scheduled.add(rollout_id)
+        if at is not None and at < self._scheduled.get(rollout_id, at + 1):
+            self._scheduled[rollout_id] = at
             heapq.heappush(self._due, (at, rollout_id))
 
     def _next_look(self, rollout: Rollout) -> int | None:
@@ -309,10 +307,11 @@ class RolloutDriver:
         now = int(time.time() * 1000)
         due: list[str] = []
         while self._due and self._due[0][0] <= now:
-            _, rollout_id = heapq.heappop(self._due)
-            self._scheduled.discard(rollout_id)
-            if rollout_id in self._open:
-                due.append(rollout_id)
+            at, rollout_id = heapq.heappop(self._due)
+            if self._scheduled.get(rollout_id) == at:  # else an earlier look was taken instead
+                del self._scheduled[rollout_id]
+                if rollout_id in self._open:
+                    due.append(rollout_id)
         if due:
             await self._loop.refresh_ends({self._partition[rollout_id] for rollout_id in due})
         finished = []
@@ -323,10 +322,12 @@ class RolloutDriver:
                 finished.append(rollout_id)
                 continue
             await self._decide(rollout_id, rollout)
-            if self._next_look(rollout) is not None and rollout_id not in self._scheduled:
+            look = self._next_look(rollout)
+            if look is not None:
                 # Still waiting: for a later deadline, or for topics that have not been read up to this one.
-                self._scheduled.add(rollout_id)
-                heapq.heappush(self._due, (max(self._next_look(rollout) or 0, now + int(TICK_S * 1000)), rollout_id))
+                again = max(look, now + int(TICK_S * 1000))
+                self._scheduled[rollout_id] = again
+                heapq.heappush(self._due, (again, rollout_id))
         await self._loop.sent()
         await self._finish(finished)
         if self._touched:

@@ -1,4 +1,4 @@
-"""Bradley-Terry fitted another way: scipy's optimizer on the objective, its Hessian from differences of the gradient."""
+"""Bradley-Terry fitted another way: scipy's optimizer on the objective, with a Hessian made of differences."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,12 @@ def gradient(theta: Matrix, wins: Matrix) -> Matrix:
     return (wins * lose).sum(-1) - (wins.T * np.swapaxes(lose, -1, -2)).sum(-1)
 
 
+def hessian(theta: Matrix, wins: Matrix) -> Matrix:
+    """Of minus the log likelihood: central differences of its gradient."""
+    moves = 1e-5 * np.eye(len(theta))
+    return (gradient(theta - moves, wins) - gradient(theta + moves, wins)) / 2e-5
+
+
 def scores(wins: Matrix, ridge: float) -> Matrix:
     """The maximum of the penalised likelihood."""
 
@@ -31,21 +37,22 @@ def scores(wins: Matrix, ridge: float) -> Matrix:
         loss = (wins * np.logaddexp(0.0, theta[None, :] - theta[:, None])).sum()
         return loss + ridge / 2 * (theta @ theta), ridge * theta - gradient(theta, wins)
 
-    options = {"gtol": 1e-9, "ftol": 1e-16, "maxiter": 1000, "maxcor": 20}
-    found: Matrix = minimize(objective, np.zeros(len(wins)), jac=True, method="L-BFGS-B", options=options).x
+    def curvature(theta: Matrix) -> Matrix:
+        return hessian(theta, wins) + ridge * np.eye(len(theta))
+
+    start, options = np.zeros(len(wins)), {"gtol": 1e-8}
+    found: Matrix = minimize(objective, start, jac=True, hess=curvature, method="trust-exact", options=options).x
     return found
 
 
 def covariance(theta: Matrix, wins: Matrix, ridge: float) -> Matrix:
     """P (H + ridge I)^-1 P within each component; zero between components."""
-    n, h = len(theta), 1e-5
-    moves = h * np.eye(n)
-    hessian = -(gradient(theta + moves, wins) - gradient(theta - moves, wins)) / (2 * h)
-    result = np.zeros((n, n))
+    whole = hessian(theta, wins)
+    result = np.zeros_like(whole)
     count, labels = connected_components(wins + wins.T, directed=False)
     for label in range(count):
         own = np.flatnonzero(labels == label)
         centre = np.eye(len(own)) - 1.0 / len(own)
-        inverse = np.linalg.inv(hessian[np.ix_(own, own)] + ridge * np.eye(len(own)))
+        inverse = np.linalg.inv(whole[np.ix_(own, own)] + ridge * np.eye(len(own)))
         result[np.ix_(own, own)] = centre @ inverse @ centre
     return result

@@ -35,6 +35,13 @@ def observation(rng: random.Random, i: int, j: int, truth: list[float], ties: fl
     return Observation(i, j, won, 1.0 - won)
 
 
+def close(one: float | None, other: float | None, rel: float = 1e-8) -> bool:
+    """Equal but for rounding; None is close to None only."""
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=rel, abs_tol=1e-12)
+
+
 def strict_votes(order: list[int], samples: int = 2) -> list[Vote]:
     """A judge that always prefers what comes first in `order`, asked about every pair in both orders."""
     return [

@@ -3,19 +3,17 @@
 import random
 from itertools import combinations
 
+import numpy as np
 import pytest
 
 from agents.ranking import newton
 from agents.ranking.bradley_terry import Fit, Group, Observation, fit, fit_many, tally
-from tests.agents.ranking.simulated import random_group
+from tests.agents.ranking.oracle import gradient, wins_of
+from tests.agents.ranking.simulated import close, random_group
 
 
 def slope(group: Group, found: Fit) -> float:
     """The largest entry of the gradient at the scores found, in wins."""
-    from tests.agents.ranking.oracle import gradient, wins_of
-
-    import numpy as np
-
     theta = np.array([found.score(i) or 0.0 for i in range(group.n)])
     return float(np.abs(gradient(theta, wins_of(group)) - found.ridge * theta).max())
 
@@ -48,7 +46,8 @@ def test_careful_steps_reach_the_same_maximum(monkeypatch: pytest.MonkeyPatch) -
     assert careful == [fit(group) for group in groups]
     for one, other in zip(bold, careful, strict=True):
         for i in range(one.n):
-            assert other.score(i) == pytest.approx(one.score(i), rel=1e-9, abs=1e-12)
+            assert close(other.score(i), one.score(i), rel=1e-9)
+            assert close(other.se(i), one.se(i), rel=1e-9)
 
 
 def test_no_maximum_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from agents.ranking.portable import exponential_array, exponentials
 
-VALUES = [random.Random(1).uniform(-600.0, 600.0) for _ in range(2000)] + [random.Random(2).gauss(0, 2) for _ in range(2000)]
+VALUES = [random.Random(1).uniform(-600.0, 600.0) for _ in range(2000)] + [
+    random.Random(2).gauss(0, 2) for _ in range(2000)
+]
 
 
 def test_exp_is_accurate() -> None:

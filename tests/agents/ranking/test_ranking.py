@@ -41,13 +41,26 @@ def test_all_ties_are_equal_and_in_index_order() -> None:
     votes = [Vote(a, b, o, 0, "tie") for a, b in combinations(range(3), 2) for o in ("ab", "ba")]
     result = rank(passing(3), votes)
     assert order(result) == [0, 1, 2]
-    assert {(b.bt_score, b.judge_score, b.total, b.rank_low, b.rank_high) for b in result.branches} == {(0.0, 5.0, 1.15, 1, 3)}
+    assert {(b.bt_score, b.judge_score, b.total, b.rank_low, b.rank_high) for b in result.branches} == {
+        (0.0, 5.0, 1.15, 1, 3)
+    }
     assert [b.p_beats_next for b in result.branches] == [0.5, 0.5, None]
+
+
+@pytest.mark.parametrize("n", [3, 5, 7])
+def test_the_middle_of_a_strict_order_has_the_score_zero(n: int) -> None:
+    """What is zero but for rounding leaves as zero, not as nine digits of rounding."""
+    result = rank(passing(n), strict_votes(list(range(n))))
+    assert result.branches[n // 2].bt_score == 0.0
 
 
 def test_a_position_biased_judge_decides_nothing() -> None:
     """One that always prefers what it is shown first yields equal scores and position consistency 0."""
-    votes = [Vote(a, b, o, s, "a" if o == "ab" else "b") for a, b in combinations(range(4), 2) for o, s in product(("ab", "ba"), (0, 1))]
+    votes = [
+        Vote(a, b, o, s, "a" if o == "ab" else "b")
+        for a, b in combinations(range(4), 2)
+        for o, s in product(("ab", "ba"), (0, 1))
+    ]
     result = rank(passing(4), votes)
     assert {b.bt_score for b in result.branches} == {0.0}
     assert result.stats.position_consistency == 0.0
@@ -56,7 +69,12 @@ def test_a_position_biased_judge_decides_nothing() -> None:
 
 def test_passing_is_always_above_failing() -> None:
     """Whatever the judge thinks, and whatever the weights are, a failing branch is below a passing one."""
-    branches = [Candidate(0, "fail", 10.0), Candidate(1, "pass", 0.0), Candidate(2, "fail", 10.0), Candidate(3, "pass", 0.0)]
+    branches = [
+        Candidate(0, "fail", 10.0),
+        Candidate(1, "pass", 0.0),
+        Candidate(2, "fail", 10.0),
+        Candidate(3, "pass", 0.0),
+    ]
     config = RankingConfig(weights=(Weight(key="scalar", weight=5.0, component="judge_scalar"),))
     result = rank(branches, strict_votes([2, 0]), config)
     assert [b.objective_status for b in result.branches] == ["pass", "pass", "fail", "fail"]
@@ -132,7 +150,12 @@ def test_ranges_are_shifted_by_the_tiers_above() -> None:
 def test_components_of_a_tier_are_not_compared() -> None:
     """Branches that no chain of votes connects have no probability, and may stand anywhere in the tier."""
     result = rank(passing(4), strict_votes([0, 1], 20) + strict_votes([2, 3], 20))
-    assert {(b.branch_index, b.rank_low, b.rank_high) for b in result.branches} == {(0, 1, 3), (1, 2, 4), (2, 1, 3), (3, 2, 4)}
+    assert {(b.branch_index, b.rank_low, b.rank_high) for b in result.branches} == {
+        (0, 1, 3),
+        (1, 2, 4),
+        (2, 1, 3),
+        (3, 2, 4),
+    }
     assert result.probability(0, 2) is None
     assert result.probability(0, 1) > 0.99
     assert [b.branch_index for b in result.branches] == [0, 2, 1, 3]
@@ -163,7 +186,9 @@ def test_probability_of_a_pair() -> None:
 def test_identical_texts_are_one_tie() -> None:
     """A tie by content is one comparison with an even result."""
     result = rank(passing(2), [tie_by_content(0, 1)])
-    assert [(b.bt_score, b.judge_score, b.n_comparisons, b.n_missing) for b in result.branches] == [(0.0, 5.0, 1, 0)] * 2
+    assert [(b.bt_score, b.judge_score, b.n_comparisons, b.n_missing) for b in result.branches] == [
+        (0.0, 5.0, 1, 0)
+    ] * 2
     assert result.stats.tie_rate is None
 
 
@@ -182,7 +207,9 @@ def test_configured_weights_decide_the_total() -> None:
 
 def test_the_configured_ridge_is_used() -> None:
     """A larger ridge pulls scores to zero."""
-    weak, strong = (rank(passing(2), strict_votes([0, 1]), RankingConfig(ridge=r)).branches[0].bt_score for r in (0.1, 10.0))
+    weak, strong = (
+        rank(passing(2), strict_votes([0, 1]), RankingConfig(ridge=r)).branches[0].bt_score for r in (0.1, 10.0)
+    )
     assert 0.0 < strong < weak / 2
 
 

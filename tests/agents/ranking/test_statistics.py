@@ -21,7 +21,7 @@ def test_exact_mcnemar_values(b: int, c: int, p: float) -> None:
 
 def test_exact_mcnemar_is_the_binomial_test() -> None:
     """It is scipy's two-sided binomial test with one half, for all small tables."""
-    for b, c in combinations(range(40), 2):
+    for b, c in combinations(range(25), 2):
         assert mcnemar(b, c) == pytest.approx(binomtest(b, b + c).pvalue, rel=1e-9)
         assert mcnemar(c, b) == mcnemar(b, c)
 
@@ -34,7 +34,12 @@ def test_mcnemar_of_many_pairs() -> None:
 
 @pytest.mark.parametrize(
     ("passes", "n", "low", "high"),
-    [(5, 10, 0.2365930904, 0.7634069096), (135, 199, 0.610645, 0.739382), (0, 5, 0.0, 0.4344825), (5, 5, 0.5655175, 1.0)],
+    [
+        (5, 10, 0.2365930904, 0.7634069096),
+        (135, 199, 0.610645, 0.739382),
+        (0, 5, 0.0, 0.4344825),
+        (5, 5, 0.5655175, 1.0),
+    ],
 )
 def test_wilson_interval_values(passes: int, n: int, low: float, high: float) -> None:
     """Known values; the ends are exact without passes or failures."""

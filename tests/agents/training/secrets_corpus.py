@@ -125,9 +125,13 @@ IN_CONTEXT: tuple[Found, ...] = (
     Found("azure_key", _AZURE, f"DefaultEndpointsProtocol=https;AccountName=x;AccountKey={_AZURE};EndpointSuffix=core"),
     Found("slack_webhook", _HOOK, f"curl -X POST https://hooks.slack.com/services/{_HOOK} -d @body.json"),
     Found("slack_webhook", _HOOK, "url: https:\\/\\/hooks.slack.com\\/services\\/" + _HOOK.replace("/", "\\/")),
-    Found("discord_webhook", fake(68, WORD), f"https://discord.com/api/webhooks/{fake(18, '123456789')}/{fake(68, WORD)}"),
+    Found(
+        "discord_webhook", fake(68, WORD), f"https://discord.com/api/webhooks/{fake(18, '123456789')}/{fake(68, WORD)}"
+    ),
     Found("twilio_key", "SK" + fake(32, HEX), f"TWILIO_SID=SK{fake(32, HEX)}"),
-    Found("signed_url", fake(64, HEX), f"https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature={fake(64, HEX)}"),
+    Found(
+        "signed_url", fake(64, HEX), f"https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature={fake(64, HEX)}"
+    ),
     Found("signed_url", fake(43) + "%3D", f"https://x.blob.core.windows.net/c/b?sv=2022-11-02&sr=b&sig={fake(43)}%3D"),
     Found("bearer_token", _KEY, f"Authorization: Bearer {_KEY}"),
     Found("bearer_token", _HEX, f"curl -H 'authorization: bearer {_HEX}' https://api.test/v1"),
@@ -195,7 +199,9 @@ CUT_KEYS: tuple[str, ...] = (
     pem(line_end="\\r\\n"),
     pem(line_end='\\n" +\n    "'),
     pem("PGP ").replace("KEY-----", "KEY BLOCK-----"),
-    pem().replace("KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0011223344556677\n\n", 1)[:260],
+    pem().replace("KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0011223344556677\n\n", 1)[
+        :260
+    ],
 )
 """Private keys that lost a part, or whose line ends are escaped."""
 

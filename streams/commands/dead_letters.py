@@ -1,0 +1,255 @@
+"""`braid dead-letters`: what did not count, why, and putting it back."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from cyclopts import App, Parameter
+
+if TYPE_CHECKING:
+    from streams.config import Settings
+    from streams.looking.letters import DeadLetter, Filters
+    from streams.looking.log import Stored
+    from streams.looking.retrying import Outcome
+
+app = App(name="dead-letters", help="What did not count, why, and putting it back.")
+
+Flag = Parameter(negative="")
+
+
+@app.command(name="list")
+def list_(
+    *,
+    reason: str | None = None,
+    topic: str | None = None,
+    rollout: str | None = None,
+    since: str | None = None,
+    limit: int = 50,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """List dead letters, newest first, and how many there are for each reason.
+
+    Parameters
+    ----------
+    reason
+        Only letters with this reason: undecodable, late, conflict, fenced, ...
+    topic
+        Only letters whose original stands in this topic (a part of its name is enough).
+    rollout
+        Only letters of this rollout.
+    since
+        Only letters written at or after this time (ISO 8601; UTC when it names no zone).
+    limit
+        How many to list; 0 lists all.
+    json
+        Print one JSON object.
+    """
+    from streams.config import load
+    from streams.looking.letters import by_reason
+    from streams.looking.report import letter_json
+    from streams.looking.text import clean
+
+    settings = load()
+    letters = asyncio.run(_read(settings, _filters(settings, None, reason, topic, rollout, since)))[::-1]
+    shown = letters if limit <= 0 else letters[:limit]
+    if json:
+        found = {
+            "total": len(letters),
+            "by_reason": by_reason(letters),
+            "letters": [letter_json(each) for each in shown],
+        }
+        sys.stdout.write(orjson.dumps(clean(found)).decode() + "\n")
+    elif not letters:
+        sys.stdout.write("no dead letters\n")
+    else:
+        _print_letters(shown, len(letters) - len(shown))
+        _print_counts(by_reason(letters))
+
+
+@app.command
+def show(letter: str, /, *, json: Annotated[bool, Flag] = False) -> None:
+    """Show a dead letter: where it came from, why it did not count, its headers, and a redacted look at what it holds.
+
+    Parameters
+    ----------
+    letter
+        Its id, as `list` prints it: topic/partition/offset of the original.
+    json
+        Print one JSON object.
+    """
+    from streams.config import load
+    from streams.looking.letter_page import letter_object, letter_page
+
+    settings = load()
+    found = asyncio.run(_one(settings, _filters(settings, letter, None, None, None, None)))
+    objects = [letter_object(each, decoded) for each, decoded in found]
+    if json:
+        sys.stdout.write(orjson.dumps({"letters": objects}).decode() + "\n")
+        return
+    from streams.commands.tables import show as print_all
+
+    for each in objects:
+        print_all(letter_page(each))
+
+
+@app.command
+def retry(
+    letter: str | None = None,
+    /,
+    *,
+    reason: str | None = None,
+    topic: str | None = None,
+    rollout: str | None = None,
+    since: str | None = None,
+    limit: int | None = None,
+    dry_run: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Put dead letters back where they came from, each once; late ones never.
+
+    What fails again after it was put back is a new letter, and is put back only when its id is given.
+
+    Parameters
+    ----------
+    letter
+        A letter's id; or choose by the same filters as `list`, or all of them.
+    reason
+        Only letters with this reason.
+    topic
+        Only letters whose original stands in this topic.
+    rollout
+        Only letters of this rollout.
+    since
+        Only letters written at or after this time (ISO 8601).
+    limit
+        No more letters than this, oldest first.
+    dry_run
+        Say what would be done, and write nothing.
+    json
+        Print one JSON object.
+    """
+    from streams.config import load
+    from streams.looking.report import letter_json
+    from streams.looking.text import clean
+
+    settings = load()
+    filters = _filters(settings, letter, reason, topic, rollout, since)
+    outcomes = asyncio.run(_retry(settings, filters, limit, dry_run=dry_run))
+    if json:
+        plain = [{**letter_json(each.letter), "step": each.step, "why": each.why or None} for each in outcomes]
+        sys.stdout.write(orjson.dumps(clean({"dry_run": dry_run, "letters": plain})).decode() + "\n")
+        return
+    _print_outcomes(outcomes)
+
+
+def _filters(
+    settings: "Settings",
+    letter: str | None,
+    reason: str | None,
+    topic: str | None,
+    rollout: str | None,
+    since: str | None,
+) -> "Filters":
+    from streams.looking.letters import Filters, parse_since
+    from streams.looking.naming import find_topic
+
+    return Filters(
+        letter_id=letter,
+        reason=reason,
+        topic=None if topic is None else settings.prefix + find_topic(topic, settings.prefix).name,
+        rollout_id=rollout,
+        since=None if since is None else parse_since(since),
+    )
+
+
+async def _read(settings: "Settings", filters: "Filters") -> "list[DeadLetter]":
+    from streams.commands.progress import progress
+    from streams.looking.kafka import KafkaLog
+    from streams.looking.letters import read_letters
+
+    with progress() as say:
+        async with KafkaLog(settings, say) as log:
+            return await read_letters(log, filters)
+
+
+async def _one(settings: "Settings", filters: "Filters") -> "list[tuple[Stored, dict[str, object] | None]]":
+    """The letters of an id (one for each reason), with their original decoded where that is possible."""
+    from streams.looking.kafka import KafkaLog
+    from streams.looking.letter_page import decoded_original
+    from streams.looking.letters import dead_letter
+    from streams.looking.log import LookError
+    from streams.topics import DEAD_LETTERS
+
+    found: dict[str, Stored] = {}
+    async with KafkaLog(settings) as log:
+        async for stored in log.records([DEAD_LETTERS]):
+            if filters.match(letter := dead_letter(stored)):
+                found.setdefault(letter.letter.reason, stored)
+        if not found:
+            raise LookError(
+                f"{log.place}: there is no dead letter {filters.letter_id!r}; `braid dead-letters list` has ids"
+            )
+        return [(stored, await decoded_original(log, stored)) for stored in found.values()]
+
+
+async def _retry(settings: "Settings", filters: "Filters", limit: int | None, *, dry_run: bool) -> "list[Outcome]":
+    from streams.commands.progress import progress
+    from streams.looking.kafka import KafkaLog
+    from streams.looking.letters import read_letters
+    from streams.looking.log import LookError
+    from streams.looking.retrying import plan, put_back
+
+    with progress() as say:
+        async with KafkaLog(settings, say) as log:
+            letters = await read_letters(log, filters)
+            if filters.letter_id is not None and not letters:
+                raise LookError(
+                    f"{log.place}: there is no dead letter {filters.letter_id!r}; `braid dead-letters list` has ids"
+                )
+            chosen = letters if limit is None else letters[: max(0, limit)]
+            planned = await plan(log, chosen, again=filters.letter_id is not None)
+            return planned if dry_run else await put_back(log, planned)
+
+
+def _print_letters(letters: "Sequence[DeadLetter]", left: int) -> None:
+    from streams.commands.tables import show as print_all
+    from streams.looking.layout import sheet
+    from streams.looking.text import line, moment
+
+    rows = [
+        (
+            moment(each.at), each.letter.reason, each.letter_id, line(each.rollout_id, 40) or "-", each.size,
+            line(each.letter.message, 80) + (f" (x{each.copies})" if each.copies > 1 else ""),
+        )
+        for each in letters
+    ]  # fmt: skip
+    columns = ("at (UTC)", "reason", "id", "rollout", "bytes", "message")
+    print_all(sheet("", columns, rows, right=("bytes",), limit=len(rows), narrow=columns[:3]))
+    if left:
+        sys.stdout.write(f"... and {left:,} more (--limit 0 shows all)\n")
+
+
+def _print_counts(counts: dict[str, int]) -> None:
+    from streams.commands.tables import show as print_all
+    from streams.looking.layout import sheet
+
+    rows = [*((reason, f"{count:,}") for reason, count in counts.items()), ("all", f"{sum(counts.values()):,}")]
+    print_all(sheet("Letters by reason", ("reason", "letters"), rows, right=("letters",)))
+
+
+def _print_outcomes(outcomes: "Sequence[Outcome]") -> None:
+    from collections import Counter
+
+    from streams.commands.tables import show as print_all
+    from streams.looking.layout import sheet
+    from streams.looking.text import line
+
+    if not outcomes:
+        sys.stdout.write("no dead letters match\n")
+        return
+    rows = [(each.step, each.letter.letter.reason, each.letter.letter_id, line(each.why)) for each in outcomes]
+    print_all(sheet("", ("what", "reason", "id", "why"), rows, narrow=("what", "id")))
+    counts = Counter(each.step for each in outcomes)
+    sys.stdout.write("\n" + ", ".join(f"{count:,} {step}" for step, count in counts.items()) + "\n")

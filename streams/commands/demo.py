@@ -1,0 +1,91 @@
+"""`braid demo`: everything on a dozen sample rollouts."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from streams.config import Settings
+    from streams.looking.account import Account
+
+Flag = Parameter(negative="")
+
+
+def demo(*, out: Path = Path("braid-demo"), keep: Annotated[bool, Flag] = False, embedded: Annotated[bool, Flag] = False) -> None:
+    """Play a dozen forked rollouts into a real Kafka and watch them become rankings, training rows and evidence.
+
+    Starts a Kafka and a schema registry (stopped again at the end unless --keep is given), a worker process, and writes the
+    files to a directory. Without Java and Maven, and without BRAID_KAFKA, it runs on the embedded log and says so.
+
+    Parameters
+    ----------
+    out
+        Where the files go; what an earlier demo left there is replaced.
+    keep
+        Leave Kafka and the registry running, to look around with `braid show` and `braid tail`.
+    embedded
+        Use the embedded log although a Kafka could be started.
+    """
+    from streams.commands.tables import console
+    from streams.config import load
+    from streams.demo.show import can_run_kafka, closing_picture
+
+    settings, screen = load(), console()
+    out.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    if embedded or not can_run_kafka(settings):
+        if not embedded:
+            screen.print("No Java and Maven here, and BRAID_KAFKA is not set: running on the embedded log instead of Kafka.\n")
+        account = _on_files(settings, out, screen)
+    else:
+        account = _on_kafka(settings, out, screen, keep=keep)
+    screen.print(closing_picture(account))
+    _say_where(screen, out, time.monotonic() - began)
+
+
+def _on_kafka(settings: "Settings", out: Path, screen: "Console", *, keep: bool) -> "Account":
+    from streams.demo.show import run_on_kafka, running_broker
+
+    # A rollout closes once and for all: every demo has topics of its own.
+    settings = settings.model_copy(update={"prefix": f"demo-{int(time.time())}.", "partitions": 4})
+    with running_broker(settings, _say, keep=keep) as resolved:
+        account = asyncio.run(run_on_kafka(resolved, out, screen))
+    if keep:
+        hint = f"BRAID_PREFIX={settings.prefix} BRAID_PARTITIONS={settings.partitions} braid show lru-cache"
+        screen.print(f"\nKafka stays at {resolved.kafka} (`braid broker stop` ends it). Look around:\n  {hint}")
+    return account
+
+
+def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
+    from streams.commands.tables import counts_table
+    from streams.demo.sample import write_sample
+    from streams.demo.show import SHOWN
+    from streams.looking.account import account_of
+    from streams.looking.files import EmbeddedLog
+    from streams.run import run_files
+    from streams.signing import signing_key
+
+    sample = out / "sample.ndjson"
+    write_sample(sample)
+    screen.print(counts_table(run_files([sample], out, settings, signing_key(settings))))
+    return asyncio.run(account_of(EmbeddedLog(out), SHOWN))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def _say_where(screen: "Console", out: Path, seconds: float) -> None:
+    from streams.outputs import SINK_FILES
+
+    screen.print(f"\nFiles in {out.resolve()} (done in {seconds:.0f} s):")
+    for name in SINK_FILES.values():
+        count = (out / name).read_bytes().count(b"\n")
+        screen.print(f"  {name:<16} {count:>4} records")
+    screen.print(f"\nEvery row has its evidence: `braid verify {out}` checks signatures, chains and rows.")

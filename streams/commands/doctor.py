@@ -1,0 +1,92 @@
+"""`braid doctor`: the effective configuration, and what is wrong with it or around it."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from streams.config import Settings
+    from streams.looking.checks import Check
+    from streams.looking.cluster_checks import Findings
+    from streams.looking.configuration import Setting
+
+Flag = Parameter(negative="")
+
+
+def doctor(*, json: Annotated[bool, Flag] = False) -> None:
+    """Show the effective configuration and where each value comes from, then check what it needs; changes nothing.
+
+    Exits with 1 when something is wrong. Warnings are not wrong.
+
+    Parameters
+    ----------
+    json
+        Print one JSON object.
+    """
+    from streams.looking.checks import machine_checks
+
+    settings, configuration, first = _configuration()
+    checks = [first, *machine_checks(settings, os.environ)]
+    findings: Findings | None = None
+    if settings is not None:
+        from streams.commands.progress import progress
+        from streams.looking.cluster_checks import cluster_checks
+
+        with progress() as say:
+            say("asking the cluster", 0.5)
+            findings = asyncio.run(cluster_checks(settings))
+        checks += findings.checks
+    if json:
+        lag = {} if findings is None else {str(each.partition): each.records for each in findings.lag}
+        found = {
+            "configuration": [each._asdict() for each in configuration],
+            "checks": [each._asdict() for each in checks],
+            "lag": lag,
+        }
+        sys.stdout.write(orjson.dumps(found).decode() + "\n")
+    else:
+        _print(configuration, checks, findings)
+    if any(check.result == "problem" for check in checks):
+        sys.exit(1)
+
+
+def _configuration() -> "tuple[Settings | None, list[Setting], Check]":
+    """The settings, each value with its source, and whether they make sense."""
+    from streams.config import ConfigError, config_file, load
+    from streams.looking.checks import Check
+    from streams.looking.configuration import effective
+    from streams.looking.text import line
+
+    try:
+        settings = load()
+        values = effective(settings)
+    except ConfigError as error:
+        advice = "correct the value; sources are flags over BRAID_ variables over the file"
+        return None, [], Check("configuration", "problem", line(str(error), 300), advice)
+    file = config_file()
+    detail = f"read from {file.absolute()}" if file.is_file() else f"no {file} here: variables and defaults only"
+    return settings, values, Check("configuration", "ok", detail)
+
+
+def _print(configuration: "Sequence[Setting]", checks: "Sequence[Check]", findings: "Findings | None") -> None:
+    from streams.commands.tables import show
+    from streams.looking.layout import sheet
+    from streams.looking.text import several
+
+    values = [(each.name, each.value, each.source) for each in configuration]
+    if values:
+        show(sheet("Configuration", ("setting", "value", "from"), values, limit=len(values), narrow=("setting",)))
+    rows = [(each.name, each.result, each.detail, each.advice) for each in checks]
+    columns = ("check", "result", "what was found", "what to do")
+    show(sheet("Checks", columns, rows, limit=len(rows), narrow=columns[:2]))
+    if findings is not None and any(each.records for each in findings.lag):
+        lag = ", ".join(f"{each.partition}: {each.records:,}" for each in findings.lag)
+        sys.stdout.write(f"\nrecords behind the worker's commits, by partition: {lag}\n")
+    problems = sum(check.result == "problem" for check in checks)
+    warnings = sum(check.result == "warning" for check in checks)
+    sys.stdout.write(f"\n{several(problems, 'problem')}, {several(warnings, 'warning')}\n")

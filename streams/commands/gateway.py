@@ -1,0 +1,60 @@
+"""`braid gateway`: facts over HTTP."""
+
+import sys
+from typing import Annotated, Literal
+
+import orjson
+from cyclopts import Parameter
+
+
+def gateway(
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    log_level: Literal["debug", "info", "warning", "error"] = "info",
+) -> None:
+    """Take rollouts, events, verdicts and votes over HTTP, until SIGTERM or Ctrl-C.
+
+    Prints the address once it listens. Listens on loopback unless told otherwise; any other address needs tokens
+    (`gateway.tokens` in braid.toml, or BRAID_GATEWAY__TOKENS). How to send is shown at /docs.
+
+    Parameters
+    ----------
+    host
+        The address to listen on.
+    port
+        The port; 0 takes a free one.
+    json
+        Print the address as one JSON object.
+    log_level
+        How much to say on standard error.
+    """
+    import asyncio
+
+    import uvloop
+
+    from streams import logs
+    from streams.cluster import resolve
+    from streams.config import load
+    from streams.gateway.app import create_app
+    from streams.gateway.server import address_of, listen, serve
+
+    settings = load()
+    update = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    settings = resolve(settings.model_copy(update={"gateway": settings.gateway.model_copy(update=update)}))
+    app = create_app(settings)
+    bound = listen(settings.gateway.host, settings.gateway.port)
+
+    def said() -> None:
+        address = address_of(bound)
+        if json:
+            view = {"url": address.url, "host": address.host, "port": address.port, "docs": f"{address.url}/docs"}
+            sys.stdout.write(orjson.dumps(view).decode() + "\n")
+        else:
+            sys.stdout.write(f"listening on {address.url} (how to send: {address.url}/docs)\n")
+        sys.stdout.flush()
+
+    logs.configure(log_level)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(app, bound, said))

@@ -1,0 +1,150 @@
+"""`braid rank`: rankings from verdict and vote lines."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from streams.config import Settings
+    from streams.ranking import Ranked, Standings
+
+Flag = Parameter(negative="")
+
+
+def rank(
+    files: Annotated[
+        list[Path],
+        Parameter(
+            help="NDJSON of rollouts, verdicts, votes and events, or rollout-wire/v1 JSONL; - is standard input.",
+            allow_leading_hyphen=True,
+        ),
+    ],
+    /,
+    *,
+    keep_going: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Rank the branches of every rollout by their verdicts and votes.
+
+    Needs no events: a branch without them counts as ended. A bad line is reported with its file, line, field and reason,
+    and the rest goes on.
+
+    Parameters
+    ----------
+    keep_going
+        Exit with 0 although lines were bad.
+    json
+        Print one JSON object per rollout.
+    """
+    from streams.config import load
+
+    standings, bad_lines = _read(files, load())
+    found = False
+    for ranked in standings.rankings():
+        found = True
+        if json:
+            sys.stdout.write(orjson.dumps(ranked.as_json()).decode() + "\n")
+        else:
+            from streams.commands.tables import show
+
+            show(*_shown(ranked))
+        _mention_ignored(ranked)
+    if not found:
+        sys.stderr.write("braid: nothing to rank: there is no line about a branch\n")
+    if bad_lines:
+        sys.stderr.write(f"braid: {bad_lines:,} bad line{'s' * (bad_lines > 1)} left out\n")
+        if not keep_going:
+            sys.exit(1)
+
+
+def _read(files: list[Path], settings: "Settings") -> tuple["Standings", int]:
+    """Fold all lines; returns how many were bad."""
+    from agents.importers.errors import LineError
+    from agents.importers.lines import LineReader
+    from streams.commands.progress import progress
+    from streams.inputs import check_length, read_lines, total_bytes
+    from streams.ranking import Standings
+
+    standings, reader = Standings(settings.emission), LineReader()
+    size = total_bytes(files)
+    bad_lines = read = 0
+    with progress() as say:
+        for number, line in enumerate(read_lines(files)):
+            read += len(line.text) + 1
+            if size and number % 5000 == 0:
+                say("reading", read / size)
+            try:
+                check_length(line)
+                for fact in reader.read(line.text):
+                    standings.add(fact)
+            except LineError as error:
+                bad_lines += 1
+                sys.stderr.write(f"braid: {line.place}: {error}\n")
+    return standings, bad_lines
+
+
+def _mention_ignored(ranked: "Ranked") -> None:
+    """What did not count is said, not swallowed."""
+    if ranked.out_of_range:
+        branches = ", ".join(map(str, ranked.out_of_range))
+        sys.stderr.write(f"braid: {ranked.rollout_id}: not one of its branches, ignored: {branches}\n")
+    if ranked.result.ignored_votes:
+        sys.stderr.write(
+            f"braid: {ranked.rollout_id}: {ranked.result.ignored_votes:,} votes ignored: they compare branches of two tiers, "
+            "or one whose outcome is unknown\n"
+        )
+
+
+def _shown(ranked: "Ranked") -> "list[RenderableType]":
+    from rich.markup import escape
+
+    from streams.commands.tables import table
+
+    numbers = ("rank", "95%", "branch", "total", "judge", "score", "se", "beats next", "votes", "missing")
+    made = table(escape(ranked.rollout_id), *numbers[:3], "objective", *numbers[3:], right=numbers)
+    for row in ranked.branches:
+        made.add_row(
+            _text(row.rank, "d"),
+            "-" if row.rank_low is None else f"{row.rank_low}-{row.rank_high}",
+            str(row.branch_index),
+            row.objective_status,
+            _text(row.total, ".3f"),
+            _text(row.judge_score, ".2f"),
+            _text(row.bt_score, "+.3f"),
+            _text(row.se, ".3f"),
+            _text(row.p_beats_next, ".1%"),
+            str(row.n_comparisons),
+            str(row.n_missing),
+        )
+    return [made, *_stats(ranked), ""]
+
+
+def _stats(ranked: "Ranked") -> list[str]:
+    """How much the group can tell, and how the judge behaved."""
+    stats = ranked.result.stats
+    said = [f"{stats.passes} of {stats.n} pass"]
+    if stats.pass_rate is not None:
+        said[0] += (
+            f" ({stats.pass_rate:.0%}, 95% from {_text(stats.wilson_low, '.1%')} to {_text(stats.wilson_high, '.1%')})"
+        )
+        said.append(
+            f"{'powered' if stats.powered else 'not powered'}, differences from {stats.min_detectable_delta_pp} points on show"
+        )
+    if stats.mcnemar_p is not None:
+        said.append(f"McNemar p {stats.mcnemar_p:.3g}")
+    lines = ["; ".join(said)]
+    if stats.tie_rate is not None:
+        lines.append(
+            f"judge: same answer in both orders {_text(stats.position_consistency, '.0%')}, "
+            f"first one preferred {_text(stats.first_position_rate, '.0%')}, ties {stats.tie_rate:.0%}"
+        )
+    return lines
+
+
+def _text(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

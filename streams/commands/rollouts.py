@@ -1,0 +1,108 @@
+"""`braid rollouts`: which rollouts there are, and how they stand."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from cyclopts import Parameter
+
+from schemas.errors import BraidError
+
+if TYPE_CHECKING:
+    from streams.config import Settings
+
+Flag = Parameter(negative="")
+
+REFRESH_S = 1.0
+
+
+class WatchError(BraidError):
+    """Watching was asked for in a way that makes no sense."""
+
+
+def rollouts(
+    *,
+    status: str | None = None,
+    limit: int = 50,
+    json: Annotated[bool, Flag] = False,
+    watch: Annotated[bool, Flag] = False,
+) -> None:
+    """List rollouts, newest first, and how they stand by the worker's view.
+
+    A count with a plus is of a rollout that has not closed: there may be more by now, `braid show` tells.
+
+    Parameters
+    ----------
+    status
+        Only those that are open, settling, settled, closing, closed or broken.
+    limit
+        How many to list; 0 lists all.
+    json
+        Print one JSON object.
+    watch
+        Refresh until Ctrl-C.
+    """
+    from streams.config import load
+
+    if watch and json:
+        raise WatchError("--watch is for people and --json for programs; use one of them")
+    settings = load()
+    if not watch:
+        asyncio.run(_list(settings, status, limit, as_json=json))
+        return
+    try:
+        asyncio.run(_watch(settings, status, limit))
+    except KeyboardInterrupt:
+        return  # how watching ends
+
+
+async def _list(settings: "Settings", status: str | None, limit: int, *, as_json: bool) -> None:
+    from streams.commands.progress import progress
+    from streams.commands.tables import show
+    from streams.looking.kafka import KafkaLog, View
+    from streams.looking.listing import listing
+    from streams.looking.text import clean
+    from streams.looking.view import newest_first
+
+    with progress() as say:
+        async with KafkaLog(settings, say) as log:
+            view = View(log)
+            await view.refresh()
+    rows = newest_first(view.rows, status)
+    if as_json:
+        shown = rows if limit <= 0 else rows[:limit]
+        found = {"total": len(view.rows), "matching": len(rows), "rollouts": [row.model_dump() for row in shown]}
+        sys.stdout.write(orjson.dumps(clean(found)).decode() + "\n")
+    elif not view.rows:
+        sys.stdout.write(_nothing(log.place, is_there=view.is_there))
+    else:
+        show(listing(rows, limit, view.rows.values()))
+
+
+async def _watch(settings: "Settings", status: str | None, limit: int) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    from streams.commands.tables import console
+    from streams.looking.kafka import KafkaLog, View
+    from streams.looking.listing import listing
+    from streams.looking.view import newest_first
+
+    out = console()
+    async with KafkaLog(settings) as log:
+        view = View(log)
+        with Live(Text("reading ..."), console=out, auto_refresh=False) as live:
+            while True:
+                await view.refresh()
+                room = max(1, out.height - 5) if out.is_terminal else limit
+                rows = newest_first(view.rows, status)
+                drawn = listing(rows, min(limit, room) if limit > 0 else room, view.rows.values())
+                live.update(drawn if view.rows else Text(_nothing(log.place, is_there=view.is_there)), refresh=True)
+                await asyncio.sleep(REFRESH_S)
+
+
+def _nothing(place: str, *, is_there: bool) -> str:
+    if is_there:
+        return f"{place}: no rollouts yet; write some with `braid ingest FILE` or the gateway, and run `braid worker`\n"
+    return f"{place}: nothing yet, no worker has run; start one with `braid worker`, it lists what is there\n"

@@ -1,0 +1,67 @@
+"""`braid show`: everything about one rollout."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from streams.config import Settings
+    from streams.looking.account import Account
+
+Flag = Parameter(negative="")
+
+
+def show(rollout: str, /, *, from_dir: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
+    """Show one rollout: ranking, verdicts, votes, training rows, what was left out and why, evidence, dead letters.
+
+    An open rollout is shown as far as it is known: its facts are folded from the log itself.
+
+    Parameters
+    ----------
+    rollout
+        The rollout's id.
+    from_dir
+        Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
+    json
+        Print one JSON object.
+    """
+    from streams.config import load
+
+    settings = load()
+    account = asyncio.run(_account(rollout, from_dir, settings))
+    if json:
+        from streams.looking.report import report
+
+        sys.stdout.write(orjson.dumps(report(account, settings)).decode() + "\n")
+        return
+    from streams.commands.tables import show as print_all
+    from streams.looking.page import page
+
+    print_all(*page(account, settings))
+
+
+async def _account(rollout_id: str, from_dir: Path | None, settings: "Settings") -> "Account":
+    from streams.commands.progress import progress
+    from streams.looking.account import account_of
+    from streams.looking.files import EmbeddedLog
+    from streams.looking.kafka import KafkaLog, View
+    from streams.looking.log import LookError, unknown_rollout
+
+    if from_dir is not None:
+        log = EmbeddedLog(from_dir)
+        account = await account_of(log, rollout_id)
+        if account.is_empty:
+            raise LookError(unknown_rollout(rollout_id, log.place, await log.rollouts()))
+        return account
+    with progress() as say:
+        async with KafkaLog(settings, say) as kafka:
+            account = await account_of(kafka, rollout_id)
+            if account.is_empty:
+                view = View(kafka)
+                await view.refresh()
+                raise LookError(unknown_rollout(rollout_id, kafka.place, view.rows))
+            return account

@@ -1,0 +1,154 @@
+"""`braid verify`: is the evidence whole and signed, and are the training rows the ones that it lists?"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from agents.evidence.chain import ChainVerdict
+    from streams.inspection import Finding, Outcome
+
+Flag = Parameter(negative="")
+
+SHOWN = 50
+"""Findings and chains that people are shown without --verbose: enough to see what happened."""
+
+
+def verify(
+    paths: Annotated[
+        list[Path] | None,
+        Parameter(
+            help="AEP as JSON lines, JSON or Avro; - is standard input. Or directories: the output of `braid run`, an embedded log.",
+            allow_leading_hyphen=True,
+        ),
+    ] = None,
+    /,
+    *,
+    public_key: Annotated[list[str] | None, Flag] = None,
+    allow_unsigned: Annotated[bool, Flag] = False,
+    verbose: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Check evidence: signatures, chains, and that nothing is missing; in a directory also every training row.
+
+    Without a path, the topics of the configured cluster are verified. Exits with 1 if anything is not ok.
+
+    Parameters
+    ----------
+    public_key
+        A key to trust, as KEYID=HEX; may be given several times. The keys of this machine are trusted as well.
+    allow_unsigned
+        Accept records without a signature.
+    verbose
+        Show every record, not only those that are not ok.
+    json
+        Print one JSON object for each record, then one with the verdict.
+    """
+    from streams.commands.progress import progress
+    from streams.config import load
+    from streams.verifying import Verification
+
+    settings = load()
+    keys = _trusted_keys(public_key or (), settings.signing_key)
+    printer = _Printer(verbose=verbose, json=json)
+    with progress() as say:
+        verification = Verification(keys, allow_unsigned=allow_unsigned, tell=printer.tell, say=say)
+        if paths:
+            verification.paths(paths)
+        else:
+            asyncio.run(verification.cluster(settings))
+    outcome = verification.outcome
+    printer.finish(outcome)
+    for warning in outcome.warnings:
+        sys.stderr.write(f"braid: {warning}\n")
+    if not outcome.ok:
+        sys.exit(1)
+
+
+def _trusted_keys(given: Sequence[str], signing_key: str) -> dict[str, bytes]:
+    """The keys of this machine, and those that were given; of two with one name the given one counts."""
+    from agents.evidence.keys import KeyFileError, parse_public_key, public_keys
+
+    try:
+        own = public_keys(files=[Path(signing_key).expanduser()] if signing_key else [])
+    except KeyFileError as error:
+        sys.stderr.write(f"braid: the keys of this machine are left out: {error}\n")
+        own = []
+    return {key.key_id: key.public for key in (*own, *map(parse_public_key, given))}
+
+
+class _Printer:
+    """Writes findings while they come: JSON lines, or text for people."""
+
+    def __init__(self, *, verbose: bool, json: bool) -> None:
+        self._verbose = verbose
+        self._json = json
+        self._hidden = 0
+        self._shown = 0
+        # The progress bar takes standard output over; a file or pipe there must get what is ours all the same.
+        self._out = None if sys.stdout.isatty() else sys.stdout
+
+    def tell(self, finding: "Finding") -> None:
+        """Print a finding, as far as it was asked for: rows only when they are not ok."""
+        row_ok = finding.ok and finding.run_id is None
+        if self._json:
+            if not row_ok:
+                self._write(orjson.dumps(finding.as_json()).decode())
+        elif self._verbose or not finding.ok:
+            if not self._verbose and self._shown >= SHOWN:
+                self._hidden += 1
+                return
+            self._shown += 1
+            name = finding.run_id or finding.more.get("record_id", "")
+            self._write(
+                "  ".join(part for part in (finding.position, name, "; ".join(finding.reasons) or "ok") if part)
+            )
+
+    def finish(self, outcome: "Outcome") -> None:
+        """Print the verdict."""
+        if self._json:
+            self._write(orjson.dumps(outcome.as_json()).decode())
+            return
+        if self._hidden:
+            self._write(f"and {self._hidden:,} more that are not ok; --verbose shows all")
+        broken = [chain for chain in outcome.chains if not chain.ok]
+        for chain in broken[: None if self._verbose else SHOWN]:
+            self._write(_chain_line(chain))
+        if self._shown or broken:
+            self._write("")
+        from streams.commands.tables import show
+
+        show(_summary(outcome))
+
+    def _write(self, text: str) -> None:
+        (self._out or sys.stdout).write(text + "\n")
+
+
+def _chain_line(chain: "ChainVerdict") -> str:
+    more = f" (and {len(chain.reasons) - 1} more)" if len(chain.reasons) > 1 else ""
+    return f"chain {chain.chain}  {chain.state}: {chain.reasons[0] if chain.reasons else ''}{more}"
+
+
+def _summary(outcome: "Outcome") -> "Table":
+    from collections import Counter
+
+    from streams.commands.tables import table
+
+    made = table("", "what", "count", right=("count",))
+    made.add_row("evidence records", f"{outcome.records:,}")
+    if outcome.copies:
+        made.add_row("  the same in the log", f"{outcome.copies:,}")
+    for state, count in sorted(Counter(str(chain.state) for chain in outcome.chains).items()):
+        made.add_row(f"chains {state}", f"{count:,}")
+    for topic, count in sorted(outcome.rows.items()):
+        made.add_row(f"rows of {topic}", f"{count:,}")
+    made.add_row("not ok", f"{outcome.not_ok:,}")
+    made.add_row("verdict", "ok" if outcome.ok else "NOT OK" if outcome.records else "NOT OK: nothing to verify")
+    return made

@@ -1,0 +1,188 @@
+"""The demo: forked branches become a ranking, a preference pair and evidence, on a real Kafka, while one watches.
+
+It starts a broker (unless one is configured), a real worker process, and plays a dozen sample rollouts into the log. Where
+neither Java nor a cluster is there, the same agents run over the embedded log.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from agents.importers.lines import LineReader
+from agents.importers.slices import Slicer, rollout_of
+from schemas.lifecycle import CloseRequested, Lifecycle
+from schemas.training import DpoRecord, Message
+from streams import broker
+from streams.broker import places
+from streams.config import Settings
+from streams.demo.sample import sample_lines
+from streams.looking.account import Account, account_of
+from streams.looking.kafka import KafkaLog, View
+from streams.looking.listing import listing
+from streams.looking.page import ranking_sheet
+from streams.looking.view import newest_first
+from streams.outputs import SINK_FILES, Outputs
+from streams.producing import FactWriter
+from streams.topics import BY_RECORD
+
+PACE_S = 6.0
+"""How long the sample takes to come in: long enough to watch, short enough to wait for."""
+
+SHOWN = "csv-parser"
+"""The rollout whose ranking and pair are shown at the end: a mixed group with judged branches and a retried one."""
+
+CLOSE_S = 60.0
+"""The worker has this long to close everything after the last fact."""
+
+
+def can_run_kafka(settings: Settings) -> bool:
+    """Whether there is a cluster, or what a local one needs."""
+    return bool(settings.kafka) or (shutil.which("java") is not None and shutil.which("mvn") is not None)
+
+
+@contextmanager
+def running_broker(settings: Settings, say: Callable[[str], None], *, keep: bool) -> Iterator[Settings]:
+    """The configured cluster, or a local one; one that was started here is stopped again unless it shall be kept."""
+    if settings.kafka:
+        yield settings
+        return
+    state = settings.state_dir or places.state_dir()
+    was_running = any(service.running for service in broker.status(state))
+    endpoint = broker.start(state, settings.cache_dir or places.cache_dir(), say=say)
+    try:
+        yield settings.model_copy(update={"kafka": endpoint.bootstrap, "registry": endpoint.registry or ""})
+    finally:
+        if not keep and not was_running:
+            broker.stop(state)
+
+
+@asynccontextmanager
+async def running_worker(settings: Settings, log: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
+    """A real worker process, stopped with SIGTERM."""
+    env = os.environ | {
+        "BRAID_KAFKA": settings.kafka,
+        "BRAID_REGISTRY": settings.registry,
+        "BRAID_PREFIX": settings.prefix,
+        "BRAID_PARTITIONS": str(settings.partitions),
+        "BRAID_EMISSION__JUDGE__KIND": "external",
+    }
+    with log.open("wb") as out:
+        process = subprocess.Popen([sys.executable, "-m", "streams.cli", "worker"], env=env, stdout=out, stderr=out)  # noqa: ASYNC220 - returns at once
+    try:
+        yield process
+    finally:
+        process.terminate()
+        await asyncio.to_thread(process.wait, 15)
+
+
+async def play(writer: FactWriter, pace_s: float) -> set[str]:
+    """Write the sample's facts at the pace at which they would come; returns the rollouts."""
+    reader, slicer = LineReader(), Slicer()
+    lines = list(sample_lines())
+    rollouts: dict[str, None] = {}
+    began = time.monotonic()
+    for position, line in enumerate(lines):
+        for fact in reader.read_object(dict(line)):
+            rollouts[rollout_of(fact)] = None
+            for ready in slicer.add(fact):
+                await writer.write(ready)
+        due = began + pace_s * position / len(lines)
+        if position % 25 == 0 and time.monotonic() < due:
+            for ready in slicer.flush():
+                await writer.write(ready)
+            await writer.flush()
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+    for ready in slicer.flush():
+        await writer.write(ready)
+    for rollout_id in rollouts:
+        await writer.write(Lifecycle(close_requested=CloseRequested(rollout_id=rollout_id, end_of_input=True)))
+    await writer.flush()
+    return set(rollouts)
+
+
+async def run_on_kafka(settings: Settings, out: Path, console: Console, pace_s: float = PACE_S) -> Account:
+    """Play the sample into Kafka, watch it close, write the files; returns all about the rollout that is shown."""
+    worker_log = out / "worker.log"
+    async with FactWriter(settings, "demo") as writer, running_worker(settings, worker_log) as worker:
+        playing = asyncio.create_task(play(writer, pace_s))
+        async with KafkaLog(settings) as log:
+            await _watch(log, playing, worker, worker_log, console)
+            with Outputs(out, SINK_FILES) as outputs:
+                async for stored in log.records([BY_RECORD[record] for record in SINK_FILES]):
+                    outputs.write(await log.decode(stored))
+            return await account_of(log, SHOWN)
+
+
+async def _watch(
+    log: KafkaLog, playing: "asyncio.Task[set[str]]", worker: subprocess.Popen[bytes], worker_log: Path, console: Console
+) -> None:
+    view = View(log)
+    ends = time.monotonic() + PACE_S + CLOSE_S
+    with Live(Text("starting the worker ..."), console=console, auto_refresh=False, transient=not console.is_terminal) as live:
+        while True:
+            await view.refresh()
+            if console.is_terminal and view.rows:
+                live.update(listing(newest_first(view.rows), 0, view.rows.values()), refresh=True)
+            done = playing.done() and all(view.rows.get(each) and view.rows[each].is_final for each in playing.result())
+            if done:
+                break
+            if worker.poll() is not None or time.monotonic() > ends:
+                raise DemoError(f"the worker did not finish (exit code {worker.poll()}); its log: {worker_log}")
+            await asyncio.sleep(0.3)
+    if not console.is_terminal:
+        console.print(listing(newest_first(view.rows), 0, view.rows.values()))
+
+
+class DemoError(broker.BrokerError):
+    """The demo did not come to its end."""
+
+
+def closing_picture(account: Account) -> RenderableType:
+    """The ranking of a rollout, and one preference pair side by side."""
+    parts: list[RenderableType] = []
+    if account.ranking is not None:
+        parts += [Text(f"\nThe ranking of {SHOWN}", style="bold"), ranking_sheet(account.ranking)]
+    pair = next((row for row in account.rows if isinstance(row, DpoRecord)), None)
+    if pair is not None:
+        title = f"\nA preference pair of {SHOWN}: branch {pair.chosen_branch} over branch {pair.rejected_branch}"
+        parts += [
+            Text(f"{title} ({pair.basis}, margin {pair.margin:g}, {len(pair.prompt)} messages shared)", style="bold"),
+            _side_by_side(_side("chosen", "green", pair.chosen), _side("rejected", "red", pair.rejected)),
+        ]
+    return Group(*parts)
+
+
+def _side_by_side(left: Panel, right: Panel) -> Table:
+    grid = Table.grid(expand=True)
+    grid.add_column(ratio=1)
+    grid.add_column(ratio=1)
+    grid.add_row(left, right)
+    return grid
+
+
+def _side(name: str, colour: str, messages: tuple[Message, ...]) -> Panel:
+    lines = []
+    for message in messages:
+        for call in message.tool_calls:
+            lines.append(f"calls {call.function.name}({_cut(call.function.arguments, 60)})")
+        if message.content:
+            lines.append(f"{message.role}: {_cut(message.content, 300 if message is messages[-1] else 90)}")
+    shown = lines if len(lines) <= 12 else [*lines[:5], f"... {len(lines) - 11} more ...", *lines[-6:]]
+    return Panel(Text("\n".join(shown)), title=name, border_style=colour)
+
+
+def _cut(text: str, length: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else flat[: length - 1] + "…"

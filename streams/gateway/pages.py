@@ -1,0 +1,172 @@
+"""What /docs says: descriptions, examples and the shapes of answers. Nothing here decides anything."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+DESCRIPTION = """
+Agents, verifiers and operators write what happened in a rollout; an answer comes when the broker has it.
+
+**Bodies.** One JSON object, an array (`application/json`), one object per line (`application/x-ndjson`), or CloudEvents
+(`application/cloudevents+json`, `application/cloudevents-batch+json`, or `ce-` headers with `application/json`).
+
+**Answers.** `202`: all of it is in the log, at these offsets. `207`: some of it is; every other item has an error with its
+index, line, field and reason. `400`, `403`, `413`, `422`: nothing was written, for these reasons. `503`: the broker is
+away; send it again after `Retry-After`. Sending something twice does no harm.
+
+**Roles.** `agent` writes events, `verifier` verdicts and votes, `operator` rollouts, cancelling, closing, and events. A
+token may be bound to one rollout and one branch.
+"""
+
+TAGS = [
+    {"name": "rollouts", "description": "A task is forked, given up, or settled. Role: operator."},
+    {"name": "events", "description": "What an agent does in a branch. Role: agent or operator."},
+    {"name": "verdicts", "description": "What verifiers and judges say of branches. Role: verifier, nobody else."},
+    {"name": "lines", "description": "All of these, mixed. Each line needs the role of its type."},
+    {"name": "operations", "description": "Health and metrics of the gateway itself."},
+]
+
+
+class RecordView(BaseModel):
+    """A record in the log."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    topic: str = Field(examples=["rollouts.agent-events.v1"])
+    """The topic, with its prefix."""
+    partition: int
+    """The partition; the same for everything about a rollout."""
+    offset: int
+    """Its place there."""
+    record: str = Field(examples=["AgentEvents"])
+    """What it is."""
+    id: str = Field(examples=["r1/b0/a0/s7"])
+    """Its CloudEvents id: a function of its content."""
+    first_seq: int | None = None
+    """Of a slice: the seq of its first event."""
+    last_seq: int | None = None
+    """Of a slice: the seq of its last event."""
+
+
+class ErrorView(BaseModel):
+    """Something that was not taken."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    index: int | None
+    """The item, counted from 0; null when it is about the request as a whole."""
+    line: int | None
+    """The line, counted from 1, where the body has lines."""
+    field: str
+    """Which field; empty when the item could not be read."""
+    reason: str
+    """Why."""
+    status: int
+    """The HTTP status that it would have by itself."""
+
+
+class AnswerView(BaseModel):
+    """What became of a request."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    accepted: int
+    """Items that are in the log now."""
+    records: list[RecordView]
+    """Where they are; several events may share one record."""
+    errors: list[ErrorView]
+    """What was not taken."""
+
+
+_WORDS = {
+    202: "All of it is in the log.",
+    207: "Some of it is in the log, some was refused.",
+    400: "Nothing was written: not readable, or for several reasons.",
+    401: "No token, or not one of ours.",
+    403: "The token's role or binding does not allow it; nothing was written.",
+    413: "The body, or an item in it, is too large.",
+    415: "Not a content type that is read here.",
+    422: "Nothing was written: the content is not right.",
+    503: "The broker is away, or too much is under way; send it again after Retry-After.",
+}
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": AnswerView, "description": words} for status, words in _WORDS.items()
+}
+
+EVENT = {
+    "trace_id": "t1", "channel": "tool", "event": "tool_call", "timestamp_ms": 1767225600000,
+    "data": {"toolName": "bash", "args": {"command": "make test"}, "callId": "c1"},
+}  # fmt: skip
+_CLOUD = {"specversion": "1.0", "id": "1", "source": "/agents/a", "type": "agent.event", "sequence": "7", "data": EVENT}
+
+
+def _compact(*values: object) -> str:
+    import orjson
+
+    return "\n".join(orjson.dumps(value).decode() for value in values)
+
+
+def body(
+    examples: dict[str, Any], *, lines: list[dict[str, Any]] | None = None, required: bool = True
+) -> dict[str, Any]:
+    """The OpenAPI of a request body: these examples as JSON, and some lines."""
+    content: dict[str, Any] = {
+        "application/json": {
+            "schema": {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]},
+            "examples": {name: {"value": value} for name, value in examples.items()},
+        },
+    }
+    if lines is not None:
+        content["application/x-ndjson"] = {"schema": {"type": "string"}, "example": _compact(*lines)}
+    return {"requestBody": {"required": required, "content": content}}
+
+
+EVENTS_BODY = body(
+    {
+        "an event with its seq": {"seq": 7, "event": EVENT},
+        "several": [{"seq": 7, "event": EVENT}, {"seq": 8, "event": EVENT | {"event": "tool_result"}}],
+        "a bare event, with ?first_seq=7": EVENT,
+        "the first event, with what is known of the branch": {
+            "seq": 0, "temperature": 0.8, "seed": 1, "agent": {"name": "coder", "model": "m"}, "event": EVENT,
+        },
+    },
+    lines=[{"seq": 7, "event": EVENT}, {"seq": 8, "event": EVENT | {"event": "tool_result"}}],
+)  # fmt: skip
+EVENTS_BODY["requestBody"]["content"] |= {
+    "application/cloudevents+json": {"schema": {"type": "object"}, "example": _CLOUD},
+    "application/cloudevents-batch+json": {
+        "schema": {"type": "array", "items": {"type": "object"}},
+        "example": [_CLOUD],
+    },
+}
+EVENTS_BODY["requestBody"]["required"] = False
+
+_ROLLOUT = {
+    "rollout_id": "r1", "task": "Make the tests pass", "branches": 4, "required": ["build"], "deadline_ms": 600000,
+    "system_prompt": None, "tools": [], "labels": {"team": "a"},
+}  # fmt: skip
+_BUILD = {"status": "success", "exit_code": 0, "tests": {"passed": 9, "failed": 0, "skipped": 0, "total": 9}}
+_VOTE = {"a": 0, "b": 2, "order": "ab", "sample": 0, "preferred": "a", "judge": "m"}
+
+ROLLOUT_BODY = body({"a rollout of four branches": _ROLLOUT})
+CANCEL_BODY = body({"why": {"reason": "the task was wrong"}}, required=False)
+CLOSE_BODY = body({"nothing": {}}, required=False)
+VERDICT_BODY = body(
+    {
+        "build": _BUILD,
+        "visual": {"verdict": "pass", "uncaught_errors": [], "renders_non_empty": True},
+        "check": {"name": "lint", "status": "pass"},
+    }
+)
+VOTES_BODY = body({"a vote": _VOTE, "several": [_VOTE, _VOTE | {"order": "ba"}]})
+LINES_BODY = body(
+    {"one line": {"type": "rollout", **_ROLLOUT}},
+    lines=[
+        {"type": "rollout", **_ROLLOUT},
+        {"type": "event", "rollout_id": "r1", "branch_index": 0, "seq": 0, "event": EVENT},
+        {"type": "end", "rollout_id": "r1", "branch_index": 0, "status": "answered"},
+        {"type": "build", "rollout_id": "r1", "branch_index": 0, **_BUILD},
+        {"type": "vote", "rollout_id": "r1", **_VOTE},
+    ],
+)

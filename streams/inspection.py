@@ -1,0 +1,306 @@
+"""The decisions of `braid verify`: evidence record by record, and whether every training row is the one its evidence lists.
+
+The closing record of a rollout lists the id and digest of each of its rows and of its ranking. A row is ok when a closing
+record that can be trusted lists exactly it, and whatever is listed must be there. Only hashes and positions are held, so
+memory grows with the number of records, not with what is in them. Nothing here opens a file or talks to a broker.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from agents.evidence.chain import ChainVerdict
+from agents.evidence.keys import DEVELOPMENT_PREFIX
+from agents.evidence.signing import Json
+from agents.evidence.structure import CLOSING_SUFFIX, closing_of, printable, quoted
+from agents.evidence.verify import Authenticity, Evidence, RecordVerdict, Verifier, worst_chain
+from streams.topics import DPO, PPO, RANKINGS, REJECTED, SFT, Topic
+
+ROW_TOPICS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED, RANKINGS)
+"""Whose records a closing record lists."""
+
+TRUSTED = {Authenticity.DSSE_VALID, Authenticity.INLINE_VALID}
+
+_BRANCH_RUN = re.compile(r"(?s)(?P<rollout>.+)/b[0-9]+/a[0-9]+")
+
+
+class Finding(NamedTuple):
+    """What was found out about one record or row, at its place."""
+
+    position: str
+    run_id: str | None
+    """None for a training row."""
+    ok: bool
+    reasons: tuple[str, ...]
+    more: Mapping[str, Any]
+    """The layers of an evidence record; topic, rollout and id of a row."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {"position": self.position, "run_id": self.run_id, "ok": self.ok, "reasons": self.reasons, **self.more}
+
+
+Tell = Callable[[Finding], None]
+"""Told what was found, as it comes."""
+
+
+class Claims(NamedTuple):
+    """What a stored record says of itself beside the JSON view that is signed."""
+
+    record_id: str
+    rollout_id: str
+    key: bytes | None
+    """Of the log; None where there is no log around the record."""
+
+
+class Row(NamedTuple):
+    """A training row or ranking."""
+
+    position: str
+    topic: Topic
+    rollout_id: str
+    record_id: str
+    differs: Callable[[str], str]
+    """Says why its content does not have this digest; nothing, if it does."""
+    key: bytes | None = None
+    """Of the log; None in a file."""
+
+
+@dataclass(slots=True)
+class _Closing:
+    position: str
+    record_hash: str | None
+    trusted: bool
+
+
+@dataclass(slots=True)
+class _Listed:
+    digest: str
+    rollout_id: str
+    found: bool = False
+
+
+@dataclass
+class Outcome:
+    """Everything that was verified: what the last object of `--json` says."""
+
+    records: int = 0
+    copies: int = 0
+    """Evidence records of a log that lies beside the same records in a file."""
+    rows: Counter[str] = field(default_factory=Counter)
+    """By topic."""
+    not_ok: int = 0
+    """Findings that are not ok: records, rows, and what is missing."""
+    chains: list[ChainVerdict] = field(default_factory=list)
+    signers: Counter[str] = field(default_factory=Counter)
+    """Records by the id of a known key."""
+    strangers: Counter[str] = field(default_factory=Counter)
+    """Records by the id of a key that is not known."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything holds; nothing at all does not."""
+        return bool(self.records) and not self.not_ok and all(chain.ok for chain in self.chains)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What holds, and yet should be known."""
+        development = [
+            f"{count:,} records are signed by the development key {key_id}: it proves nothing to others"
+            for key_id, count in self.signers.items() if key_id.startswith(DEVELOPMENT_PREFIX)
+        ]  # fmt: skip
+        unknown = [
+            f"{count:,} records are signed by the unknown key {quoted(key_id)}: give --public-key KEYID=HEX, if you trust it"
+            for key_id, count in self.strangers.items()
+        ]
+        return development + unknown
+
+    def as_json(self) -> dict[str, Any]:
+        """As `--json` prints it, after the records."""
+        return {
+            "chain": str(worst_chain(self.chains)),
+            "chains": [chain.as_json() for chain in self.chains],
+            "records": self.records,
+            "rows": dict(sorted(self.rows.items())),
+            "not_ok": self.not_ok,
+            "warnings": self.warnings,
+            "ok": self.ok,
+        }
+
+
+class Inspection:
+    """One body of evidence and the rows beside it: a directory, a log, a cluster, or the files of one call."""
+
+    def __init__(
+        self,
+        keys: Mapping[str, bytes],
+        outcome: Outcome,
+        tell: Tell,
+        *,
+        allow_unsigned: bool = False,
+        repetitions: bool = True,
+        copy: bool = False,
+    ) -> None:
+        self._keys = keys
+        self._verifier = Verifier(keys, allow_unsigned=allow_unsigned)
+        self._trusted = TRUSTED | ({Authenticity.UNSIGNED} if allow_unsigned else set())
+        self._outcome = outcome
+        self._tell = tell
+        self._repetitions = repetitions
+        """Whether the same row may come twice: a log may deliver again, a dataset must not."""
+        self._copy = copy
+        """Whether the same evidence is verified beside it: then nothing is counted twice, and only faults are told."""
+        self._unclosed: dict[str, str] = {}
+        self._closings: dict[str, _Closing] = {}
+        self._listed: dict[str, _Listed] = {}
+
+    def evidence(self, item: Evidence, claims: Claims | None = None) -> None:
+        """Judge the next evidence record."""
+        self._outcome.records += not self._copy
+        self._outcome.copies += self._copy
+        verdict = self._verifier.add(item)
+        reasons = verdict.reasons
+        if item.record is not None:
+            self._note_key(item.record)
+            reasons += tuple(self._note_place(item.record, verdict))
+            if claims is not None:
+                reasons += tuple(_false_claims(claims, verdict))
+        plain = verdict.as_json()
+        more = {name: plain[name] for name in ("structural", "semantic", "authenticity")}
+        self._found(Finding(item.position, verdict.run_id, not reasons, reasons, more))
+
+    def row(self, row: Row) -> None:
+        """Judge a row; the evidence comes first."""
+        self._outcome.rows[row.topic.name] += not self._copy
+        more = {"topic": row.topic.name, "rollout_id": printable(row.rollout_id), "record_id": printable(row.record_id)}
+        reasons = tuple(f"row: {why}" for why in self._row_faults(row))
+        self._found(Finding(row.position, None, not reasons, reasons, more))
+
+    def bad_row(self, position: str, topic: Topic, problem: str) -> None:
+        """Note that something is no row at all."""
+        self._outcome.rows[topic.name] += not self._copy
+        self._found(Finding(position, None, ok=False, reasons=(f"row: {problem}",), more={"topic": topic.name}))
+
+    def has_closing(self, key: bytes | None) -> bool:
+        """Whether the closing record of the rollout with this key was read."""
+        return (key or b"").decode(errors="replace") in self._closings
+
+    def finish(self, topics: tuple[Topic, ...]) -> None:
+        """Say, after the last row, what should be there and is not (rows of these topics), and judge the chains."""
+        for rollout_id, position in self._unclosed.items():
+            reason = "chain: the closing record that should follow is missing"
+            self._found(Finding(position, printable(rollout_id) + CLOSING_SUFFIX, ok=False, reasons=(reason,), more={}))
+        names = {topic.name for topic in topics}
+        for key, listed in self._listed.items():
+            topic, _, record_id = key.partition("/")
+            if listed.found or topic not in names:
+                continue
+            position = self._closings[listed.rollout_id].position
+            more = {"topic": topic, "rollout_id": printable(listed.rollout_id), "record_id": printable(record_id)}
+            reason = f"row: {printable(record_id)} is listed here and missing in {topic}"
+            self._found(Finding(position, None, ok=False, reasons=(reason,), more=more))
+        self._outcome.chains += [chain for chain in self._verifier.finish() if not (self._copy and chain.ok)]
+
+    def compare(self, other: "Inspection", name: str) -> None:
+        """Say which rollouts this one and another copy of the same evidence (called `name`) do not share."""
+        for rollout_id in sorted(self._closings.keys() | other._closings.keys()):
+            mine, theirs = self._closings.get(rollout_id), other._closings.get(rollout_id)
+            if mine and theirs and mine.record_hash == theirs.record_hash:
+                continue
+            at, what = (mine, "missing") if mine and not theirs else (mine or theirs, "another one" if mine else "only")
+            assert at is not None
+            reason = f"chain: the closing record is {what} in {name}"
+            self._found(
+                Finding(at.position, printable(rollout_id) + CLOSING_SUFFIX, ok=False, reasons=(reason,), more={})
+            )
+
+    def _found(self, finding: Finding) -> None:
+        self._outcome.not_ok += not finding.ok
+        if not (self._copy and finding.ok):
+            self._tell(finding)
+
+    def _note_key(self, record: Json) -> None:
+        key_id = _key_id(record)
+        if key_id is not None and not self._copy:
+            (self._outcome.signers if key_id in self._keys else self._outcome.strangers)[printable(key_id)] += 1
+
+    def _note_place(self, record: Json, verdict: RecordVerdict) -> Iterator[str]:
+        """Remember how a rollout's evidence stands, and what its closing record lists."""
+        run_id = record.get("run_id")
+        closing = closing_of(record)
+        if not isinstance(run_id, str):
+            return
+        if closing is None:
+            branch = _BRANCH_RUN.fullmatch(run_id)
+            if branch is not None and branch["rollout"] not in self._closings:
+                self._unclosed[branch["rollout"]] = verdict.position
+            return
+        rollout_id = run_id.removesuffix(CLOSING_SUFFIX)
+        self._unclosed.pop(rollout_id, None)
+        if rollout_id in self._closings:
+            return  # a repetition; another closing record of the rollout is a fault of the chain
+        trusted = verdict.structural and verdict.semantic and verdict.authenticity in self._trusted
+        self._closings[rollout_id] = _Closing(verdict.position, verdict.record_hash, trusted)
+        if trusted:
+            yield from self._note_listed(rollout_id, closing)
+
+    def _note_listed(self, rollout_id: str, closing: Json) -> Iterator[str]:
+        entries = closing.get("emitted", [])
+        entries = [*entries, *_ranking_entry(closing)] if isinstance(entries, list) else [None]
+        for entry in entries:
+            texts = [entry.get(name) for name in ("topic", "record_id", "digest")] if isinstance(entry, dict) else []
+            if len(texts) != 3 or not all(isinstance(text, str) for text in texts):
+                yield "closing.emitted: must list topic, record_id and digest of every row"
+                return
+            topic, record_id, digest = texts
+            self._listed.setdefault(f"{topic}/{record_id}", _Listed(str(digest), rollout_id))
+
+    def _row_faults(self, row: Row) -> Iterator[str]:
+        if row.key is not None and row.key != row.rollout_id.encode():
+            yield "the key is not the id of its rollout"
+        closing = self._closings.get(row.rollout_id)
+        if closing is None:
+            yield f"no closing record of rollout {quoted(row.rollout_id)} is there: nothing vouches for it"
+            return
+        if not closing.trusted:
+            yield f"the closing record of its rollout ({closing.position}) is not to be trusted"
+            return
+        listed = self._listed.get(f"{row.topic.name}/{row.record_id}")
+        if listed is None or listed.rollout_id != row.rollout_id:
+            yield f"the closing record of its rollout ({closing.position}) does not list it"
+            return
+        why = row.differs(listed.digest)
+        if why:
+            yield f"{why}; see {closing.position}"
+        elif listed.found and not self._repetitions:
+            yield "the same row is there twice"
+        listed.found = True
+
+
+def _false_claims(claims: Claims, verdict: RecordVerdict) -> Iterator[str]:
+    if verdict.record_hash is not None and claims.record_id != verdict.record_hash:
+        yield "stored: the record_id is not the hash of the record"
+    if verdict.run_id is None or not verdict.run_id.startswith(f"{printable(claims.rollout_id)}/"):
+        yield "stored: the rollout_id is not that of the run_id"
+    if claims.key is not None and claims.key != claims.rollout_id.encode():
+        yield "stored: the key is not the id of its rollout"
+
+
+def _ranking_entry(closing: Json) -> Iterator[dict[str, Any]]:
+    if closing.get("ranking_id") is not None:
+        yield {"topic": RANKINGS.name, "record_id": closing["ranking_id"], "digest": closing.get("ranking_digest")}
+
+
+def _key_id(record: Json) -> str | None:
+    """The key that a record names, wherever it names it."""
+    try:
+        key_id = (
+            record["dsse_envelope"]["signatures"][0]["keyid"]
+            if record.get("dsse_envelope")
+            else record["signature"]["key_id"]
+        )
+    except (KeyError, IndexError, TypeError):
+        return None
+    return key_id if isinstance(key_id, str) else None

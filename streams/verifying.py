@@ -1,0 +1,259 @@
+"""`braid verify`: files, output directories, embedded logs and clusters, through the same inspection.
+
+Files of one call are one body of evidence: a chain may go on in the next file. A directory is one by itself: the lines of
+an output directory of `braid run` with its training rows, and the log beside them as a second copy that has to agree.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from pydantic import ValidationError
+
+from agents.evidence.build import json_view
+from agents.evidence.verify import Evidence, read_record
+from schemas.avro_body import first_problem
+from schemas.base import Record
+from schemas.errors import BraidError, DecodeError
+from schemas.evidence import AepRecord
+from streams.cluster import registry_of, resolve
+from streams.codec import Codec, body_of
+from streams.config import Settings
+from streams.embedded import SUFFIX
+from streams.evidence_sources import (
+    Stored,
+    Text,
+    TopicReader,
+    differs_in_avro,
+    differs_in_json,
+    evidence_of,
+    lines_of,
+    stored_in,
+)
+from streams.headers import identity
+from streams.inspection import ROW_TOPICS, Claims, Inspection, Outcome, Row, Tell
+from streams.outputs import SINK_FILES
+from streams.run import Say
+from streams.topics import EVIDENCE, RANKINGS, Topic
+
+EVIDENCE_FILE = SINK_FILES[AepRecord]
+ROW_FILES: dict[str, Topic] = {SINK_FILES[topic.record]: topic for topic in ROW_TOPICS if topic.record is not None}
+LOG_FOLDER = "log"
+
+SAY_EVERY = 256 * 1024
+"""Bytes read between two words about progress."""
+
+
+class NothingToVerifyError(BraidError):
+    """A path that cannot be read, or where there is no evidence."""
+
+
+class Folder:
+    """A directory to verify: what of it are lines, and what is a log."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_output = any((path / name).is_file() for name in (EVIDENCE_FILE, *ROW_FILES))
+        self.log = next((folder for folder in (path / LOG_FOLDER, path) if (folder / EVIDENCE.name).is_dir()), None)
+        if not self.is_output and self.log is None:
+            raise NothingToVerifyError(
+                f"{path}: no evidence here; give an output directory of `braid run` (with {EVIDENCE_FILE}), an embedded log, or a file"
+            )
+
+    def lines(self) -> dict[Path, Topic]:
+        """The files of rows, as far as they are there."""
+        return (
+            {self.path / name: topic for name, topic in ROW_FILES.items() if (self.path / name).is_file()}
+            if self.is_output
+            else {}
+        )
+
+    def containers(self, topic: Topic) -> list[Path]:
+        """The files of a topic in the log."""
+        return sorted((self.log / topic.name).glob(f"*{SUFFIX}")) if self.log is not None else []
+
+    def files(self) -> Iterator[Path]:
+        """Everything that will be read."""
+        yield from (path for path in (self.path / EVIDENCE_FILE,) if path.is_file())
+        yield from self.lines()
+        for topic in (EVIDENCE, *ROW_TOPICS):
+            yield from self.containers(topic)
+
+
+class Verification:
+    """One call of `braid verify`: findings are told as they come and add up in `outcome`."""
+
+    def __init__(self, keys: Mapping[str, bytes], *, allow_unsigned: bool, tell: Tell, say: Say) -> None:
+        self.outcome = Outcome()
+        self._keys = keys
+        self._allow_unsigned = allow_unsigned
+        self._tell = tell
+        self._say = say
+        self._codec = Codec()
+        self._total = self._done = self._said = 0
+
+    def paths(self, paths: Sequence[Path]) -> None:
+        """Verify files and directories."""
+        files = [path for path in paths if not path.is_dir()]
+        for path in files:
+            _check_file(path)
+        folders = [Folder(path) for path in paths if path.is_dir()]
+        read = [*files, *(file for folder in folders for file in folder.files())]
+        self._total = sum(path.stat().st_size for path in read if path.is_file())
+        try:
+            if files:
+                inspection = self._inspection()
+                for path in files:
+                    self._evidence_file(inspection, path)
+                inspection.finish(())
+            for folder in folders:
+                self._folder(folder)
+        except OSError as error:
+            if error.filename is None:  # not a file of ours: the reader of our output went away
+                raise
+            raise NothingToVerifyError(f"{error.filename}: {error.strerror}") from error
+
+    async def cluster(self, settings: Settings) -> None:
+        """Verify what the topics of a cluster hold now."""
+        settings = resolve(settings)
+        registry = registry_of(settings)
+        self._codec = Codec(registry, prefix=settings.prefix)
+        inspection = self._inspection()
+        try:
+            async with TopicReader(settings, (EVIDENCE, *ROW_TOPICS)) as reader:
+                # A worker may be writing. It writes rows before the evidence that lists them, so that what was there at this
+                # first look must be listed by evidence read later; rows that came after it are needed, but not missed.
+                first_look = await reader.ends(*ROW_TOPICS)
+                ends = await reader.ends(EVIDENCE)
+                self._total = sum(ends.values()) + sum(first_look.values())
+                async for each in reader.read(ends):
+                    await self._learn(each.stored)
+                    self._stored_evidence(inspection, each.stored)
+                async for each in reader.read(await reader.ends(*ROW_TOPICS)):
+                    await self._learn(each.stored)
+                    if each.offset < first_look[each.place] or inspection.has_closing(each.stored.key):
+                        self._stored_row(inspection, each.topic, each.stored)
+        finally:
+            if registry is not None:
+                await registry.close()
+        inspection.finish(ROW_TOPICS)
+
+    # -- bodies of evidence --------------------------------------------------------------------------------------------
+
+    def _folder(self, folder: Folder) -> None:
+        lines = log = None
+        if folder.is_output:
+            lines = self._inspection(repetitions=False)
+            self._output(folder, lines)
+        if folder.log is not None:
+            log = self._inspection(copy=lines is not None)
+            for path in folder.containers(EVIDENCE):
+                self._evidence_file(log, path)
+            for topic in ROW_TOPICS:
+                for path in folder.containers(topic):
+                    for stored in stored_in(path, self._read):
+                        self._stored_row(log, topic, stored)
+            log.finish(ROW_TOPICS)
+        if lines is not None and log is not None:
+            lines.compare(log, str(folder.log))
+
+    def _output(self, folder: Folder, inspection: Inspection) -> None:
+        evidence = folder.path / EVIDENCE_FILE
+        if evidence.is_file():
+            self._evidence_file(inspection, evidence)
+        else:
+            inspection.evidence(Evidence(str(evidence), None, "the file is missing"))
+        for path, topic in folder.lines().items():
+            with path.open("rb") as source:
+                for line in lines_of(source, str(path), self._read):
+                    _row(inspection, topic, line)
+        # A dataset needs no rankings: they are looked for where their file is.
+        inspection.finish(
+            tuple(topic for topic in ROW_TOPICS if topic is not RANKINGS or topic in folder.lines().values())
+        )
+
+    def _inspection(self, *, repetitions: bool = True, copy: bool = False) -> Inspection:
+        return Inspection(
+            self._keys,
+            self.outcome,
+            self._tell,
+            allow_unsigned=self._allow_unsigned,
+            repetitions=repetitions,
+            copy=copy,
+        )
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def _evidence_file(self, inspection: Inspection, path: Path) -> None:
+        if path.suffix == SUFFIX:
+            for stored in stored_in(path, self._read):
+                self._stored_evidence(inspection, stored)
+        elif str(path) == "-":
+            for position, text in lines_of(sys.stdin.buffer, "<stdin>", self._read):
+                inspection.evidence(read_record(text, position))
+        else:
+            for evidence in evidence_of(path, self._read):
+                inspection.evidence(evidence)
+
+    def _stored_evidence(self, inspection: Inspection, stored: Stored) -> None:
+        try:
+            record = cast("AepRecord", self._decode(EVIDENCE, stored))
+        except DecodeError as error:
+            inspection.evidence(Evidence(stored.position, None, str(error)))
+            return
+        claims = Claims(record.record_id, record.rollout_id, stored.key)
+        inspection.evidence(Evidence(stored.position, json_view(record)), claims)
+
+    def _stored_row(self, inspection: Inspection, topic: Topic, stored: Stored) -> None:
+        try:
+            record = self._decode(topic, stored)
+        except DecodeError as error:
+            inspection.bad_row(stored.position, topic, str(error))
+            return
+        differs = differs_in_avro(body_of(stored.value or b""))
+        inspection.row(Row(stored.position, topic, _rollout_id(record), identity(record), differs, stored.key))
+
+    def _decode(self, topic: Topic, stored: Stored) -> Record:
+        if stored.problem:
+            raise DecodeError(stored.problem)
+        return self._codec.decode(topic, stored.value)
+
+    async def _learn(self, stored: Stored) -> None:
+        self._read(1)
+        unknown = self._codec.unknown_id(stored.value)
+        if unknown is not None:
+            await self._codec.learn([unknown])
+
+    def _read(self, count: int) -> None:
+        self._done += count
+        if self._total and self._done - self._said >= min(SAY_EVERY, self._total / 100):
+            self._said = self._done
+            self._say("verifying", self._done / self._total)
+
+
+def _check_file(path: Path) -> None:
+    if str(path) == "-":
+        return
+    if not path.is_file():
+        raise NothingToVerifyError(f"{path}: there is no such file or directory; is the path right?")
+    if path.name in ROW_FILES or (path.suffix == SUFFIX and path.parent.name in {topic.name for topic in ROW_TOPICS}):
+        folder = path.parent if path.name in ROW_FILES else path.parent.parent
+        raise NothingToVerifyError(
+            f"{path}: holds rows, which are verified by the evidence beside them; give the directory, {folder}"
+        )
+
+
+def _row(inspection: Inspection, topic: Topic, line: Text) -> None:
+    assert topic.record is not None
+    try:
+        record = topic.record.model_validate_json(line.text)
+    except ValidationError as error:
+        inspection.bad_row(line.position, topic, f"not a row: {first_problem(error)}")
+        return
+    differs = differs_in_json(record, line.text)
+    inspection.row(Row(line.position, topic, _rollout_id(record), identity(record), differs))
+
+
+def _rollout_id(record: Record) -> str:
+    return str(getattr(record, "rollout_id", ""))
