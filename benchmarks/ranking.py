@@ -4,8 +4,9 @@
 
 Votes are simulated from a seed: true strengths are normal, 15% of the calls are ties, each pair of the judge's schedule is
 asked twice in both orders. Times are processor times, the best of several repetitions of each group, averaged over groups,
-so that other work on the machine disturbs them little. evalica and choix give scores only; ours gives scores, standard
-errors and the probability of every pair.
+so that other work on the machine disturbs them little. evalica and `fit` start from the same wins, added up by pair (choix
+has no weights and starts from the votes, without ties); `rank` does everything from votes to ranks. evalica and choix give
+scores only; `fit` gives scores, standard errors and the probability of every pair.
 """
 
 import argparse
@@ -39,7 +40,8 @@ class Sample(NamedTuple):
     truth: list[float]
     contest: Contest
     group: Group
-    evalica: tuple[list[int], list[int], list[evalica.Winner]]
+    rows: tuple[list[int], list[int], list[evalica.Winner]]
+    weights: list[float]
     choix: tuple[int, list[tuple[int, int]]]
 
 
@@ -55,14 +57,22 @@ def simulate(rng: random.Random, n: int, pairs: Sequence[Pair], missing: float =
                 votes.append(Vote(i, j, order, sample, None if rng.random() < missing else preferred))
     valid = [vote for vote in votes if vote.preferred is not None]
     shares = {"a": (1.0, 0.0), "b": (0.0, 1.0), "tie": (0.5, 0.5)}
-    winners = {"a": evalica.Winner.X, "b": evalica.Winner.Y, "tie": evalica.Winner.Draw}
+    group = tally(n, [Observation(v.a, v.b, *shares[v.preferred or ""]) for v in valid])
+    first, second = [i for i, _ in group.pairs], [j for _, j in group.pairs]
+    winners = [evalica.Winner.X] * len(first) + [evalica.Winner.Y] * len(first)
     return Sample(
         truth,
         Contest([Candidate(i, "pass") for i in range(n)], votes),
-        tally(n, [Observation(v.a, v.b, *shares[v.preferred or ""]) for v in valid]),
-        ([v.a for v in valid], [v.b for v in valid], [winners[v.preferred or ""] for v in valid]),
+        group,
+        (first + first, second + second, winners),
+        [*group.ahead, *group.behind],
         (n, [(v.a, v.b) if v.preferred == "a" else (v.b, v.a) for v in valid if v.preferred != "tie"]),
     )
+
+
+def evalica_scores(sample: Sample) -> Any:
+    """What evalica makes of the same wins."""
+    return evalica.bradley_terry(*sample.rows, weights=sample.weights).scores
 
 
 def best_times(calls: Sequence[Callable[[Any], object]], items: Sequence[Any], repeats: int) -> list[float]:
@@ -97,7 +107,7 @@ def times(groups: int, repeats: int) -> None:
         rng = random.Random(SEED + n)
         samples = [simulate(rng, n, pairs) for _ in range(groups)]
         calls: list[Callable[[Sample], object]] = [
-            lambda sample: evalica.bradley_terry(*sample.evalica),
+            evalica_scores,
             lambda sample: fit(sample.group),
             lambda sample: rank(*sample.contest),
         ]
@@ -156,7 +166,7 @@ def _taus(sample: Sample) -> tuple[float, float, float, float]:
         won[j] += behind
         met[i] += ahead + behind
         met[j] += ahead + behind
-    found, theirs = fit(sample.group), evalica.bradley_terry(*sample.evalica).scores
+    found, theirs = fit(sample.group), evalica_scores(sample)
 
     def tau(scores: Sequence[float]) -> float:
         statistic = float(kendalltau(sample.truth, [round(score, 9) for score in scores]).statistic)

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 import orjson
 
 from agents.evidence.build import json_view
+from agents.training.view import row_view
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
@@ -47,8 +48,7 @@ class Outputs:
         if short in self._seen:
             return
         self._seen.add(short)
-        view = json_view(record) if isinstance(record, AepRecord) else record.plain()
-        self._files[type(record)].write(orjson.dumps(view) + b"\n")
+        self._files[type(record)].write(orjson.dumps(view_of(record)) + b"\n")
 
     def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
         for record, file in self._files.items():
@@ -58,3 +58,10 @@ class Outputs:
                 partial.replace(self._folder / self._names[record])
             else:
                 partial.unlink()
+
+
+def view_of(record: Record) -> dict[str, Any]:
+    """A record as JSON: evidence in its AEP form, rows as trainers write them."""
+    if isinstance(record, AepRecord):
+        return json_view(record)
+    return row_view(record) if isinstance(record, SftRecord | DpoRecord | PpoRecord) else record.plain()

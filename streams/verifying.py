@@ -4,11 +4,13 @@ Files of one call are one body of evidence: a chain may go on in the next file. 
 an output directory of `braid run` with its training rows, and the log beside them as a second copy that has to agree.
 """
 
+import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+from aiokafka import TopicPartition
 from pydantic import ValidationError
 
 from agents.evidence.build import json_view
@@ -17,14 +19,12 @@ from schemas.avro_body import first_problem
 from schemas.base import Record
 from schemas.errors import BraidError, DecodeError
 from schemas.evidence import AepRecord
-from streams.cluster import registry_of, resolve
 from streams.codec import Codec, body_of
 from streams.config import Settings
 from streams.embedded import SUFFIX
 from streams.evidence_sources import (
     Stored,
     Text,
-    TopicReader,
     differs_in_avro,
     differs_in_json,
     evidence_of,
@@ -33,6 +33,7 @@ from streams.evidence_sources import (
 )
 from streams.headers import identity
 from streams.inspection import ROW_TOPICS, Claims, Inspection, Outcome, Row, Tell
+from streams.looking.kafka import KafkaLog
 from streams.outputs import SINK_FILES
 from streams.run import Say
 from streams.topics import EVIDENCE, RANKINGS, Topic
@@ -116,27 +117,22 @@ class Verification:
 
     async def cluster(self, settings: Settings) -> None:
         """Verify what the topics of a cluster hold now."""
-        settings = resolve(settings)
-        registry = registry_of(settings)
-        self._codec = Codec(registry, prefix=settings.prefix)
         inspection = self._inspection()
-        try:
-            async with TopicReader(settings, (EVIDENCE, *ROW_TOPICS)) as reader:
-                # A worker may be writing. It writes rows before the evidence that lists them, so that what was there at this
-                # first look must be listed by evidence read later; rows that came after it are needed, but not missed.
-                first_look = await reader.ends(*ROW_TOPICS)
-                ends = await reader.ends(EVIDENCE)
-                self._total = sum(ends.values()) + sum(first_look.values())
-                async for each in reader.read(ends):
-                    await self._learn(each.stored)
-                    self._stored_evidence(inspection, each.stored)
-                async for each in reader.read(await reader.ends(*ROW_TOPICS)):
-                    await self._learn(each.stored)
-                    if each.offset < first_look[each.place] or inspection.has_closing(each.stored.key):
-                        self._stored_row(inspection, each.topic, each.stored)
-        finally:
-            if registry is not None:
-                await registry.close()
+        async with KafkaLog(settings, lambda _what, share: self._say("verifying", share)) as log:
+            self._codec = log.codec
+            await asyncio.sleep(0)  # the client's own task has to have begun, or stopping it raises CancelledError
+            evidence, rows = _partitions(log, (EVIDENCE,)), _partitions(log, ROW_TOPICS)
+            # A worker may be writing. It writes rows before the evidence that lists them, so what was there at this first
+            # look must be listed by evidence that is read later; rows that came after it are needed, but not missed.
+            first_look = await log.spans(list(rows))
+            async for record in log.read(await log.spans(list(evidence))):
+                await self._learn(record.value)
+                self._stored_evidence(inspection, _fetched(record))
+            async for record in log.read(await log.spans(list(rows))):
+                await self._learn(record.value)
+                place = TopicPartition(record.topic, record.partition)
+                if record.offset < first_look[place].end or inspection.has_closing(record.key):
+                    self._stored_row(inspection, rows[place], _fetched(record))
         inspection.finish(ROW_TOPICS)
 
     # -- bodies of evidence --------------------------------------------------------------------------------------------
@@ -219,9 +215,8 @@ class Verification:
             raise DecodeError(stored.problem)
         return self._codec.decode(topic, stored.value)
 
-    async def _learn(self, stored: Stored) -> None:
-        self._read(1)
-        unknown = self._codec.unknown_id(stored.value)
+    async def _learn(self, value: bytes | None) -> None:
+        unknown = self._codec.unknown_id(value)
         if unknown is not None:
             await self._codec.learn([unknown])
 
@@ -244,15 +239,28 @@ def _check_file(path: Path) -> None:
         )
 
 
+def _partitions(log: KafkaLog, topics: tuple[Topic, ...]) -> dict[TopicPartition, Topic]:
+    for topic in topics:
+        log.require(topic)
+    return {
+        TopicPartition(log.name(topic), number): topic
+        for topic in topics for number in range(log.partitions(log.name(topic)))
+    }  # fmt: skip
+
+
+def _fetched(record: Any) -> Stored:
+    return Stored(f"{record.topic}/{record.partition}@{record.offset}", record.key, record.value)
+
+
 def _row(inspection: Inspection, topic: Topic, line: Text) -> None:
     assert topic.record is not None
     try:
-        record = topic.record.model_validate_json(line.text)
+        # Strict: a number as text would be the same record to us, and another value to whoever trains on it.
+        record = topic.record.model_validate_json(line.text, strict=True)
     except ValidationError as error:
         inspection.bad_row(line.position, topic, f"not a row: {first_problem(error)}")
         return
-    differs = differs_in_json(record, line.text)
-    inspection.row(Row(line.position, topic, _rollout_id(record), identity(record), differs))
+    inspection.row(Row(line.position, topic, _rollout_id(record), identity(record), differs_in_json(record)))
 
 
 def _rollout_id(record: Record) -> str:

@@ -9,14 +9,14 @@ from typing import Any
 
 from agents.importers.errors import LineError
 from agents.importers.events import read_event
-from agents.importers.records import content_id, make, read_build, with_verdict_id
+from agents.importers.records import content_id, make, read_build, read_visual, with_verdict_id
 from agents.importers.rollout_wire import is_wire, read_wire
 from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvents, BranchInfo
 from schemas.jsontext import compact, kind_of, parse_object
 from schemas.judging import JudgeVote
 from schemas.lifecycle import CloseRequested, Lifecycle, RolloutCancelled, RolloutOpened
-from schemas.verdicts import CheckVerdict, VisualVerdict
+from schemas.verdicts import CheckVerdict
 
 Key = tuple[str, int, int]
 
@@ -86,7 +86,7 @@ class LineReader:
         return read_build(value)
 
     def _visual(self, value: dict[str, Any]) -> Fact:
-        return make(VisualVerdict, with_verdict_id("visual", value))
+        return read_visual(value)
 
     def _check(self, value: dict[str, Any]) -> Fact:
         return make(CheckVerdict, with_verdict_id("check", value))

@@ -10,7 +10,8 @@ from agents.importers.errors import LineError
 from agents.summarize.events import first
 from schemas.avro_body import first_problem
 from schemas.base import Record
-from schemas.verdicts import BuildVerdict
+from schemas.jsontext import compact
+from schemas.verdicts import BuildVerdict, VisualVerdict
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -37,6 +38,27 @@ def read_build(value: dict[str, Any]) -> BuildVerdict:
         if isinstance(text, str):
             plain[stream] = {"text": text[-2000:], "digest": sha256(text.encode()).hexdigest()}
     return make(BuildVerdict, with_verdict_id("build", plain))
+
+
+def read_visual(value: dict[str, Any]) -> VisualVerdict:
+    """A visual verdict in any of the usual spellings. Raises LineError."""
+    plain = {_VISUAL_NAMES.get(name, name): content for name, content in value.items() if name not in ("ranAtMs", "ran_at_ms")}
+    said = plain.get("verdict")
+    if isinstance(said, dict):  # {matchesIntent, reason}
+        matches = first(said, "matchesIntent", "matches_intent")
+        plain["verdict"] = {True: "pass", False: "fail"}.get(matches) if isinstance(matches, bool) else None
+        plain.setdefault("reason", said.get("reason"))
+    for name in ("console_errors", "uncaught_errors"):
+        entries = plain.get(name)
+        if isinstance(entries, list):
+            plain[name] = [entry.get("message", compact(entry)) if isinstance(entry, dict) else entry for entry in entries]
+    return make(VisualVerdict, with_verdict_id("visual", {name: content for name, content in plain.items() if content is not None}))
+
+
+_VISUAL_NAMES = {
+    "consoleErrors": "console_errors", "uncaughtErrors": "uncaught_errors", "domProbes": "dom_probes",
+    "rendersNonEmpty": "renders_non_empty", "screenshotDigest": "screenshot_digest",
+}  # fmt: skip
 
 
 def with_verdict_id(kind: str, value: dict[str, Any]) -> dict[str, Any]:

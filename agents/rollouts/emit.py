@@ -97,6 +97,7 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None) -> Emission:
                 verdicts[ranked.branch_index],
                 ranked.flags,
                 opened,
+                ranked.judge_score,
             ),
             reward=reward_of(
                 ranked.objective_status, verdicts[ranked.branch_index], ranked.judge_score, config.rewards

@@ -6,7 +6,7 @@ code that looks for keys has it, is left alone.
 
 import re
 
-from agents.training.secret_shapes import Rule, Span, after_escape, end_of, random_length, token
+from agents.training.secret_shapes import Rule, Span, after_escape, random_length, token
 
 LONGEST_KEY = 65_536
 """Characters between the BEGIN and END of a key; a longer block is treated as cut off."""
@@ -19,7 +19,7 @@ _BETWEEN = " \t\r\n\"'+,>|\\"
 _CUT_KEY = re.compile(
     r"(?:[\s\\nr]{0,8}[A-Z][A-Za-z-]{2,20}: [^\n\\]{0,100}){0,4}"  # Proc-Type, DEK-Info, Version
     r"(?:[\s\"'+,>|\\]{0,64}[A-Za-z0-9+/=]{16,}+)*+"
-    r"(?:(?:\r?\n|\\r|\\n)[\s\"'+,>|\\]{0,64}[A-Za-z0-9+/=]{1,15}+(?=\s*\Z|\.\.\.|…|[\"'\[\\<-]))?"
+    r"(?P<tail>(?:\r?\n|\\r|\\n)[\s\"'+,>|\\]{0,64}(?P<last>[A-Za-z0-9+/=]{1,15}+)(?=\s*\Z|\.\.\.|…|[\"'\[\\<-]))?"
 )
 
 
@@ -32,8 +32,12 @@ def _private_key(text: str, at: int, floor: int) -> Span | None:  # noqa: ARG001
     end = _KEY_END.search(text, begin.end(), limit)
     if end is not None:
         return (at, end.end()) if _KEY_MATERIAL.search(text, begin.end(), end.start()) else None
-    cut = end_of(_CUT_KEY, text, begin.end())
-    return (at, cut) if cut > begin.end() else None
+    cut = _CUT_KEY.match(text, begin.end())
+    assert cut is not None  # all of it is optional
+    stop = cut.end()
+    if cut["last"] and cut["last"].isalpha() and random_length(cut["last"]) == 0:
+        stop = cut.start("tail")  # a word: what follows the key
+    return (at, stop) if stop > begin.end() else None
 
 
 def _end_of_private_key(text: str, at: int, floor: int) -> Span | None:

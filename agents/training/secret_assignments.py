@@ -98,12 +98,12 @@ _LONGEST_LOOK = 64
 """Characters of a value that are looked at; the rest of a secret goes with them."""
 _ASSIGNMENT = re.compile(
     r"\"?[A-Za-z0-9_\-]{3,48}+"
-    r"(?P<close>\\{0,3}[\"'`]?[ ]?\]?\)?)"
+    r"(?P<close>\\{0,8}[\"'`]?[ ]?\]?\)?)"
     r"(?:[ ]{0,2}:[ ]{0,2}[A-Za-z][\w.\[\], |]{0,40}?(?=[ ]{0,2}=[^=]))?"  # a type annotation before the value
-    r"(?P<sep>,?[ ]{0,4}\\{0,3}\"?value\\{0,3}\"?[ ]?[=:][ ]?|[ \t]{0,8}(?:=>|:=|={1,3}|!=|:|,|>)[ \t]{0,8}"
+    r"(?P<sep>,?[ ]{0,4}\\{0,8}\"?value\\{0,8}\"?[ ]?[=:][ ]?|[ \t]{0,8}(?:=>|:=|={1,3}|!=|:|,|>)[ \t]{0,8}"
     r"|[ ]is:?[ ]|[ ]{1,2})"
     r"(?:[bBrRuUfF]{0,2}(?P<quote>[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\\\s]|\\[^\s]){4,64}+)"
-    r"|\\{1,3}[\"'](?P<escaped>(?:[^\"'\\\s]|\\{2,8}[^\"'\\\s]){4,64}+)"
+    r"|\\{1,8}[\"'](?P<escaped>(?:[^\"'\\\s]|\\{2,8}[^\"'\\\s]){4,64}+)"
     r"|(?P<bare>(?:[^\s\"'`,;<>()\[\]{}&|\\]|&(?!\w{1,32}=)){4,64}+))"
 )
 _MORE = {
@@ -165,6 +165,8 @@ def _separates(text: str, found: re.Match[str], name: str, start: int, group: st
             return following == "</"
         if separator == "," or following[:1] in {"(", "["}:
             return False
+    if separator == "," and not found["close"].strip("\\ ])"):
+        return False  # f(password, "..."): the next argument, not the value of a name
     if separator == "":
         return name.startswith("--") or _NETRC.search(text, max(0, start - 80), start) is not None
     return separator != ">" or group == "bare"

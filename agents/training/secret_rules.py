@@ -17,6 +17,7 @@ from agents.training.secret_shapes import (
     is_placeholder,
     is_random,
     is_unbroken,
+    random_length,
     starts_word,
     three_classes,
     token,
@@ -33,7 +34,7 @@ def _url_password(credentials: str) -> bool:
 
 def _is_header_value(value: str) -> bool:
     """Whether this stands in a header as a credential, and not as what a manual calls one."""
-    return not is_placeholder(value) and (has_digit(value) or is_unbroken(16)(value))
+    return not is_placeholder(value) and (any(map(str.isdigit, value)) or random_length(value) >= 10)
 
 
 def _is_basic(encoded: str) -> bool:
@@ -125,13 +126,13 @@ VENDOR_KEYS: tuple[Rule, ...] = (
     context(
         "slack_webhook",
         "hooks.slack.com",
-        r"hooks\.slack\.com\\?/(?:services|workflows|triggers)\\?/(?P<secret>[A-Za-z0-9/\\]{20})",
+        r"hooks\.slack\.com\\{0,8}/(?:services|workflows|triggers)\\{0,8}/(?P<secret>[A-Za-z0-9/\\]{20})",
         rest=r"[A-Za-z0-9/\\]*[A-Za-z0-9]",
     ),
     context(
         "discord_webhook",
-        "/webhooks/ /webhooks\\/",
-        r"/webhooks\\?/(?P<secret>[0-9]{15,22}\\?/[A-Za-z0-9_\-]{30})",
+        "/webhooks/ /webhooks\\",
+        r"/webhooks\\{0,8}/(?P<secret>[0-9]{15,22}\\{0,8}/[A-Za-z0-9_\-]{30})",
     ),
     token(
         "stripe_key",
@@ -208,15 +209,15 @@ HEADERS_AND_URLS: tuple[Rule, ...] = (
     context("command_password", "sshpass", r"sshpass -p[ \"'\\]{0,3}(?P<secret>[^\s\"'\\$]{3,128})"),
     context(
         "url_credentials",
-        ":// :\\/\\/",
-        r":(?:\\?/){2}(?P<secret>[^\s/?#:@\"'<>\\`]{0,128}:(?!\d{1,5}[?#])[^\s/\"'<>\\`]{1,256})@(?=[\w\[{$])",
+        ":// :\\",
+        r":(?:\\{0,8}/){2}(?P<secret>[^\s/?#:@\"'<>\\`]{0,128}:(?!\d{1,5}[?#])[^\s/\"'<>\\`]{1,256})@(?=[\w\[{$])",
         _url_password,
         rest="",
     ),
     context(
         "url_credentials",
-        ":// :\\/\\/",
-        r":(?:\\?/){2}(?P<secret>[A-Za-z0-9_.~%\-]{16,256})@(?=\w)",
+        ":// :\\",
+        r":(?:\\{0,8}/){2}(?P<secret>[A-Za-z0-9_.~%\-]{16,256})@(?=\w)",
         is_random(12),
         rest="",
     ),

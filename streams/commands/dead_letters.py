@@ -2,7 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import orjson
@@ -10,8 +12,9 @@ from cyclopts import App, Parameter
 
 if TYPE_CHECKING:
     from streams.config import Settings
+    from streams.looking.kafka import KafkaLog
     from streams.looking.letters import DeadLetter, Filters
-    from streams.looking.log import Stored
+    from streams.looking.log import LookError, Stored
     from streams.looking.retrying import Outcome
 
 app = App(name="dead-letters", help="What did not count, why, and putting it back.")
@@ -164,53 +167,59 @@ def _filters(
     )
 
 
-async def _read(settings: "Settings", filters: "Filters") -> "list[DeadLetter]":
+@asynccontextmanager
+async def _log(settings: "Settings") -> "AsyncGenerator[KafkaLog, None]":
     from streams.commands.progress import progress
-    from streams.looking.kafka import KafkaLog
-    from streams.looking.letters import read_letters
+    from streams.looking.kafka import KafkaLog, hush
+    from streams.topics import DEAD_LETTERS
 
+    hush()
     with progress() as say:
         async with KafkaLog(settings, say) as log:
-            return await read_letters(log, filters)
+            log.require(DEAD_LETTERS)
+            yield log
+
+
+async def _read(settings: "Settings", filters: "Filters") -> "list[DeadLetter]":
+    from streams.looking.letters import read_letters
+
+    async with _log(settings) as log:
+        return await read_letters(log, filters)
 
 
 async def _one(settings: "Settings", filters: "Filters") -> "list[tuple[Stored, dict[str, object] | None]]":
     """The letters of an id (one for each reason), with their original decoded where that is possible."""
-    from streams.looking.kafka import KafkaLog
     from streams.looking.letter_page import decoded_original
     from streams.looking.letters import dead_letter
-    from streams.looking.log import LookError
     from streams.topics import DEAD_LETTERS
 
     found: dict[str, Stored] = {}
-    async with KafkaLog(settings) as log:
+    async with _log(settings) as log:
         async for stored in log.records([DEAD_LETTERS]):
             if filters.match(letter := dead_letter(stored)):
                 found.setdefault(letter.letter.reason, stored)
         if not found:
-            raise LookError(
-                f"{log.place}: there is no dead letter {filters.letter_id!r}; `braid dead-letters list` has ids"
-            )
+            raise _no_letter(log, filters)
         return [(stored, await decoded_original(log, stored)) for stored in found.values()]
 
 
 async def _retry(settings: "Settings", filters: "Filters", limit: int | None, *, dry_run: bool) -> "list[Outcome]":
-    from streams.commands.progress import progress
-    from streams.looking.kafka import KafkaLog
     from streams.looking.letters import read_letters
-    from streams.looking.log import LookError
     from streams.looking.retrying import plan, put_back
 
-    with progress() as say:
-        async with KafkaLog(settings, say) as log:
-            letters = await read_letters(log, filters)
-            if filters.letter_id is not None and not letters:
-                raise LookError(
-                    f"{log.place}: there is no dead letter {filters.letter_id!r}; `braid dead-letters list` has ids"
-                )
-            chosen = letters if limit is None else letters[: max(0, limit)]
-            planned = await plan(log, chosen, again=filters.letter_id is not None)
-            return planned if dry_run else await put_back(log, planned)
+    async with _log(settings) as log:
+        letters = await read_letters(log, filters)
+        if filters.letter_id is not None and not letters:
+            raise _no_letter(log, filters)
+        chosen = letters if limit is None else letters[: max(0, limit)]
+        planned = await plan(log, chosen, again=filters.letter_id is not None)
+        return planned if dry_run else await put_back(log, planned)
+
+
+def _no_letter(log: "KafkaLog", filters: "Filters") -> "LookError":
+    from streams.looking.log import LookError
+
+    return LookError(f"{log.place}: there is no dead letter {filters.letter_id!r}; `braid dead-letters list` has ids")
 
 
 def _print_letters(letters: "Sequence[DeadLetter]", left: int) -> None:
@@ -240,8 +249,6 @@ def _print_counts(counts: dict[str, int]) -> None:
 
 
 def _print_outcomes(outcomes: "Sequence[Outcome]") -> None:
-    from collections import Counter
-
     from streams.commands.tables import show as print_all
     from streams.looking.layout import sheet
     from streams.looking.text import line

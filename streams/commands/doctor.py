@@ -36,7 +36,9 @@ def doctor(*, json: Annotated[bool, Flag] = False) -> None:
     if settings is not None:
         from streams.commands.progress import progress
         from streams.looking.cluster_checks import cluster_checks
+        from streams.looking.kafka import hush
 
+        hush()
         with progress() as say:
             say("asking the cluster", 0.5)
             findings = asyncio.run(cluster_checks(settings))
@@ -64,13 +66,23 @@ def _configuration() -> "tuple[Settings | None, list[Setting], Check]":
 
     try:
         settings = load()
-        values = effective(settings)
+        values = effective(settings, local=_local(settings))
     except ConfigError as error:
         advice = "correct the value; sources are flags over BRAID_ variables over the file"
         return None, [], Check("configuration", "problem", line(str(error), 300), advice)
     file = config_file()
     detail = f"read from {file.absolute()}" if file.is_file() else f"no {file} here: variables and defaults only"
     return settings, values, Check("configuration", "ok", detail)
+
+
+def _local(settings: "Settings") -> "Settings | None":
+    """The settings with the local broker's addresses, when it is used and runs."""
+    from streams.cluster import ClusterError, resolve
+
+    try:
+        return None if settings.kafka else resolve(settings)
+    except ClusterError:
+        return None
 
 
 def _print(configuration: "Sequence[Setting]", checks: "Sequence[Check]", findings: "Findings | None") -> None:

@@ -44,10 +44,12 @@ def rollouts(
         Refresh until Ctrl-C.
     """
     from streams.config import load
+    from streams.looking.kafka import hush
 
     if watch and json:
         raise WatchError("--watch is for people and --json for programs; use one of them")
     settings = load()
+    hush()
     if not watch:
         asyncio.run(_list(settings, status, limit, as_json=json))
         return
@@ -61,21 +63,23 @@ async def _list(settings: "Settings", status: str | None, limit: int, *, as_json
     from streams.commands.progress import progress
     from streams.commands.tables import show
     from streams.looking.kafka import KafkaLog, View
-    from streams.looking.listing import listing
+    from streams.looking.listing import listing, nothing_yet
     from streams.looking.text import clean
     from streams.looking.view import newest_first
+    from streams.topics import FACTS
 
     with progress() as say:
         async with KafkaLog(settings, say) as log:
             view = View(log)
             await view.refresh()
+            nothing = "" if view.rows else nothing_yet(log.place, await log.count(FACTS))
     rows = newest_first(view.rows, status)
     if as_json:
         shown = rows if limit <= 0 else rows[:limit]
         found = {"total": len(view.rows), "matching": len(rows), "rollouts": [row.model_dump() for row in shown]}
         sys.stdout.write(orjson.dumps(clean(found)).decode() + "\n")
     elif not view.rows:
-        sys.stdout.write(_nothing(log.place, is_there=view.is_there))
+        sys.stdout.write(nothing + "\n")
     else:
         show(listing(rows, limit, view.rows.values()))
 
@@ -86,8 +90,9 @@ async def _watch(settings: "Settings", status: str | None, limit: int) -> None:
 
     from streams.commands.tables import console
     from streams.looking.kafka import KafkaLog, View
-    from streams.looking.listing import listing
+    from streams.looking.listing import listing, nothing_yet
     from streams.looking.view import newest_first
+    from streams.topics import FACTS
 
     out = console()
     async with KafkaLog(settings) as log:
@@ -97,12 +102,10 @@ async def _watch(settings: "Settings", status: str | None, limit: int) -> None:
                 await view.refresh()
                 room = max(1, out.height - 5) if out.is_terminal else limit
                 rows = newest_first(view.rows, status)
-                drawn = listing(rows, min(limit, room) if limit > 0 else room, view.rows.values())
-                live.update(drawn if view.rows else Text(_nothing(log.place, is_there=view.is_there)), refresh=True)
+                if view.rows:
+                    live.update(
+                        listing(rows, min(limit, room) if limit > 0 else room, view.rows.values()), refresh=True
+                    )
+                else:
+                    live.update(Text(nothing_yet(log.place, await log.count(FACTS))), refresh=True)
                 await asyncio.sleep(REFRESH_S)
-
-
-def _nothing(place: str, *, is_there: bool) -> str:
-    if is_there:
-        return f"{place}: no rollouts yet; write some with `braid ingest FILE` or the gateway, and run `braid worker`\n"
-    return f"{place}: nothing yet, no worker has run; start one with `braid worker`, it lists what is there\n"

@@ -48,8 +48,9 @@ async def _account(rollout_id: str, from_dir: Path | None, settings: "Settings")
     from streams.commands.progress import progress
     from streams.looking.account import account_of
     from streams.looking.files import EmbeddedLog
-    from streams.looking.kafka import KafkaLog, View
+    from streams.looking.kafka import KafkaLog, View, hush
     from streams.looking.log import LookError, unknown_rollout
+    from streams.topics import LIFECYCLE
 
     if from_dir is not None:
         log = EmbeddedLog(from_dir)
@@ -57,8 +58,10 @@ async def _account(rollout_id: str, from_dir: Path | None, settings: "Settings")
         if account.is_empty:
             raise LookError(unknown_rollout(rollout_id, log.place, await log.rollouts()))
         return account
+    hush()
     with progress() as say:
         async with KafkaLog(settings, say) as kafka:
+            kafka.require(LIFECYCLE)
             account = await account_of(kafka, rollout_id)
             if account.is_empty:
                 view = View(kafka)

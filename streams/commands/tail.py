@@ -65,11 +65,12 @@ async def _tail(
     following: bool,
     as_json: bool,
 ) -> None:
-    from streams.looking.kafka import KafkaLog
+    from streams.looking.kafka import KafkaLog, hush
     from streams.looking.printing import print_human, print_json
 
     if limit is not None and limit <= 0:
         return
+    hush()
     show = print_json if as_json else print_human
     async with KafkaLog(settings) as log:
         log.require(topic)

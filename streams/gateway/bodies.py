@@ -135,12 +135,13 @@ def _elements(body: bytes) -> Iterator[Item]:
 def _salvaged(body: bytes, error: ValueError) -> Iterator[Item]:
     """The elements of an array of which some are no strict JSON (NaN, bad UTF-8, too deep), each by itself."""
     text = body.decode("utf-8", "surrogateescape")
-    if text[_space(text, 0) :][:1] != "[":
+    start = _space(text, 0)
+    if text[start : start + 1] != "[":
         yield Item(Position(0, getattr(error, "lineno", None)), problem=_not_json(error))
         return
     spans: list[tuple[int, int]] = []
     try:
-        for span in _spans(text, _space(text, 0) + 1):
+        for span in _spans(text, start + 1):
             spans.append(span)
             _check_count(len(spans))
     except (ValueError, RecursionError) as broken:
@@ -148,8 +149,8 @@ def _salvaged(body: bytes, error: ValueError) -> Iterator[Item]:
         reason = "nested too deep" if isinstance(broken, RecursionError) else str(broken)
         yield Item(position, problem=LineError("", f"the array breaks here, nothing of it was taken: {reason}"))
         return
-    for index, (start, end) in enumerate(spans):
-        yield _item(Position(index), text[start:end].encode("utf-8", "surrogateescape"))
+    for index, (first, last) in enumerate(spans):
+        yield _item(Position(index), text[first:last].encode("utf-8", "surrogateescape"))
 
 
 def _spans(text: str, at: int) -> Iterator[tuple[int, int]]:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic_settings import EnvSettingsSource, TomlConfigSettingsSource
@@ -16,6 +16,8 @@ from streams.looking.text import clean, line
 PREFIX = "BRAID_"
 DELIMITER = "__"
 MASK = "********"
+RESEMBLING = 0.8
+"""How much of a name must agree to be taken for a typo of another."""
 
 ELSEWHERE = frozenset({"BRAID_CONFIG", "BRAID_GATEWAY_TOKENS"})
 """Variables of ours that are no settings: where the file is, and what docker-compose.yml passes on."""
@@ -42,10 +44,17 @@ class UnknownVariable(NamedTuple):
     """The one that it resembles."""
 
 
-def effective(settings: Settings, flags: Mapping[str, Any] | None = None) -> list[Setting]:
-    """Every value in force, in the order of the model."""
+def effective(
+    settings: Settings, flags: Mapping[str, Any] | None = None, local: Settings | None = None
+) -> list[Setting]:
+    """Every value in force, in the order of the model; `local` has the addresses of the local broker, if it is used."""
     sources = Sources(flags or {})
-    return [Setting(".".join(path), shown(value), sources.of(path)) for path, value in leaves(settings)]
+    found = []
+    for path, value in leaves(settings):
+        used = value if value or local is None else _at(dict(local), path)
+        source = sources.of(path) if used == value else "the local broker"
+        found.append(Setting(".".join(path), shown(used), source))
+    return found
 
 
 def leaves(model: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -62,6 +71,8 @@ def shown(value: Any) -> str:
     """A value as people read it; a secret is never among it."""
     if isinstance(value, SecretStr):
         return MASK if value.get_secret_value() else ""
+    if value is None:
+        return ""
     if isinstance(value, str | Path):
         return line(str(value), 200)
     return line(compact(clean(_plain(value))), 200)
@@ -119,32 +130,37 @@ def _variable(path: tuple[str, ...]) -> str:
     return PREFIX + DELIMITER.join(path).upper()
 
 
-def known_variables() -> set[str]:
-    """Every variable that sets something: one for each value, and one for each section as JSON."""
-    return {PREFIX + DELIMITER.join(path).upper() for path in _paths(Settings)} | ELSEWHERE
+class Known(NamedTuple):
+    """The variables that set something."""
+
+    names: frozenset[str]
+    """One for each value, and one for each section as JSON."""
+    open_ended: tuple[str, ...]
+    """What may be followed by names of the user's own: tables such as the tools of `emission.summarize`."""
 
 
-def _paths(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def known_variables() -> Known:
+    """What the model reads."""
+    fields = list(_fields(Settings))
+    names = {PREFIX + DELIMITER.join(path).upper() for path, _ in fields}
+    tables = tuple(PREFIX + DELIMITER.join((*path, "")).upper() for path, kind in fields if get_origin(kind) is dict)
+    return Known(frozenset(names) | ELSEWHERE, tables)
+
+
+def _fields(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, field in model.model_fields.items():
-        yield (*path, name)
+        yield (*path, name), field.annotation
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _paths(field.annotation, (*path, name))
+            yield from _fields(field.annotation, (*path, name))
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[UnknownVariable]:
     """Variables that begin with BRAID_ and that nobody reads: most often a typo."""
     known = known_variables()
-    free = tuple(f"{name}{DELIMITER}" for name in known if _holds_names(name))
-    unknown = [
-        name for name in environment
-        if name.upper().startswith(PREFIX) and name.upper() not in known and not name.upper().startswith(free)
-    ]  # fmt: skip
-    return [
-        UnknownVariable(name, next(iter(get_close_matches(name.upper(), known, n=1, cutoff=0.8)), None))
-        for name in sorted(unknown)
-    ]
-
-
-def _holds_names(variable: str) -> bool:
-    """Whether a setting is a table with names of the user's own, which may follow in the variable."""
-    return variable == f"{PREFIX}EMISSION{DELIMITER}SUMMARIZE{DELIMITER}TOOLS"
+    found = []
+    for name in sorted(environment):
+        variable = name.upper()  # settings are read whatever the case
+        if variable.startswith(PREFIX) and variable not in known.names and not variable.startswith(known.open_ended):
+            close = get_close_matches(variable, known.names, n=1, cutoff=RESEMBLING)
+            found.append(UnknownVariable(name, close[0] if close else None))
+    return found

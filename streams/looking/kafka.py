@@ -4,6 +4,7 @@ Partition counts are those that the topics have, not those that are configured h
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,7 @@ class KafkaLog(Log):
     async def __aenter__(self) -> Self:
         await self.look_at_topics()
         self._client = await start_consumer(self.settings)
+        await asyncio.sleep(0)  # a client that is stopped before its own tasks ran raises CancelledError
         return self
 
     async def __aexit__(
@@ -110,6 +112,11 @@ class KafkaLog(Log):
         async for record in self.read(await self.spans(places, since)):
             if key is None or record.key == key:
                 yield _stored(by_name[record.topic], record)
+
+    async def count(self, topics: Sequence[Topic]) -> int:
+        """How many records topics hold, without reading them."""
+        places = [place for topic in topics for place in self._places(self.name(topic), None)]
+        return sum(span.end - span.start for span in (await self.spans(places)).values())
 
     async def view_row(self, rollout_id: str) -> ViewRow | None:
         """The worker's row of a rollout."""
@@ -223,6 +230,11 @@ def _stored(topic: Topic, record: Any) -> Stored:
     return Stored(
         topic, record.partition, record.offset, record.timestamp, record.key, record.value, tuple(record.headers)
     )
+
+
+def hush() -> None:
+    """Keep the client's own log from people: what goes wrong is said by our errors."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
 @contextmanager

@@ -81,5 +81,14 @@ def training_rows(row: ViewRow) -> str:
     return ", ".join([*(kept or ["none"]), *([f"{left} left out"] if left else [])])
 
 
+def nothing_yet(place: str, facts: int) -> str:
+    """What to say when the view is empty."""
+    if facts:
+        return (
+            f"{place}: {several(facts, 'fact')} in the log, and no worker has read them yet; start one: `braid worker`"
+        )
+    return f"{place}: nothing yet; write facts with `braid ingest FILE` or the gateway, and start `braid worker`"
+
+
 def _plus(row: ViewRow) -> str:
     return "" if row.is_final else "+"

@@ -90,6 +90,7 @@ def task_of(account: Account) -> str:
 
 
 def ranking_sheet(ranking: Ranking) -> RenderableType:
+    """The ranking as a table, tier by tier, and what the group and its judge can tell."""
     drawn = bars([interval(branch.bt_score, branch.se) for branch in ranking.branches])
     columns = (
         "rank", "range", "branch", "objective", "total", "score", "± 1.96 se", "judge", "p>next", "votes", "missing", "flags",

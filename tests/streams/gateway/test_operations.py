@@ -15,11 +15,14 @@ from pathlib import Path
 import httpx
 import orjson
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from streams.commands.gateway import gateway
 from streams.config import ConfigError, Settings
 from streams.gateway.app import create_app
+from streams.gateway.door import Door
 from streams.gateway.limits import Budget
+from streams.gateway.metrics import Metrics
 from streams.gateway.problems import RefusedError
 from streams.gateway.server import ListenError
 from tests.streams.gateway.serving import serving, with_gateway
@@ -113,6 +116,22 @@ def test_a_broker_that_is_away_is_a_503_with_a_time_to_come_back() -> None:
         assert "does not answer" in answer.json()["errors"][0]["reason"]
         assert "Traceback" not in answer.text
         assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (200, 503)
+
+
+async def test_a_bug_is_an_answer_without_its_traceback() -> None:
+    """The sender learns that it was not his fault; the log has the rest."""
+
+    async def broken(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise RuntimeError("inner words")
+
+    metrics = Metrics()
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(Door(broken, metrics=metrics, is_open=False))) as client:
+        answer = await client.post("http://gateway/v1/lines")
+    assert answer.status_code == 500
+    assert "inner words" not in answer.text
+    assert metrics.registry.get_sample_value(
+        "braid_gateway_requests_total", {"method": "POST", "route": "none", "status": "500"}
+    )
 
 
 def test_no_gateway_is_open_to_others() -> None:

@@ -225,7 +225,7 @@ GOOD = st.fixed_dictionaries(
 OBJECTS = st.builds(lambda good, bad: {**good, **bad}, GOOD, st.dictionaries(st.sampled_from(NAMES), JSON, max_size=4))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     OBJECTS | JSON,
     st.sampled_from(["lines", "events", "build", "visual", "check", "vote", "rollout", "cancel"]),

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections import Counter
 
 import httpx
 import orjson
@@ -9,16 +10,8 @@ import pytest
 
 from streams.cluster import partition_of
 from streams.config import Settings
-from streams.topics import (
-    AGENT_EVENTS,
-    BUILD_VERDICTS,
-    CHECK_VERDICTS,
-    JUDGE_VOTES,
-    LIFECYCLE,
-    SLICE_LIMIT,
-    VISUAL_VERDICTS,
-)
-from tests.streams.gateway.serving import seqs, written
+from streams.topics import SLICE_LIMIT
+from tests.streams.gateway.serving import everything, seqs, written
 
 pytestmark = pytest.mark.kafka
 
@@ -155,14 +148,12 @@ def test_the_life_of_a_rollout_over_http(client: httpx.Client, house: Settings, 
         client.post(f"{base}/cancel", json={"reason": "enough"}),
     ]
     assert [answer.status_code for answer in answers] == [202] * 7
-    opened, close, cancelled = (found.record for found in written(house, rollout, LIFECYCLE))
+    opened, close, cancelled, build, visual, check, *votes = everything(house, rollout)
     assert (opened.opened.branches, opened.opened.tools) == (2, '[{"name":"bash"}]')
     assert close.close_requested.end_of_input is False
     assert cancelled.cancelled.reason == "enough"
-    assert written(house, rollout, BUILD_VERDICTS)[0].record.exit_code == 0
-    assert written(house, rollout, VISUAL_VERDICTS)[0].record.verdict == "pass"
-    assert written(house, rollout, CHECK_VERDICTS)[0].record.branch_index == 1
-    assert [found.record.order for found in written(house, rollout, JUDGE_VOTES)] == ["ab", "ba"]
+    assert (build.exit_code, visual.verdict, check.branch_index) == (0, "pass", 1)
+    assert [vote.order for vote in votes] == ["ab", "ba"]
 
 
 def test_lines_of_all_types_go_to_their_topics(client: httpx.Client, house: Settings, rollout: str) -> None:
@@ -186,11 +177,8 @@ def test_lines_of_all_types_go_to_their_topics(client: httpx.Client, house: Sett
         (2, 3, "type", 422),
         (4, 5, "status", 422),
     ]
-    counts = {
-        topic.name: len(written(house, rollout, topic))
-        for topic in (LIFECYCLE, AGENT_EVENTS, BUILD_VERDICTS, JUDGE_VOTES)
-    }
-    assert list(counts.values()) == [1, 2, 2, 1]
+    counts = Counter(type(record).__name__ for record in everything(house, rollout))
+    assert counts == {"Lifecycle": 1, "AgentEvents": 2, "BuildVerdict": 2, "JudgeVote": 1}
     assert seqs(house, rollout) == [0, 1, 0]
 
 
