@@ -39,7 +39,13 @@ class Finding(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        return {"position": self.position, "run_id": self.run_id, "ok": self.ok, "reasons": self.reasons, **self.more}
+        return {
+            "position": printable(self.position),
+            "run_id": self.run_id,
+            "ok": self.ok,
+            "reasons": self.reasons,
+            **self.more,
+        }
 
 
 Tell = Callable[[Finding], None]
@@ -190,8 +196,7 @@ class Inspection:
     def finish(self, topics: tuple[Topic, ...]) -> None:
         """Say, after the last row, what should be there and is not (rows of these topics), and judge the chains."""
         for rollout_id, position in self._unclosed.items():
-            reason = "chain: the closing record that should follow is missing"
-            self._found(Finding(position, printable(rollout_id) + CLOSING_SUFFIX, ok=False, reasons=(reason,), more={}))
+            self._found(_about_closing(position, rollout_id, "the closing record that should follow is missing"))
         names = {topic.name for topic in topics}
         for key, listed in self._listed.items():
             topic, _, record_id = key.partition("/")
@@ -211,10 +216,7 @@ class Inspection:
                 continue
             at, what = (mine, "missing") if mine and not theirs else (mine or theirs, "another one" if mine else "only")
             assert at is not None
-            reason = f"chain: the closing record is {what} in {name}"
-            self._found(
-                Finding(at.position, printable(rollout_id) + CLOSING_SUFFIX, ok=False, reasons=(reason,), more={})
-            )
+            self._found(_about_closing(at.position, rollout_id, f"the closing record is {what} in {name}"))
 
     def _found(self, finding: Finding) -> None:
         self._outcome.not_ok += not finding.ok
@@ -239,9 +241,10 @@ class Inspection:
             return
         rollout_id = run_id.removesuffix(CLOSING_SUFFIX)
         self._unclosed.pop(rollout_id, None)
-        if rollout_id in self._closings:
-            return  # a repetition; another closing record of the rollout is a fault of the chain
         trusted = verdict.structural and verdict.semantic and verdict.authenticity in self._trusted
+        known = self._closings.get(rollout_id)
+        if known is not None and (known.trusted or not trusted):
+            return  # a repetition; another closing record of the rollout is a fault of the chain
         self._closings[rollout_id] = _Closing(verdict.position, verdict.record_hash, trusted)
         if trusted:
             yield from self._note_listed(rollout_id, closing)
@@ -279,6 +282,10 @@ class Inspection:
         listed.found = True
 
 
+def _about_closing(position: str, rollout_id: str, why: str) -> Finding:
+    return Finding(position, printable(rollout_id) + CLOSING_SUFFIX, ok=False, reasons=(f"chain: {why}",), more={})
+
+
 def _false_claims(claims: Claims, verdict: RecordVerdict) -> Iterator[str]:
     if verdict.record_hash is not None and claims.record_id != verdict.record_hash:
         yield "stored: the record_id is not the hash of the record"
@@ -296,11 +303,8 @@ def _ranking_entry(closing: Json) -> Iterator[dict[str, Any]]:
 def _key_id(record: Json) -> str | None:
     """The key that a record names, wherever it names it."""
     try:
-        key_id = (
-            record["dsse_envelope"]["signatures"][0]["keyid"]
-            if record.get("dsse_envelope")
-            else record["signature"]["key_id"]
-        )
+        envelope = record.get("dsse_envelope")
+        key_id = envelope["signatures"][0]["keyid"] if envelope else record["signature"]["key_id"]
     except (KeyError, IndexError, TypeError):
         return None
     return key_id if isinstance(key_id, str) else None

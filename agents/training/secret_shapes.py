@@ -173,8 +173,10 @@ def context(
     compiled, tail = re.compile(pattern), re.compile(rest)
 
     def locate(text: str, at: int, floor: int) -> Span | None:
+        if whole and not starts_word(text, at, floor):
+            return None
         found = compiled.match(text, at)
-        if found is None or (whole and not starts_word(text, at, floor)):
+        if found is None:
             return None
         if not accept(found["secret"]):
             return nothing_until(at + len(found["secret"]) // 2)

@@ -31,7 +31,8 @@ def rank(
 ) -> None:
     """Rank the branches of every rollout by their verdicts and votes.
 
-    Needs no events: a branch without them counts as ended. A bad line is reported with its file, line, field and reason,
+    Needs no events: a branch without them counts as ended. Verdicts that decide are those of the rollout line, else of the
+    configuration (build); without a rollout line and without any verdict, none: the votes alone rank. A bad line is reported with its file, line, field and reason,
     and the rest goes on.
 
     Parameters
@@ -90,12 +91,15 @@ def _read(files: list[Path], settings: "Settings") -> tuple["Standings", int]:
 
 def _mention_ignored(ranked: "Ranked") -> None:
     """What did not count is said, not swallowed."""
+    from streams.looking.text import visible
+
+    name = visible(ranked.rollout_id)
     if ranked.out_of_range:
         branches = ", ".join(map(str, ranked.out_of_range))
-        sys.stderr.write(f"braid: {ranked.rollout_id}: not one of its branches, ignored: {branches}\n")
+        sys.stderr.write(f"braid: {name}: not one of its branches, ignored: {branches}\n")
     if ranked.result.ignored_votes:
         sys.stderr.write(
-            f"braid: {ranked.rollout_id}: {ranked.result.ignored_votes:,} votes ignored: they compare branches of two tiers, "
+            f"braid: {name}: {ranked.result.ignored_votes:,} votes ignored: they compare branches of two tiers, "
             "or one whose outcome is unknown\n"
         )
 
@@ -104,9 +108,10 @@ def _shown(ranked: "Ranked") -> "list[RenderableType]":
     from rich.markup import escape
 
     from streams.commands.tables import table
+    from streams.looking.text import visible
 
     numbers = ("rank", "95%", "branch", "total", "judge", "score", "se", "beats next", "votes", "missing")
-    made = table(escape(ranked.rollout_id), *numbers[:3], "objective", *numbers[3:], right=numbers)
+    made = table(escape(visible(ranked.rollout_id)), *numbers[:3], "objective", *numbers[3:], right=numbers)
     for row in ranked.branches:
         made.add_row(
             _text(row.rank, "d"),

@@ -97,6 +97,8 @@ class _Printer:
 
     def tell(self, finding: "Finding") -> None:
         """Print a finding, as far as it was asked for: rows only when they are not ok."""
+        from streams.looking.text import visible
+
         row_ok = finding.ok and finding.run_id is None
         if self._json:
             if not row_ok:
@@ -107,24 +109,24 @@ class _Printer:
                 return
             self._shown += 1
             name = finding.run_id or finding.more.get("record_id", "")
-            self._write(
-                "  ".join(part for part in (finding.position, name, "; ".join(finding.reasons) or "ok") if part)
-            )
+            said = (finding.position, name, "; ".join(finding.reasons) or "ok")
+            self._write(visible("  ".join(part for part in said if part)))
 
     def finish(self, outcome: "Outcome") -> None:
         """Print the verdict."""
         if self._json:
             self._write(orjson.dumps(outcome.as_json()).decode())
             return
+        from streams.commands.tables import show
+        from streams.looking.text import visible
+
         if self._hidden:
             self._write(f"and {self._hidden:,} more that are not ok; --verbose shows all")
         broken = [chain for chain in outcome.chains if not chain.ok]
         for chain in broken[: None if self._verbose else SHOWN]:
-            self._write(_chain_line(chain))
+            self._write(visible(_chain_line(chain)))
         if self._shown or broken:
             self._write("")
-        from streams.commands.tables import show
-
         show(_summary(outcome))
 
     def _write(self, text: str) -> None:
@@ -144,7 +146,7 @@ def _summary(outcome: "Outcome") -> "Table":
     made = table("", "what", "count", right=("count",))
     made.add_row("evidence records", f"{outcome.records:,}")
     if outcome.copies:
-        made.add_row("  the same in the log", f"{outcome.copies:,}")
+        made.add_row("  in the log beside them", f"{outcome.copies:,}")
     for state, count in sorted(Counter(str(chain.state) for chain in outcome.chains).items()):
         made.add_row(f"chains {state}", f"{count:,}")
     for topic, count in sorted(outcome.rows.items()):

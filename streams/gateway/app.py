@@ -4,6 +4,7 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
@@ -25,7 +26,7 @@ from streams.config import Settings
 from streams.gateway import pages
 from streams.gateway.auth import Caller, Doors, check_bind
 from streams.gateway.bodies import Item, form_of, read_items
-from streams.gateway.door import Door, answer, count_refusal, refused
+from streams.gateway.door import Door, answer, count_refusals, refused
 from streams.gateway.intake import Intake
 from streams.gateway.limits import RETRY_AFTER, Budget, read_body
 from streams.gateway.metrics import Metrics
@@ -86,12 +87,12 @@ class Gateway:
             )
             reader = FactReader(shape, caller, redacting=self.config.redact)
             intake = Intake(self.sender, reader, traceparent=traceparent(request), ending=ending)
-            outcome = await intake.take(items)
+            outcome = await intake.take(items, len(body))
         self.metrics.items.inc(outcome.accepted)
-        for record in outcome.records:
-            self.metrics.records.labels(record["topic"]).inc()
-        for problem in outcome.problems:
-            count_refusal(self.metrics, problem.status)
+        for topic, records in Counter(record["topic"] for record in outcome.records).items():
+            self.metrics.records.labels(topic).inc(records)
+        for status, refusals in Counter(problem.status for problem in outcome.problems).items():
+            count_refusals(self.metrics, status, refusals)
         return answer(outcome.status, outcome.plain(), RETRY_AFTER if outcome.status == 503 else None)
 
 
@@ -252,7 +253,7 @@ def _answer_errors(app: FastAPI, gateway: Gateway) -> None:
     """Every refusal has the same shape as an answer."""
 
     def say(status: int, field: str, reason: str, headers: dict[str, str] | None = None) -> Response:
-        count_refusal(gateway.metrics, status)
+        count_refusals(gateway.metrics, status)
         return refused(Problem(None, field, reason, status), headers)
 
     @app.exception_handler(RefusedError)

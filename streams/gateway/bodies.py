@@ -16,7 +16,7 @@ from schemas.jsontext import kind_of, parse
 from streams.gateway import cloudevents
 from streams.gateway.problems import TOO_LARGE, Position, RefusedError
 
-MAX_ITEMS = 100_000
+MAX_ITEMS = 20_000
 """Items of one request: an answer names every bad one, so their number has to have an end."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")

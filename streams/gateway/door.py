@@ -83,6 +83,6 @@ def refused(problem: Problem, headers: dict[str, str] | None = None) -> Response
     return answer(problem.status, {"accepted": 0, "records": [], "errors": [problem.plain()]}, headers)
 
 
-def count_refusal(metrics: Metrics, status: int) -> None:
-    """Count a refused item or request by the kind of reason."""
-    metrics.errors.labels(REASONS.get(status, "other")).inc()
+def count_refusals(metrics: Metrics, status: int, count: int = 1) -> None:
+    """Count refused items or requests by the kind of reason."""
+    metrics.errors.labels(REASONS.get(status, "other")).inc(count)

@@ -5,7 +5,8 @@ loop. What is bad is noted at its position; the rest is written.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from agents.importers.errors import LineError
@@ -22,6 +23,9 @@ from streams.headers import identity
 
 TURN = 100
 """Items between two looks at other requests: a few milliseconds."""
+
+LARGE = 256 * 1024
+"""Bytes of a body from which on its JSON is parsed beside the event loop: it can take a second, and others wait."""
 
 ENDING = Position(-1)
 """Where an `ended` of the query stands: in no item."""
@@ -64,14 +68,15 @@ class Intake:
         self._sent: list[Sent] = []
         self._problems: list[Problem] = []
 
-    async def take(self, items: Iterable[Item]) -> Outcome:
-        """Write what is good; returns when the broker has acknowledged it."""
+    async def take(self, items: Iterator[Item], size: int) -> Outcome:
+        """Write what is good, of a body of this size; returns when the broker has acknowledged it."""
         count = 0
         try:
-            for count, item in enumerate(items, 1):
-                await self._take(item)
-                if count % TURN == 0:
-                    await asyncio.sleep(0)
+            while turn := await _next(items, size):
+                count += len(turn)
+                for item in turn:
+                    await self._take(item)
+                await asyncio.sleep(0)
             if self._ending is not None:
                 await self._end(self._ending)
             for piece in self._packer.flush():
@@ -145,6 +150,12 @@ class Intake:
             status = 202 if not self._problems else 207 if records else shared_status(self._problems)
         self._problems.sort(key=lambda problem: problem.at.number if problem.at else MAX_ITEMS)
         return Outcome(status, accepted, records, self._problems)
+
+
+async def _next(items: Iterator[Item], size: int) -> list[Item]:
+    """Some more items; none when there are no more."""
+    some = islice(items, TURN)
+    return await asyncio.to_thread(list, some) if size > LARGE else list(some)
 
 
 def _problem(at: Position, reason: str, status: int) -> Problem:

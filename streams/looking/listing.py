@@ -50,10 +50,10 @@ def columns(row: ViewRow) -> tuple[str, ...]:
         branches(row),
         f"{row.events:,}" + _plus(row),
         outcomes(row),
-        line(row.settled or "-", 20),
-        line(row.closed or ("-" if row.why is None else row.why), 40),
+        causes(row),
         "-" if best is None else f"{best.branch} ({number(best.total)})",
         training_rows(row),
+        str(row.rows.get("rejected", 0)) if row.rows else "-",
         moment(row.started_at),
     )
 
@@ -67,18 +67,23 @@ def outcomes(row: ViewRow) -> str:
     """How branches came out: `2/1/1`, and those of which nothing is required."""
     if not row.outcomes:
         return "-"
-    known = "/".join(str(row.outcomes.get(status, 0)) for status in ("pass", "fail", "unknown"))
     free = row.outcomes.get("not_required", 0)
+    if free == sum(row.outcomes.values()):
+        return f"{free} not required"
+    known = "/".join(str(row.outcomes.get(status, 0)) for status in ("pass", "fail", "unknown"))
     return known + (f" +{free} not required" if free else "")
 
 
+def causes(row: ViewRow) -> str:
+    """Why it settled and why it closed; what is wrong with a broken one."""
+    if row.why is not None:
+        return line(row.why, 40)
+    return ", ".join(line(cause, 20) for cause in (row.settled, row.closed) if cause) or "-"
+
+
 def training_rows(row: ViewRow) -> str:
-    """Training rows by kind, and how many were left out."""
-    if not row.rows:
-        return "-"
-    kept = [f"{count} {line(kind, 20)}" for kind, count in sorted(row.rows.items()) if kind != "rejected"]
-    left = row.rows.get("rejected", 0)
-    return ", ".join([*(kept or ["none"]), *([f"{left} left out"] if left else [])])
+    """Training rows by kind: `2/4/4`."""
+    return "/".join(str(row.rows.get(kind, 0)) for kind in ("sft", "dpo", "ppo")) if row.rows else "-"
 
 
 def nothing_yet(place: str, facts: int) -> str:
