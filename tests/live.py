@@ -54,7 +54,9 @@ class Worker:
 
     def start(self) -> "Worker":
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen([sys.executable, "-m", "streams.cli", "worker"], env=self._env, stdout=out, stderr=out)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "streams.cli", "worker"], env=self._env, stdout=out, stderr=out
+            )
         return self
 
     def signal(self, number: signal.Signals) -> None:
@@ -194,13 +196,21 @@ async def refold(settings: Settings) -> dict[str, dict[str, bytes]]:
             except Exception:  # noqa: BLE001, S112 - what cannot be decoded is a dead letter, not a fact
                 continue
             assert stored.key is not None
-            rollout = rollouts.setdefault(stored.key.decode(errors="replace"), Rollout(stored.key.decode(errors="replace")))
+            rollout = rollouts.setdefault(
+                stored.key.decode(errors="replace"), Rollout(stored.key.decode(errors="replace"))
+            )
             rollout.add(fact, stored.at, (topic.name, stored.partition, stored.offset))  # type: ignore[arg-type]
     found: dict[str, dict[str, bytes]] = {topic.name: {} for topic in SINKS}
     for rollout in rollouts.values():
         if rollout.has_closed_facts():
             emission = emit(rollout)
-            for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *emission.evidence):
+            for record in (
+                *emission.branches,
+                emission.ranking,
+                *emission.rows,
+                *emission.rejected,
+                *emission.evidence,
+            ):
                 found[BY_RECORD[type(record)].name][_identity(record)] = _body(record, codec)
     return found
 
@@ -210,5 +220,7 @@ async def assert_sinks_are_the_fold_of_the_log(settings: Settings) -> Sinks:
     sinks, folded = await sinks_of(settings), await refold(settings)
     for topic, bodies in folded.items():
         assert sinks.bodies[topic].keys() == bodies.keys(), f"{topic}: other records than the log gives"
-        assert all(sinks.bodies[topic][record_id] == {body} for record_id, body in bodies.items()), f"{topic}: other bytes"
+        assert all(sinks.bodies[topic][record_id] == {body} for record_id, body in bodies.items()), (
+            f"{topic}: other bytes"
+        )
     return sinks

@@ -20,10 +20,10 @@ from agents.ranking.unrolled import LARGEST, Pair, ring
 RIDGE = 0.1
 """Lambda of the penalty (lambda / 2) theta^2: a branch that wins everything gets a finite score."""
 
-SMALLEST_RIDGE, LARGEST_RIDGE = 1e-6, 1e6
-"""Below, standard errors are differences of numbers too large to have digits left; above, all scores are zero."""
+SMALLEST_RIDGE, LARGEST_RIDGE = 1e-4, 1e4
+"""Below, standard errors are differences of numbers too large to leave many digits; above, all scores are zero."""
 
-MOST_WEIGHT = 1e9
+MOST_WEIGHT = 1e6
 """Of one observation."""
 
 SQRT2 = sqrt(2.0)

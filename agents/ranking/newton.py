@@ -27,20 +27,21 @@ TOLERANCE = 1e-10
 """The last step moves no score by more. The error left is its square; the covariance is taken where that step began."""
 
 NOISE = 1e-15
-"""A gradient over m comparisons is known to about this times m, so a step to this times m / ridge: with many thousand
-comparisons that is the tolerance."""
+"""A gradient over m comparisons is known to about this times m, so a step to this times m / ridge. With a hundred
+thousand comparisons that is more than the tolerance, and takes its place."""
 
 BOLD = 4.0
 """Longest step of a branch at first: exp must not overflow on the way."""
 
 PATIENCE = 16
-"""Rounds of bold steps: about twice what strict orders of 16 branches need."""
+"""Rounds of bold steps. With ridge 0.1 they took 8 at most for 20,000 random groups of 2 to 16 branches."""
 
 CAREFUL = 0.75
 """Longest step of a branch after that; see above."""
 
 ROUNDS = 10_000
-"""In all. With ridge 0.1 a careful step that is cut short raises L by 0.01 or more; L begins at -0.7 per comparison."""
+"""In all; 233 were the most ever seen (a strict order of 16 with a million wins a pair and ridge 1e-6). With ridge 0.1 a careful
+step that is cut short raises L by 0.006 or more, and L begins at -0.7 per comparison."""
 
 BATCH = 2048
 """Groups in one batch: an operation on so many floats costs numpy little more than one on a single float."""

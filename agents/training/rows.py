@@ -4,6 +4,7 @@ SFT: passing branches with an answer. DPO: (pass, fail) pairs, and pairs of one 
 with a known reward. An unknown branch is in no pair and has no reward; nothing disappears silently.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -135,10 +136,11 @@ class RowMaker:
     def _dpo(
         self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]
     ) -> None:
-        kept = unsure = 0
+        kept = 0
+        unsure: Counter[str] = Counter()
         for better, worse, basis, probability in self._pairs(candidates):
             if basis == "judge" and (probability is None or probability < self.config.pairs.min_probability):
-                unsure += 1
+                unsure["not_compared" if probability is None else "below_min_probability"] += 1
                 continue
             record = self._pair(better, worse, basis, probability, talks, admissions)
             pair = [better.branch, worse.branch]
@@ -151,10 +153,8 @@ class RowMaker:
             else:
                 kept += 1
                 self._admit("dpo", pair, record)
-        if unsure:
-            self._reject(
-                "dpo", [candidate.branch for candidate in candidates], (f"below_min_probability:{unsure}_pairs",)
-            )
+        for reason, count in sorted(unsure.items()):
+            self._reject("dpo", [candidate.branch for candidate in candidates], (reason, f"pairs:{count}"))
 
     def _pairs(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Candidate, Basis, float | None]]:
         """Pairs worth a look, best against worst first: the widest apart in rank, then by rank."""

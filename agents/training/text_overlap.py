@@ -71,7 +71,8 @@ def folded(text: str) -> str:
     if text.isascii():
         return " ".join(text.lower().split())
     text = unicodedata.normalize("NFKC", text.translate(_INVISIBLE)).translate(_INVISIBLE)
-    text = unicodedata.normalize("NFKC", text.casefold()).translate(_LOOK_ALIKES)
+    # taken apart in between, so that a look-alike with an accent becomes the Latin letter with that accent
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKD", text.casefold()).translate(_LOOK_ALIKES))
     return " ".join(text.split())
 
 

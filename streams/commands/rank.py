@@ -32,8 +32,8 @@ def rank(
     """Rank the branches of every rollout by their verdicts and votes.
 
     Needs no events: a branch without them counts as ended. Verdicts that decide are those of the rollout line, else of the
-    configuration (build); without a rollout line and without any verdict, none: the votes alone rank. A bad line is reported with its file, line, field and reason,
-    and the rest goes on.
+    configuration (build); without a rollout line and without any verdict, none: the votes alone rank. A bad line is
+    reported with its file, line, field and reason, and the rest goes on.
 
     Parameters
     ----------

@@ -278,12 +278,17 @@ class Loop:
         first = self._first[tp]
         return next(iter(first.values())) if first else position
 
+    def stream_time(self, partition: int) -> int:
+        """The time of the newest record read from a partition's source topics; 0 when nothing was."""
+        return max((at for tp, at in self._seen_at.items() if tp.partition == partition), default=0)
+
     def trail(self) -> int:
         """How many records stand between the commits and what has been read: what a restart reads again."""
         return sum(position - self._commit_point(tp, position) for tp, position in self._next.items())
 
-    def committed(self, tp: TP) -> int:
+    def committed(self, topic: str, partition: int) -> int:
         """The committed offset, as far as we know."""
+        tp = TP(topic, partition)
         return self._committed.get(tp, int(self._consumer.start_at.get(tp, 0)))
 
     async def _recovered(self) -> None:

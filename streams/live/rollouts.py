@@ -23,14 +23,15 @@ from schemas.errors import DecodeError
 from schemas.events import AgentEvents
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle
-from schemas.rankings import Ranking
 from streams.cluster import start_consumer
 from streams.codec import Codec
 from streams.config import Settings
 from streams.headers import cloud_event
 from streams.letters import Letter
+from streams.live.forgetting import Forgetting
 from streams.live.loop import TICK_S, Arrived, Loop
 from streams.live.marks import mark_of, read_mark, repeats
+from streams.live.view import view_row
 from streams.metrics import Metrics
 from streams.topics import BY_RECORD, CLOSURES, DEAD_LETTERS, FACTS, Topic
 
@@ -60,6 +61,7 @@ class RolloutDriver:
         self._closures_end: dict[int, int] | None = None
         self._fresh: dict[str, None] = {}
         self._last_read: dict[str, float] = {}
+        self._forgetting = Forgetting(loop, settings)
 
     # -- taking facts in -----------------------------------------------------------------------------------------------
 
@@ -70,6 +72,7 @@ class RolloutDriver:
         self._letters, self._strays, self._due = [], [], []
         self._scheduled.clear()
         self._closures_end = None
+        self._forgetting = Forgetting(self._loop, self._settings)
 
     async def prepare(self, values: list[bytes | None]) -> None:
         """Look up schemas that were never seen, before anything is decoded."""
@@ -270,6 +273,7 @@ class RolloutDriver:
             if rollout.settled is not None and rollout.closed is not None:
                 marks.append((self._partition[rollout_id], rollout_id, mark_of(rollout.settled, rollout.closed)))
         await self._loop.finish(marks)
+        self._forgetting.remember(marks)
         for rollout_id in finished:
             self._loop.release(self._partition[rollout_id], rollout_id)
             for memory in (self._open, self._partition, self._last_read, self._scheduled):
@@ -332,6 +336,7 @@ class RolloutDriver:
         await self._finish(finished)
         if self._touched:
             await self.advance()
+        await self._forgetting.forget()
         self._gauges()
 
     def _is_broken(self, rollout_id: str, rollout: Rollout) -> bool:
@@ -440,29 +445,3 @@ def _rollout_id(key: bytes | None) -> str:
     if not rollout_id:
         raise DecodeError("the key is empty; it must be the rollout's id")
     return rollout_id
-
-
-def view_row(rollout: Rollout, ranking: Ranking | None = None) -> dict[str, object]:
-    """What `braid rollouts` shows of a rollout."""
-    row: dict[str, object] = {
-        "rollout_id": rollout.rollout_id,
-        "status": rollout.status.value,
-        "task": (rollout.opened.task if rollout.opened else "")[:200],
-        "expected": rollout.opened.branches if rollout.opened else None,
-        "branches": len(rollout.branches),
-        "events": sum(len(attempt.seqs) for attempts in rollout.branches.values() for attempt in attempts.values()),
-        "started_at": rollout.started_at,
-        "labels": rollout.opened.labels if rollout.opened else {},
-    }
-    if rollout.settled is not None:
-        row |= {"settled": rollout.settled.cause, "settled_at": rollout.settled.decided_at_ms}
-    if ranking is not None:
-        statuses = Counter(branch.objective_status for branch in ranking.branches)
-        row |= {
-            "closed": ranking.close_cause,
-            "closed_at": ranking.closed_at_ms,
-            "outcomes": dict(sorted(statuses.items())),
-            "ranking": [[branch.branch_index, branch.rank, branch.total] for branch in ranking.branches],
-            "powered": ranking.stats.powered,
-        }
-    return row

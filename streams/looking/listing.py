@@ -11,18 +11,10 @@ from streams.looking.text import line, listed, moment, number, several
 from streams.looking.view import ViewRow
 
 COLUMNS = (
-    "rollout",
-    "status",
-    "branches",
-    "events",
-    "pass/fail/unknown",
-    "settled",
-    "closed",
-    "best",
-    "rows",
+    "rollout", "status", "branches", "events", "pass/fail/unknown", "settled, closed", "best", "sft/dpo/ppo", "left out",
     "started (UTC)",
-)
-RIGHT = ("branches", "events")
+)  # fmt: skip
+RIGHT = ("branches", "events", "left out")
 
 
 def listing(rows: Sequence[ViewRow], limit: int, everything: Iterable[ViewRow]) -> RenderableType:

@@ -318,6 +318,29 @@ def test_a_list_of_rows_that_is_no_list_is_found(verify: Verify, home: Path, out
     assert "must list topic, record_id and digest" in verify(out).faults[f"{out}/evidence.jsonl:5"]
 
 
+def test_a_forged_closing_record_does_not_discredit_the_rows(verify: Verify, out: Path) -> None:
+    """It is not ok itself; what the true one lists is still vouched for."""
+
+    def slip_in(lines: list[bytes]) -> None:
+        record = orjson.loads(lines[4])
+        lines.insert(0, orjson.dumps(record | {"closing": record["closing"] | {"emitted": []}, "signature": None}))
+
+    edit(out / "evidence.jsonl", slip_in)
+    ran = verify(out)
+    assert ran.code == 1
+    assert f"{out}/evidence.jsonl:1" in ran.faults
+    assert not [position for position in ran.faults if "evidence" not in position]
+
+
+def test_nothing_in_a_record_is_obeyed_by_a_terminal(verify: Verify, tmp_path: Path) -> None:
+    """Control characters of an id are spelled out."""
+    (tmp_path / "odd.jsonl").write_bytes(orjson.dumps({"run_id": "\x1b[2Jr"}))
+    ran = verify(tmp_path / "odd.jsonl", json=False)
+    assert ran.code == 1
+    assert "\\x1b[2Jr" in ran.out
+    assert "\x1b" not in ran.out
+
+
 # -- what was done to rows -----------------------------------------------------------------------------------------------
 
 

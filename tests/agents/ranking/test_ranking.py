@@ -2,6 +2,7 @@
 
 import random
 from itertools import combinations, product
+from pathlib import Path
 
 import pytest
 
@@ -258,3 +259,13 @@ def _random_contest(rng: random.Random) -> Contest:
         if rng.random() < 0.8
     ]
     return Contest(branches, votes, rng.choice((DEFAULTS, RankingConfig(ridge=0.5))))
+
+
+def test_the_example_of_the_documentation() -> None:
+    """The lines under "From Python" in docs/ranking.md run and give what their comments say."""
+    page = (Path(__file__).parents[3] / "docs" / "ranking.md").read_text()
+    lines = [line[4:] for line in page.split("## From Python")[1].splitlines() if line.startswith("    ")]
+    names: dict[str, object] = {}
+    exec("\n".join(lines[: lines.index(")") + 1]), names)
+    shown = [line.split("#") for line in lines if line.startswith("result.")]
+    assert [eval(code, names) for code, _ in shown] == [float(comment) for _, comment in shown]

@@ -21,7 +21,9 @@ from tests.live import Worker, records_of, until_closed
 pytestmark = pytest.mark.kafka
 
 
-async def test_a_confluent_consumer_reads_preference_pairs_through_the_registry(settings: Settings, tmp_path: Path) -> None:
+async def test_a_confluent_consumer_reads_preference_pairs_through_the_registry(
+    settings: Settings, tmp_path: Path
+) -> None:
     """Its Avro deserializer needs nothing of ours: the schema comes from the registry."""
     path = tmp_path / "sample.ndjson"
     write_sample(path)
@@ -55,6 +57,8 @@ async def test_a_confluent_consumer_reads_preference_pairs_through_the_registry(
 async def test_kafkas_own_tools_list_the_topics(settings: Settings) -> None:
     """The topics are ordinary topics: Kafka's command-line tools see them with their settings."""
     await ensure_topics(settings)
-    command = kafka_tool(places.cache_dir(), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", settings.kafka, "--list")
+    command = kafka_tool(
+        places.cache_dir(), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", settings.kafka, "--list"
+    )
     listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split()
     assert {settings.prefix + topic.name for topic in TOPICS} <= set(listed)

@@ -26,7 +26,11 @@ def poison(number: int, good: bytes, chance: random.Random) -> tuple[bytes | Non
     body = good[5:]
     header = good[:5]
     nan = AgentEvents(rollout_id="x", branch_index=0, events=(AgentEvent(channel="c", event="e", data='{"a": NaN}'),))
-    deep = AgentEvents(rollout_id="x", branch_index=0, events=(AgentEvent(channel="c", event="e", data='{"a":' * 5000 + "1" + "}" * 5000),))
+    deep = AgentEvents(
+        rollout_id="x",
+        branch_index=0,
+        events=(AgentEvent(channel="c", event="e", data='{"a":' * 5000 + "1" + "}" * 5000),),
+    )
     not_object = AgentEvents(rollout_id="x", branch_index=0, events=(AgentEvent(channel="c", event="e", data="[1]"),))
     from schemas.avro_body import encode
 

@@ -94,13 +94,25 @@ async def until_letter(settings: Settings, count: int) -> None:
 
 async def test_a_branch_that_never_ends_is_unknown_at_the_deadline(settings: Settings, tmp_path: Path) -> None:
     """The rollout closes within a second of its deadline; the missing branch is unknown, in no pair, without a reward."""
-    rollout = {"type": "rollout", "rollout_id": "slow", "task": "t", "branches": 2, "required": ["build"], "deadline_ms": 4000}
+    rollout = {
+        "type": "rollout",
+        "rollout_id": "slow",
+        "task": "t",
+        "branches": 2,
+        "required": ["build"],
+        "deadline_ms": 4000,
+    }
     done = {"event": "final_answer", "data": {"answer": "done"}}
     lines: list[dict[str, object]] = [
         rollout,
         {"type": "event", "rollout_id": "slow", "branch_index": 0, "event": done},
         {"type": "build", "rollout_id": "slow", "branch_index": 0, "status": "success", "exit_code": 0},
-        {"type": "event", "rollout_id": "slow", "branch_index": 1, "event": {"event": "run_start", "data": {"task": "t"}}},
+        {
+            "type": "event",
+            "rollout_id": "slow",
+            "branch_index": 1,
+            "event": {"event": "run_start", "data": {"task": "t"}},
+        },
     ]
     with Worker(settings, tmp_path / "worker.log"):
         await ingest_lines(settings, tmp_path, lines)
@@ -111,22 +123,31 @@ async def test_a_branch_that_never_ends_is_unknown_at_the_deadline(settings: Set
     assert isinstance(ranking, Ranking)
     assert ranking.settle_cause == "deadline"
     assert 0 <= stored.at - ranking.closed_at_ms <= 1000
-    assert {(b.branch_index, b.objective_status, b.rank) for b in ranking.branches} == {(0, "pass", 1), (1, "unknown", None)}
+    assert {(b.branch_index, b.objective_status, b.rank) for b in ranking.branches} == {
+        (0, "pass", 1),
+        (1, "unknown", None),
+    }
     from streams.topics import DPO, PPO
 
     assert await records_of(settings, DPO) == []
     assert [row.branch_index for row in await records_of(settings, PPO)] == [0]  # type: ignore[attr-defined]
 
 
-async def test_a_worker_woken_after_its_rollout_was_closed_by_another_changes_nothing(settings: Settings, tmp_path: Path) -> None:
+async def test_a_worker_woken_after_its_rollout_was_closed_by_another_changes_nothing(
+    settings: Settings, tmp_path: Path
+) -> None:
     """SIGSTOP longer than the session, another worker takes over and closes, SIGCONT: one mark, the same bytes."""
     with Worker(settings, tmp_path / "one.log", slot=0) as sleeper:
-        await ingest_lines(settings, tmp_path, [{"type": "rollout", "rollout_id": "z", "task": "t", "branches": 1, "required": []}])
+        await ingest_lines(
+            settings, tmp_path, [{"type": "rollout", "rollout_id": "z", "task": "t", "branches": 1, "required": []}]
+        )
         await asyncio.sleep(3)
         sleeper.signal(signal.SIGSTOP)
         with Worker(settings, tmp_path / "two.log", slot=1):
             answer = {"event": "final_answer", "data": {"answer": "yes"}}
-            await ingest_lines(settings, tmp_path, [{"type": "event", "rollout_id": "z", "branch_index": 0, "event": answer}])
+            await ingest_lines(
+                settings, tmp_path, [{"type": "event", "rollout_id": "z", "branch_index": 0, "event": answer}]
+            )
             await until_closed(settings, {"z"})
             sleeper.signal(signal.SIGCONT)
             await asyncio.sleep(3)
