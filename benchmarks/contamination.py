@@ -146,11 +146,11 @@ def main() -> None:
     print(
         f"Python {sys.version.split()[0]}, Unicode {unicodedata.unidata_version}; {len(index)} items, index built in {building:.2f} s\n"
     )
-    print("| check              |   rows | seconds | ms a row | 100,000 rows |")
-    print("|--------------------|-------:|--------:|---------:|-------------:|")
+    print("| check               |   rows | seconds | ms a row | 100,000 rows |")
+    print("|---------------------|-------:|--------:|---------:|-------------:|")
     for name, rows, seconds in (("with the index", options.rows, ours), ("every pair, plainly", len(sample), plain)):
         each = seconds / rows
-        print(f"| {name:<18} | {rows:>6} | {seconds:>7.2f} | {each * 1e3:>8.3f} | {each * 1e5:>10.0f} s |")
+        print(f"| {name:<19} | {rows:>6} | {seconds:>7.2f} | {each * 1e3:>8.3f} | {each * 1e5:>10.0f} s |")
     print(
         f"\n{flagged} of {options.rows} rows repeat an item; on the sample of {len(sample)} both find the same: {equal}"
     )

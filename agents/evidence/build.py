@@ -163,7 +163,13 @@ def json_view(record: AepRecord) -> dict[str, Any]:
 def _ledger(budget: AepBudget) -> dict[str, Any]:
     ledger: dict[str, Any] = {"tool_budget": {"spent": budget.tool_calls}}
     if budget.input_tokens is not None or budget.output_tokens is not None:
-        ledger["token_budget"] = {"spent": (budget.input_tokens or 0) + (budget.output_tokens or 0)}
+        ledger["token_budget"] = _known(
+            {
+                "spent": (budget.input_tokens or 0) + (budget.output_tokens or 0),
+                "input": budget.input_tokens,
+                "output": budget.output_tokens,
+            }
+        )
     if budget.usd is not None:
         ledger["cost_usd"] = {"spent": budget.usd}
     return ledger

@@ -87,7 +87,7 @@ class RankingResult(NamedTuple):
     branches: tuple[BranchRank, ...]
     stats: RankingStats
     ignored_votes: int
-    """Votes across tiers, or about branches that have no tier."""
+    """Votes that are not about two branches of one tier."""
     places: dict[int, Place]
     fits: tuple[Fit, ...]
     """One for each tier."""

@@ -1,7 +1,7 @@
 """The votes of a judge as the ranking reads them, and how they add up within a tier.
 
-Only votes about two branches of one tier count. Votes across tiers, and votes about a branch that is in no tier (its
-outcome is unknown, or it does not exist), are counted as ignored and change nothing else.
+Only votes about two branches of one tier count. Votes across tiers, about a branch that is in no tier (its outcome is
+unknown, or it does not exist), or about a branch and itself are counted as ignored and change nothing else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,11 +69,9 @@ def count_votes(votes: Sequence[Vote], places: Mapping[int, Place], sizes: Seque
     ignored = set()
     for (a, b), about in answers.items():
         first, second = places.get(a), places.get(b)
-        if first is None or second is None or first.tier != second.tier:
+        if first is None or second is None or first.tier != second.tier or a == b:
             ignored.add((a, b))
             continue
-        if a == b:
-            raise ValueError(f"a vote compares branch {a} with itself; a and b must differ")
         answered = about["a"] + about["b"] + about["tie"]
         for branch in (a, b):
             valid[branch] += answered

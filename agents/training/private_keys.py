@@ -34,10 +34,10 @@ def _private_key(text: str, at: int, floor: int) -> Span | None:  # noqa: ARG001
         return (at, end.end()) if _KEY_MATERIAL.search(text, begin.end(), end.start()) else None
     cut = _CUT_KEY.match(text, begin.end())
     assert cut is not None  # all of it is optional
-    stop = cut.end()
-    if cut["last"] and cut["last"].isalpha() and random_length(cut["last"]) == 0:
-        stop = cut.start("tail")  # a word: what follows the key
-    return (at, stop) if stop > begin.end() else None
+    if cut["last"] and not (cut["last"].isalpha() and random_length(cut["last"]) == 0):
+        return at, cut.end()
+    stop = cut.start("tail") if cut["last"] else cut.end()  # a word at the end is what follows the key
+    return (at, stop) if _KEY_MATERIAL.search(text, begin.end(), stop) else None
 
 
 def _end_of_private_key(text: str, at: int, floor: int) -> Span | None:

@@ -67,6 +67,7 @@ def secret_name(name: str) -> SecretName | None:
 
 
 _WEAK_SECRET = re.compile(r"[A-Za-z]{5,}[0-9]{3,}")
+_SYMBOL = re.compile(r"[!@#$%^&*()+=?~]")
 _LONG_WORD = re.compile(r"[a-z]{20,}")
 
 
@@ -82,6 +83,8 @@ def looks_secret(value: str, name: SecretName, *, written_out: bool = True) -> b
         return True
     if not written_out:
         return False
+    if len(value) >= 16 and len(_SYMBOL.findall(value)) >= 4 and any(map(str.isdigit, value)):
+        return True
     if name is SecretName.PASSWORD:
         has_letter = any(map(str.isalpha, value))
         has_digit = any(map(str.isdigit, value))

@@ -14,7 +14,10 @@ Flag = Parameter(negative="")
 def ingest(
     files: Annotated[
         list[Path],
-        Parameter(help="NDJSON of events, verdicts and votes, or rollout-wire/v1 JSONL; - is standard input."),
+        Parameter(
+            help="NDJSON of events, verdicts and votes, or rollout-wire/v1 JSONL; - is standard input.",
+            allow_leading_hyphen=True,
+        ),
     ],
     /,
     *,

@@ -41,20 +41,24 @@ def preview(value: bytes | None, limit: int = PREVIEW) -> Preview:
     if text is not None and not _is_wire(value):
         return Preview("text", "", cut(visible(redact(text).text), limit))
     header = value[: CONFLUENT_HEADER if value[0] == CONFLUENT else SINGLE_HEADER] if _is_wire(value) else b""
-    return Preview("bytes", header.hex(" "), cut(_spelled(value[len(header) :]), limit))
+    return Preview("bytes", header.hex(" "), cut(_spelled(value[len(header) :], limit), limit))
 
 
 def _is_wire(value: bytes) -> bool:
     return value[0] == CONFLUENT or value.startswith(SINGLE_OBJECT)
 
 
-def _spelled(value: bytes) -> str:
-    parts, at = [], 0
+def _spelled(value: bytes, enough: int) -> str:
+    """The value, up to the first whole run that makes it long enough: what is cut afterwards is redacted already."""
+    parts: list[str] = []
+    at = length = 0
     for run in _RUN.finditer(value):
-        parts.append(_hex(value[at : run.start()]))
-        parts.append(_cleaned(run[0].decode("ascii")))
+        parts += [_hex(value[at : run.start()][: enough + 1]), _cleaned(run[0].decode("ascii"))]
+        length += len(parts[-1]) + len(parts[-2])
         at = run.end()
-    return "".join([*parts, _hex(value[at:])])
+        if length > enough:
+            return "".join(parts)
+    return "".join([*parts, _hex(value[at:][: enough + 1])])
 
 
 def _hex(value: bytes) -> str:

@@ -28,7 +28,7 @@ def contests(draw: st.DrawFn) -> Contest:
         st.sampled_from(["a", "b", "tie", None]),
     )
     votes = draw(st.lists(st.builds(Vote, *fields), max_size=40))
-    return Contest(branches, [vote for vote in votes if vote.a != vote.b])
+    return Contest(branches, votes)
 
 
 def _question(vote: Vote) -> tuple[object, ...]:

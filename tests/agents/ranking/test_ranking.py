@@ -98,9 +98,9 @@ def test_votes_across_tiers_are_ignored_and_counted() -> None:
     """A vote between a passing and a failing branch, or about a branch that is not there, changes nothing else."""
     branches = [Candidate(0, "pass"), Candidate(1, "pass"), Candidate(2, "fail")]
     votes = strict_votes([1, 0])
-    extra = [Vote(0, 2, "ab", 0, "b"), Vote(2, 1, "ab", 0, None), Vote(0, 9, "ab", 0, "a")]
+    extra = [Vote(0, 2, "ab", 0, "b"), Vote(2, 1, "ab", 0, None), Vote(0, 9, "ab", 0, "a"), Vote(1, 1, "ab", 0, "a")]
     with_extra, without = rank(branches, votes + extra), rank(branches, votes)
-    assert with_extra.ignored_votes == 3
+    assert with_extra.ignored_votes == 4
     assert with_extra._replace(ignored_votes=0) == without
 
 
@@ -227,12 +227,6 @@ def test_a_branch_given_twice_is_refused() -> None:
     """Two attempts of one branch cannot both be ranked."""
     with pytest.raises(ValueError, match="occurs twice"):
         rank([Candidate(0, "pass"), Candidate(0, "fail")], [])
-
-
-def test_a_branch_compared_with_itself_is_refused() -> None:
-    """Such a vote is a mistake of whoever wrote it."""
-    with pytest.raises(ValueError, match="with itself"):
-        rank(passing(2), [Vote(1, 1, "ab", 0, "a")])
 
 
 def test_many_rollouts_are_ranked_as_each_alone() -> None:

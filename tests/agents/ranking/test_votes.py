@@ -40,9 +40,9 @@ def test_a_tie_by_content_is_one_tie() -> None:
     assert counted.valid == {0: 1, 4: 1, 7: 0, 2: 0}
 
 
-@pytest.mark.parametrize(("a", "b"), [(0, 2), (2, 4), (0, 1), (99, 4), (5, 5)])
+@pytest.mark.parametrize(("a", "b"), [(0, 2), (2, 4), (0, 1), (99, 4), (5, 5), (4, 4)])
 def test_votes_that_compare_nothing_are_ignored(a: int, b: int) -> None:
-    """Across tiers, or about a branch in no tier: ignored, and not among the votes that count."""
+    """Across tiers, about a branch in no tier or about one branch: ignored, and not among the votes that count."""
     counted = count(Vote(a, b, "ab", 0, "a"), Vote(0, 4, "ab", 0, "a"))
     assert counted.ignored == 1
     assert counted.counted == [Vote(0, 4, "ab", 0, "a")]

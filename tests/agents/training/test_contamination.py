@@ -2,7 +2,11 @@
 
 import random
 import re
+import subprocess
+import sys
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +15,7 @@ from hypothesis import strategies as st
 from agents.training.contamination import EvalIndex, EvalItem, Match, read_items
 from agents.training.text_overlap import OverlapRule, folded
 
+ROOT = Path(__file__).parents[3]
 QUESTION = (
     "A train leaves the station at noon and travels west at sixty miles an hour. "
     "How long does it take to reach a town that is two hundred and ten miles away?"
@@ -193,6 +198,22 @@ def test_the_index_is_the_plain_rule_on_larger_corpora(seed: int) -> None:
 def test_folding_twice_is_folding_once(text: str) -> None:
     """A text that was folded already is in its final form."""
     assert folded(folded(text)) == folded(text)
+
+
+def test_the_benchmark_finds_the_index_equal_to_the_plain_rule() -> None:
+    """The benchmark runs, and ends well only if both give the same answers."""
+    command = [sys.executable, str(ROOT / "benchmarks/contamination.py"), "--rows=200", "--items=60", "--sample=60"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "both find the same: True" in run.stdout
+
+
+def test_the_example_in_the_manual_runs() -> None:
+    """What the page about contamination shows is what happens."""
+    example = (ROOT / "docs/contamination.md").read_text().split("```python\n")[1].split("```")[0]
+    scope: dict[str, Any] = {}
+    exec(example.replace("index.check(", "match = index.check("), scope)
+    assert f"# {scope['match']!r}" in example
 
 
 def test_items_are_read_from_any_of_the_usual_fields() -> None:

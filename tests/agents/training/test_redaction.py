@@ -1,6 +1,7 @@
 """Redaction: made-up secrets leave every context entirely, look-alikes stay byte for byte."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -220,6 +221,16 @@ def test_contains_secret_says_what_redact_would_do() -> None:
     assert contains_secret("write to bob@corp.test")
     assert not contains_secret(redact(f"key {FORMATS[0].text}, bob@corp.test").text)
     assert not contains_secret("nothing here")
+
+
+def test_the_examples_in_the_manual_are_true() -> None:
+    """What the page about redaction shows is what happens."""
+    manual = Path(__file__).parents[3] / "docs/redaction.md"
+    lines = manual.read_text().split("```python\n")[1].split("```")[0].splitlines()
+    scope: dict[str, Any] = {}
+    exec(lines[0], scope)
+    for call, _, result in (line.partition("  # ") for line in lines[2:]):
+        assert result.strip().startswith(repr(eval(call, scope)))
 
 
 def test_json_without_secrets_is_the_same_object() -> None:

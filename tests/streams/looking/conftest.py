@@ -2,24 +2,24 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
 import pytest
 
+from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.verdicts import BuildVerdict
 from streams import cli
 from streams.cluster import partition_of, start_producer
-from streams.config import Settings
+from streams.config import Settings, WorkerConfig
 from streams.demo.sample import sample_lines
 from streams.ingest import ingest_files
 from streams.inputs import Rejected
+from streams.live.worker import run_worker
 from streams.looking.kafka import KafkaLog, View
 from streams.looking.letters import DeadLetter, Filters, read_letters
 from streams.producing import FactWriter
@@ -67,12 +67,14 @@ def environment(settings: Settings, **more: str) -> dict[str, str]:
 def braid(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Braid:
     """Run a command in this process, as `braid` does, with these settings and nothing else from the environment."""
 
+    commands = cli.app
+
     def run(settings: Settings | None, *words: str, **more: str) -> Ran:
         for name in [name for name in os.environ if name.startswith("BRAID_")]:
             monkeypatch.delenv(name)
         for name, value in (environment(settings, **more) if settings else more).items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(sys, "argv", ["braid", *words])
+        monkeypatch.setattr(cli, "app", lambda: commands(list(words), result_action="return_value"))
         monkeypatch.chdir(tmp_path)
         capsys.readouterr()
         code = 0
@@ -108,7 +110,7 @@ def open_lines() -> list[Event]:
 
 
 @pytest.fixture(scope="package")
-def looked(cluster: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def looked(cluster: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """The settings of that log; its worker has stopped."""
     folder = tmp_path_factory.mktemp("looked")
     settings = cluster.model_copy(update={"prefix": f"look{uuid.uuid4().hex[:8]}.", "partitions": 4})
@@ -116,19 +118,27 @@ def looked(cluster: Settings, tmp_path_factory: pytest.TempPathFactory) -> Itera
     sample = folder / "sample.ndjson"
     sample.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     asyncio.run(ingest_files([sample], settings, Rejected(None), close=False))
-    env = os.environ | environment(settings, BRAID_EMISSION__JUDGE__KIND="external", BRAID_WORKER__SLOT="0")
-    with (folder / "worker.log").open("wb") as log:
-        worker = subprocess.Popen([sys.executable, "-m", "streams.cli", "worker"], env=env, stdout=log, stderr=log)
+    asyncio.run(_work(settings))
+    return settings
+
+
+async def _work(settings: Settings) -> None:
+    """Run a worker until it has closed what closes, and has refused what is bad."""
+    update = {
+        "emission": EmissionConfig(judge=JudgeConfig(kind="external")),
+        "worker": WorkerConfig(session_timeout_s=6),  # the shortest that Kafka allows: nobody waits for a dead member
+    }
+    ready, stop = asyncio.Event(), asyncio.Event()
+    worker = asyncio.create_task(run_worker(settings.model_copy(update=update), ready=ready, stop=stop))
     try:
-        asyncio.run(_until(settings, lambda rows, _: all(rows.get(each) == "closed" for each in CLOSED)))
-        asyncio.run(_write_bad_facts(settings))
-        asyncio.run(
-            _until(settings, lambda _, letters: {each.letter.reason for each in letters} >= {"late", "undecodable"})
+        await _until(settings, worker, lambda rows, _: all(rows.get(each) == "closed" for each in CLOSED))
+        await _write_bad_facts(settings)
+        await _until(
+            settings, worker, lambda _, found: {each.letter.reason for each in found} >= {"late", "undecodable"}
         )
     finally:
-        worker.terminate()
-        assert worker.wait(30) == 0, (folder / "worker.log").read_text()
-    yield settings
+        stop.set()
+        await worker
 
 
 async def _write_bad_facts(settings: Settings) -> None:
@@ -150,7 +160,9 @@ async def _write_bad_facts(settings: Settings) -> None:
         await producer.stop()
 
 
-async def _until(settings: Settings, holds: Callable[[dict[str, str], list[DeadLetter]], bool]) -> None:
+async def _until(
+    settings: Settings, worker: asyncio.Task[None], holds: Callable[[dict[str, str], list[DeadLetter]], bool]
+) -> None:
     began = time.monotonic()
     async with KafkaLog(settings) as log:
         view = View(log)
@@ -159,5 +171,6 @@ async def _until(settings: Settings, holds: Callable[[dict[str, str], list[DeadL
             letters = await read_letters(log, Filters())
             if holds({rollout_id: row.status for rollout_id, row in view.rows.items()}, letters):
                 return
+            assert not worker.done()
             assert time.monotonic() - began < DEADLINE_S, f"still waiting: {view.rows} {letters}"
             await asyncio.sleep(0.1)

@@ -9,14 +9,14 @@ from streams.looking.naming import find_topic
 from streams.topics import DEAD_LETTERS, DPO, EVIDENCE, JUDGE_VOTES
 
 
-def stored(offset: int = 0, at: int = 1000, **fields: object) -> Stored:
+def stored(place: int = 0, at: int = 1000, **fields: object) -> Stored:
     """A letter in the log."""
     known: dict[str, object] = {
         "key": b"r1", "value": b"bytes", "headers": (("ce_id", b"1"),), "topic": "p.rollouts.build-verdicts.v1",
         "partition": 2, "offset": 7, "reason": "undecodable", "error": "DecodeError", "message": "no Avro",
     }  # fmt: skip
     letter = Letter(**{**known, **fields})  # type: ignore[arg-type]
-    return Stored(DEAD_LETTERS, 2, offset, at, letter.key, letter.value, tuple(letter.wire_headers()))
+    return Stored(DEAD_LETTERS, 2, place, at, letter.key, letter.value, tuple(letter.wire_headers()))
 
 
 def test_a_letter_is_known_by_where_its_original_stands() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
 
 import pytest
 from aiokafka import TopicPartition
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.kafka
 VALUE = b"\x00\x00\x00\x00\x01\xff" + SECRET.encode()
 
 
-def bury(settings: Settings, *, copies: int = 1, **fields: object) -> Letter:
+def bury(settings: Settings, *, copies: int = 1, **fields: Any) -> Letter:
     """Write an original to a topic of facts and its letter to the dead letters, as a worker does."""
 
     async def write() -> Letter:
@@ -44,12 +45,18 @@ def bury(settings: Settings, *, copies: int = 1, **fields: object) -> Letter:
     return asyncio.run(write())
 
 
-def behind(
-    settings: Settings, letter: Letter
-) -> list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]]:
+class Written(NamedTuple):
+    """A record, as far as it must be the same."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+def behind(settings: Settings, letter: Letter) -> list[Written]:
     """What stands behind the original in its partition, of the same key."""
 
-    async def records() -> AsyncIterator[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]]:
+    async def records() -> AsyncIterator[Written]:
         consumer = await start_consumer(settings)
         try:
             place = TopicPartition(letter.topic, letter.partition)
@@ -59,11 +66,11 @@ def behind(
             while await consumer.position(place) < end:
                 record = await consumer.getone()
                 if record.key == letter.key:
-                    yield record.key, record.value, tuple(record.headers)
+                    yield Written(record.key, record.value, tuple(record.headers))
         finally:
             await consumer.stop()
 
-    async def read() -> list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]]:
+    async def read() -> list[Written]:
         return [record async for record in records()]
 
     return asyncio.run(read())

@@ -1,0 +1,81 @@
+"""The documentation, run: every command that README shows, and the code that the pages show."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streams.config import Settings
+from tests.conformance import conformance
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text("utf-8"), re.S)
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(150)
+def test_the_tour_of_the_readme_runs_as_it_stands(settings: Settings, tmp_path: Path) -> None:
+    """All shell blocks of the README, one after the other in one shell, end without an error and show what they promise."""
+    gone = "braid broker stop"  # the broker of this test run serves other tests
+    script = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + "\n".join(blocks(ROOT / "README.md", "sh"))
+    assert gone in script
+    env = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "BRAID_KAFKA": settings.kafka,
+        "BRAID_REGISTRY": settings.registry,
+        "BRAID_PREFIX": settings.prefix,
+        "BRAID_PARTITIONS": str(settings.partitions),
+        "BRAID_STATE_DIR": str(settings.state_dir or tmp_path),
+    }
+    if settings.state_dir is None:
+        script = script.replace("braid broker start", ": broker start")
+    done = subprocess.run(["bash", "-c", script.replace(gone, ":")], cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=140)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert '"accepted"' in done.stdout
+    assert "tour" in done.stdout
+    assert "Added button 0" in done.stdout  # the pair that tail shows
+
+
+def test_the_converter_of_the_lines_page_works(tmp_path: Path) -> None:
+    """The few lines of Python turn a real report into lines that go in without a complaint."""
+    (code,) = blocks(ROOT / "docs" / "lines.md", "python")
+    (tmp_path / "convert.py").write_text(code)
+    raw = conformance("agent-events") / "run-B" / "raw.json"
+    lines = subprocess.run([sys.executable, tmp_path / "convert.py", raw], capture_output=True, check=True).stdout
+    (tmp_path / "lines.ndjson").write_bytes(lines)
+    command = [sys.executable, "-m", "streams.cli", "run", tmp_path / "lines.ndjson", "--out", tmp_path / "out", "--json"]
+    counts = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert (counts["rollouts"], counts["branches"], counts["events"], counts["passes"]) == (6, 60, 8518, 6)
+    assert (counts["bad_lines"], counts["dead_letters"]) == (0, 0)
+
+
+def test_every_command_that_is_named_exists() -> None:
+    """No page names a `braid` command that the command line does not have."""
+    help_text = subprocess.run([sys.executable, "-m", "streams.cli", "--help"], capture_output=True, text=True, check=True).stdout
+    commands = set(re.findall(r"^│ ([a-z-]+) ", help_text, re.M))
+    named = {
+        (page.name, word)
+        for page in PAGES
+        for word in re.findall(r"(?:^|[`\s])braid ([a-z][a-z-]+)", "\n".join(re.findall(r"`[^`\n]+`|^    .*$|```sh\n.*?```", page.read_text("utf-8"), re.M | re.S)), re.M)
+    }
+    assert named
+    assert {(page, word) for page, word in named if word not in commands} == set()
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    """Relative links in the pages name files that exist."""
+    broken = [
+        f"{page.name}: {target}"
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
