@@ -52,7 +52,7 @@ class Weight(_Section):
 class RankingConfig(_Section):
     """How branches are ranked."""
 
-    ridge: float = Field(default=0.1, gt=0)
+    ridge: float = Field(default=0.1, ge=1e-4, le=1e4)
     """Lambda of the penalised likelihood: keeps a branch that wins everything finite."""
     weights: tuple[Weight, ...] = (
         Weight(key="objective", weight=1.0, component="objective"),

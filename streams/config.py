@@ -15,6 +15,7 @@ from agents.rollouts.decide import ClosingPolicy
 from schemas.avro_body import first_problem
 from schemas.emission import EmissionConfig
 from schemas.errors import BraidError
+from streams.broker import places
 
 CONFIG_FILE = "braid.toml"
 
@@ -179,3 +180,13 @@ def load(**flags: Any) -> Settings:
         ) from None
     except ValueError as error:
         raise ConfigError(f"configuration: {config_file()}: {error}") from None
+
+
+def state_dir() -> Path:
+    """Where the local broker lives: configured, else the user's state directory."""
+    return load().state_dir or places.state_dir()
+
+
+def cache_dir() -> Path:
+    """Where downloaded files live: configured, else the user's cache directory."""
+    return load().cache_dir or places.cache_dir()

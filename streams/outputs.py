@@ -43,14 +43,16 @@ class Outputs:
 
     def write(self, record: Record) -> None:
         """Add a record. A worker that crashed may have written it twice; the same id is the same content."""
-        identity = getattr(record, "record_id", None) or getattr(record, "ranking_id", "")
+        identity = str(getattr(record, "record_id", None) or getattr(record, "ranking_id", ""))
         short = bytes.fromhex(identity[:16])
         if short in self._seen:
             return
         self._seen.add(short)
         self._files[type(record)].write(orjson.dumps(view_of(record)) + b"\n")
 
-    def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         for record, file in self._files.items():
             file.close()
             partial = self._folder / f"{self._names[record]}.part"

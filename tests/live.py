@@ -39,8 +39,9 @@ class Stored(NamedTuple):
 class Worker:
     """`braid worker` in a process of its own."""
 
-    def __init__(self, settings: Settings, log: Path, slot: int = 0, **env: str) -> None:
+    def __init__(self, settings: Settings, log: Path, slot: int = 0, module: str = "streams.cli", **env: str) -> None:
         self.log = log
+        self._command = [sys.executable, "-m", module, *(["worker"] if module == "streams.cli" else [])]
         self._env = os.environ | {
             "BRAID_KAFKA": settings.kafka,
             "BRAID_REGISTRY": settings.registry,
@@ -54,9 +55,7 @@ class Worker:
 
     def start(self) -> "Worker":
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "streams.cli", "worker"], env=self._env, stdout=out, stderr=out
-            )
+            self.process = subprocess.Popen(self._command, env=self._env, stdout=out, stderr=out)
         return self
 
     def signal(self, number: signal.Signals) -> None:
@@ -193,7 +192,7 @@ async def refold(settings: Settings) -> dict[str, dict[str, bytes]]:
         for stored in await read_all(settings, settings.prefix + topic.name):
             try:
                 fact = codec.decode(topic, stored.value)
-            except Exception:  # noqa: BLE001, S112 - what cannot be decoded is a dead letter, not a fact
+            except Exception:  # noqa: BLE001 - what cannot be decoded is a dead letter, not a fact
                 continue
             assert stored.key is not None
             rollout = rollouts.setdefault(

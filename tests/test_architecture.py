@@ -11,7 +11,22 @@ PURE = ("rollouts", "summarize", "verdicts", "ranking", "rewards", "training", "
 ADAPTERS = {"agents/evidence/keys.py"}
 """The only modules below streams that may know a disk, a model's service or a sandbox."""
 
-OUTSIDE = {"faust", "aiokafka", "httpx", "fastapi", "uvicorn", "anthropic", "e2b", "asyncio", "socket", "subprocess", "random", "time", "os", "pathlib"}
+OUTSIDE = {
+    "faust",
+    "aiokafka",
+    "httpx",
+    "fastapi",
+    "uvicorn",
+    "anthropic",
+    "e2b",
+    "asyncio",
+    "socket",
+    "subprocess",
+    "random",
+    "time",
+    "os",
+    "pathlib",
+}
 
 
 def imports(path: Path) -> set[str]:

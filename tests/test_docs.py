@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text("utf-8"), re.S)
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
 
 
 @pytest.mark.kafka
@@ -25,7 +25,9 @@ def blocks(page: Path, language: str) -> list[str]:
 def test_the_tour_of_the_readme_runs_as_it_stands(settings: Settings, tmp_path: Path) -> None:
     """All shell blocks of the README, one after the other in one shell, end without an error and show what they promise."""
     gone = "braid broker stop"  # the broker of this test run serves other tests
-    script = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + "\n".join(blocks(ROOT / "README.md", "sh"))
+    script = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + "\n".join(
+        blocks(ROOT / "README.md", "sh")
+    )
     assert gone in script
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -37,7 +39,15 @@ def test_the_tour_of_the_readme_runs_as_it_stands(settings: Settings, tmp_path: 
     }
     if settings.state_dir is None:
         script = script.replace("braid broker start", ": broker start")
-    done = subprocess.run(["bash", "-c", script.replace(gone, ":")], cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=140)
+    done = subprocess.run(
+        ["bash", "-c", script.replace(gone, ":")],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=140,
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert '"accepted"' in done.stdout
     assert "tour" in done.stdout
@@ -51,7 +61,16 @@ def test_the_converter_of_the_lines_page_works(tmp_path: Path) -> None:
     raw = conformance("agent-events") / "run-B" / "raw.json"
     lines = subprocess.run([sys.executable, tmp_path / "convert.py", raw], capture_output=True, check=True).stdout
     (tmp_path / "lines.ndjson").write_bytes(lines)
-    command = [sys.executable, "-m", "streams.cli", "run", tmp_path / "lines.ndjson", "--out", tmp_path / "out", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "streams.cli",
+        "run",
+        tmp_path / "lines.ndjson",
+        "--out",
+        tmp_path / "out",
+        "--json",
+    ]
     counts = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert (counts["rollouts"], counts["branches"], counts["events"], counts["passes"]) == (6, 60, 8518, 6)
     assert (counts["bad_lines"], counts["dead_letters"]) == (0, 0)
@@ -59,12 +78,20 @@ def test_the_converter_of_the_lines_page_works(tmp_path: Path) -> None:
 
 def test_every_command_that_is_named_exists() -> None:
     """No page names a `braid` command that the command line does not have."""
-    help_text = subprocess.run([sys.executable, "-m", "streams.cli", "--help"], capture_output=True, text=True, check=True).stdout
-    commands = set(re.findall(r"^│ ([a-z-]+) ", help_text, re.M))
+    help_text = subprocess.run(
+        [sys.executable, "-m", "streams.cli", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    commands = set(re.findall(r"^│ ([a-z-]+) ", help_text, re.MULTILINE))
     named = {
         (page.name, word)
         for page in PAGES
-        for word in re.findall(r"(?:^|[`\s])braid ([a-z][a-z-]+)", "\n".join(re.findall(r"`[^`\n]+`|^    .*$|```sh\n.*?```", page.read_text("utf-8"), re.M | re.S)), re.M)
+        for word in re.findall(
+            r"(?:^|[`\s])braid ([a-z][a-z-]+)",
+            "\n".join(
+                re.findall(r"`[^`\n]+`|^    .*$|```sh\n.*?```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+            ),
+            re.MULTILINE,
+        )
     }
     assert named
     assert {(page, word) for page, word in named if word not in commands} == set()

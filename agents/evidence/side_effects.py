@@ -4,13 +4,17 @@ import re
 
 from schemas.evidence import SideEffect
 
-_READ = re.compile(r"^(read|list|ls|search|grep|glob|find|view|cat|get|head|tail|stat|show|open|think|plan|todo)", re.IGNORECASE)
+_READ = re.compile(
+    r"^(read|list|ls|search|grep|glob|find|view|cat|get|head|tail|stat|show|open|think|plan|todo)", re.IGNORECASE
+)
 _WRITE = re.compile(
     r"^(write|edit|create|str_replace|apply|patch|insert|append|delete|remove|rm|move|mv|rename|copy|cp|mkdir|save|multi_?edit|notebook_?edit)",
     re.IGNORECASE,
 )
 _SHELL = re.compile(r"(bash|shell|terminal|command|exec|run_|^run$|python|node|repl|subprocess)", re.IGNORECASE)
-_NETWORK = re.compile(r"(fetch|http|curl|wget|web_|browser|download|upload|send_|email|slack|publish|deploy)", re.IGNORECASE)
+_NETWORK = re.compile(
+    r"(fetch|http|curl|wget|web_|browser|download|upload|send_|email|slack|publish|deploy)", re.IGNORECASE
+)
 _EGRESS = re.compile(
     r"\b(git\s+push|npm\s+publish|twine\s+upload|docker\s+push|cargo\s+publish|gh\s+pr|curl|wget|scp|rsync|ssh)\b"
 )

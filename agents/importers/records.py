@@ -42,7 +42,11 @@ def read_build(value: dict[str, Any]) -> BuildVerdict:
 
 def read_visual(value: dict[str, Any]) -> VisualVerdict:
     """A visual verdict in any of the usual spellings. Raises LineError."""
-    plain = {_VISUAL_NAMES.get(name, name): content for name, content in value.items() if name not in ("ranAtMs", "ran_at_ms")}
+    plain = {
+        _VISUAL_NAMES.get(name, name): content
+        for name, content in value.items()
+        if name not in ("ranAtMs", "ran_at_ms")
+    }
     said = plain.get("verdict")
     if isinstance(said, dict):  # {matchesIntent, reason}
         matches = first(said, "matchesIntent", "matches_intent")
@@ -51,8 +55,13 @@ def read_visual(value: dict[str, Any]) -> VisualVerdict:
     for name in ("console_errors", "uncaught_errors"):
         entries = plain.get(name)
         if isinstance(entries, list):
-            plain[name] = [entry.get("message", compact(entry)) if isinstance(entry, dict) else entry for entry in entries]
-    return make(VisualVerdict, with_verdict_id("visual", {name: content for name, content in plain.items() if content is not None}))
+            plain[name] = [
+                entry.get("message", compact(entry)) if isinstance(entry, dict) else entry for entry in entries
+            ]
+    return make(
+        VisualVerdict,
+        with_verdict_id("visual", {name: content for name, content in plain.items() if content is not None}),
+    )
 
 
 _VISUAL_NAMES = {

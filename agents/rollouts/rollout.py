@@ -185,7 +185,9 @@ class Rollout:
             self.status = self.status.to(Status.SETTLED)
             return self._strays(fact.settled)
         # A closing that follows from another settling than the first one in the log has no effect.
-        follows = fact.closed is not None and self.settled is not None and fact.closed.settled_id == self.settled.settled_id
+        follows = (
+            fact.closed is not None and self.settled is not None and fact.closed.settled_id == self.settled.settled_id
+        )
         if fact.closed is None or not follows or self.closed is not None:
             return []
         self.closed = fact.closed

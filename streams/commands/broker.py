@@ -45,11 +45,12 @@ def start(
         Print one JSON object.
     """
     from streams import broker
-    from streams.broker import places
+    from streams.config import cache_dir
+    from streams.config import state_dir as configured
 
-    state = state_dir or places.state_dir()
+    state = state_dir or configured()
     with _progress("starting ...") as say:
-        endpoint = broker.start(state, places.cache_dir(), registry=not no_registry, say=say)
+        endpoint = broker.start(state, cache_dir(), registry=not no_registry, say=say)
     services = broker.status(state)
     if json:
         _print_json({**endpoint._asdict(), "services": [_plain(service) for service in services]})
@@ -79,9 +80,9 @@ def stop(
         Print one JSON object.
     """
     from streams import broker
-    from streams.broker import places
+    from streams.config import state_dir as configured
 
-    state = state_dir or places.state_dir()
+    state = state_dir or configured()
     with _progress("stopping ..."):
         stopped = broker.stop(state, wipe=wipe)
     if json:
@@ -104,9 +105,9 @@ def status(*, state_dir: Path | None = None, json: Annotated[bool, Flag] = False
         Print one JSON object.
     """
     from streams import broker
-    from streams.broker import places
+    from streams.config import state_dir as configured
 
-    services = broker.status(state_dir or places.state_dir())
+    services = broker.status(state_dir or configured())
     if json:
         _print_json({"services": [_plain(service) for service in services]})
         return

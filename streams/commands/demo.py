@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 Flag = Parameter(negative="")
 
 
-def demo(*, out: Path = Path("braid-demo"), keep: Annotated[bool, Flag] = False, embedded: Annotated[bool, Flag] = False) -> None:
+def demo(
+    *, out: Path = Path("braid-demo"), keep: Annotated[bool, Flag] = False, embedded: Annotated[bool, Flag] = False
+) -> None:
     """Play a dozen forked rollouts into a real Kafka and watch them become rankings, training rows and evidence.
 
     Starts a Kafka and a schema registry (stopped again at the end unless --keep is given), a worker process, and writes the
@@ -41,7 +43,9 @@ def demo(*, out: Path = Path("braid-demo"), keep: Annotated[bool, Flag] = False,
     began = time.monotonic()
     if embedded or not can_run_kafka(settings):
         if not embedded:
-            screen.print("No Java and Maven here, and BRAID_KAFKA is not set: running on the embedded log instead of Kafka.\n")
+            screen.print(
+                "No Java and Maven here, and BRAID_KAFKA is not set: running on the embedded log instead of Kafka.\n"
+            )
         account = _on_files(settings, out, screen)
     else:
         account = _on_kafka(settings, out, screen, keep=keep)

@@ -54,7 +54,9 @@ def run(
         from streams.commands.tables import counts_table, show
 
         show(counts_table(counts))
-        sys.stdout.write(f"\nfiles in {out}: {', '.join(sorted(SINK_FILES.values()))}; the log itself in {out / 'log'}\n")
+        sys.stdout.write(
+            f"\nfiles in {out}: {', '.join(sorted(SINK_FILES.values()))}; the log itself in {out / 'log'}\n"
+        )
     report_bad_lines(counts.bad_lines, counts.first_bad, out / SIDECAR)
     if counts.bad_lines and not keep_going:
         sys.exit(1)

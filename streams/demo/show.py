@@ -126,11 +126,17 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console, pace_s: 
 
 
 async def _watch(
-    log: KafkaLog, playing: "asyncio.Task[set[str]]", worker: subprocess.Popen[bytes], worker_log: Path, console: Console
+    log: KafkaLog,
+    playing: "asyncio.Task[set[str]]",
+    worker: subprocess.Popen[bytes],
+    worker_log: Path,
+    console: Console,
 ) -> None:
     view = View(log)
     ends = time.monotonic() + PACE_S + CLOSE_S
-    with Live(Text("starting the worker ..."), console=console, auto_refresh=False, transient=not console.is_terminal) as live:
+    with Live(
+        Text("starting the worker ..."), console=console, auto_refresh=False, transient=not console.is_terminal
+    ) as live:
         while True:
             await view.refresh()
             if console.is_terminal and view.rows:
@@ -175,8 +181,7 @@ def _side_by_side(left: Panel, right: Panel) -> Table:
 def _side(name: str, colour: str, messages: tuple[Message, ...]) -> Panel:
     lines = []
     for message in messages:
-        for call in message.tool_calls:
-            lines.append(f"calls {call.function.name}({_cut(call.function.arguments, 60)})")
+        lines += [f"calls {call.function.name}({_cut(call.function.arguments, 60)})" for call in message.tool_calls]
         if message.content:
             lines.append(f"{message.role}: {_cut(message.content, 300 if message is messages[-1] else 90)}")
     shown = lines if len(lines) <= 12 else [*lines[:5], f"... {len(lines) - 11} more ...", *lines[-6:]]

@@ -30,7 +30,7 @@ async def print_json(log: Log, stored: Stored) -> str:
         "partition": stored.partition,
         "offset": stored.offset,
         "at": stored.at,
-        "key": None if stored.key is None else line(stored.key.decode(errors="replace"), 10_000),
+        "key": None if stored.key is None else clean(stored.key.decode(errors="replace")),
     }
     if stored.topic is DEAD_LETTERS:
         whole |= {"type": "DeadLetter", "letter": clean(letter_json(dead_letter(stored)))}

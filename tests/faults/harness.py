@@ -43,15 +43,27 @@ class Account:
     @property
     def clean(self) -> bool:
         """Whether nothing was lost, wrong, mixed, or left behind."""
-        return not (self.lost or self.wrong or self.mixed or self.different_repeats or self.unlike_refold or self.marks_rewritten or self.behind)
+        return not (
+            self.lost
+            or self.wrong
+            or self.mixed
+            or self.different_repeats
+            or self.unlike_refold
+            or self.marks_rewritten
+            or self.behind
+        )
 
 
 class Chaos:
     """Workers that are kept running, and faults that befall them."""
 
-    def __init__(self, settings: Settings, folder: Path, workers: int, seed: int, **env: str) -> None:
+    def __init__(
+        self, settings: Settings, folder: Path, workers: int, seed: int, module: str = "streams.cli", **env: str
+    ) -> None:
         self.settings = settings
-        self.workers = [Worker(settings, folder / f"worker-{slot}.log", slot=slot, **env) for slot in range(workers)]
+        self.workers = [
+            Worker(settings, folder / f"worker-{slot}.log", slot=slot, module=module, **env) for slot in range(workers)
+        ]
         self.counts: dict[str, int] = {}
         self._chance = random.Random(seed)
 
@@ -109,7 +121,9 @@ async def send(load: Load, settings: Settings, per_second: float, pause: asyncio
 async def audit(load: Load, settings: Settings, faults: dict[str, int], seconds: float) -> Account:
     """Compare what stands in the topics with the ledger and with a fresh fold of the log."""
     account = Account(len(load.ledger), faults=dict(faults), seconds=seconds)
-    rankings = {record.rollout_id: record for record in await records_of(settings, RANKINGS) if isinstance(record, Ranking)}
+    rankings = {
+        record.rollout_id: record for record in await records_of(settings, RANKINGS) if isinstance(record, Ranking)
+    }
     digests: dict[str, dict[str, str | None]] = {}
     for record in await records_of(settings, EVIDENCE):
         if isinstance(record, AepRecord) and record.closing is None:
@@ -121,7 +135,9 @@ async def audit(load: Load, settings: Settings, faults: dict[str, int], seconds:
             continue
         statuses = {branch.branch_index: branch.objective_status for branch in ranking.branches}
         account.wrong += statuses != expected.statuses
-        account.mixed += any(digests[rollout_id].get(str(branch)) != digest for branch, digest in expected.digests.items())
+        account.mixed += any(
+            digests[rollout_id].get(str(branch)) != digest for branch, digest in expected.digests.items()
+        )
     sinks = await sinks_of(settings)
     bodies = [found for records in sinks.bodies.values() for found in records.values()]
     account.repeated = sinks.written - len(bodies)
@@ -130,7 +146,9 @@ async def audit(load: Load, settings: Settings, faults: dict[str, int], seconds:
     for topic, records in folded.items():
         written = sinks.bodies[topic]
         account.unlike_refold += len(written.keys() ^ records.keys())
-        account.unlike_refold += sum(body not in written.get(record_id, set()) for record_id, body in records.items() if record_id in written)
+        account.unlike_refold += sum(
+            body not in written.get(record_id, set()) for record_id, body in records.items() if record_id in written
+        )
     account.marks_rewritten = sum(len(marks) > 1 for marks in (await marks_of(settings)).values())
     account.behind = await uncommitted(settings)
     return account
@@ -140,7 +158,11 @@ async def uncommitted(settings: Settings) -> int:
     """Records between the group's commits and the ends of the fact topics."""
     consumer = await start_consumer(settings, group_id=settings.group)
     try:
-        tps = [TopicPartition(settings.prefix + topic.name, partition) for topic in FACTS for partition in range(settings.partitions)]
+        tps = [
+            TopicPartition(settings.prefix + topic.name, partition)
+            for topic in FACTS
+            for partition in range(settings.partitions)
+        ]
         ends = await consumer.end_offsets(tps)
         committed = {tp: await consumer.committed(tp) or 0 for tp in tps}
         return sum(ends[tp] - committed[tp] for tp in tps)
@@ -187,15 +209,35 @@ async def run(
 
 def table(rows: dict[str, Account]) -> str:
     """The books as a table."""
-    heads = ("run", "faults", "rollouts", "lost", "wrong", "mixed", "repeats", "differing", "unlike refold", "marks rewritten", "uncommitted", "s")
+    heads = (
+        "run",
+        "faults",
+        "rollouts",
+        "lost",
+        "wrong",
+        "mixed",
+        "repeats",
+        "differing",
+        "unlike refold",
+        "marks rewritten",
+        "uncommitted",
+        "s",
+    )
     lines = [heads]
     for name, account in rows.items():
         faults = " + ".join(f"{count} {kind}" for kind, count in sorted(account.faults.items())) or "none"
-        lines.append(
-            (name, faults, *(str(number) for number in (
-                account.rollouts, account.lost, account.wrong, account.mixed, account.repeated, account.different_repeats,
-                account.unlike_refold, account.marks_rewritten, account.behind, round(account.seconds),
-            )))  # fmt: skip
+        numbers = (
+            account.rollouts,
+            account.lost,
+            account.wrong,
+            account.mixed,
+            account.repeated,
+            account.different_repeats,
+            account.unlike_refold,
+            account.marks_rewritten,
+            account.behind,
+            round(account.seconds),
         )
+        lines.append((name, faults, *map(str, numbers)))
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)

@@ -4,9 +4,9 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from agents.rollouts.rollout import Fact
 from agents.summarize.branch import raw_digest
 from agents.summarize.events import keep
-from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvent, AgentEvents
 from schemas.jsontext import compact
 from schemas.lifecycle import Lifecycle, RolloutOpened
@@ -65,7 +65,9 @@ def _rollout(rollout_id: str, chance: random.Random, deadline_ms: int) -> tuple[
         attempt = int(chance.random() < 0.15)
         stream: list[Fact] = []
         if attempt:  # a first attempt that broke down
-            stream += _slices(rollout_id, branch, 0, _events(chance, "error", {"error": "overloaded_error 529"}), chance)
+            stream += _slices(
+                rollout_id, branch, 0, _events(chance, "error", {"error": "overloaded_error 529"}), chance
+            )
         never = endless and branch == BRANCHES - 1
         events = _events(chance, "final_answer", {"answer": f"answer {chance.random()}"})
         if never:
@@ -84,7 +86,11 @@ def _rollout(rollout_id: str, chance: random.Random, deadline_ms: int) -> tuple[
         # Verdicts have a topic of their own: one may be appended before the branch's first event.
         stream.insert(chance.randrange(len(stream) + 1), verdict)
         streams.append(stream)
-    opened = Lifecycle(opened=RolloutOpened(rollout_id=rollout_id, task="load", branches=BRANCHES, deadline_ms=deadline_ms if endless else 600_000))
+    opened = Lifecycle(
+        opened=RolloutOpened(
+            rollout_id=rollout_id, task="load", branches=BRANCHES, deadline_ms=deadline_ms if endless else 600_000
+        )
+    )
     return [opened, *_mixed(streams, chance)], Expected(digests, statuses, endless)
 
 
@@ -93,8 +99,15 @@ def _events(chance: random.Random, last: str, data: dict[str, object]) -> list[A
     for step in range(chance.randrange(2, 6)):
         call = {"toolName": "run", "callId": f"c{step}", "args": {"n": chance.randrange(1000)}, "stepIndex": step}
         result = {"callId": f"c{step}", "output": "line\n" * chance.randrange(1, 200)}
-        events += [("thinking_delta", {"delta": f"step {step}", "step": step}), ("tool_call", call), ("tool_result", result)]
-    return [AgentEvent(channel="tool", event=kind, data=compact(value), timestamp_ms=at) for at, (kind, value) in enumerate([*events, (last, data)])]
+        events += [
+            ("thinking_delta", {"delta": f"step {step}", "step": step}),
+            ("tool_call", call),
+            ("tool_result", result),
+        ]
+    return [
+        AgentEvent(channel="tool", event=kind, data=compact(value), timestamp_ms=at)
+        for at, (kind, value) in enumerate([*events, (last, data)])
+    ]
 
 
 def _slices(rollout_id: str, branch: int, attempt: int, events: list[AgentEvent], chance: random.Random) -> list[Fact]:
@@ -104,7 +117,13 @@ def _slices(rollout_id: str, branch: int, attempt: int, events: list[AgentEvent]
     while at < len(events):
         size = chance.randrange(1, 5)
         slices.append(
-            AgentEvents(rollout_id=rollout_id, branch_index=branch, attempt=attempt, first_seq=at, events=tuple(events[at : at + size]))
+            AgentEvents(
+                rollout_id=rollout_id,
+                branch_index=branch,
+                attempt=attempt,
+                first_seq=at,
+                events=tuple(events[at : at + size]),
+            )
         )
         at += size
     if len(slices) > 2 and chance.random() < 0.2:

@@ -33,7 +33,11 @@ def test_facts_are_kept_for_ever() -> None:
     """Never compacted, never expired, stamped by the broker: they are the only state there is."""
     for topic in FACTS:
         config = topic_config(topic)
-        assert (config["cleanup.policy"], config["retention.ms"], config["message.timestamp.type"]) == ("delete", "-1", "LogAppendTime")
+        assert (config["cleanup.policy"], config["retention.ms"], config["message.timestamp.type"]) == (
+            "delete",
+            "-1",
+            "LogAppendTime",
+        )
 
 
 @pytest.mark.parametrize(("key", "partition"), [("r1", None), ("lru-cache", None)])

@@ -27,8 +27,19 @@ def one_event(event: dict[str, object]) -> AgentEvents:
 def test_camel_case_and_snake_case_are_the_same_event() -> None:
     """Both spellings of the common fields are read; data stays as it is."""
     data = {"toolName": "run", "unheard_of": [1, {"x": None}]}
-    camel = one_event({"traceId": "t", "parentTraceId": "p", "channel": "tool", "event": "tool_call", "data": data, "timestampMs": 5})
-    snake = one_event({"trace_id": "t", "parent_trace_id": "p", "channel": "tool", "event": "tool_call", "data": data, "timestamp_ms": 5})
+    camel = one_event(
+        {"traceId": "t", "parentTraceId": "p", "channel": "tool", "event": "tool_call", "data": data, "timestampMs": 5}
+    )
+    snake = one_event(
+        {
+            "trace_id": "t",
+            "parent_trace_id": "p",
+            "channel": "tool",
+            "event": "tool_call",
+            "data": data,
+            "timestamp_ms": 5,
+        }
+    )
     assert camel == snake
     assert json.loads(camel.events[0].data) == data
 
@@ -44,7 +55,9 @@ def test_seq_is_the_order_of_lines_when_left_out() -> None:
     reader = LineReader()
     seqs = []
     for branch in (0, 1, 0, 0, 1):
-        (fact,) = reader.read_object({"type": "event", "rollout_id": "r", "branch_index": branch, "event": {"event": "status"}})
+        (fact,) = reader.read_object(
+            {"type": "event", "rollout_id": "r", "branch_index": branch, "event": {"event": "status"}}
+        )
         assert isinstance(fact, AgentEvents)
         seqs.append((branch, fact.first_seq))
     assert seqs == [(0, 0), (1, 0), (0, 1), (0, 2), (1, 1)]
@@ -52,7 +65,16 @@ def test_seq_is_the_order_of_lines_when_left_out() -> None:
 
 def test_a_vote_id_is_a_function_of_what_was_asked() -> None:
     """The same question has the same id whatever the answer; another order or sample has another."""
-    line = {"type": "vote", "rollout_id": "r1", "a": 0, "b": 2, "order": "ab", "sample": 0, "preferred": "a", "judge": "m"}
+    line = {
+        "type": "vote",
+        "rollout_id": "r1",
+        "a": 0,
+        "b": 2,
+        "order": "ab",
+        "sample": 0,
+        "preferred": "a",
+        "judge": "m",
+    }
     votes = [read(line | change)[0] for change in ({}, {"preferred": "tie"}, {"order": "ba"}, {"sample": 1})]
     assert all(isinstance(vote, JudgeVote) for vote in votes)
     ids = [vote.vote_id for vote in votes if isinstance(vote, JudgeVote)]
@@ -103,7 +125,9 @@ def test_slices_are_contiguous_and_bounded() -> None:
     reader, slicer = LineReader(), Slicer()
     out: list[object] = []
     for seq in [*range(100), 150]:
-        (fact,) = reader.read_object({"type": "event", "rollout_id": "r", "branch_index": 0, "seq": seq, "event": {"event": "status"}})
+        (fact,) = reader.read_object(
+            {"type": "event", "rollout_id": "r", "branch_index": 0, "seq": seq, "event": {"event": "status"}}
+        )
         out += slicer.add(fact)
     (verdict,) = reader.read_object({"type": "build", "rollout_id": "r", "branch_index": 0, "status": "running"})
     out += slicer.add(verdict)
@@ -128,7 +152,10 @@ def test_rollout_wire_of_other_systems_goes_in(name: str) -> None:
         assert piece.ended
         assert piece.branch is not None
         assert piece.branch.task == wire["task"]
-        assert (verdict.status, verdict.produced_by) == ({1: "success", 0: "failure"}[wire["objective_score"]], "import")
+        assert (verdict.status, verdict.produced_by) == (
+            {1: "success", 0: "failure"}[wire["objective_score"]],
+            "import",
+        )
 
 
 def test_an_explicit_unknown_is_no_verdict() -> None:
@@ -158,7 +185,9 @@ def test_real_agent_events_go_in_without_a_complaint() -> None:
 
     for index, cell in enumerate(report["cells"]):
         for event in cell["trace"]["events"]:
-            for fact in reader.read_object({"type": "event", "rollout_id": cell["itemId"], "branch_index": index, "event": event}):
+            for fact in reader.read_object(
+                {"type": "event", "rollout_id": cell["itemId"], "branch_index": index, "event": event}
+            ):
                 fold(slicer.add(fact))
     fold(slicer.flush())
     assert (events, complaints, len(rollouts)) == (8518, [], 6)
@@ -167,8 +196,17 @@ def test_real_agent_events_go_in_without_a_complaint() -> None:
 def test_a_lifecycle_line_is_whole() -> None:
     """A rollout line of the contract is read with every field."""
     (fact,) = read(
-        {"type": "rollout", "rollout_id": "r1", "task": "t", "branches": 4, "required": ["build"], "deadline_ms": 600000,
-         "system_prompt": None, "tools": [{"name": "x"}], "labels": {"a": "b"}}  # fmt: skip
+        {
+            "type": "rollout",
+            "rollout_id": "r1",
+            "task": "t",
+            "branches": 4,
+            "required": ["build"],
+            "deadline_ms": 600000,
+            "system_prompt": None,
+            "tools": [{"name": "x"}],
+            "labels": {"a": "b"},
+        }
     )
     assert isinstance(fact, Lifecycle)
     assert fact.opened is not None

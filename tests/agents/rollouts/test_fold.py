@@ -35,7 +35,13 @@ def topic_of(fact: Fact) -> str:
 
 
 def event(branch: int, kind: str, data: dict[str, object], seq: int, attempt: int = 0) -> dict[str, object]:
-    return {"type": "event", "branch_index": branch, "attempt": attempt, "seq": seq, "event": {"event": kind, "data": data, "timestamp_ms": seq}}
+    return {
+        "type": "event",
+        "branch_index": branch,
+        "attempt": attempt,
+        "seq": seq,
+        "event": {"event": kind, "data": data, "timestamp_ms": seq},
+    }
 
 
 def branch_lines(branch: int, answer: str, attempt: int = 0) -> list[dict[str, object]]:
@@ -108,7 +114,10 @@ def close(log: Log) -> Emission:
 
 
 def bytes_of(emission: Emission) -> list[bytes]:
-    return [encode(record) for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *emission.evidence)]
+    return [
+        encode(record)
+        for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *emission.evidence)
+    ]
 
 
 def resliced(facts: list[tuple[Fact, int]], data: st.DataObject) -> list[tuple[Fact, int]]:
@@ -165,7 +174,9 @@ def test_any_crash_point_gives_the_same_bytes(data: st.DataObject) -> None:
                 positions[topic] += 1
             decision = decide(rollout, CONFIG, POLICY, None if left else 50_000, {})
             if decision is not None:
-                closure = Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)
+                closure = (
+                    Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)
+                )
                 log["Closure"].append((closure, 60_000))
             if rollout.has_closed_facts():
                 emitted.append(bytes_of(emit(rollout)))
@@ -178,7 +189,12 @@ def test_any_crash_point_gives_the_same_bytes(data: st.DataObject) -> None:
 
 def test_a_newer_attempt_fences_the_older_one() -> None:
     """Events of an attempt that has been replaced are refused, said again they are ignored, and the newer one counts."""
-    facts = facts_of(*branch_lines(0, "old"), *branch_lines(0, "new", attempt=1), event(0, "status", {}, 5), event(0, "run_start", {"task": "t"}, 0))
+    facts = facts_of(
+        *branch_lines(0, "old"),
+        *branch_lines(0, "new", attempt=1),
+        event(0, "status", {}, 5),
+        event(0, "run_start", {"task": "t"}, 0),
+    )
     rollout, complaints = fold((fact, at) for at, fact in enumerate(facts))
     assert [complaint.reason for complaint in complaints] == ["fenced"]
     opened = facts_of({"type": "rollout", "task": "t", "branches": 1, "required": []})[0]
@@ -213,7 +229,9 @@ def test_gaps_are_pinned_and_never_filled_later() -> None:
 
 def test_facts_after_the_deadline_do_not_count_however_late_they_are_read() -> None:
     """A backlog is decided by the log's time, not by the reader's: the late verdict is not in the settling."""
-    facts = facts_of({"type": "rollout", "task": "t", "branches": 1, "required": ["build"], "deadline_ms": 50}, *branch_lines(0, "x"))
+    facts = facts_of(
+        {"type": "rollout", "task": "t", "branches": 1, "required": ["build"], "deadline_ms": 50}, *branch_lines(0, "x")
+    )
     (late,) = facts_of({"type": "build", "branch_index": 0, "status": "success", "exit_code": 0})
     rollout, _ = fold([*((fact, at) for at, fact in enumerate(facts, 1)), (late, 70)])
     settled = decide(rollout, EmissionConfig(), POLICY, 1_000, {})
@@ -258,5 +276,7 @@ def test_a_cancelled_rollout_gives_evidence_and_no_rows() -> None:
     log = appended([*whole_rollout()[:12], *facts_of({"type": "cancel"})])
     emission = close(log)
     assert emission.rows == ()
-    assert [(record.kind, record.reasons) for record in emission.rejected] == [(kind, ("cancelled",)) for kind in ("sft", "dpo", "ppo")]
+    assert [(record.kind, record.reasons) for record in emission.rejected] == [
+        (kind, ("cancelled",)) for kind in ("sft", "dpo", "ppo")
+    ]
     assert emission.evidence[-1].closing is not None

@@ -18,7 +18,9 @@ def build(status: str, exit_code: int | None = None, name: str = "v", **more: ob
 
 
 def visual(verdict: str | None = None, **more: object) -> VisualVerdict:
-    return VisualVerdict.model_validate({"rollout_id": "r", "branch_index": 0, "verdict_id": "v", "verdict": verdict, **more})
+    return VisualVerdict.model_validate(
+        {"rollout_id": "r", "branch_index": 0, "verdict_id": "v", "verdict": verdict, **more}
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,8 +103,16 @@ def test_the_recorded_snapshots_of_another_system() -> None:
         builds[case["case"]] = build_meaning(read_build(common | said)).outcome
         if "visual" in snapshot:
             pages[case["case"]] = visual_outcome(read_visual(common | snapshot["visual"]))
-    assert [name for name, outcome in builds.items() if outcome == "unknown"] == ["dev success no exitCode", "running", "unknown ran"]
-    assert [name for name, outcome in builds.items() if outcome == "fail"] == ["build failed no exitCode", "failed exit0", "success exit1"]
+    assert [name for name, outcome in builds.items() if outcome == "unknown"] == [
+        "dev success no exitCode",
+        "running",
+        "unknown ran",
+    ]
+    assert [name for name, outcome in builds.items() if outcome == "fail"] == [
+        "build failed no exitCode",
+        "failed exit0",
+        "success exit1",
+    ]
     assert pages == {
         "visual verdict true+errors": "fail",
         "visual errors": "fail",

@@ -1,6 +1,7 @@
 """One log that has been worked on, for all looks at it: closed rollouts, an open one, and dead letters."""
 
 import asyncio
+import contextlib
 import os
 import time
 import uuid
@@ -118,7 +119,8 @@ def looked(cluster: Settings, tmp_path_factory: pytest.TempPathFactory) -> Setti
     sample = folder / "sample.ndjson"
     sample.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     asyncio.run(ingest_files([sample], settings, Rejected(None), close=False))
-    asyncio.run(_work(settings))
+    with contextlib.chdir(folder):  # where a worker runs, its library makes a folder
+        asyncio.run(_work(settings))
     return settings
 
 

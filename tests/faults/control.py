@@ -1,0 +1,51 @@
+"""The control: the same worker with Faust's own consumer and without the offset check. It must lose rollouts, or the harness
+proves nothing."""
+
+import asyncio
+import sys
+
+import uvloop
+from faust.transport.drivers import aiokafka as driver
+
+from streams.config import load
+from streams.live import loop
+from streams.live.seams import SafeConsumer
+
+
+def make_stock() -> None:
+    """Give the consumer back the methods that the safe one overrides, and let gaps pass."""
+    for name in ("resume_partitions", "resume_flow", "stop_flow", "_getmany"):
+        setattr(SafeConsumer, name, getattr(driver.Consumer, name))
+
+    async def seek_to_committed(self: SafeConsumer) -> dict[object, int]:
+        found = await driver.Consumer.seek_to_committed(self)
+        self.start_at = {tp: offset for tp, offset in found.items() if self.is_source(tp)}
+        return self.start_at
+
+    SafeConsumer.seek_to_committed = seek_to_committed  # type: ignore[assignment, method-assign]
+
+    original = loop.Loop._run_batch
+
+    async def run_batch(self: loop.Loop, messages: list[object]) -> None:
+        for message in messages:
+            tp = (message.topic, message.partition)  # type: ignore[attr-defined]
+            wanted = self._wanted(loop.TP(*tp))
+            if message.offset > wanted:  # type: ignore[attr-defined]
+                self._next[loop.TP(*tp)] = message.offset  # type: ignore[attr-defined]
+            await original(self, [message])
+
+    loop.Loop._run_batch = run_batch  # type: ignore[method-assign, assignment]
+
+
+def main() -> None:
+    from streams import logs
+    from streams.live.worker import run_worker
+
+    make_stock()
+    logs.configure("warning")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_worker(load()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
