@@ -218,7 +218,9 @@ async def assert_sinks_are_the_fold_of_the_log(settings: Settings) -> Sinks:
     """Every record in the sinks is what the log gives, byte for byte, and nothing is missing; repetitions are identical."""
     sinks, folded = await sinks_of(settings), await refold(settings)
     for topic, bodies in folded.items():
-        assert sinks.bodies[topic].keys() == bodies.keys(), f"{topic}: other records than the log gives"
+        extra = sinks.bodies[topic].keys() - bodies.keys()
+        # A branch is announced when it ends; an attempt that was replaced later has its record, too.
+        assert not extra or topic == BRANCHES.name, f"{topic}: records that the log does not give"
         assert all(sinks.bodies[topic][record_id] == {body} for record_id, body in bodies.items()), (
             f"{topic}: other bytes"
         )

@@ -223,6 +223,14 @@ def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBr
             *(each.at for each in stamped),
         ]
     )
+    pin = settled_attempt(index, number, attempt, view)
+    return pin.model_copy(
+        update={"verdict_ids": tuple(sorted(verdict.verdict_id for verdict in verdicts.values()))}
+    ), latest
+
+
+def settled_attempt(index: int, number: int, attempt: Attempt | None, view: View) -> SettledBranch:
+    """What counts of an attempt as it stands, without its verdicts."""
     end = view.end
     return SettledBranch(
         branch_index=index,
@@ -235,8 +243,7 @@ def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBr
         last_seq=view.last_seq,
         gaps=view.gaps,
         raw_digest=raw_digest(view.events),
-        verdict_ids=tuple(sorted(verdict.verdict_id for verdict in verdicts.values())),
-    ), latest
+    )
 
 
 _NOTHING = View([], None, (), None, None)

@@ -5,10 +5,11 @@ from typing import NamedTuple
 from agents.evidence.build import branch_evidence, chain_of
 from agents.ranking.ranking import RankingResult
 from agents.rewards.rewards import reward_of
-from agents.rollouts.decide import objective_statuses, pinned_config
+from agents.rollouts.decide import objective_statuses, pinned_config, settled_attempt
 from agents.rollouts.ranking import ranking_of
 from agents.rollouts.rollout import Rollout
 from agents.summarize.branch import BranchFacts, build_branch, raw_digest
+from agents.summarize.events import Kept
 from agents.training.admission import Judged
 from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import Verdict, hack_signals, kind_of, meaning
@@ -42,15 +43,26 @@ class Emission(NamedTuple):
     evidence: tuple[AepRecord, ...]
 
 
+def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConfig) -> BranchRecord:
+    """The record of a branch as it ended: the same as in the emission, unless something else settles."""
+    attempt = rollout.branches[index][number]
+    view = attempt.view()
+    return _record(rollout, settled_attempt(index, number, attempt, view), view.events, config)
+
+
 def branch_record(rollout: Rollout, pin: SettledBranch, config: EmissionConfig) -> BranchRecord:
     """The record of a settled branch. Raises BrokenLogError when the log does not hold what was pinned."""
     attempt = rollout.branches.get(pin.branch_index, {}).get(pin.attempt)
     events = (attempt.pinned(pin.last_seq, pin.gaps) if attempt else None) or []
     if raw_digest(events) != pin.raw_digest:
         raise BrokenLogError(
-            f"rollout {rollout.rollout_id}, branch {pin.branch_index}: the events in the log are not those that were settled "
-            f"({len(events)} found, {pin.n_events} pinned); it cannot be rebuilt"
+            f"rollout {rollout.rollout_id}, branch {pin.branch_index}: the events in the log are not those that were "
+            f"settled ({len(events)} found, {pin.n_events} pinned); it cannot be rebuilt"
         )
+    return _record(rollout, pin, events, config)
+
+
+def _record(rollout: Rollout, pin: SettledBranch, events: list[Kept], config: EmissionConfig) -> BranchRecord:
     return build_branch(
         BranchFacts(
             rollout_id=rollout.rollout_id,

@@ -47,7 +47,7 @@ class Rollout:
     """All facts of one rollout that may still count."""
 
     __slots__ = (
-        "_slices", "branches", "cancelled_at", "close_at", "close_is_end_of_input", "closed", "latest", "opened", "opened_at",
+        "_ending", "_slices", "branches", "cancelled_at", "close_at", "close_is_end_of_input", "closed", "latest", "opened", "opened_at",
         "redacting", "rollout_id", "settled", "started_at", "status", "times", "verdicts", "votes",
     )  # fmt: skip
 
@@ -72,6 +72,7 @@ class Rollout:
         self.settled: RolloutSettled | None = None
         self.closed: RolloutClosed | None = None
         self._slices: list[tuple[Ref, int, int, int, int, int]] = []
+        self._ending: set[tuple[int, int]] = set()
 
     def add(self, fact: Fact, at: int, ref: Ref) -> list[Complaint]:
         """Take a fact in. Returns what does not count; a repetition of something known is silently ignored."""
@@ -126,6 +127,8 @@ class Rollout:
             return [Complaint(ref, "bad_event", f"event data is not a JSON object: {error}")]
         attempts[piece.attempt] = attempt
         self._slices.append((ref, at, piece.branch_index, piece.attempt, piece.first_seq, len(piece.events)))
+        if attempt.terminal or attempt.end is not None:
+            self._ending.add((piece.branch_index, piece.attempt))
         if conflicts:
             return [
                 Complaint(
@@ -155,6 +158,17 @@ class Rollout:
         if seqs and not _all_pinned(seqs, pin):
             return [Complaint(ref, "late", f"branch {piece.branch_index} settled at seq {pin.last_seq}")]
         return None
+
+    def newly_ended(self) -> list[tuple[int, int]]:
+        """(branch, attempt) of those that have ended without gaps since the last call; none before the opening is known.
+
+        What a branch record says depends on the opening (task, summary limits), so it waits for it.
+        """
+        if self.opened is None or not self._ending:
+            return []
+        found = sorted(place for place in self._ending if self.branches[place[0]][place[1]].view().complete)
+        self._ending.difference_update(found)
+        return found
 
     def _add_verdict(self, verdict: Verdict, at: int, ref: Ref) -> list[Complaint]:
         known = self.verdicts.get(verdict.verdict_id)

@@ -14,10 +14,16 @@ from typing import Any, NamedTuple
 from agents.importers.errors import LineError
 from schemas.jsontext import kind_of, parse
 from streams.gateway import cloudevents
-from streams.gateway.problems import TOO_LARGE, Position, RefusedError
+from streams.gateway.problems import TOO_LARGE, ItemError, Position, RefusedError
 
 MAX_ITEMS = 20_000
 """Items of one request: an answer names every bad one, so their number has to have an end."""
+
+MAX_CONTAINERS = 1_000_000
+"""Brackets that open in one JSON text: each becomes an object in memory, far larger than its two bytes. No event that is
+within its limit has more, so whatever is refused for this can be sent in parts."""
+
+TOO_MANY_CONTAINERS = f"more than {MAX_CONTAINERS} arrays and objects; send it in parts"
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -111,6 +117,8 @@ def _lines(body: bytes) -> Iterator[Item]:
 
 
 def _item(at: Position, text: bytes) -> Item:
+    if _has_too_many_containers(text):
+        return Item(at, problem=ItemError(TOO_LARGE, "", TOO_MANY_CONTAINERS))
     try:
         return Item(at, parse(text))
     except ValueError as error:
@@ -119,6 +127,8 @@ def _item(at: Position, text: bytes) -> Item:
 
 def _elements(body: bytes) -> Iterator[Item]:
     """The elements of an array, or the one value that is no array."""
+    if _has_too_many_containers(body):
+        raise RefusedError(TOO_LARGE, TOO_MANY_CONTAINERS, field="body")
     try:
         value = parse(body)
     except ValueError as error:
@@ -179,6 +189,10 @@ def _space(text: str, at: int) -> int:
 def _check_count(count: int) -> None:
     if count > MAX_ITEMS:
         raise RefusedError(TOO_LARGE, f"more than {MAX_ITEMS} items in one request; send several")
+
+
+def _has_too_many_containers(text: bytes) -> bool:
+    return len(text) > MAX_CONTAINERS and text.count(b"[") + text.count(b"{") > MAX_CONTAINERS
 
 
 def _not_json(error: ValueError) -> LineError:

@@ -227,6 +227,7 @@ class Loop:
                 await self._driver.tick()
                 if checkpoint:
                     await self._checkpoint()
+                    await self.refresh_ends(self.assigned())
 
     async def _fold(self, stream: Any) -> None:
         async for events in stream.noack_take(BATCH, within=BATCH_S):
@@ -281,6 +282,10 @@ class Loop:
     def stream_time(self, partition: int) -> int:
         """The time of the newest record read from a partition's source topics; 0 when nothing was."""
         return max((at for tp, at in self._seen_at.items() if tp.partition == partition), default=0)
+
+    def unread(self) -> int:
+        """How many records had not been read when the ends were last asked for."""
+        return sum(max(0, end - self._wanted(tp)) for tp, (end, _) in self._ends.items())
 
     def trail(self) -> int:
         """How many records stand between the commits and what has been read: what a restart reads again."""

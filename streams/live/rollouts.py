@@ -14,7 +14,7 @@ from aiokafka import TopicPartition
 from agents.evidence.build import sign
 from agents.evidence.signing import SigningKey
 from agents.rollouts.decide import decide, next_cutoff
-from agents.rollouts.emit import BrokenLogError, Emission, emit
+from agents.rollouts.emit import BrokenLogError, Emission, emit, ended_branch
 from agents.rollouts.rollout import Complaint, Fact, Rollout
 from agents.rollouts.status import Status
 from schemas.base import Record
@@ -61,13 +61,14 @@ class RolloutDriver:
         self._closures_end: dict[int, int] | None = None
         self._fresh: dict[str, None] = {}
         self._last_read: dict[str, float] = {}
+        self._announced: dict[str, set[str]] = {}
         self._forgetting = Forgetting(loop, settings)
 
     # -- taking facts in -----------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Forget everything: the log is read again from the commits."""
-        for memory in (self._open, self._partition, self._touched, self._fresh, self._last_read):
+        for memory in (self._open, self._partition, self._touched, self._fresh, self._last_read, self._announced):
             memory.clear()
         self._letters, self._strays, self._due = [], [], []
         self._scheduled.clear()
@@ -216,11 +217,19 @@ class RolloutDriver:
 
     async def _advance_one(self, rollout_id: str, rollout: Rollout) -> bool:
         """Take a rollout as far as its facts lead; True when it is finished and everything about it has been written."""
+        await self._announce(rollout_id, rollout)
         if rollout.has_closed_facts():
             return await self._emit(rollout_id, rollout)
         await self._decide(rollout_id, rollout)
         self._schedule(rollout_id, rollout)
         return False
+
+    async def _announce(self, rollout_id: str, rollout: Rollout) -> None:
+        """Write the records of branches that have just ended: verifiers wait for them."""
+        for index, number in rollout.newly_ended():
+            record = ended_branch(rollout, index, number, self._settings.emission)
+            self._announced.setdefault(rollout_id, set()).add(record.record_id)
+            await self._write(record, rollout_id, self._partition[rollout_id])
 
     async def _decide(self, rollout_id: str, rollout: Rollout) -> None:
         partition = self._partition[rollout_id]
@@ -245,7 +254,9 @@ class RolloutDriver:
         except BrokenLogError as error:
             await self._give_up(rollout_id, rollout, str(error))
             return True
-        for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected):
+        announced = self._announced.pop(rollout_id, set())
+        branches = [branch for branch in emission.branches if branch.record_id not in announced]
+        for record in (*branches, emission.ranking, *emission.rows, *emission.rejected):
             await self._write(record, rollout_id, partition)
         for evidence in emission.evidence:
             await self._write(sign(evidence, self._key) if self._key else evidence, rollout_id, partition)
@@ -276,7 +287,7 @@ class RolloutDriver:
         self._forgetting.remember(marks)
         for rollout_id in finished:
             self._loop.release(self._partition[rollout_id], rollout_id)
-            for memory in (self._open, self._partition, self._last_read, self._scheduled):
+            for memory in (self._open, self._partition, self._last_read, self._scheduled, self._announced):
                 memory.pop(rollout_id, None)
 
     async def _give_up(self, rollout_id: str, rollout: Rollout, why: str) -> None:
@@ -355,6 +366,7 @@ class RolloutDriver:
         for status in Status:
             self._metrics.open.labels(status.value).set(counts.get(status.value, 0))
         self._metrics.trail.set(self._loop.trail())
+        self._metrics.lag.set(self._loop.unread())
 
     # -- writing -------------------------------------------------------------------------------------------------------
 

@@ -29,9 +29,10 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 class Unreadable(NamedTuple):
-    """A record of the rollout that cannot be decoded."""
+    """A record of the rollout that cannot be decoded and that no dead letter tells of."""
 
     place: str
+    """topic/partition/offset, without a prefix."""
     reason: str
 
 
@@ -116,6 +117,10 @@ async def account_of(log: Log, rollout_id: str) -> Account:
     # Last, whatever order topics were read in: what a decision does not pin is then still seen.
     for closure, stored in sorted(account.closures, key=lambda entry: entry[1].offset):
         account.rollout.add(closure, stored.at, (stored.topic.name, stored.partition, stored.offset))
+    buried = tuple(letter.letter_id for letter in account.letters.values())
+    account.unreadable = [
+        each for each in account.unreadable if not any(origin.endswith(each.place) for origin in buried)
+    ]
     return account
 
 
@@ -126,7 +131,7 @@ async def _take(account: Account, log: Log, stored: Stored) -> None:
     try:
         record = await log.decode(stored)
     except DecodeError as error:
-        account.unreadable.append(Unreadable(stored.place, str(error)))
+        account.unreadable.append(Unreadable(f"{stored.topic.name}/{stored.partition}/{stored.offset}", str(error)))
         return
     if isinstance(record, Closure):
         account.facts += 1

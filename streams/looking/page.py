@@ -13,7 +13,7 @@ from streams.config import Settings
 from streams.looking.account import Account
 from streams.looking.bars import bars, interval, powered_sentence
 from streams.looking.layout import cell, lines, section, sheet
-from streams.looking.standing import branch_standings, verdict_standings
+from streams.looking.standing import branch_standings, config_of, verdict_standings
 from streams.looking.text import cut, line, listed, moment, number, several
 from streams.looking.votes import Tally, tally
 from streams.looking.waiting import waiting_for
@@ -62,7 +62,9 @@ def _header(account: Account, settings: Settings) -> Iterator[RenderableType]:
         facts.append(("settled", f"{moment(rollout.settled.decided_at_ms)}  {rollout.settled.cause}"))
     if rollout.closed is not None:
         facts.append(("closed", f"{moment(rollout.closed.decided_at_ms)}  {rollout.closed.cause}"))
-    facts.append(("required", listed(list(required_verdicts(rollout, settings.emission))) or "nothing"))
+    facts.append(
+        ("required", listed(list(required_verdicts(rollout, config_of(rollout, settings.emission)))) or "nothing")
+    )
     if rollout.opened is not None and rollout.opened.labels:
         facts.append(("labels", line(" ".join(f"{name}={text}" for name, text in rollout.opened.labels.items()))))
     if view is not None and view.why:
@@ -128,12 +130,13 @@ def _share(value: float | None) -> str:
 def _branches(account: Account, settings: Settings) -> RenderableType:
     standings = branch_standings(account.rollout, settings.emission)
     opened = account.rollout.opened
+    unended = "running" if account.rollout.settled is None else "never ended"
     expected = f" of {opened.branches}" if opened is not None and opened.branches is not None else ""
     rows = [
         (
             each.branch_index,
             f"{each.attempt}" + (f" of {each.attempts}" if each.attempts > 1 else ""),
-            each.ended or "running", each.objective, each.events, each.gaps or "", each.calls, cut(each.text, 70),
+            each.ended or unended, each.objective, each.events, each.gaps or "", each.calls, cut(each.text, 70),
         )
         for each in standings
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from streams.looking.account import Account
 from streams.looking.bars import powered_sentence
 from streams.looking.letters import DeadLetter
 from streams.looking.page import evidence_lines, task_of
-from streams.looking.standing import branch_standings, verdict_standings
+from streams.looking.standing import branch_standings, config_of, verdict_standings
 from streams.looking.text import clean
 from streams.looking.votes import Cell, tally
 from streams.looking.waiting import waiting_for
@@ -26,7 +26,7 @@ def report(account: Account, settings: Settings) -> dict[str, Any]:
         "task": task_of(account),
         "labels": opened.labels if opened is not None else {},
         "expected": opened.branches if opened is not None else None,
-        "required": list(required_verdicts(rollout, settings.emission)),
+        "required": list(required_verdicts(rollout, config_of(rollout, settings.emission))),
         "started_at": rollout.started_at,
         "settled": None if settled is None else _decision(settled.settled_id, settled.cause, settled.decided_at_ms),
         "closed": None if closed is None else _decision(closed.closed_id, closed.cause, closed.decided_at_ms),

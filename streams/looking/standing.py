@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from agents.rollouts.decide import counting_attempt, required_verdicts
+from agents.rollouts.decide import counting_attempt, pinned_config, required_verdicts
 from agents.rollouts.rollout import Rollout, Stamped
 from agents.summarize.events import Answer, Call, Failure
 from agents.training.redaction import redact
@@ -48,11 +48,16 @@ class VerdictStanding(NamedTuple):
 
 def branch_standings(rollout: Rollout, config: EmissionConfig) -> list[BranchStanding]:
     """Every branch of which anything is known; when the rollout has settled, as it settled."""
-    required = required_verdicts(rollout, config)
+    required = required_verdicts(rollout, config_of(rollout, config))
     indexes = set(rollout.branches) | {fact.branch_index for fact in verdict_facts(rollout)}
     if rollout.settled is not None:
         indexes |= {pin.branch_index for pin in rollout.settled.branches}
     return [_standing(rollout, index, required) for index in sorted(indexes)]
+
+
+def config_of(rollout: Rollout, config: EmissionConfig) -> EmissionConfig:
+    """The configuration that decides: the pinned one once the rollout has settled, else the one in force."""
+    return config if rollout.settled is None else pinned_config(rollout.settled)
 
 
 def _standing(rollout: Rollout, index: int, required: tuple[str, ...]) -> BranchStanding:
@@ -67,7 +72,8 @@ def _standing(rollout: Rollout, index: int, required: tuple[str, ...]) -> Branch
     events = view.events if pin is None else (attempt.pinned(pin.last_seq, pin.gaps) if attempt else None) or []
     said = [kept.body for kept in events if isinstance(kept.body, Answer | Failure)]
     text = said[-1][0] if said else (view.end.error if view.end else None) or ""
-    verdicts = counting(fact for fact in verdict_facts(rollout, index, number))
+    facts = verdict_facts(rollout, index, number)
+    verdicts = counting(facts if pin is None else [fact for fact in facts if fact.verdict_id in pin.verdict_ids])
     return BranchStanding(
         branch_index=index,
         attempt=number,

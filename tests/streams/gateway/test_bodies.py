@@ -83,6 +83,16 @@ def test_a_body_of_too_many_items_is_refused_before_the_first() -> None:
     assert caught.value.status == 413
 
 
+def test_a_body_that_would_fill_the_memory_is_refused_before_it_is_parsed() -> None:
+    """Millions of empty arrays are small as text only; as a line it is the line that is refused."""
+    with pytest.raises(RefusedError) as caught:
+        items(b"[" + b"[]," * 1_000_000 + b"[]]")
+    assert caught.value.status == 413
+    good, bad = items(b'{"a":1}\n[' + b"[]," * 1_000_000 + b"[]]", Form.LINES)
+    assert good.value == {"a": 1}
+    assert "send it in parts" in reason(bad)
+
+
 def test_a_cloud_event_carries_an_item_a_seq_and_a_time() -> None:
     """The data is the item; `sequence` and `time` help where it says neither."""
     (item,) = items(orjson.dumps(CLOUD | {"sequence": "7", "time": "2026-01-01T00:00:00.250Z"}), Form.CLOUD_EVENT)

@@ -59,6 +59,23 @@ def test_only_the_last_final_verdict_counts() -> None:
     assert [(each.meaning.outcome, each.counts) for each in shown] == [("unknown", False), ("pass", True)]
 
 
+def test_what_comes_after_settling_changes_nothing_that_is_shown() -> None:
+    """A verdict that came too late is shown as one that does not count."""
+    build: Event = {"type": "build", "rollout_id": OPEN, "branch_index": 0, "status": "success", "exit_code": 0}
+    opened: Event = {"type": "rollout", "rollout_id": OPEN, "task": "t", "branches": 1, "required": ["build"]}
+    end: Event = {"type": "end", "rollout_id": OPEN, "branch_index": 0, "status": "answered"}
+    rollout = folded([opened, end, build])
+    settled = settle_now(rollout, CONFIG, POLICY)
+    late = BuildVerdict(rollout_id=OPEN, branch_index=0, verdict_id="late", status="failure", exit_code=1)
+    rollout.add(late, 9000, ("b", 0, 9))
+    rollout.add(Closure(settled=settled), 9001, ("c", 0, 0))
+    assert [each.objective for each in branch_standings(rollout, CONFIG)] == ["pass"]
+    assert [(each.meaning.outcome, each.counts) for each in verdict_standings(rollout)] == [
+        ("pass", True),
+        ("fail", False),
+    ]
+
+
 def test_a_failed_build_shows_the_last_line_of_its_output_redacted() -> None:
     """Output tails are raw facts: nothing of them is shown as it is."""
     tail = OutputTail(text=f"first\nAssertionError: {SECRET}\n\n", digest="d")
