@@ -165,7 +165,7 @@ class PpoRecord(TrainingRecord):
     group_std: Real | None = None
     """Their standard deviation."""
     advantage: Real | None = None
-    """(reward - mean) / std over valid members; null when they are all equal."""
+    """(reward - mean) / std over valid members: 0 in a group of equals, null in a group of one."""
     group_size: Count = 0
     """How many valid members."""
 

@@ -79,12 +79,8 @@ class Gateway:
             raise RefusedError(503, self.sender.trouble, headers=RETRY_AFTER)
         with self.budget.hold() as hold:
             body = await read_body(request, hold, self.config.max_body_bytes)
-            is_empty = not body.strip()
-            items = (
-                iter([] if without is None else [Item(Position(0), without)])
-                if is_empty
-                else read_items(body, form, request.headers)
-            )
+            nothing = [] if without is None else [Item(Position(0), without)]
+            items = read_items(body, form, request.headers) if body.strip() else iter(nothing)
             reader = FactReader(shape, caller, redacting=self.config.redact)
             intake = Intake(self.sender, reader, traceparent=traceparent(request), ending=ending)
             outcome = await intake.take(items, len(body))

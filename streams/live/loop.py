@@ -9,9 +9,11 @@ What is read and written is the driver's business (`Driver`); nothing here knows
 """
 
 import asyncio
+import tempfile
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 import faust
@@ -338,6 +340,7 @@ def _app(settings: Settings) -> faust.App:
         broker=[f"kafka://{server}" for server in settings.kafka.split(",")],
         broker_credentials=credentials,
         store="memory://",
+        datadir=str(Path(tempfile.gettempdir()) / f"{slot}-faust"),  # Faust insists on one; nothing is kept in it
         Table=AckedTable,
         version=1,
         autodiscover=False,
