@@ -24,6 +24,9 @@ Index = Annotated[int, Field(ge=0, le=99_999)]
 Count = Annotated[int, Field(ge=0, le=MAX_EXACT)]
 """A number of things, a sequence number, or a duration in milliseconds."""
 
+Whole = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+"""Any whole number that Avro's long holds."""
+
 Millis = Annotated[int, Field(ge=-MAX_EXACT, le=MAX_EXACT)]
 """A time: milliseconds since 1970-01-01 UTC."""
 

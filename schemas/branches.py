@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from schemas.base import Count, Id, Index, Json, Millis, Real, Record
+from schemas.base import Count, Id, Index, Json, Millis, Real, Record, Whole
 from schemas.events import AgentInfo, Observed, Workspace
 from schemas.judging import Usage
 
@@ -44,7 +44,7 @@ class BranchCall(Record):
     """The model turn it belongs to, counted from 0: parallel calls share one."""
     text: str | None = None
     """What the model said before its turn's first call, redacted."""
-    step: int | None = None
+    step: Whole | None = None
     """The producer's own step number."""
     paired: bool = True
     """False for a result that no call asked for."""
@@ -71,7 +71,7 @@ class BranchRecord(Record):
     """The attempt."""
     temperature: Real | None = None
     """Sampling temperature."""
-    seed: int | None = None
+    seed: Whole | None = None
     """Sampling seed."""
     session_id: str | None = None
     """The session of the agent's own system."""

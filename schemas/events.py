@@ -5,7 +5,7 @@ One Kafka record carries a contiguous run of a branch's events, typically a turn
 
 from typing import Literal
 
-from schemas.base import Count, Id, Index, Json, Millis, Real, Record
+from schemas.base import Count, Id, Index, Json, Millis, Real, Record, Whole
 
 EndStatus = Literal["answered", "failed", "aborted", "infra_error"]
 """How a branch ended: by an answer, by its own error, because somebody stopped it, or because what it ran on broke."""
@@ -47,7 +47,7 @@ class BranchInfo(Record):
 
     temperature: Real | None = None
     """Sampling temperature."""
-    seed: int | None = None
+    seed: Whole | None = None
     """Sampling seed, where the model takes one."""
     session_id: str | None = None
     """The session of the agent's own system."""

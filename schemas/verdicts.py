@@ -5,7 +5,7 @@ What a verdict *means* (pass, fail, unknown) is decided in `agents/verdicts`; he
 
 from typing import Literal
 
-from schemas.base import Count, Id, Index, Record, Share
+from schemas.base import Count, Id, Index, Record, Share, Whole
 
 BuildStatus = Literal["success", "failure", "running", "unknown", "infra_error"]
 Stage = Literal["install", "build", "test", "dev"]
@@ -50,7 +50,7 @@ class BuildVerdict(Record):
     """A function of the content, or the verifier's own id."""
     status: BuildStatus
     """What the build reported of itself."""
-    exit_code: int | None = None
+    exit_code: Whole | None = None
     """The process's exit code, where there was one."""
     stage: Stage | None = None
     """How far it came."""

@@ -62,22 +62,27 @@ class LineReader:
         )
 
     def _event(self, value: dict[str, Any]) -> Fact:
+        for name in _NOT_HERE:
+            if name in value:
+                raise LineError(name, "does not belong on an event line")
+        seq = self._seq(value)  # a line that turns out bad has used its place up: the gap shows
         event = read_event(value.get("event"))
         info = {name: value[name] for name in _INFO if value.get(name) is not None}
         rest = {name: content for name, content in value.items() if name not in (*_INFO, "event", "seq")}
-        seq = value.get("seq")
+        branch = make(BranchInfo, info, "") if info else None
+        whole = {"attempt": 0, **rest, "first_seq": seq, "events": (event,), "branch": branch}
+        return make(AgentEvents, whole, renamed={"first_seq": "seq"})
+
+    def _seq(self, value: dict[str, Any]) -> int:
         key = (str(value.get("rollout_id")), _index(value, "branch_index"), _index(value, "attempt"))
-        if seq is None:
+        if value.get("seq") is None:
             seq = self._next_seq.get(key, 0)
             self._next_seq[key] = seq + 1
-        elif key in self._next_seq and isinstance(seq, int):
+            return seq
+        seq = _index(value, "seq")
+        if key in self._next_seq:
             self._next_seq[key] = max(self._next_seq[key], seq + 1)
-        branch = make(BranchInfo, info, "") if info else None
-        return make(
-            AgentEvents,
-            {"attempt": 0, **rest, "first_seq": seq, "events": (event,), "branch": branch},
-            renamed={"first_seq": "seq"},
-        )
+        return seq
 
     def _end(self, value: dict[str, Any]) -> Fact:
         return make(AgentEvents, {"status": "answered", **value, "ended": True})
@@ -111,6 +116,9 @@ class LineReader:
     def _close(self, value: dict[str, Any]) -> Fact:
         return Lifecycle(close_requested=make(CloseRequested, value))
 
+
+_NOT_HERE = ("events", "branch", "first_seq", "last_seq", "ended", "status")
+"""Fields of a slice, not of an event line: taken for what they are not, they would be lost."""
 
 _INFO = ("temperature", "seed", "session_id", "agent", "task", "observed")
 """What an event line may say of its branch."""

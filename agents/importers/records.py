@@ -1,5 +1,6 @@
 """Records from plain values that somebody else wrote: the usual spellings, ids from content, errors by field."""
 
+import json
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -81,9 +82,11 @@ def with_verdict_id(kind: str, value: dict[str, Any]) -> dict[str, Any]:
 
 def content_id(kind: str, value: object) -> str:
     """An id that is a function of content."""
-    return sha256(kind.encode() + b"\0" + orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str)).hexdigest()[
-        :32
-    ]
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # an integer beyond 64 bits
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return sha256(kind.encode() + b"\0" + text).hexdigest()[:32]
 
 
 def make(

@@ -4,14 +4,15 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from agents.rollouts.rollout import Fact
-from schemas.events import AgentEvents
+from agents.summarize.output import byte_length
+from schemas.events import AgentEvent, AgentEvents
 from schemas.lifecycle import Lifecycle
 
 MAX_EVENTS = 64
 """Beyond this packing gains little, and a slice is what a crash can lose of a running agent."""
 
 MAX_TEXT = 256 * 1024
-"""Characters of event data in a slice: a quarter of what a slice may have."""
+"""Bytes of events in a slice: a quarter of what a slice may have."""
 
 MAX_WAITING = 512
 """Branches with an unfinished slice; the longest waiting one is let go first."""
@@ -33,7 +34,7 @@ class Slicer:
             yield fact
             return
         branch = (fact.rollout_id, fact.branch_index, fact.attempt)
-        size = len(fact.events[0].data)
+        size = _size(fact.events[0])
         waiting = self._waiting.get(branch)
         if waiting and (
             fact.first_seq != waiting[-1].first_seq + 1 or len(waiting) >= MAX_EVENTS
@@ -61,6 +62,11 @@ class Slicer:
         if len(pieces) == 1:
             return pieces[0]
         return pieces[0].model_copy(update={"events": tuple(piece.events[0] for piece in pieces)})
+
+
+def _size(event: AgentEvent) -> int:
+    """Bytes of an event in a slice, rather more than less."""
+    return byte_length(event.data) + 4 * (len(event.trace_id) + len(event.event) + len(event.channel)) + 64
 
 
 def rollout_of(fact: Fact) -> str:
