@@ -60,9 +60,25 @@ def first_problem(error: ValidationError) -> str:
     return f"{where}: {problem['msg']}"
 
 
-def with_content_id(record: AnyRecord, field: str = "record_id") -> AnyRecord:
-    """The record with `field` set to a function of everything else in it."""
-    blank = record.model_copy(update={field: "-"})
-    return record.model_copy(
-        update={field: sha256(type(record).__name__.encode() + b"\0" + encode(blank)).hexdigest()[:32]}
-    )
+Bodies = dict[str, bytes]
+"""Avro bodies by content id: what was encoded to find the id need not be encoded again."""
+
+
+def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies | None = None) -> AnyRecord:
+    """The record with its id, a function of everything else in it; its Avro body goes into `bodies`.
+
+    The id is the record's first field (checked here), so the body with the id is the body without it and another beginning.
+    """
+    assert next(iter(type(record).model_fields)) == field
+    blank = encode(record if getattr(record, field) == BLANK else record.model_copy(update={field: BLANK}))
+    found = sha256(type(record).__name__.encode() + b"\0" + blank).hexdigest()[:ID_LENGTH]
+    if bodies is not None:
+        bodies[found] = bytes((2 * ID_LENGTH,)) + found.encode() + blank[1 + len(BLANK) :]
+    return record.model_copy(update={field: found})
+
+
+BLANK = "-"
+"""Stands where the id will be."""
+
+ID_LENGTH = 32
+"""Hex digits of a content id; below 64, so that Avro writes the length of the string in one byte."""

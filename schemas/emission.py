@@ -3,7 +3,6 @@
 Nothing here says *when* a rollout closes (that is the worker's closing policy) or *where* records go; only what they say.
 """
 
-from functools import cached_property
 from hashlib import sha256
 from typing import Literal
 
@@ -123,12 +122,12 @@ class EmissionConfig(_Section):
     pairs: PairsConfig = PairsConfig()
     admission: AdmissionConfig = AdmissionConfig()
 
-    @cached_property
+    @property
     def text(self) -> str:
         """The configuration as JSON: what RolloutSettled pins."""
         return self.model_dump_json()
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """SHA-256 of `text`, in hex."""
         return sha256(self.text.encode()).hexdigest()

@@ -16,6 +16,10 @@ MissingCause = Literal[
 """Why a judge call gave no preference. Never a tie, never a score."""
 
 
+CONTENT_JUDGE = "content"
+"""The judge of a tie by content: two judged texts were identical, and nobody was asked."""
+
+
 class JudgedBranch(Record):
     """One side of a comparison: the whole text the judge sees of it."""
 

@@ -79,14 +79,14 @@ class Codec:
             schema = await self._registry.schema(schema_id) if self._registry is not None else None
             self._by_id[schema_id] = None if schema is None else _writer(schema)
 
-    def encode(self, record: Record) -> bytes:
-        """The wire form of a record."""
+    def encode(self, record: Record, body: bytes | None = None) -> bytes:
+        """The wire form of a record; `body` is its Avro body where somebody has it already."""
         header = self._headers.get(type(record))
         if header is None:
             if self._registry is not None:
                 raise SchemaError(f"{type(record).__name__} is not registered yet; call register() first")
             header = self._headers[type(record)] = SINGLE_OBJECT + avro_body.newest(type(record)).fingerprint
-        return header + avro_body.encode(record)
+        return header + (avro_body.encode(record) if body is None else body)
 
     def decode(self, topic: Topic, value: bytes | None) -> Record:
         """The record in a topic's value. Raises UnknownSchemaError for an id that was not learnt, DecodeError for anything else."""

@@ -76,6 +76,14 @@ class Worker:
         code = self.process.wait(30)
         return code, time.monotonic() - began
 
+    async def ready(self) -> None:
+        """Wait until it reads the log."""
+
+        async def said() -> bool:
+            return b'"event": "ready"' in self.log.read_bytes()
+
+        await until(said, "the worker is ready")
+
     @property
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None

@@ -11,7 +11,6 @@ from agents.evidence.canonical import canonical_bytes, digest
 from agents.evidence.side_effects import side_effect, worst
 from agents.evidence.signing import SigningKey, signed_bytes
 from agents.verdicts.meaning import Verdict, kind_of, meaning
-from schemas import avro_body
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.evidence import AepAction, AepBudget, AepClosing, AepRecord, AepSignature, AepVerifierResult, EmittedRecord
@@ -91,6 +90,7 @@ def _verifier_results(
 def chain_of(
     branches: Sequence[AepRecord],
     ranking: Ranking,
+    ranking_digest: str,
     settled: RolloutSettled,
     closed: RolloutClosed,
     votes: Sequence[JudgeVote],
@@ -110,7 +110,7 @@ def chain_of(
             records=len(chained),
             head=head,
             ranking_id=ranking.ranking_id,
-            ranking_digest=avro_body.digest(avro_body.encode(ranking)),
+            ranking_digest=ranking_digest,
             settled_id=settled.settled_id,
             closed_id=closed.closed_id,
             vote_ids=tuple(vote.vote_id for vote in votes),

@@ -21,7 +21,7 @@ from agents.verdicts.meaning import UNDECIDED_ENDS, Verdict, counting, is_final,
 from schemas.avro_body import with_content_id
 from schemas.closures import CloseCause, RolloutClosed, RolloutSettled, SettleCause, SettledBranch
 from schemas.emission import EmissionConfig
-from schemas.judging import JudgeVote
+from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.rankings import ObjectiveStatus
 
 MAX_ERROR_BYTES = 2000
@@ -312,13 +312,21 @@ def close_now(rollout: Rollout) -> RolloutClosed:
 def missing_calls(rollout: Rollout, pairs: Sequence[Pair], samples: int, until: int) -> int:
     """How many judge calls have not been answered by then, not even with a cause."""
     answered: dict[tuple[int, int], set[tuple[str, int]]] = {}
+    by_content: set[tuple[int, int]] = set()
+    """Pairs of identical texts: one tie is all that there will be."""
     for stamped in rollout.votes.values():
         vote = stamped.fact
         if isinstance(vote, JudgeVote) and vote.b is not None and stamped.at <= until:
             swapped = vote.a > vote.b
+            if vote.judge == CONTENT_JUDGE:
+                by_content.add((min(vote.a, vote.b), max(vote.a, vote.b)))
             order = vote.order if not swapped else ("ba" if vote.order == "ab" else "ab")
             answered.setdefault((min(vote.a, vote.b), max(vote.a, vote.b)), set()).add((order, vote.sample))
-    return sum(max(0, 2 * samples - len(answered.get((pair.a, pair.b), ()))) for pair in pairs)
+    return sum(
+        max(0, 2 * samples - len(answered.get((pair.a, pair.b), ())))
+        for pair in pairs
+        if (pair.a, pair.b) not in by_content
+    )
 
 
 def _closed(rollout: Rollout, cause: CloseCause, decided_at: int, read_to: Mapping[str, int]) -> RolloutClosed:

@@ -14,6 +14,7 @@ from agents.training.admission import Judged
 from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import Verdict, hack_signals, kind_of, meaning
 from schemas import avro_body
+from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
 from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig
@@ -41,6 +42,8 @@ class Emission(NamedTuple):
     rows: tuple[Row, ...]
     rejected: tuple[RejectedRecord, ...]
     evidence: tuple[AepRecord, ...]
+    bodies: Bodies
+    """The Avro bodies of all but the evidence, by id."""
 
 
 def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConfig) -> BranchRecord:
@@ -50,7 +53,7 @@ def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConf
     return _record(rollout, settled_attempt(index, number, attempt, view), view.events, config)
 
 
-def branch_record(rollout: Rollout, pin: SettledBranch, config: EmissionConfig) -> BranchRecord:
+def branch_record(rollout: Rollout, pin: SettledBranch, config: EmissionConfig, bodies: Bodies) -> BranchRecord:
     """The record of a settled branch. Raises BrokenLogError when the log does not hold what was pinned."""
     attempt = rollout.branches.get(pin.branch_index, {}).get(pin.attempt)
     events = (attempt.pinned(pin.last_seq, pin.gaps) if attempt else None) or []
@@ -59,10 +62,12 @@ def branch_record(rollout: Rollout, pin: SettledBranch, config: EmissionConfig) 
             f"rollout {rollout.rollout_id}, branch {pin.branch_index}: the events in the log are not those that were "
             f"settled ({len(events)} found, {pin.n_events} pinned); it cannot be rebuilt"
         )
-    return _record(rollout, pin, events, config)
+    return _record(rollout, pin, events, config, bodies)
 
 
-def _record(rollout: Rollout, pin: SettledBranch, events: list[Kept], config: EmissionConfig) -> BranchRecord:
+def _record(
+    rollout: Rollout, pin: SettledBranch, events: list[Kept], config: EmissionConfig, bodies: Bodies | None = None
+) -> BranchRecord:
     return build_branch(
         BranchFacts(
             rollout_id=rollout.rollout_id,
@@ -77,6 +82,7 @@ def _record(rollout: Rollout, pin: SettledBranch, events: list[Kept], config: Em
             opened=rollout.opened if rollout.settled is None or rollout.settled.opened else None,
         ),
         config,
+        bodies,
     )
 
 
@@ -92,13 +98,14 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None) -> Emission:
         raise BrokenLogError(
             f"rollout {rollout.rollout_id}: verdicts that were settled are not in the log; it cannot be rebuilt"
         )
-    branches = {pin.branch_index: branch_record(rollout, pin, config) for pin in settled.branches}
+    bodies: Bodies = {}
+    branches = {pin.branch_index: branch_record(rollout, pin, config, bodies) for pin in settled.branches}
     verdicts = {index: {kind_of(verdict): verdict for verdict in found} for index, found in pinned.items()}
     flags = {index: _flags(branches[index], verdicts[index]) for index in branches}
     statuses = objective_statuses(rollout, config, settled.branches)
     votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
     result: RankingResult
-    ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config)
+    ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config, bodies)
     candidates = [
         Candidate(
             ranked=ranked,
@@ -117,19 +124,22 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None) -> Emission:
         )
         for ranked in ranking.branches
     ]
-    rows = RowMaker(settled, closed, opened, config, result.probability).make(candidates)
+    rows = RowMaker(settled, closed, opened, config, result.probability, bodies).make(candidates)
     by_index = {ranked.branch_index: ranked for ranked in ranking.branches}
     evidence = [
         branch_evidence(branches[index], pinned[index], by_index[index], _judges_of(index, votes), opened, closed)
         for index in sorted(branches)
     ]
-    emitted = [_emitted(row) for row in (*rows.rows, *rows.rejected)]
+    emitted = [_emitted(row, bodies) for row in (*rows.rows, *rows.rejected)]
     return Emission(
         branches=tuple(branches[index] for index in sorted(branches)),
         ranking=ranking,
         rows=rows.rows,
         rejected=rows.rejected,
-        evidence=tuple(chain_of(evidence, ranking, settled, closed, votes, emitted)),
+        bodies=bodies,
+        evidence=tuple(
+            chain_of(evidence, ranking, avro_body.digest(bodies[ranking.ranking_id]), settled, closed, votes, emitted)
+        ),
     )
 
 
@@ -154,7 +164,6 @@ def _judges_of(index: int, votes: list[JudgeVote]) -> list[str]:
     return sorted({vote.judge for vote in votes if index in (vote.a, vote.b)})
 
 
-def _emitted(row: Row | RejectedRecord) -> EmittedRecord:
-    return EmittedRecord(
-        topic=SINKS[type(row)], record_id=row.record_id, digest=avro_body.digest(avro_body.encode(row))
-    )
+def _emitted(row: Row | RejectedRecord, bodies: Bodies) -> EmittedRecord:
+    digest = avro_body.digest(bodies[row.record_id])
+    return EmittedRecord(topic=SINKS[type(row)], record_id=row.record_id, digest=digest)

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 
 from agents.ranking.ranking import Candidate, RankingResult, rank
-from agents.ranking.votes import Vote
-from schemas.avro_body import with_content_id
+from agents.ranking.votes import Vote, tie_by_content
+from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig
-from schemas.judging import JudgeVote
+from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RankedBranch, Ranking, RankingStats, RewardComponent
 
@@ -22,16 +22,13 @@ def ranking_of(
     flags: Mapping[int, tuple[str, ...]],
     votes: Sequence[JudgeVote],
     config: EmissionConfig,
+    bodies: Bodies,
 ) -> tuple[Ranking, RankingResult]:
     """The record, and the result that probabilities can be asked of."""
     scalars = {index: scalar_of(index, votes) for index in statuses}
     result = rank(
         [Candidate(index, statuses[index], scalars[index]) for index in sorted(statuses)],
-        [
-            Vote(vote.a, vote.b, vote.order, vote.sample, vote.preferred, vote.judge)
-            for vote in votes
-            if vote.b is not None
-        ],
+        [counted(vote, vote.b) for vote in votes if vote.b is not None],
         config.ranking,
     )
     ranked = tuple(
@@ -71,7 +68,14 @@ def ranking_of(
         stats=RankingStats(**result.stats._asdict()),
         config_digest=config.digest,
     )
-    return with_content_id(record, "ranking_id"), result
+    return with_content_id(record, "ranking_id", bodies), result
+
+
+def counted(vote: JudgeVote, b: int) -> Vote:
+    """A vote as the ranking counts it; a tie by content is nobody's answer and has no order."""
+    if vote.judge == CONTENT_JUDGE:
+        return tie_by_content(vote.a, b)
+    return Vote(vote.a, b, vote.order, vote.sample, vote.preferred, vote.judge)
 
 
 def scalar_of(index: int, votes: Sequence[JudgeVote]) -> float | None:

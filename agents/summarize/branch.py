@@ -10,7 +10,7 @@ from hashlib import sha256
 from agents.summarize.events import Answer, Call, Failure, Kept, Result, Said, Spent, Start
 from agents.summarize.output import shorten
 from agents.training.redaction import redact
-from schemas.avro_body import with_content_id
+from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchCall, BranchRecord, BranchStatus, ToolFailure
 from schemas.emission import EmissionConfig, SummaryLimits
 from schemas.events import AgentInfo, BranchInfo, EndStatus, Workspace
@@ -63,7 +63,7 @@ def raw_digest(events: Sequence[Kept]) -> str:
     return sha256(b"".join(kept.digest for kept in events)).hexdigest()
 
 
-def build_branch(facts: BranchFacts, config: EmissionConfig) -> BranchRecord:
+def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | None = None) -> BranchRecord:
     """The record of one attempt."""
     reading = _Reading(summary_limits(config, facts.opened), config.redact)
     for kept in facts.events:
@@ -98,7 +98,7 @@ def build_branch(facts: BranchFacts, config: EmissionConfig) -> BranchRecord:
         gaps=facts.gaps,
         redactions=dict(sorted(reading.redactions.items())),
     )
-    return with_content_id(record)
+    return with_content_id(record, bodies=bodies)
 
 
 def task_of(facts: BranchFacts, started: str | None) -> str:

@@ -4,8 +4,12 @@ Raw bytes are not held: an output is redacted whole and cut to an excerpt on the
 Unknown kinds keep their digest, so they still count in the branch's raw digest.
 """
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
+
+import orjson
+from pydantic_core import SchemaValidator, core_schema
 
 from agents.evidence.canonical import canonical_bytes
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
@@ -106,12 +110,47 @@ class Kept(NamedTuple):
 def keep(event: AgentEvent, at: int, *, redacting: bool) -> Kept:
     """Reduce an event. Raises ValueError when its data is not a JSON object."""
     data = parse_object(event.data)
-    digest = event_digest(event, data)
+    canonical = canonical_bytes if _IS_RISKY(event.data) else _plainly
+    digest = _digest(event, canonical(data, big_integers="exact"))
     read = _READERS.get(event.event)
+    if read is _call:
+        body, counts = _call(data, redacting, canonical)
+        return Kept(digest, at, event.timestamp_ms, body, counts)
     if read is not None:
         body, counts = read(data, redacting)
         return Kept(digest, at, event.timestamp_ms, body, counts)
     return Kept(digest, at, event.timestamp_ms, _said(data) if event.channel == "text" else None, ())
+
+
+_IS_RISKY = SchemaValidator(
+    core_schema.str_schema(pattern=r"[0-9][.eE]|[0-9]{16}|[\x{10000}-\x{10FFFF}]|\\u[dD][89abAB]")
+).isinstance_python
+"""Whether a JSON text may hold what orjson writes differently: a fraction, a long integer, a character beyond 16 bits."""
+
+
+def _plainly(value: Any, *, big_integers: str) -> bytes:  # noqa: ARG001 - stands where canonical_bytes does
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def _digest(event: AgentEvent, data: bytes) -> bytes:
+    """SHA-256 of the canonical JSON of an event, its data already in canonical form."""
+    parent = b"null" if event.parent_trace_id is None else _quoted(event.parent_trace_id)
+    return sha256(
+        b'{"channel":%b,"data":%b,"event":%b,"parent_trace_id":%b,"timestamp_ms":%b,"trace_id":%b}'
+        % (
+            _quoted(event.channel),
+            data,
+            _quoted(event.event),
+            parent,
+            b"null" if event.timestamp_ms is None else b"%d" % event.timestamp_ms,
+            _quoted(event.trace_id),
+        )
+    ).digest()
+
+
+@lru_cache(maxsize=4096)
+def _quoted(text: str) -> bytes:
+    return canonical_bytes(text)
 
 
 def event_digest(event: AgentEvent, data: dict[str, Any]) -> bytes:
@@ -131,9 +170,9 @@ def event_digest(event: AgentEvent, data: dict[str, Any]) -> bytes:
     ).digest()
 
 
-def _call(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+def _call(data: dict[str, Any], redacting: bool, canonical: Any = canonical_bytes) -> tuple[Body, Counts]:
     arguments = first(data, "args", "arguments", "input", default={})
-    raw = canonical_bytes(arguments, big_integers="exact")
+    raw = canonical(arguments, big_integers="exact")
     counts: Counts = ()
     if redacting:
         arguments, counts = redact_json(arguments)

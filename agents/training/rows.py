@@ -13,7 +13,7 @@ from typing import NamedTuple
 from agents.rewards.rewards import Reward, group_of
 from agents.training.admission import Judged, admit, both
 from agents.training.messages import Conversation, conversation, shared_prompt
-from schemas.avro_body import with_content_id
+from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig
@@ -63,6 +63,8 @@ class RowMaker:
     opened: RolloutOpened | None
     config: EmissionConfig
     beats: Beats
+    bodies: Bodies
+    """Gets the Avro body of every row."""
     _rows: list[Row] = field(default_factory=list)
     _rejected: list[RejectedRecord] = field(default_factory=list)
 
@@ -238,7 +240,7 @@ class RowMaker:
 
     def _admit(self, kind: RowKind, branches: Sequence[BranchRecord], record: Row) -> None:
         if record.admission.category == "train":
-            self._rows.append(with_content_id(record))
+            self._rows.append(with_content_id(record, bodies=self.bodies))
         else:
             self._reject(kind, branches, (record.admission.category, *record.admission.reasons), record.admission)
 
@@ -249,21 +251,18 @@ class RowMaker:
         reasons: tuple[str, ...],
         admission: Admission | None = None,
     ) -> None:
-        self._rejected.append(
-            with_content_id(
-                RejectedRecord(
-                    record_id="-",
-                    rollout_id=self.settled.rollout_id,
-                    kind=kind,
-                    branches=tuple(branch.branch_index for branch in branches),
-                    reasons=reasons,
-                    admission=admission,
-                    digests=tuple(branch.raw_digest for branch in branches),
-                    settled_id=self.settled.settled_id,
-                    closed_id=self.closed.closed_id,
-                )
-            )
+        record = RejectedRecord(
+            record_id="-",
+            rollout_id=self.settled.rollout_id,
+            kind=kind,
+            branches=tuple(branch.branch_index for branch in branches),
+            reasons=reasons,
+            admission=admission,
+            digests=tuple(branch.raw_digest for branch in branches),
+            settled_id=self.settled.settled_id,
+            closed_id=self.closed.closed_id,
         )
+        self._rejected.append(with_content_id(record, bodies=self.bodies))
 
 
 def _worth_choosing(completion: tuple[Message, ...]) -> bool:

@@ -95,6 +95,7 @@ class Loop:
         self.marks: AckedTable = self._table(MARKS_TABLE)
         self.view: AckedTable = self._table(VIEW_TABLE)
         self.live = False
+        self._announced = False
         self.stopping = asyncio.Event()
         self.lag: dict[str, int] = {}
         self._driver: Driver | None = None
@@ -199,8 +200,7 @@ class Loop:
             while not self.stopping.is_set():
                 if self.app.crashed or self._failure:
                     break
-                if ready is not None and self.live:
-                    ready.set()
+                self._announce(ready)
                 await self._wait_a_tick()
                 await self._tick(checkpoint=(due := time.monotonic() - ticking >= self.settings.worker.checkpoint_s))
                 if due:
@@ -214,6 +214,14 @@ class Loop:
         if self.app.crashed:
             reason = getattr(self.app, "crash_reason", None)
             raise reason if isinstance(reason, BaseException) else BraidError("the worker crashed; its log says why")
+
+    def _announce(self, ready: asyncio.Event | None) -> None:
+        """Say, once after every rebalance, that the partitions are ours and the log is being read."""
+        if self.live and not self._announced and self.assigned():
+            self._announced = True
+            log.info("ready", partitions=sorted(self.assigned()), marks=len(self.marks.rows()))
+            if ready is not None:
+                ready.set()
 
     async def _wait_a_tick(self) -> None:
         try:
@@ -307,7 +315,7 @@ class Loop:
             if self._driver is not None:
                 self._driver.reset()
             self.live = True
-            log.info("ready", partitions=sorted(self.assigned()), marks=len(self.marks.rows()))
+            self._announced = False
 
     async def _revoked(self, _app: Any, _partitions: set[TP], **_: Any) -> None:
         async with self._lock:

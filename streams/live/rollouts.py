@@ -10,6 +10,7 @@ from collections import Counter
 import orjson
 import structlog
 from aiokafka import TopicPartition
+from faust.types.tuples import TP
 
 from agents.evidence.build import sign
 from agents.evidence.signing import SigningKey
@@ -26,7 +27,7 @@ from schemas.lifecycle import Lifecycle
 from streams.cluster import start_consumer
 from streams.codec import Codec
 from streams.config import Settings
-from streams.headers import cloud_event
+from streams.headers import cloud_event, identity
 from streams.letters import Letter
 from streams.live.forgetting import Forgetting
 from streams.live.loop import TICK_S, Arrived, Loop
@@ -188,8 +189,7 @@ class RolloutDriver:
     async def advance(self) -> None:
         """Write dead letters, decisions and what is closed; wait for all of it."""
         await self._write_letters()
-        if not await self._may_decide():
-            return
+        await self._learn_ends()
         touched, self._touched = self._touched, {}
         finished: list[str] = []
         for rollout_id in touched:
@@ -203,15 +203,16 @@ class RolloutDriver:
         await self._loop.sent()
         await self._finish(finished)
 
-    async def _may_decide(self) -> bool:
-        """No decision before all earlier ones have been read: a restart must not decide again what stands in the log."""
-        if self._closures_end is None:
+    async def _learn_ends(self) -> None:
+        """Ask once where the decisions ended when we began: see `_knows_decisions`."""
+        assigned = self._loop.assigned()
+        if self._closures_end is None and assigned:
             topic = self._settings.prefix + CLOSURES.name
-            ends = await self._loop.end_offsets(TopicPartition(topic, partition) for partition in self._loop.assigned())
+            ends = await self._loop.end_offsets(TP(topic, partition) for partition in assigned)
             self._closures_end = {tp.partition: end for tp, end in ends.items()}
-        return True
 
     def _knows_decisions(self, partition: int) -> bool:
+        """Whether all earlier decisions have been read: a restart must not decide again what stands in the log."""
         position = self._loop.position(self._settings.prefix + CLOSURES.name, partition)
         return self._closures_end is not None and position >= self._closures_end.get(partition, 0)
 
@@ -257,7 +258,7 @@ class RolloutDriver:
         announced = self._announced.pop(rollout_id, set())
         branches = [branch for branch in emission.branches if branch.record_id not in announced]
         for record in (*branches, emission.ranking, *emission.rows, *emission.rejected):
-            await self._write(record, rollout_id, partition)
+            await self._write(record, rollout_id, partition, emission.bodies[identity(record)])
         for evidence in emission.evidence:
             await self._write(sign(evidence, self._key) if self._key else evidence, rollout_id, partition)
         self._show(rollout_id, rollout, emission)
@@ -318,7 +319,7 @@ class RolloutDriver:
 
     async def tick(self) -> None:
         """Look at the rollouts whose deadline has come."""
-        await self._may_decide()
+        await self._learn_ends()
         now = int(time.time() * 1000)
         due: list[str] = []
         while self._due and self._due[0][0] <= now:
@@ -370,14 +371,14 @@ class RolloutDriver:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    async def _write(self, record: Record, rollout_id: str, partition: int) -> None:
+    async def _write(self, record: Record, rollout_id: str, partition: int, body: bytes | None = None) -> None:
         topic = BY_RECORD[type(record)]
         self._metrics.written.labels(topic.name).inc()
         await self._loop.send(
             self._settings.prefix + topic.name,
             partition,
             rollout_id.encode(),
-            self._codec.encode(record),
+            self._codec.encode(record, body),
             cloud_event(record, "worker"),
         )
 

@@ -33,7 +33,7 @@ class Load(NamedTuple):
     ledger: dict[str, Expected]
 
 
-def make_load(seed: int, rollouts: int, deadline_ms: int = 6_000, overlap: int = 20) -> Load:
+def make_load(seed: int, rollouts: int, deadline_ms: int = 20_000, overlap: int = 8) -> Load:
     """Rollouts of four branches: shuffled, duplicated, some retried, some with a branch that never ends."""
     chance = random.Random(seed)
     ledger: dict[str, Expected] = {}

@@ -114,7 +114,8 @@ async def test_a_branch_that_never_ends_is_unknown_at_the_deadline(settings: Set
             "event": {"event": "run_start", "data": {"task": "t"}},
         },
     ]
-    with Worker(settings, tmp_path / "worker.log"):
+    with Worker(settings, tmp_path / "worker.log") as worker:
+        await worker.ready()
         await ingest_lines(settings, tmp_path, lines)
         await until_closed(settings, {"slow"})
     await assert_sinks_are_the_fold_of_the_log(settings)
@@ -141,7 +142,8 @@ async def test_a_worker_woken_after_its_rollout_was_closed_by_another_changes_no
         await ingest_lines(
             settings, tmp_path, [{"type": "rollout", "rollout_id": "z", "task": "t", "branches": 1, "required": []}]
         )
-        await asyncio.sleep(3)
+        await sleeper.ready()
+        await asyncio.sleep(1)
         sleeper.signal(signal.SIGSTOP)
         with Worker(settings, tmp_path / "two.log", slot=1):
             answer = {"event": "final_answer", "data": {"answer": "yes"}}

@@ -1,0 +1,151 @@
+"""What a judge sees of a branch: its answer, its summarized calls, its verdicts. No ids, no model, no branch number.
+
+What all compared branches share (the same first messages) is taken out of each and kept once. Every text is redacted as a
+whole and only then cut, with its head (the answer) and its tail (the verdicts) kept. The same records give the same bytes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from itertools import zip_longest
+from typing import NamedTuple
+
+from agents.summarize.output import summarize
+from agents.training.messages import conversation
+from agents.training.redaction import redact
+from agents.verdicts.meaning import Verdict, kind_of, meaning
+from schemas.branches import BranchRecord
+from schemas.judging import JudgedBranch
+from schemas.lifecycle import RolloutOpened
+from schemas.training import Message
+from schemas.verdicts import BuildVerdict, OutputTail, VisualVerdict
+
+MANY_LINES = 1000
+"""Texts are cut by bytes; so many lines never fit."""
+
+TAIL_BYTES = 600
+"""Of the output of a build or test run."""
+
+LISTED = 10
+"""Errors and probes of a page."""
+
+
+class Branch(NamedTuple):
+    """A branch with what verifiers said of it."""
+
+    record: BranchRecord
+    verdicts: Sequence[Verdict]
+
+
+class JudgedTexts(NamedTuple):
+    """All branches of a rollout that are compared."""
+
+    shared_prefix: str
+    """What all of them begin with."""
+    branches: dict[int, JudgedBranch]
+
+
+def judged_texts(branches: Mapping[int, Branch], opened: RolloutOpened | None, max_bytes: int) -> JudgedTexts:
+    """The texts of the branches that are compared; none is longer than `max_bytes` of UTF-8."""
+    talks = {index: conversation(branch.record, opened) for index, branch in branches.items()}
+    shared = shared_by_all([talk.messages for talk in talks.values()])
+    given = next((talk.given for talk in talks.values()), 0)
+    # The task has a block of its own in the prompt; a branch always shows what it did itself.
+    first = [message for talk in list(talks.values())[:1] for message in talk.messages[: max(shared, given)]]
+    prefix = "\n\n".join(_said(message) for message in first if message.role != "user")
+    judged = {}
+    for index, branch in branches.items():
+        did = list(talks[index].messages[max(shared, given) :])
+        if did and did[-1].role == "assistant" and not did[-1].tool_calls:
+            did.pop()  # the answer, which comes first
+        judged[index] = judged_branch(index, _text(branch, did, max_bytes), max_bytes)
+    return JudgedTexts(fitting(prefix, max_bytes), judged)
+
+
+def judged_branch(index: int, text: str, max_bytes: int) -> JudgedBranch:
+    """A text as a judge may see it: redacted, cut, with its digest."""
+    cut = fitting(text, max_bytes)
+    return JudgedBranch(branch_index=index, text=cut, digest=sha256(cut.encode()).hexdigest())
+
+
+def fitting(text: str, max_bytes: int) -> str:
+    """The text without secrets, at most so many bytes of it: head and tail stay."""
+    return summarize(redact(text).text, max_bytes, MANY_LINES, MANY_LINES) or ""
+
+
+def shared_by_all(talks: Sequence[Sequence[Message]]) -> int:
+    """How many messages all conversations begin with, cut back to just before one of the agent's messages."""
+    shared = 0
+    for level in zip_longest(*talks):
+        if any(message is None or message != level[0] for message in level):
+            break
+        shared += 1
+    longest = max(talks, key=len, default=())
+    while shared > 0 and not (shared < len(longest) and longest[shared].role == "assistant"):
+        shared -= 1
+    return shared
+
+
+def _text(branch: Branch, did: Sequence[Message], max_bytes: int) -> str:
+    record = branch.record
+    parts = ["FINAL ANSWER", _answer(record, max_bytes // 2), "", "WORK"]
+    parts += [_said(message) for message in did] or ["(no tool calls)"]
+    parts += ["", "VERDICTS"]
+    parts += [_verdict(verdict) for verdict in sorted(branch.verdicts, key=kind_of)] or ["(none)"]
+    return "\n".join(parts)
+
+
+def _answer(record: BranchRecord, max_bytes: int) -> str:
+    if record.final_answer:
+        # A long answer must not push all evidence out of the text.
+        return fitting(record.final_answer, max_bytes)
+    why = f": {record.error}" if record.error else ""
+    return fitting(f"(no answer; the run ended as {record.status}{why})", max_bytes)
+
+
+def _said(message: Message) -> str:
+    if message.role == "system":
+        return f"[instructions to the agent]\n{message.content}"
+    if message.role == "tool":
+        return f"[result of {message.name}]\n{message.content}"
+    lines = [message.content] if message.content else []
+    lines += [f"[call {call.function.name}] {call.function.arguments}" for call in message.tool_calls or ()]
+    return "\n".join(lines)
+
+
+def _verdict(verdict: Verdict) -> str:
+    found = meaning(verdict)
+    details = [detail for detail in _details(verdict) if detail] + [f"odd: {flag}" for flag in found.flags]
+    line = f"{kind_of(verdict)}: {found.outcome}"
+    if details:
+        line += f" ({'; '.join(details)})"
+    if isinstance(verdict, BuildVerdict):
+        line += "".join(_tail(name, tail) for name, tail in (("stdout", verdict.stdout), ("stderr", verdict.stderr)))
+    return line
+
+
+def _details(verdict: Verdict) -> list[str]:
+    if isinstance(verdict, BuildVerdict):
+        tests = verdict.tests
+        return [
+            f"stage {verdict.stage}" if verdict.stage else "",
+            "" if verdict.exit_code is None else f"exit code {verdict.exit_code}",
+            "" if tests is None else f"{tests.passed} of {tests.total} tests passed, {tests.failed} failed",
+            "" if verdict.coverage is None else f"coverage {verdict.coverage:.0%}",
+            "protected files were changed" if verdict.protected_paths_intact is False else "",
+        ]
+    if isinstance(verdict, VisualVerdict):
+        return [
+            verdict.reason or "",
+            *_each("uncaught error", verdict.uncaught_errors),
+            *_each("console error", verdict.console_errors),
+            *_each("failed probe", (probe.name for probe in verdict.dom_probes if not probe.ok)),
+        ]
+    return ["" if verdict.score is None else f"score {verdict.score:g}", verdict.hint or ""]
+
+
+def _each(what: str, texts: Iterable[str]) -> list[str]:
+    return [f"{what}: {fitting(text, TAIL_BYTES)}" for text in list(texts)[:LISTED]]
+
+
+def _tail(name: str, tail: OutputTail | None) -> str:
+    return f"\n[end of {name}]\n{fitting(tail.text, TAIL_BYTES)}" if tail is not None and tail.text else ""

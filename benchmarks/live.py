@@ -1,0 +1,168 @@
+"""benchmarks/live: one worker beside a plain Faust agent and a bare aiokafka loop, on one broker in one run; then latency.
+
+    python -m benchmarks.live [--rollouts N] [--latency-s S]
+
+Ratios hold where absolute figures do not: the machine, the broker and the load are the same for all rows of the table.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+
+from benchmarks.load import BRANCHES, EVENTS, rollout_facts
+from streams import broker
+from streams.broker import places
+from streams.cluster import ensure_topics
+from streams.config import Settings
+from streams.producing import FactWriter
+from streams.topics import AGENT_EVENTS, BY_RECORD, PPO, RANKINGS, changelog
+from tests.live import read_all
+
+PARTITIONS = 8
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """The variables of a process that uses these settings."""
+    return os.environ | {
+        "BRAID_KAFKA": settings.kafka,
+        "BRAID_REGISTRY": settings.registry,
+        "BRAID_PREFIX": settings.prefix,
+        "BRAID_PARTITIONS": str(settings.partitions),
+    }
+
+
+async def produce(settings: Settings, rollouts: int, slice_size: int) -> None:
+    """Write a load, rollouts overlapping by ten."""
+    async with FactWriter(settings, "bench") as writer:
+        for first in range(0, rollouts, 10):
+            group = [
+                list(rollout_facts(f"bench-{number}", slice_size)) for number in range(first, min(first + 10, rollouts))
+            ]
+            for position in range(len(group[0])):
+                for facts in group:
+                    await writer.write(facts[position])
+
+
+def run_worker(settings: Settings, rollouts: int, folder: Path) -> tuple[float, list[float]]:
+    """Seconds from ready to the last closing, and the worker's memory (MB) on the way."""
+    log = folder / "worker.log"
+    memory: list[float] = []
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streams.cli", "worker"], env=environment(settings), stderr=out
+        )
+    try:
+        watched = psutil.Process(process.pid)
+        while log.read_bytes().count(b'"event": "closed"') < rollouts:
+            if process.poll() is not None:
+                raise RuntimeError(f"the worker ended: {log.read_text()[-2000:]}")
+            memory.append(watched.memory_info().rss / 1e6)
+            time.sleep(0.5)
+    finally:
+        process.terminate()
+        process.wait(20)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    ready = next(line for line in lines if line["event"] == "ready")
+    last = [line for line in lines if line["event"] == "closed"][-1]
+    moments = [datetime.fromisoformat(line["timestamp"]) for line in (ready, last)]
+    return (moments[1] - moments[0]).total_seconds(), memory
+
+
+async def latencies(settings: Settings, seconds: float, folder: Path) -> list[float]:
+    """Milliseconds from a rollout's last fact to its first training row, at 1,000 events a second, by the broker's clock."""
+    log = folder / "latency.log"
+    rollouts = max(4, int(seconds * 1000 / (EVENTS * BRANCHES)))
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streams.cli", "worker"], env=environment(settings), stderr=out
+        )
+    try:
+        async with FactWriter(settings, "bench") as writer:
+            while b'"event": "ready"' not in log.read_bytes():
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(2)
+            for number in range(rollouts):
+                facts = list(rollout_facts(f"paced-{number}", 16))
+                began, pause = time.monotonic(), EVENTS * BRANCHES / 1000 / len(facts)
+                for position, fact in enumerate(facts):
+                    await writer.write(fact)
+                    await writer.flush()
+                    await asyncio.sleep(max(0.0, began + pause * (position + 1) - time.monotonic()))
+        while log.read_bytes().count(b'"event": "closed"') < rollouts:
+            await asyncio.sleep(0.2)
+    finally:
+        process.terminate()
+        process.wait(20)
+    last: dict[bytes, int] = {}
+    for topic in (AGENT_EVENTS, *(topic for topic in BY_RECORD.values() if "verdicts" in topic.name)):
+        for stored in await read_all(settings, settings.prefix + topic.name):
+            last[stored.key or b""] = max(last.get(stored.key or b"", 0), stored.at)
+    first: dict[bytes, int] = {}
+    for stored in await read_all(settings, settings.prefix + PPO.name):
+        first[stored.key or b""] = min(first.get(stored.key or b"", stored.at), stored.at)
+    return sorted(float(first[key] - last[key]) for key in first)
+
+
+async def main() -> None:
+    """Run all rows and print the table."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rollouts", type=int, default=300)
+    arguments.add_argument("--latency-s", type=float, default=20)
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        endpoint = broker.start(folder / "broker", places.cache_dir())
+        try:
+            base = Settings(kafka=endpoint.bootstrap, registry=endpoint.registry or "", partitions=PARTITIONS)
+            await _compare(base, given.rollouts, folder)
+            await _latency(base, given.latency_s, folder)
+        finally:
+            broker.stop(folder / "broker", wipe=True)
+
+
+async def _compare(base: Settings, rollouts: int, folder: Path) -> None:
+    events = rollouts * BRANCHES * EVENTS
+    packed = base.model_copy(update={"prefix": "packed."})
+    single = base.model_copy(update={"prefix": "single."})
+    await produce(packed, rollouts, 16)
+    singles = max(1, rollouts // 10)
+    await produce(single, singles, 1)
+    plain = _script(
+        single,
+        "benchmarks.plain_faust",
+        base.kafka,
+        single.prefix + AGENT_EVENTS.name,
+        str(singles * BRANCHES * EVENTS),
+        str(PARTITIONS),
+    )
+    await ensure_topics(packed.model_copy(update={"prefix": "packed.bare."}))
+    bare = _script(packed, "benchmarks.bare_loop", str(rollouts))
+    seconds, memory = await asyncio.to_thread(run_worker, packed, rollouts, folder)
+    ours = events / seconds
+    print(f"\n{rollouts} rollouts x {BRANCHES} branches x {EVENTS} events; {PARTITIONS} partitions, one process each\n")
+    print(f"{'path':<58}{'events/s':>10}{'ours is':>12}")
+    print(f"{'plain Faust agent, one event per record, decoded':<58}{plain:>10,.0f}{ours / plain:>11.1f}x")
+    print(f"{'bare aiokafka loop, the same fold, slices of 16':<58}{bare:>10,.0f}{ours / bare:>11.2f}x")
+    print(f"{'braid worker, slices of 16':<58}{ours:>10,.0f}")
+    print(
+        f"\nmemory of the worker: {memory[len(memory) // 4]:.0f} MB after a quarter of the time, {memory[-1]:.0f} MB at the end"
+    )
+    for table in ("closed", "rollouts"):
+        rows = await read_all(packed, changelog(packed.group, table))
+        size = sum(len(row.value or b"") for row in rows) / max(1, len(rows))
+        print(f"\nfrom the last fact to the first training row at 1,000 events/s ({len(found)} rollouts):", end=" ")
+    print(f"median {statistics.median(found):.0f} ms, p99 {p99:.0f} ms")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
