@@ -160,7 +160,20 @@ async def _compare(base: Settings, rollouts: int, folder: Path) -> None:
     for table in ("closed", "rollouts"):
         rows = await read_all(packed, changelog(packed.group, table))
         size = sum(len(row.value or b"") for row in rows) / max(1, len(rows))
-        print(f"\nfrom the last fact to the first training row at 1,000 events/s ({len(found)} rollouts):", end=" ")
+        print(f"changelog of `{table}`: {len(rows) / rollouts:.1f} records a rollout, {size:.0f} bytes each")
+    assert len(await read_all(packed, packed.prefix + RANKINGS.name)) >= rollouts
+
+
+def _script(settings: Settings, module: str, *arguments: str) -> float:
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, env=environment(settings), capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+async def _latency(base: Settings, seconds: float, folder: Path) -> None:
+    found = await latencies(base.model_copy(update={"prefix": "paced."}), seconds, folder)
+    p99 = found[min(len(found) - 1, int(0.99 * len(found)))]
+    print(f"\nfrom the last fact to the first training row at 1,000 events/s ({len(found)} rollouts):", end=" ")
     print(f"median {statistics.median(found):.0f} ms, p99 {p99:.0f} ms")
 
 

@@ -1,0 +1,128 @@
+"""What a dataset format is: a function from the records of one whole rollout to JSON rows, and the types of its columns.
+
+A format never sees half a rollout. What it cannot carry it leaves out with a reason, so that counts always add up. Free-form
+JSON (tool arguments, tool definitions) is text wherever rows become columns: Arrow gives every row of a struct the fields
+of all the others, filled with nulls, and would change what a model is trained to call.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from schemas.branches import BranchRecord
+from schemas.evidence import AepRecord
+from schemas.rankings import RankedBranch, Ranking
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+
+Kind = Literal["sft", "dpo", "ppo", "rejected", "branches"]
+"""The records a format is made from."""
+
+FileKind = Literal["jsonl", "parquet"]
+
+
+class ListOf(NamedTuple):
+    """A column of lists."""
+
+    of: "Column"
+
+
+class Struct(NamedTuple):
+    """A column of objects that all have these fields."""
+
+    fields: Mapping[str, "Column"]
+
+
+Column = Literal["text", "whole", "real", "truth", "json"] | ListOf | Struct
+"""The type of a column. `json` is free-form: an object in a JSON line, its text in a Parquet column."""
+
+MESSAGES = ListOf(
+    Struct(
+        {
+            "role": "text",
+            "content": "text",
+            "tool_calls": ListOf(
+                Struct({"id": "text", "type": "text", "function": Struct({"name": "text", "arguments": "text"})})
+            ),
+            "tool_call_id": "text",
+            "name": "text",
+        }
+    )
+)
+"""Chat messages; what does not apply to a message is null in Parquet and absent in a JSON line."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The records of one rollout: all that it gave to training."""
+
+    ranking: Ranking
+    split: str = "train"
+    """Which part of the dataset the rollout belongs to."""
+    sft: tuple[SftRecord, ...] = ()
+    dpo: tuple[DpoRecord, ...] = ()
+    ppo: tuple[PpoRecord, ...] = ()
+    rejected: tuple[RejectedRecord, ...] = ()
+    branches: tuple[BranchRecord, ...] = ()
+    evidence: Mapping[int, AepRecord] = field(default_factory=dict)
+    """The evidence of each branch, by its index."""
+
+    @property
+    def rollout_id(self) -> str:
+        """The rollout."""
+        return self.ranking.rollout_id
+
+    def ranked(self, branch_index: int) -> RankedBranch | None:
+        """How a branch was ranked."""
+        return next((each for each in self.ranking.branches if each.branch_index == branch_index), None)
+
+    def status(self, branch_index: int) -> str:
+        """The objective status of a branch."""
+        ranked = self.ranked(branch_index)
+        return "unknown" if ranked is None else ranked.objective_status
+
+    def barred(self, branch_index: int) -> str | None:
+        """The admission category that keeps a branch out of training; None when nothing does."""
+        for record in self.rejected:
+            if record.admission is not None and record.branches == (branch_index,):
+                return record.admission.category
+        return None
+
+    def reference_answer(self) -> str | None:
+        """The final answer of the best passing branch; None when no passing branch has one."""
+        answers = {row.branch_index: row.final_answer for row in self.ppo}
+        for ranked in self.ranking.branches:
+            if ranked.objective_status == "pass" and answers.get(ranked.branch_index):
+                return answers[ranked.branch_index]
+        return None
+
+
+class Row(NamedTuple):
+    """One row of the dataset."""
+
+    value: dict[str, Any]
+    part: str = ""
+    """Formats of several kinds of records keep each kind in files of its own; empty for the others."""
+
+
+class Left(NamedTuple):
+    """What the format could not carry."""
+
+    reason: str
+
+
+Make = Callable[[Group], Iterator[Row | Left]]
+
+
+class Format(NamedTuple):
+    """A shape that some trainer loads."""
+
+    name: str
+    about: str
+    """One line for the dataset card."""
+    needs: frozenset[Kind]
+    """The records it is made from."""
+    make: Make
+    columns: Mapping[str, Mapping[str, Column]]
+    """The columns of each part."""
+    files: tuple[FileKind, ...] = ("jsonl", "parquet")
+    """In which files it makes sense; the first is the default."""
