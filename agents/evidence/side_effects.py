@@ -1,6 +1,7 @@
 """What a tool call can do to the world, told from the tool's name and, for shells, from the command."""
 
 import re
+from functools import lru_cache
 
 from schemas.evidence import SideEffect
 
@@ -28,6 +29,7 @@ SEVERITY: dict[SideEffect, int] = {
 }
 
 
+@lru_cache(maxsize=8192)
 def side_effect(tool: str, arguments: str) -> SideEffect:
     """The class of a call; `unknown` where the name says nothing."""
     if _SHELL.search(tool):

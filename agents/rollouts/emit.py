@@ -1,5 +1,6 @@
 """What a closed rollout becomes: a pure function of the pinned facts to branches, ranking, evidence and training rows."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from agents.evidence.build import branch_evidence, chain_of
@@ -46,11 +47,22 @@ class Emission(NamedTuple):
     """The Avro bodies of all but the evidence, by id."""
 
 
-def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConfig) -> BranchRecord:
-    """The record of a branch as it ended: the same as in the emission, unless something else settles."""
+class Ended(NamedTuple):
+    """A branch as it ended: what a settling would pin of it, its record, and the record's Avro body."""
+
+    pin: SettledBranch
+    record: BranchRecord
+    body: bytes
+
+
+def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConfig) -> Ended:
+    """The record of a branch that has just ended: the same as in the emission, unless something else settles."""
     attempt = rollout.branches[index][number]
     view = attempt.view()
-    return _record(rollout, settled_attempt(index, number, attempt, view), view.events, config)
+    pin = settled_attempt(index, number, attempt, view)
+    bodies: Bodies = {}
+    record = _record(rollout, pin, view.events, config, bodies)
+    return Ended(pin, record, bodies[record.record_id])
 
 
 def branch_record(rollout: Rollout, pin: SettledBranch, config: EmissionConfig, bodies: Bodies) -> BranchRecord:
@@ -86,8 +98,12 @@ def _record(
     )
 
 
-def emit(rollout: Rollout, config: EmissionConfig | None = None) -> Emission:
-    """Everything that follows from the closed facts; `config` replaces the pinned configuration (what-if)."""
+def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[int, Ended] | None = None) -> Emission:
+    """Everything that follows from the closed facts; `config` replaces the pinned configuration (what-if).
+
+    `ended` has branch records that were made when the branches ended, under the configuration in force: those that
+    settled just so are not made again.
+    """
     settled, closed = rollout.settled, rollout.closed
     assert settled is not None
     assert closed is not None
@@ -99,7 +115,14 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None) -> Emission:
             f"rollout {rollout.rollout_id}: verdicts that were settled are not in the log; it cannot be rebuilt"
         )
     bodies: Bodies = {}
-    branches = {pin.branch_index: branch_record(rollout, pin, config, bodies) for pin in settled.branches}
+    branches: dict[int, BranchRecord] = {}
+    for pin in settled.branches:
+        known = (ended or {}).get(pin.branch_index)
+        if known is not None and known.pin == pin.model_copy(update={"verdict_ids": ()}):
+            branches[pin.branch_index] = known.record
+            bodies[known.record.record_id] = known.body
+        else:
+            branches[pin.branch_index] = branch_record(rollout, pin, config, bodies)
     verdicts = {index: {kind_of(verdict): verdict for verdict in found} for index, found in pinned.items()}
     flags = {index: _flags(branches[index], verdicts[index]) for index in branches}
     statuses = objective_statuses(rollout, config, settled.branches)

@@ -15,7 +15,7 @@ from faust.types.tuples import TP
 from agents.evidence.build import sign
 from agents.evidence.signing import SigningKey
 from agents.rollouts.decide import decide, next_cutoff
-from agents.rollouts.emit import BrokenLogError, Emission, emit, ended_branch
+from agents.rollouts.emit import BrokenLogError, Emission, Ended, emit, ended_branch
 from agents.rollouts.rollout import Complaint, Fact, Rollout
 from agents.rollouts.status import Status
 from schemas.base import Record
@@ -51,6 +51,7 @@ class RolloutDriver:
         self._codec = codec
         self._key = key
         self._metrics = metrics
+        self._config_digest = settings.emission.digest
         self._topics = {settings.prefix + topic.name: topic for topic in FACTS}
         self._open: dict[str, Rollout] = {}
         self._partition: dict[str, int] = {}
@@ -62,14 +63,14 @@ class RolloutDriver:
         self._closures_end: dict[int, int] | None = None
         self._fresh: dict[str, None] = {}
         self._last_read: dict[str, float] = {}
-        self._announced: dict[str, set[str]] = {}
+        self._ended: dict[str, dict[int, Ended]] = {}
         self._forgetting = Forgetting(loop, settings)
 
     # -- taking facts in -----------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Forget everything: the log is read again from the commits."""
-        for memory in (self._open, self._partition, self._touched, self._fresh, self._last_read, self._announced):
+        for memory in (self._open, self._partition, self._touched, self._fresh, self._last_read, self._ended):
             memory.clear()
         self._letters, self._strays, self._due = [], [], []
         self._scheduled.clear()
@@ -228,9 +229,9 @@ class RolloutDriver:
     async def _announce(self, rollout_id: str, rollout: Rollout) -> None:
         """Write the records of branches that have just ended: verifiers wait for them."""
         for index, number in rollout.newly_ended():
-            record = ended_branch(rollout, index, number, self._settings.emission)
-            self._announced.setdefault(rollout_id, set()).add(record.record_id)
-            await self._write(record, rollout_id, self._partition[rollout_id])
+            ended = ended_branch(rollout, index, number, self._settings.emission)
+            self._ended.setdefault(rollout_id, {})[index] = ended
+            await self._write(ended.record, rollout_id, self._partition[rollout_id], ended.body)
 
     async def _decide(self, rollout_id: str, rollout: Rollout) -> None:
         partition = self._partition[rollout_id]
@@ -250,12 +251,15 @@ class RolloutDriver:
 
     async def _emit(self, rollout_id: str, rollout: Rollout) -> bool:
         partition = self._partition[rollout_id]
+        ended = self._ended.get(rollout_id, {})
+        # Another worker may have settled it under another configuration: then its records say other things.
+        same = rollout.settled is not None and rollout.settled.config_digest == self._config_digest
         try:
-            emission = emit(rollout)
+            emission = emit(rollout, ended=ended if same else None)
         except BrokenLogError as error:
             await self._give_up(rollout_id, rollout, str(error))
             return True
-        announced = self._announced.pop(rollout_id, set())
+        announced = {each.record.record_id for each in ended.values()}
         branches = [branch for branch in emission.branches if branch.record_id not in announced]
         for record in (*branches, emission.ranking, *emission.rows, *emission.rejected):
             await self._write(record, rollout_id, partition, emission.bodies[identity(record)])
@@ -288,7 +292,7 @@ class RolloutDriver:
         self._forgetting.remember(marks)
         for rollout_id in finished:
             self._loop.release(self._partition[rollout_id], rollout_id)
-            for memory in (self._open, self._partition, self._last_read, self._scheduled, self._announced):
+            for memory in (self._open, self._partition, self._last_read, self._scheduled, self._ended):
                 memory.pop(rollout_id, None)
 
     async def _give_up(self, rollout_id: str, rollout: Rollout, why: str) -> None:
