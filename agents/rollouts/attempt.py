@@ -70,6 +70,11 @@ class Attempt:
             self.latest = max(self.latest, at)
         return conflicts
 
+    @property
+    def may_have_ended(self) -> bool:
+        """Whether anything says that it ended: looked at before the events are."""
+        return self.terminal or self.end is not None
+
     def view(self, until: int | None = None) -> View:
         """What had been appended by `until` (None: everything)."""
         if until is None or until >= self.latest:

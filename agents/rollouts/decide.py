@@ -144,8 +144,7 @@ def is_complete(rollout: Rollout, config: EmissionConfig, until: int) -> bool:
         if not attempts:
             return False
         number = max(attempts)  # a newer attempt that is still running is waited for
-        view = attempts[number].view(until)
-        if not view.complete:
+        if not attempts[number].may_have_ended or not (view := attempts[number].view(until)).complete:
             return False
         if required and view.status not in UNDECIDED_ENDS:
             if final is None:

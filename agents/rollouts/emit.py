@@ -67,8 +67,7 @@ def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConf
 
 def branch_record(rollout: Rollout, pin: SettledBranch, config: EmissionConfig, bodies: Bodies) -> BranchRecord:
     """The record of a settled branch. Raises BrokenLogError when the log does not hold what was pinned."""
-    attempt = rollout.branches.get(pin.branch_index, {}).get(pin.attempt)
-    events = (attempt.pinned(pin.last_seq, pin.gaps) if attempt else None) or []
+    events = (rollout.pinned_events() or {}).get(pin.branch_index, [])
     if raw_digest(events) != pin.raw_digest:
         raise BrokenLogError(
             f"rollout {rollout.rollout_id}, branch {pin.branch_index}: the events in the log are not those that were "

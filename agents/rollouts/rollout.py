@@ -47,7 +47,8 @@ class Rollout:
     """All facts of one rollout that may still count."""
 
     __slots__ = (
-        "_ending", "_slices", "branches", "cancelled_at", "close_at", "close_is_end_of_input", "closed", "latest", "opened", "opened_at",
+        "_ending", "_pinned", "_slices", "branches", "cancelled_at",
+        "close_at", "close_is_end_of_input", "closed", "latest", "opened", "opened_at",
         "redacting", "rollout_id", "settled", "started_at", "status", "times", "verdicts", "votes",
     )  # fmt: skip
 
@@ -73,6 +74,7 @@ class Rollout:
         self.closed: RolloutClosed | None = None
         self._slices: list[tuple[Ref, int, int, int, int, int]] = []
         self._ending: set[tuple[int, int]] = set()
+        self._pinned: dict[int, list[Kept]] | None = None
 
     def add(self, fact: Fact, at: int, ref: Ref) -> list[Complaint]:
         """Take a fact in. Returns what does not count; a repetition of something known is silently ignored."""
@@ -127,7 +129,7 @@ class Rollout:
             return [Complaint(ref, "bad_event", f"event data is not a JSON object: {error}")]
         attempts[piece.attempt] = attempt
         self._slices.append((ref, at, piece.branch_index, piece.attempt, piece.first_seq, len(piece.events)))
-        if attempt.terminal or attempt.end is not None:
+        if attempt.may_have_ended:
             self._ending.add((piece.branch_index, piece.attempt))
         if conflicts:
             return [
@@ -241,6 +243,8 @@ class Rollout:
     def pinned_events(self) -> dict[int, list[Kept]] | None:
         """By branch, the events that the settling pins; None while some of them have not been read."""
         assert self.settled is not None
+        if self._pinned is not None:
+            return self._pinned  # pinned facts never change
         found: dict[int, list[Kept]] = {}
         for pin in self.settled.branches:
             attempt = self.branches.get(pin.branch_index, {}).get(pin.attempt)
@@ -248,6 +252,7 @@ class Rollout:
             if events is None and pin.last_seq is not None:
                 return None
             found[pin.branch_index] = events or []
+        self._pinned = found
         return found
 
     def pinned_verdicts(self) -> dict[int, list[Verdict]] | None:

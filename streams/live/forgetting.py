@@ -1,7 +1,6 @@
 """When a mark may go: long after its rollout closed, in the log's own time, and never while its facts could be read again."""
 
 from collections import deque
-from collections.abc import Iterable
 
 from streams.cluster import partition_of
 from streams.config import Settings
@@ -18,11 +17,10 @@ class Forgetting:
         self._settings = settings
         self._marks: dict[int, deque[tuple[int, str]]] | None = None
 
-    def remember(self, marks: Iterable[tuple[int, str, bytes]]) -> None:
-        """Take note of new marks."""
+    def remember(self, partition: int, rollout_id: str, row: bytes) -> None:
+        """Take note of a new mark."""
         if self._marks is not None:
-            for partition, rollout_id, row in marks:
-                self._marks.setdefault(partition, deque()).append((read_mark(row).closed_at, rollout_id))
+            self._marks.setdefault(partition, deque()).append((read_mark(row).closed_at, rollout_id))
 
     async def forget(self) -> None:
         """Drop what is old enough, once the commits have passed all that its closing had read."""

@@ -1,9 +1,9 @@
 """The one crash-safe loop: the log is the state, the table is the view.
 
 Keys that are not finished live in memory only. The committed offset of a partition trails at the first record of its oldest
-unfinished key, so after a crash or rebalance the log is simply read again from there. Order when a key is finished, each step
-waited for: what follows from it is acknowledged, then its mark, and only then may the commit pass it. A crash in between
-repeats byte-identical records.
+unfinished key, so after a crash or rebalance the log is simply read again from there. At every checkpoint, each step waited
+for: what follows from finished keys is acknowledged, then their marks, and only then may the commit pass them. A crash in
+between repeats byte-identical records.
 
 What is read and written is the driver's business (`Driver`); nothing here knows what a rollout is.
 """
@@ -13,16 +13,18 @@ import tempfile
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 import faust
 import mode
 import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from faust.types.tuples import TP
 
 from schemas.errors import BraidError
-from streams.cluster import REQUEST_BYTES
+from streams.cluster import REQUEST_BYTES, start_consumer
 from streams.config import Settings
 from streams.live.seams import AckedTable, SafeConsumer, SafeTransport
 from streams.topics import MARKS_TABLE, VIEW_TABLE, Topic
@@ -35,6 +37,9 @@ BATCH_S = 0.05
 
 TICK_S = 0.25
 """How often deadlines are looked at."""
+
+MAX_UNSENT = 5_000
+"""Writes under way before the next one waits for all of them."""
 
 VISIBLE_MS = 200
 """An end offset tells about records up to this long before it was asked for: replicas need a moment to show them."""
@@ -106,7 +111,9 @@ class Loop:
         self._committed: dict[TP, int] = {}
         self._ends: dict[TP, tuple[int, int]] = {}
         self._unsent: list[Awaitable[Any]] = []
+        self._finished: list[tuple[int, str, bytes | None]] = []
         self._failure: BaseException | None = None
+        self._scout: AIOKafkaConsumer | None = None
         channel = self.app.topic(
             *self.sources, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw", acks=False
         )
@@ -127,28 +134,25 @@ class Loop:
     async def send(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]
     ) -> None:
-        """Write a record; `sent()` waits until the broker has it."""
+        """Write a record. Nobody waits for it here: the next checkpoint does, before anything depends on it."""
         self._unsent.append(await self.app.producer.send(topic, key, value, partition, None, headers))
+        if len(self._unsent) >= MAX_UNSENT:
+            await self._sent()
 
-    async def sent(self) -> None:
-        """Wait until the broker has everything that was written; a failed write raises."""
+    async def _sent(self) -> None:
+        """Wait until the broker has everything that was written; a failed write raises, and the worker is restarted."""
         waiting, self._unsent = self._unsent, []
         if waiting:
             await asyncio.gather(*waiting)
 
-    async def finish(self, marks: Iterable[tuple[int, str, bytes]]) -> None:
-        """Mark keys as finished, wait for the marks, then let the commit pass them."""
-        done = list(marks)
-        await self.sent()
-        for partition, key, mark in done:
-            self.marks.put(partition, key, mark)
-        await self.marks.settle()
-        await self.view.settle()
-        for partition, key, _ in done:
-            self.release(partition, key)
+    def finish(self, partition: int, key: str, mark: bytes | None) -> None:
+        """A key is finished. Its mark holds at once; it is written, and the commit passes the key, at the next checkpoint."""
+        if mark is not None:
+            self.marks.rows()[key] = mark
+        self._finished.append((partition, key, mark))
 
     def release(self, partition: int, key: str) -> None:
-        """Let the commit pass a key."""
+        """Let the commit pass a key of which nothing remains to be written."""
         for topic in self.sources:
             self._first[TP(topic, partition)].pop(key, None)
 
@@ -161,8 +165,22 @@ class Loop:
         return {tp.partition for tp in self._consumer.start_at}
 
     async def end_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:
-        """Where partitions end now."""
-        return {TP(*tp): offset for tp, offset in (await self._consumer.highwaters(*tps)).items()}
+        """Where partitions end now.
+
+        Asked by a client of its own: on the consumer's connection the question would wait behind a fetch that waits for data.
+        """
+        asked = [TopicPartition(tp.topic, tp.partition) for tp in tps]
+        if self._scout is None:
+            self._scout = await start_consumer(self.settings)
+        if set(asked) - self._scout.assignment():
+            known = [
+                TopicPartition(topic, partition)
+                for topic in self.sources
+                for partition in range(self.settings.partitions)
+            ]
+            self._scout.assign(known)
+            self._scout.pause(*known)
+        return {TP(tp.topic, tp.partition): offset for tp, offset in (await self._scout.end_offsets(asked)).items()}
 
     async def refresh_ends(self, partitions: Iterable[int]) -> None:
         """Ask where the source partitions end, and remember when that was asked."""
@@ -207,7 +225,12 @@ class Loop:
                     ticking = time.monotonic()
         finally:
             async with self._lock:
+                if self.live and self._failure is None and not self.app.crashed and not self.app.rebalancing:
+                    with suppress(TimeoutError):  # what is not committed is read again
+                        await asyncio.wait_for(self._checkpoint(), 2.0)
                 self.live = False
+            if self._scout is not None:
+                await self._scout.stop()
             await asyncio.wait_for(self.app.stop(), 4.0)
         if self._failure is not None:
             raise self._failure
@@ -279,7 +302,20 @@ class Loop:
     # -- committing, rebalancing ---------------------------------------------------------------------------------------
 
     async def _checkpoint(self) -> None:
-        """Commit, per partition, the first record of its oldest unfinished key. A late commit is always safe."""
+        """Make durable what was finished, then commit, per partition, the first record of its oldest unfinished key.
+
+        In this order, each step waited for: what follows from finished keys, their marks, the commit that passes them.
+        A late commit is always safe.
+        """
+        finished, self._finished = self._finished, []
+        await self._sent()
+        for partition, key, mark in finished:
+            if mark is not None:
+                self.marks.put(partition, key, mark)
+        await self.marks.settle()
+        await self.view.settle()
+        for partition, key, _ in finished:
+            self.release(partition, key)
         due = {tp: self._commit_point(tp, offset) for tp, offset in self._next.items()}
         changed = {tp: offset for tp, offset in due.items() if self._committed.get(tp) != offset}
         if changed and await self._consumer.commit_offsets(changed):
@@ -310,7 +346,7 @@ class Loop:
         async with self._lock:
             for memory in (self._next, self._first, self._seen_at, self._committed, self._ends):
                 memory.clear()
-            self._unsent = []
+            self._unsent, self._finished = [], []
             self.view.rows().clear()  # only written here; people read its changelog
             if self._driver is not None:
                 self._driver.reset()

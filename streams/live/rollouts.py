@@ -14,7 +14,8 @@ from faust.types.tuples import TP
 
 from agents.evidence.build import sign
 from agents.evidence.signing import SigningKey
-from agents.rollouts.decide import decide, next_cutoff
+from agents.judge.requests import judge_requests
+from agents.rollouts.decide import decide, next_cutoff, pinned_config
 from agents.rollouts.emit import BrokenLogError, Emission, Ended, emit, ended_branch
 from agents.rollouts.rollout import Complaint, Fact, Rollout
 from agents.rollouts.status import Status
@@ -38,6 +39,9 @@ from streams.topics import BY_RECORD, CLOSURES, DEAD_LETTERS, FACTS, Topic
 
 PATIENCE_MS = 5_000
 """How long pinned facts may take to be read before the log is asked whether they exist at all."""
+
+ASKING = frozenset({"scripted", "anthropic"})
+"""Kinds of judges that our own judge worker asks; for others nobody reads requests."""
 
 log = structlog.get_logger()
 
@@ -64,13 +68,22 @@ class RolloutDriver:
         self._fresh: dict[str, None] = {}
         self._last_read: dict[str, float] = {}
         self._ended: dict[str, dict[int, Ended]] = {}
+        self._asked: dict[str, None] = {}
         self._forgetting = Forgetting(loop, settings)
 
     # -- taking facts in -----------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Forget everything: the log is read again from the commits."""
-        for memory in (self._open, self._partition, self._touched, self._fresh, self._last_read, self._ended):
+        for memory in (
+            self._open,
+            self._partition,
+            self._touched,
+            self._fresh,
+            self._last_read,
+            self._ended,
+            self._asked,
+        ):
             memory.clear()
         self._letters, self._strays, self._due = [], [], []
         self._scheduled.clear()
@@ -201,8 +214,7 @@ class RolloutDriver:
             if rollout_id in self._open and rollout_id not in finished:
                 self._show(rollout_id, self._open[rollout_id])
         self._fresh.clear()
-        await self._loop.sent()
-        await self._finish(finished)
+        self._finish(finished)
 
     async def _learn_ends(self) -> None:
         """Ask once where the decisions ended when we began: see `_knows_decisions`."""
@@ -223,6 +235,7 @@ class RolloutDriver:
         if rollout.has_closed_facts():
             return await self._emit(rollout_id, rollout)
         await self._decide(rollout_id, rollout)
+        await self._ask(rollout_id, rollout)
         self._schedule(rollout_id, rollout)
         return False
 
@@ -248,6 +261,28 @@ class RolloutDriver:
         closure = Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)
         await self._write(closure, rollout_id, partition)
         log.info("settling" if settling else "closing", rollout=rollout_id, partition=partition, cause=decision.cause)
+
+    async def _ask(self, rollout_id: str, rollout: Rollout) -> None:
+        """Write what the judge is asked, once; after a restart it may be written again, with the same ids."""
+        settled = rollout.settled
+        if rollout.status is not Status.SETTLED or settled is None or rollout_id in self._asked:
+            return
+        if settled.judge_deadline_ms is None or not rollout.has_settled_facts():
+            return
+        self._asked[rollout_id] = None
+        judge = pinned_config(settled).judge
+        if judge.kind not in ASKING:
+            return
+        try:
+            asking = judge_requests(rollout)
+        except BrokenLogError as error:  # closing will meet it again, and give the rollout up
+            log.warning("nothing to ask", rollout=rollout_id, error=str(error))
+            return
+        if asking.own_model:
+            log.warning("the judge is the model that made a branch", rollout=rollout_id, model=judge.model)
+        for record in (*asking.ties, *asking.requests):
+            await self._write(record, rollout_id, self._partition[rollout_id])
+        log.info("asking", rollout=rollout_id, requests=len(asking.requests), ties=len(asking.ties))
 
     async def _emit(self, rollout_id: str, rollout: Rollout) -> bool:
         partition = self._partition[rollout_id]
@@ -282,17 +317,14 @@ class RolloutDriver:
         )
         return True
 
-    async def _finish(self, finished: list[str]) -> None:
-        marks = []
+    def _finish(self, finished: list[str]) -> None:
         for rollout_id in finished:
-            rollout = self._open[rollout_id]
-            if rollout.settled is not None and rollout.closed is not None:
-                marks.append((self._partition[rollout_id], rollout_id, mark_of(rollout.settled, rollout.closed)))
-        await self._loop.finish(marks)
-        self._forgetting.remember(marks)
-        for rollout_id in finished:
-            self._loop.release(self._partition[rollout_id], rollout_id)
-            for memory in (self._open, self._partition, self._last_read, self._scheduled, self._ended):
+            rollout, partition = self._open[rollout_id], self._partition[rollout_id]
+            mark = mark_of(rollout.settled, rollout.closed) if rollout.settled and rollout.closed else None
+            self._loop.finish(partition, rollout_id, mark)
+            if mark is not None:
+                self._forgetting.remember(partition, rollout_id, mark)
+            for memory in (self._open, self._partition, self._last_read, self._scheduled, self._ended, self._asked):
                 memory.pop(rollout_id, None)
 
     async def _give_up(self, rollout_id: str, rollout: Rollout, why: str) -> None:
@@ -348,8 +380,7 @@ class RolloutDriver:
                 again = max(look, now + int(TICK_S * 1000))
                 self._scheduled[rollout_id] = again
                 heapq.heappush(self._due, (again, rollout_id))
-        await self._loop.sent()
-        await self._finish(finished)
+        self._finish(finished)
         if self._touched:
             await self.advance()
         await self._forgetting.forget()
@@ -407,8 +438,6 @@ class RolloutDriver:
                 letter.value,
                 letter.wire_headers(),
             )
-        if letters:
-            await self._loop.sent()
 
     async def _fetch(self, complaints: list[Complaint]) -> list[Letter]:
         """The originals of facts that turned out not to count after they had been read."""
