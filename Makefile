@@ -52,6 +52,7 @@ clean: ## Remove the virtual environment and caches (Kafka's jars stay in the us
 $(READY): requirements-dev.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@echo "installing the environment into .venv ..."
 	@$(UV) venv -q --allow-existing --python '>=3.11' .venv
-	@$(UV) pip sync -q --python $(BIN)/python --require-hashes requirements-dev.lock
+	@$(UV) pip sync -q --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.lock
 	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q schemas agents streams
 	@touch $@
