@@ -1,0 +1,63 @@
+"""What is kept of an event: its digest is that of its canonical JSON, whatever road leads to it."""
+
+import json
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from agents.summarize.events import Answer, Call, Failure, Result, event_digest, is_provider_trouble, keep
+from schemas.events import AgentEvent
+from schemas.jsontext import parse_object
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**25), 10**25)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(data=st.dictionaries(TEXT, VALUES, max_size=4), ascii_only=st.booleans(), trace=TEXT)
+@example(data={"a": 1.0, "b": 10**20, "\U0001f600": 1, "￮": 2}, ascii_only=True, trace='"')
+@settings(max_examples=200, deadline=None)
+def test_the_quick_digest_is_the_exact_one(data: dict[str, object], ascii_only: bool, trace: str) -> None:
+    """Fractions, long integers and characters beyond 16 bits take the exact road; the rest gives the same bytes."""
+    text = json.dumps(data, ensure_ascii=ascii_only)
+    event = AgentEvent(trace_id=trace, channel="c", event="x", data=text, timestamp_ms=len(text))
+    assert keep(event, 0, redacting=False).digest == event_digest(event, parse_object(text))
+
+
+def kept(kind: str, data: dict[str, object]) -> object:
+    return keep(AgentEvent(channel="c", event=kind, data=json.dumps(data)), 0, redacting=True).body
+
+
+def test_secrets_are_removed_before_anything_is_cut() -> None:
+    """The text that is kept has no key in it, the digest is that of the raw text."""
+    key = "AKIA" + "Q7ZT4M2KXW9PL3VD"
+    result = kept("tool_result", {"output": f"key {key}\n" + "line\n" * 20_000})
+    assert isinstance(result, Result)
+    assert result.output is not None
+    assert key not in result.output.head + (result.output.tail or "")
+    assert len(result.output.head) < 20_000
+    call = kept("tool_call", {"toolName": "run", "args": {"env": f"AWS_KEY={key}"}})
+    assert isinstance(call, Call)
+    assert key not in call.arguments
+
+
+def test_an_answer_may_be_empty_and_an_error_may_be_the_providers() -> None:
+    """An empty answer is an answer; an overloaded provider says nothing about the agent."""
+    assert kept("final_answer", {"answer": ""}) == Answer("")
+    assert kept("error", {"error": {"type": "overloaded_error", "message": "Overloaded"}}) == Failure(
+        "Overloaded", provider=True
+    )
+    assert kept("error", {"error": "max steps reached (25)"}) == Failure("max steps reached (25)", provider=False)
+
+
+def test_numbers_in_an_error_count_only_as_words() -> None:
+    """A 529 is trouble of the provider, line 5290 is not."""
+    assert is_provider_trouble("HTTP 529: try again")
+    assert not is_provider_trouble("assertion failed at line 5290 of 1502")

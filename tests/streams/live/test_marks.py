@@ -1,0 +1,50 @@
+"""Marks: the same bytes whoever writes them, small, and enough to tell late from repeated."""
+
+from schemas.closures import RolloutClosed, RolloutSettled, SettledBranch
+from schemas.events import AgentEvent, AgentEvents
+from schemas.judging import JudgeVote
+from schemas.lifecycle import Lifecycle, RolloutCancelled
+from schemas.verdicts import BuildVerdict
+from streams.live.marks import mark_of, read_mark, repeats
+from streams.topics import FACTS
+
+SETTLED = RolloutSettled(
+    settled_id="s", rollout_id="r", cause="complete", decided_at_ms=5, opened=True, config="{}", config_digest="",
+    branches=(SettledBranch(branch_index=0, attempt=1, last_seq=9, verdict_ids=("v1",)), SettledBranch(branch_index=1)),
+)  # fmt: skip
+CLOSED = RolloutClosed(
+    closed_id="c", rollout_id="r", settled_id="s", cause="complete", decided_at_ms=7, vote_ids=("w1",),
+    read_to={topic.name: 40 + number for number, topic in enumerate(FACTS)},
+)  # fmt: skip
+
+
+def events(branch: int, attempt: int, first: int, count: int) -> AgentEvents:
+    piece = tuple(AgentEvent(channel="c", event="e", data="{}") for _ in range(count))
+    return AgentEvents(rollout_id="r", branch_index=branch, attempt=attempt, first_seq=first, events=piece)
+
+
+def test_a_mark_says_where_the_closing_had_read_to() -> None:
+    """What stands below these offsets was part of the decision."""
+    mark = read_mark(mark_of(SETTLED, CLOSED))
+    assert mark.read_to == CLOSED.read_to
+    assert mark.closed_at == 7
+
+
+def test_a_mark_depends_on_the_decisions_alone() -> None:
+    """Two workers that close the same rollout write the same bytes; and few of them."""
+    assert mark_of(SETTLED, CLOSED) == mark_of(SETTLED.model_copy(), CLOSED.model_copy())
+    assert len(mark_of(SETTLED, CLOSED)) < 64
+
+
+def test_repetitions_are_told_from_news() -> None:
+    """Events inside what was pinned, pinned verdicts and votes, and another opening repeat; everything else is late."""
+    mark = read_mark(mark_of(SETTLED, CLOSED))
+    verdict = BuildVerdict(rollout_id="r", branch_index=0, verdict_id="v1", status="success")
+    assert repeats(mark, events(0, 1, 3, 7))
+    assert not repeats(mark, events(0, 1, 3, 8))
+    assert not repeats(mark, events(0, 0, 0, 1))
+    assert not repeats(mark, events(2, 0, 0, 1))
+    assert repeats(mark, verdict)
+    assert not repeats(mark, verdict.model_copy(update={"verdict_id": "v2"}))
+    assert repeats(mark, JudgeVote(vote_id="w1", rollout_id="r", a=0, b=1))
+    assert not repeats(mark, Lifecycle(cancelled=RolloutCancelled(rollout_id="r")))
