@@ -119,6 +119,33 @@ class WorkerConfig(_Section):
     """Read at once from a partition; smaller ones read topics more evenly when there is a backlog."""
 
 
+class JudgeWorkerConfig(_Section):
+    """The judge worker: how the judge that `emission.judge` names is asked."""
+
+    slot: int = Field(default=0, ge=0)
+    """Static membership: a restarted worker with the same slot is back at once. Every judge worker has its own."""
+    rules: Path | None = None
+    """The rule file of a scripted judge."""
+    base_url: str = ""
+    """Of the Messages API; empty: ANTHROPIC_BASE_URL, else the API itself. The key is ANTHROPIC_API_KEY."""
+    concurrency: int = Field(default=8, ge=1, le=1000)
+    """Calls under way at once."""
+    calls_per_hour: int = Field(default=3600, ge=0)
+    """Calls beyond it become votes with cause budget. Counted by each worker for itself, retries included."""
+    timeout_s: float = Field(default=60.0, gt=0)
+    """Of one call."""
+    longest_wait_s: float = Field(default=60.0, ge=0)
+    """Before a call is repeated, however long the service asks to wait."""
+    grace_s: float = Field(default=20.0, ge=0)
+    """How long calls under way may still take when the worker is told to stop."""
+    max_tokens: int = Field(default=1024, ge=64)
+    """Of an answer."""
+    usd_per_mtok_in: float | None = Field(default=None, ge=0)
+    """Price of a million prompt tokens; with both prices, votes say what they cost."""
+    usd_per_mtok_out: float | None = Field(default=None, ge=0)
+    """Price of a million generated tokens."""
+
+
 class Settings(BaseSettings):
     """Everything that can be configured."""
 
@@ -141,6 +168,7 @@ class Settings(BaseSettings):
     closing: ClosingPolicy = ClosingPolicy()
     gateway: GatewayConfig = GatewayConfig()
     worker: WorkerConfig = WorkerConfig()
+    judge: JudgeWorkerConfig = JudgeWorkerConfig()
     signing_key: str = ""
     """File with the evidence key; empty: a development key, made on first use."""
     state_dir: Path | None = None
@@ -160,6 +188,11 @@ class Settings(BaseSettings):
     def group(self) -> str:
         """The worker's consumer group and Faust id; its tables are named after it."""
         return f"{self.prefix}braid-worker"
+
+    @property
+    def judge_group(self) -> str:
+        """The consumer group of the judge workers."""
+        return f"{self.prefix}braid-judge"
 
 
 def config_file() -> Path:

@@ -14,8 +14,7 @@ from agents.evidence.canonical import CanonicalError
 from agents.importers.errors import LineError
 from agents.importers.slices import rollout_of
 from agents.ranking.ranking import BranchRank, Candidate, Contest, RankingResult, rank_many
-from agents.ranking.votes import Vote
-from agents.rollouts.ranking import scalar_of
+from agents.rollouts.ranking import counted, scalar_of
 from agents.rollouts.rollout import Fact
 from agents.summarize.branch import BranchEnd, end_status
 from agents.summarize.events import Answer, Failure, Kept, keep
@@ -127,11 +126,7 @@ class Standings:
         for index in indexes:
             status, verdicts = _standing(rollout, index)
             candidates.append(Candidate(index, objective(status, required, verdicts), scalar_of(index, votes)))
-        pairs = [
-            Vote(vote.a, vote.b, vote.order, vote.sample, vote.preferred, vote.judge)
-            for vote in votes
-            if vote.b is not None
-        ]
+        pairs = [counted(vote, vote.b) for vote in votes if vote.b is not None]
         return Contest(candidates, pairs, self._config.ranking)
 
     def _required(self, rollout: _Rollout) -> tuple[str, ...]:

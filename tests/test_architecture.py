@@ -8,7 +8,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 PURE = ("rollouts", "summarize", "verdicts", "ranking", "rewards", "training", "evidence", "importers", "judge")
-ADAPTERS = {"agents/evidence/keys.py"}
+ADAPTERS = {
+    "agents/evidence/keys.py",
+    "agents/judge/anthropic_adapter.py",
+    "agents/judge/scripted_adapter.py",
+}
 """The only modules below streams that may know a disk, a model's service or a sandbox."""
 
 OUTSIDE = {

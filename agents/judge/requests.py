@@ -7,7 +7,7 @@ vote of its own (judge `content`, sample 0), so that the closing pins it like an
 from hashlib import sha256
 from typing import NamedTuple
 
-from agents.judge.judged_text import Branch, judged_texts
+from agents.judge.judged_text import Branch, fitting, judged_texts
 from agents.judge.schedule import Pair, schedule
 from agents.judge.votes import content_tie
 from agents.rollouts.decide import objective_statuses, pinned_config
@@ -56,13 +56,14 @@ def _ask(rollout: Rollout, config: EmissionConfig, pairs: list[Pair], branches: 
     assert settled is not None
     texts = judged_texts(branches, rollout.opened if settled.opened else None, config.judge.max_text_bytes)
     rubric = rubric_hash(config.judge.rubric)
+    task = fitting(branches[pairs[0].a].record.task, config.judge.max_text_bytes)
     requests, ties = [], []
     for pair in pairs:
         request = JudgeRequest(
             request_id=request_id(settled.settled_id, pair, rubric),
             rollout_id=rollout.rollout_id,
             settled_id=settled.settled_id,
-            task=branches[pair.a].record.task,
+            task=task,
             shared_prefix=texts.shared_prefix,
             a=texts.branches[pair.a],
             b=texts.branches[pair.b],

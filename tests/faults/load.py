@@ -64,10 +64,11 @@ def _rollout(rollout_id: str, chance: random.Random, deadline_ms: int) -> tuple[
     for branch in range(BRANCHES):
         attempt = int(chance.random() < 0.15)
         stream: list[Fact] = []
-        if attempt:  # a first attempt that broke down
-            stream += _slices(
-                rollout_id, branch, 0, _events(chance, "error", {"error": "overloaded_error 529"}), chance
-            )
+        if (
+            attempt
+        ):  # a first attempt that broke off without a word; one that says its end may settle before it is retried
+            broken = _events(chance, "status", {"phase": "working"})
+            stream += _slices(rollout_id, branch, 0, broken, chance)
         never = endless and branch == BRANCHES - 1
         events = _events(chance, "final_answer", {"answer": f"answer {chance.random()}"})
         if never:

@@ -68,7 +68,11 @@ def _tool(entry: Any) -> dict[str, Any] | None:
     if not isinstance(name, str) or not name:
         return None
     parameters = next(
-        (described[key] for key in ("parameters", "input_schema", "inputSchema") if isinstance(described.get(key), dict)),
+        (
+            described[key]
+            for key in ("parameters", "input_schema", "inputSchema")
+            if isinstance(described.get(key), dict)
+        ),
         None,
     )
     more = {key: described[key] for key in ("description", "strict") if described.get(key) is not None}
@@ -80,3 +84,11 @@ def _function(name: str, parameters: dict[str, Any] | None = None, **more: Any) 
         "type": "function",
         "function": {"name": name, **more, "parameters": parameters or {"type": "object", "properties": {}}},
     }
+
+
+def arguments(text: str) -> Any:
+    """The value of a call's arguments; the text itself when it is not JSON."""
+    try:
+        return parse(text)
+    except ValueError:
+        return text

@@ -7,9 +7,9 @@ model said before its calls has no place in `value`; it stays beside it as `text
 from collections.abc import Iterator
 from typing import Any
 
-from agents.training.formats.chat import tool_text
+from agents.training.formats.chat import arguments, tool_text
 from agents.training.formats.shape import Format, Group, Left, ListOf, Row, Struct
-from schemas.jsontext import compact, parse
+from schemas.jsontext import compact
 from schemas.training import Message, SftRecord
 
 
@@ -41,12 +41,11 @@ def _turns(said: list[Message]) -> list[dict[str, Any]]:
             results = []
         if each.tool_calls:
             calls = [
-                {"name": call.function.name, "arguments": parse(call.function.arguments)} for call in each.tool_calls
+                {"name": call.function.name, "arguments": arguments(call.function.arguments)}
+                for call in each.tool_calls
             ]
             text = {"text": each.content} if each.content else {}
-            turns.append(
-                {"from": "function_call", "value": compact(calls[0] if len(calls) == 1 else calls), **text}
-            )
+            turns.append({"from": "function_call", "value": compact(calls[0] if len(calls) == 1 else calls), **text})
         else:
             turns.append({"from": "human" if each.role == "user" else "gpt", "value": each.content or ""})
     if results:

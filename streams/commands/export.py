@@ -1,0 +1,136 @@
+"""`braid export`: whole rollouts as files that trainers load."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import orjson
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from streams.exporting.export import Counts
+
+Flag = Parameter(negative="")
+
+
+def export(
+    *,
+    format: str,  # noqa: A002 - the option's name
+    out: Path,
+    from_dir: Path | None = None,
+    file: Literal["jsonl", "parquet"] | None = None,
+    split: str = "train=1",
+    filter: Annotated[list[str] | None, Flag] = None,  # noqa: A002 - the option's name
+    eval_items: Path | None = None,
+    shard_rows: int = 50_000,
+    from_beginning: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Write whole rollouts as a dataset: rows in the shape of a trainer, a manifest and a dataset card.
+
+    A rollout is exported when its closing evidence is there and every row that it lists was read with the digest it
+    states. Exporting to the same directory again adds what is new since then, in new files.
+
+    Parameters
+    ----------
+    format
+        trl-sft, trl-dpo, trl-kto, trl-grpo, trl-reward, openai-sft, openai-dpo, verl-parquet, nemo-preference, sharegpt,
+        rollout-wire or atif.
+    out
+        Directory of the dataset.
+    from_dir
+        Read the output directory of `braid run` instead of the configured cluster.
+    file
+        JSON lines or Parquet; the usual one of the format when left out.
+    split
+        Parts with their shares, as train=0.9,test=0.1. A rollout is in one part with all its rows.
+    filter
+        basis=objective, model=NAME, min_margin=0.5, min_score=0.8 or label.NAME=VALUE; may be given several times.
+    eval_items
+        JSON lines of {id, question}: rows that repeat one are left out.
+    shard_rows
+        Rows of a file, about: a rollout is never spread over two.
+    from_beginning
+        Export everything again, in place of what the directory holds.
+    json
+        Print one JSON object with the counts.
+    """
+    from agents.training.formats import FORMATS
+    from agents.training.selection import Filters, Split
+    from streams.commands.progress import progress
+    from streams.config import load
+    from streams.exporting.export import Recipe
+    from streams.exporting.export import export as run
+    from streams.exporting.inputs import DirectoryInput, KafkaInput
+    from streams.exporting.state import ExportError
+    from streams.looking.kafka import hush
+
+    if format not in FORMATS:
+        raise ExportError(f"there is no format {format!r}; there are {', '.join(FORMATS)}")
+    if shard_rows < 1:
+        raise ExportError(f"--shard-rows {shard_rows}: a file needs at least one row")
+    settings = load()
+    recipe = Recipe.of(
+        FORMATS[format],
+        file,
+        split=Split.parse(split),
+        filters=Filters.parse(filter or ()),
+        eval_items=eval_items,
+        shard_rows=shard_rows,
+        redact=settings.emission.redact,
+    )
+    hush()
+    with progress() as say:
+        source = DirectoryInput(from_dir) if from_dir is not None else KafkaInput(settings)
+        counts = asyncio.run(run(source, out, recipe, from_beginning=from_beginning, say=say))
+    _tell_missing(counts)
+    if json:
+        sys.stdout.write(orjson.dumps(counts.plain()).decode() + "\n")
+        return
+    from streams.commands.tables import show
+
+    show(_table(counts))
+    sys.stdout.write(f"\n{_next(counts, out)}\n")
+
+
+def _tell_missing(counts: "Counts") -> None:
+    from streams.looking.text import visible
+
+    for line in counts.missing:
+        sys.stderr.write(f"braid: not exported, incomplete: {visible(line)}\n")
+    if counts.incomplete > len(counts.missing):
+        sys.stderr.write(f"braid: and {counts.incomplete - len(counts.missing):,} more incomplete rollouts\n")
+    if counts.incomplete:
+        sys.stderr.write("braid: `braid verify` says what is wrong with them; the next export looks at them again\n")
+
+
+def _next(counts: "Counts", out: Path) -> str:
+    if counts.rows:
+        return f"{counts.files} new files in {out}; what they are made of stands in {out / 'manifest.json'}"
+    return (
+        f"nothing new for {out}"
+        if not counts.rollouts
+        else f"no rows of this format in {counts.rollouts:,} new rollouts"
+    )
+
+
+def _table(counts: "Counts") -> "Table":
+    from streams.commands.tables import table
+
+    made = table("", "what", "count", right=("count",))
+    labels = {
+        "rollouts": "new rollouts", "branches": "branches", "passes": "passing branches", "fails": "failing branches",
+        "unknown": "unknown branches", "sft": "SFT records", "dpo": "DPO records", "ppo": "PPO records",
+        "rows": "rows written", "incomplete": "incomplete rollouts", "open": "rollouts not closed yet", "files": "files",
+    }  # fmt: skip
+    for name, label in labels.items():
+        made.add_row(label, f"{getattr(counts, name):,}")
+    for reason, count in sorted(counts.rejected.items()):
+        made.add_row(f"left out: {reason}", f"{count:,}")
+    for item, count in sorted(counts.contaminated.items()):
+        made.add_row(f"  repeats {item}", f"{count:,}")
+    made.add_row("seconds", f"{counts.seconds:.2f}")
+    return made

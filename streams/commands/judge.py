@@ -1,0 +1,288 @@
+"""`braid judge`: the judge worker, and looks at how the judge behaves."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import orjson
+from cyclopts import App, Parameter
+
+from schemas.errors import BraidError
+from schemas.jsontext import parse_object
+
+if TYPE_CHECKING:
+    from agents.judge.agreement import TimedVote
+    from schemas.judging import JudgeVote
+    from streams.config import Settings
+
+Flag = Parameter(negative="")
+
+EVIDENCE = """\
+FINAL ANSWER
+Fixed the off-by-one in parse(); all 14 tests pass.
+
+WORK
+[call run] {"command":"python -m pytest -q"}
+[result of run]
+14 passed in 0.31s
+
+VERDICTS
+build: pass (exit code 0; 14 of 14 tests passed, 0 failed)"""
+
+CLAIM = """\
+FINAL ANSWER
+Everything is fixed and all 14 tests pass, I am certain of it.
+
+WORK
+(no tool calls)
+
+VERDICTS
+(none)"""
+
+
+class ProbeError(BraidError):
+    """A file that cannot be used, or two texts that are no question."""
+
+
+app = App(name="judge", help="Ask a judge about branches of one tier, and look at how it behaves.")
+
+
+@app.command
+def worker(
+    *,
+    slot: int | None = None,
+    rules: Path | None = None,
+    concurrency: int | None = None,
+    log_level: Literal["debug", "info", "warning", "error"] = "info",
+) -> None:
+    """Answer judge requests with votes, until SIGTERM or Ctrl-C.
+
+    The judge is the one that emission.judge names (kind scripted or anthropic); `braid worker` must run with the same.
+    Run more of them, each with a slot of its own, and they share the partitions. One that dies is simply started again:
+    votes that are in the log are never paid for twice.
+
+    Parameters
+    ----------
+    slot
+        The worker's place in the group, counted from 0.
+    rules
+        The rule file of a scripted judge.
+    concurrency
+        Calls under way at once.
+    log_level
+        How much to say on standard error.
+    """
+    import asyncio
+
+    import uvloop
+
+    from streams import logs
+    from streams.config import load
+    from streams.judging.worker import run_judge_worker
+
+    logs.configure(log_level)
+    given = {"slot": slot, "rules": rules, "concurrency": concurrency}
+    settings = load(judge={name: value for name, value in given.items() if value is not None} or None)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_judge_worker(settings))
+
+
+@app.command
+def probe(
+    *,
+    task: str = "Fix the failing test in parser.py.",
+    a: Path | None = None,
+    b: Path | None = None,
+    samples: int = 1,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Ask the configured judge about one pair, in both orders, and show what came back and what it cost.
+
+    Without files: a run that shows its tests passing (a) against one that only says so (b).
+
+    Parameters
+    ----------
+    task
+        What the two were asked.
+    a
+        A file with the text of the first one.
+    b
+        A file with the text of the second one.
+    samples
+        How often each order is asked.
+    json
+        Print one JSON object per vote.
+    """
+    import asyncio
+
+    from streams.commands.tables import show
+    from streams.config import load
+    from streams.judging.golden import GoldenPair, golden_request, votes_about
+    from streams.judging.judges import make_judge
+    from streams.judging.looks import probe_page
+    from streams.looking.text import json_of
+
+    settings = load()
+    first = EVIDENCE if a is None else _text(a)
+    second = CLAIM if b is None else _text(b)
+    if first == second:
+        raise ProbeError("the two texts are the same: a tie by content, no judge is asked")
+    request, side = golden_request(
+        GoldenPair(id="probe", task=task, better=first, worse=second), settings.emission.judge, samples
+    )
+    if side == "b":  # people named them, so a stays a
+        assert request.b is not None
+        sides = {
+            "a": request.b.model_copy(update={"branch_index": 0}),
+            "b": request.a.model_copy(update={"branch_index": 1}),
+        }
+        request = request.model_copy(update=sides)
+
+    async def run() -> "list[JudgeVote]":
+        judge = make_judge(settings)
+        try:
+            return (await votes_about(judge, [request], settings.judge.concurrency))[0]
+        finally:
+            await judge.close()
+
+    votes = asyncio.run(run())
+    if json:
+        for vote in votes:
+            sys.stdout.write(orjson.dumps(json_of(vote)).decode() + "\n")
+    else:
+        show(*probe_page(votes))
+
+
+@app.command
+def stats(
+    *,
+    from_dir: Path | None = None,
+    spans: int = 8,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Show how judges behave: by judge and over time, and whether they agree.
+
+    Parameters
+    ----------
+    from_dir
+        Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
+    spans
+        Into how many spans of time the votes are divided.
+    json
+        Print one JSON object.
+    """
+    import asyncio
+
+    from streams.commands.tables import show
+    from streams.config import load
+    from streams.judging.looks import stats_json, stats_page
+
+    votes = asyncio.run(read_votes(from_dir, load()))
+    if json:
+        sys.stdout.write(orjson.dumps(stats_json(votes, max(1, spans))).decode() + "\n")
+    else:
+        show(*stats_page(votes, max(1, spans)))
+
+
+async def read_votes(from_dir: Path | None, settings: "Settings") -> "list[TimedVote]":
+    """All votes in the log, or in a directory that `braid run` filled, with their times."""
+    from agents.judge.agreement import TimedVote
+    from schemas.errors import DecodeError
+    from schemas.judging import JudgeVote
+    from streams.commands.progress import progress
+    from streams.looking.files import EmbeddedLog
+    from streams.looking.kafka import KafkaLog, hush
+    from streams.looking.log import Log
+    from streams.topics import JUDGE_VOTES
+
+    async def read(log: Log) -> "list[TimedVote]":
+        found = []
+        async for stored in log.records([JUDGE_VOTES]):
+            try:
+                vote = await log.decode(stored)
+            except DecodeError:
+                continue  # `braid dead-letters list` tells of it
+            if isinstance(vote, JudgeVote):
+                found.append(TimedVote(vote, stored.at))
+        return found
+
+    if from_dir is not None:
+        return await read(EmbeddedLog(from_dir))
+    hush()
+    with progress() as say:
+        async with KafkaLog(settings, say) as log:
+            log.require(JUDGE_VOTES)
+            return await read(log)
+
+
+@app.command
+def calibrate(
+    file: Path,
+    /,
+    *,
+    samples: int = 1,
+    save: Path | None = None,
+    against: Path | None = None,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Ask the configured judge about pairs of which it is known which one is better.
+
+    Parameters
+    ----------
+    file
+        One JSON object per line: task, better, worse; optional id and shared_prefix.
+    samples
+        How often each order of a pair is asked.
+    save
+        Keep the result in this file.
+    against
+        Compare with a result that was kept earlier.
+    json
+        Print one JSON object.
+    """
+    import asyncio
+
+    from streams.commands.tables import show
+    from streams.config import load
+    from streams.judging.golden import Calibration, drift, read_golden
+    from streams.judging.golden import calibrate as ask_all
+    from streams.judging.judges import Budget, make_judge
+    from streams.judging.looks import calibration_page
+
+    settings, pairs = load(), read_golden(file)
+    before = None if against is None else _earlier(against)
+
+    async def run() -> Calibration:
+        judge = make_judge(settings, Budget(settings.judge.calls_per_hour).allow)
+        try:
+            return await ask_all(
+                judge, pairs, settings.emission.judge, samples=samples, concurrency=settings.judge.concurrency
+            )
+        finally:
+            await judge.close()
+
+    found = asyncio.run(run())
+    changed = None if before is None else drift(before, found)
+    if save is not None:
+        save.write_bytes(orjson.dumps(found.plain(), option=orjson.OPT_INDENT_2) + b"\n")
+    if json:
+        shown = found.plain() | {"drift": None if changed is None else changed._asdict()}
+        sys.stdout.write(orjson.dumps(shown).decode() + "\n")
+    else:
+        show(*calibration_page(found, changed))
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    try:
+        return parse_object(path.read_bytes())
+    except OSError as error:
+        raise ProbeError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ProbeError(f"{path}: not a result of `braid judge calibrate --save`: {error}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProbeError(f"{path} cannot be read as text: {error}") from None

@@ -1,0 +1,1 @@
+"""`braid export`: whole rollouts from the log, as files that trainers load."""

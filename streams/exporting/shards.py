@@ -1,0 +1,191 @@
+"""Files of rows, JSON lines or Parquet, that become visible together, when all of them are complete.
+
+A rollout's rows are never spread over two files. Until `publish` every file has a temporary name; whatever goes wrong
+before, nothing half is ever to be seen.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from agents.training.formats.shape import Column, FileKind, Format, ListOf, Row, Struct
+from schemas.jsontext import compact
+
+PARTIAL = ".part"
+ROWS_AT_ONCE = 1000
+BYTES_AT_ONCE = 8 * 1024 * 1024
+"""Parquet is written in groups of rows: so many rows, or what came of so many bytes of the log."""
+
+READ_BYTES = 1024 * 1024
+
+
+class Shard(NamedTuple):
+    """A complete file."""
+
+    name: str
+    part: str
+    split: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class _Writer(ABC):
+    """One file while it is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows = 0
+
+    @abstractmethod
+    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> None:
+        """Add rows."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class _Lines(_Writer):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._out = path.open("wb")
+
+    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> None:
+        del weight
+        self._out.writelines(compact(row).encode() + b"\n" for row in rows)
+        self.rows += len(rows)
+
+    def close(self) -> None:
+        self._out.close()
+
+
+class _Parquet(_Writer):
+    def __init__(self, path: Path, columns: Mapping[str, Column]) -> None:
+        super().__init__(path)
+        self._columns = columns
+        self._schema = pa.schema([(name, arrow_type(column)) for name, column in columns.items()])
+        self._out = pq.ParquetWriter(path, self._schema, compression="zstd")
+        self._waiting: list[dict[str, Any]] = []
+        self._weight = 0
+
+    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> None:
+        self._waiting += [as_columns(row, self._columns) for row in rows]
+        self.rows += len(rows)
+        self._weight += weight
+        if len(self._waiting) >= ROWS_AT_ONCE or self._weight >= BYTES_AT_ONCE:
+            self._flush()
+
+    def close(self) -> None:
+        if self._waiting:
+            self._flush()
+        self._out.close()
+
+    def _flush(self) -> None:
+        self._out.write_table(pa.Table.from_pylist(self._waiting, schema=self._schema))
+        self._waiting, self._weight = [], 0
+
+
+class Shards:
+    """The files of one export."""
+
+    def __init__(self, folder: Path, form: Format, kind: FileKind, shard_rows: int, numbers: Mapping[str, int]) -> None:
+        self._folder = folder
+        self._form = form
+        self._kind = kind
+        self._shard_rows = shard_rows
+        self.numbers = dict(numbers)
+        """By the beginning of its name, the number of the next file."""
+        self._open: dict[str, tuple[_Writer, str, str]] = {}
+        self._done: list[tuple[Path, Shard]] = []
+
+    def write(self, rows: Sequence[Row], split: str, weight: int) -> None:
+        """Add the rows of one rollout."""
+        for part in dict.fromkeys(row.part for row in rows):
+            name = f"{part}-{split}" if part else split
+            if name not in self._open:
+                self._open[name] = (self._create(name, part), part, split)
+            writer = self._open[name][0]
+            writer.write([row.value for row in rows if row.part == part], weight)
+            if writer.rows >= self._shard_rows:
+                self._close(name)
+
+    def publish(self) -> list[Shard]:
+        """Complete all files, and let them be seen."""
+        for name in list(self._open):
+            self._close(name)
+        for path, shard in self._done:
+            path.replace(self._folder / shard.name)
+        sync_folder(self._folder)
+        return [shard for _, shard in self._done]
+
+    def discard(self) -> None:
+        """Remove everything that was written."""
+        for writer, _, _ in self._open.values():
+            writer.close()
+            writer.path.unlink(missing_ok=True)
+        for path, _ in self._done:
+            path.unlink(missing_ok=True)
+
+    def _create(self, name: str, part: str) -> _Writer:
+        number = self.numbers.get(name, 0)
+        self.numbers[name] = number + 1
+        path = self._folder / f"{name}-{number:05d}.{self._kind}{PARTIAL}"
+        return _Lines(path) if self._kind == "jsonl" else _Parquet(path, self._form.columns[part])
+
+    def _close(self, name: str) -> None:
+        writer, part, split = self._open.pop(name)
+        writer.close()
+        digest = sha256()
+        with writer.path.open("rb") as source:
+            while block := source.read(READ_BYTES):
+                digest.update(block)
+            os.fsync(source.fileno())
+        size, final = writer.path.stat().st_size, writer.path.name.removesuffix(PARTIAL)
+        self._done.append((writer.path, Shard(final, part, split, writer.rows, size, digest.hexdigest())))
+
+
+def arrow_type(column: Column) -> Any:
+    """The Arrow type of a column; free-form JSON is text."""
+    if isinstance(column, ListOf):
+        return pa.list_(arrow_type(column.of))
+    if isinstance(column, Struct):
+        return pa.struct([(name, arrow_type(of)) for name, of in column.fields.items()])
+    return {"text": pa.string(), "json": pa.string(), "whole": pa.int64(), "real": pa.float64(), "truth": pa.bool_()}[
+        column
+    ]
+
+
+def as_columns(row: dict[str, Any], columns: Mapping[str, Column]) -> dict[str, Any]:
+    """A row whose free-form values are JSON text."""
+    return {
+        name: compact(value) if columns[name] == "json" and value is not None else value for name, value in row.items()
+    }
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace a file at once: its readers see the old content or the new."""
+    partial = path.with_name(path.name + PARTIAL)
+    with partial.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    partial.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last, where the system can."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

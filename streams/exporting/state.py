@@ -1,0 +1,177 @@
+"""What lies beside the files of an export: its checkpoint, its manifest and its card.
+
+The checkpoint is written last and decides: what it does not know has not happened. It holds where every partition was read
+to and which rollouts were taken, so the next export to the directory adds what is new.
+"""
+
+import base64
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agents.training.formats.shape import FileKind, Format
+from schemas.errors import BraidError
+from schemas.versions import RECORDS, latest
+from streams.exporting.shards import PARTIAL, Shard, write_whole
+from streams.letters import CODE_VERSION
+
+CHECKPOINT = "checkpoint.json"
+MANIFEST = "manifest.json"
+CARD = "README.md"
+CHECKPOINT_VERSION = 1
+
+
+class ExportError(BraidError):
+    """The export cannot go on as asked."""
+
+
+@dataclass
+class State:
+    """An export directory as it stands."""
+
+    recipe: dict[str, Any]
+    """What was asked for: format, file, source, split, filters, evaluation items. Another recipe needs another directory."""
+    offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By topic and partition, where to read on."""
+    seen: set[int] = field(default_factory=set)
+    """The rollouts that were taken."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """By the beginning of its name, the number of the next file."""
+    shards: list[Shard] = field(default_factory=list)
+    totals: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    contaminated: Counter[str] = field(default_factory=Counter)
+    configs: Counter[str] = field(default_factory=Counter)
+    """Rollouts by the digest of the configuration they were made under."""
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    """What each export read."""
+    replaces: list[str] = field(default_factory=list)
+    """Files of an earlier export, to be removed when this one is complete."""
+
+    def save(self, folder: Path) -> None:
+        """Write the checkpoint."""
+        seen = b"".join(each.to_bytes(8, "big") for each in sorted(self.seen))
+        plain = vars(self) | {
+            "version": CHECKPOINT_VERSION,
+            "offsets": {
+                topic: {str(at): offset for at, offset in each.items()} for topic, each in self.offsets.items()
+            },
+            "seen": base64.b64encode(seen).decode(),
+            "shards": [shard._asdict() for shard in self.shards],
+        }
+        del plain["replaces"]
+        write_whole(folder / CHECKPOINT, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS) + b"\n")
+
+
+def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:
+    """The state of a directory; a new one when there is none, or when all is to be exported again. Raises ExportError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return State(recipe)
+    try:
+        plain = orjson.loads(path.read_bytes())
+        state = State(
+            plain["recipe"],
+            {topic: {int(at): offset for at, offset in each.items()} for topic, each in plain["offsets"].items()},
+            _seen(plain["seen"]),
+            plain["numbers"],
+            [Shard(**shard) for shard in plain["shards"]],
+            Counter(plain["totals"]),
+            Counter(plain["rejected"]),
+            Counter(plain["contaminated"]),
+            Counter(plain["configs"]),
+            plain["inputs"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExportError(f"{path}: not a checkpoint of an export ({error}); export to another directory") from None
+    if from_beginning:
+        return State(recipe, numbers=state.numbers, replaces=[shard.name for shard in state.shards])
+    differing = sorted(
+        name for name in recipe.keys() | state.recipe.keys() if recipe.get(name) != state.recipe.get(name)
+    )
+    if differing:
+        name = differing[0]
+        raise ExportError(
+            f"{folder} holds an export with {name} {state.recipe.get(name)!r}, not {recipe.get(name)!r}; "
+            "give another directory, or --from-beginning to replace it"
+        )
+    return state
+
+
+def _seen(text: str) -> set[int]:
+    packed = base64.b64decode(text)
+    return {int.from_bytes(packed[at : at + 8], "big") for at in range(0, len(packed), 8)}
+
+
+def clear_leftovers(folder: Path, state: State, names: Iterable[str]) -> None:
+    """Remove what an export that was killed left behind. Raises ExportError for files that may be somebody else's."""
+    known = {shard.name for shard in state.shards} | set(state.replaces)
+    ours = re.compile(
+        rf"({'|'.join(map(re.escape, {*names, *state.numbers}))})-[0-9]{{5,}}\.(jsonl|parquet)({PARTIAL})?"
+    )
+    for path in sorted(folder.iterdir()):
+        if not ours.fullmatch(path.name) or path.name in known:
+            continue
+        if not (folder / CHECKPOINT).exists() and path.suffix != PARTIAL:
+            raise ExportError(
+                f"{path}: there already, and not from an export that is known here; give another directory"
+            )
+        path.unlink()
+
+
+def write_manifest(folder: Path, state: State, form: Format) -> None:
+    """Write what the dataset is made of, and from what."""
+    rollouts = state.totals["rollouts"]
+    manifest = {
+        "format": form.name,
+        "recipe": state.recipe,
+        "code_version": CODE_VERSION,
+        "schema_versions": {name: latest(record).number for name, record in sorted(RECORDS.items())},
+        "config_digests": dict(sorted(state.configs.items())),
+        "closures": {"settled": rollouts, "closed": rollouts},
+        "inputs": state.inputs,
+        "counts": dict(sorted(state.totals.items())),
+        "rejected": dict(sorted(state.rejected.items())),
+        "contaminated": dict(sorted(state.contaminated.items())),
+        "files": [shard._asdict() for shard in state.shards],
+    }
+    write_whole(folder / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def write_card(folder: Path, state: State, form: Format, kind: FileKind) -> None:
+    """Write the dataset card: what a person, and `load_dataset`, needs to know."""
+    parts: dict[str, dict[str, list[str]]] = {}
+    for shard in state.shards:
+        parts.setdefault(shard.part or "default", {}).setdefault(shard.split, []).append(shard.name)
+    lines = ["---", "configs:"]
+    for part, splits in sorted(parts.items()):
+        lines += [f"- config_name: {part}", "  data_files:"]
+        for split, names in sorted(splits.items()):
+            stem = names[0].rpartition("-")[0]
+            lines += [f"  - split: {split}", f"    path: {stem}-*.{kind}"]
+    lines = [*lines, "---"] if parts else []
+    lines += [
+        "", f"# {form.name}", "", f"{form.about}. Made by Braidstream {CODE_VERSION} from ranked agent rollouts.", "",
+        "| | |", "|---|---|",
+        *(f"| {name.replace('_', ' ')} | {count:,} |" for name, count in sorted(state.totals.items())), "",
+    ]  # fmt: skip
+    lines += _table("Left out", "reason", state.rejected)
+    lines += _table("Repeats of evaluation items", "item", state.contaminated)
+    lines += ["## Files", "", "| file | rows | SHA-256 |", "|---|---:|---|"]
+    lines += [f"| {shard.name} | {shard.rows:,} | `{shard.sha256}` |" for shard in state.shards]
+    redacted = "Rows were redacted." if state.recipe.get("redact") else "Redaction was switched off."
+    lines += ["", f"Where every row came from stands in `{MANIFEST}`. {redacted}", ""]
+    write_whole(folder / CARD, "\n".join(lines).encode())
+
+
+def _table(title: str, what: str, counts: Mapping[str, int]) -> list[str]:
+    if not counts:
+        return []
+    rows = [f"| {name.replace('|', '/')} | {count:,} |" for name, count in sorted(counts.items())]
+    return [f"## {title}", "", f"| {what} | rows |", "|---|---:|", *rows, ""]

@@ -1,0 +1,1 @@
+"""The judge at work: requests come from the log, votes go back to it."""

@@ -1,0 +1,57 @@
+"""The configured judge, and the budget that it spends."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from agents.judge.judge import Judge, JudgeSetupError
+from streams.config import Settings
+
+HOUR_S = 3600.0
+
+
+class Budget:
+    """At most so many calls in any hour."""
+
+    def __init__(self, calls_per_hour: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = calls_per_hour
+        self._clock = clock
+        self._made: deque[float] = deque()
+
+    def allow(self) -> bool:
+        """Count a call if there is one left."""
+        now = self._clock()
+        while self._made and self._made[0] <= now - HOUR_S:
+            self._made.popleft()
+        if len(self._made) >= self._limit:
+            return False
+        self._made.append(now)
+        return True
+
+
+def make_judge(settings: Settings, allow: Callable[[], bool] = lambda: True) -> Judge:
+    """The judge that `emission.judge` names. Raises JudgeSetupError when nobody can be asked."""
+    chosen, asked = settings.emission.judge, settings.judge
+    if chosen.kind == "scripted":
+        from agents.judge.scripted_adapter import ScriptedJudge, read_rules
+
+        if asked.rules is None:
+            raise JudgeSetupError("a scripted judge needs a rule file: set judge.rules (BRAID_JUDGE__RULES)")
+        return ScriptedJudge(read_rules(asked.rules), allow)
+    if chosen.kind == "anthropic":
+        from agents.judge.anthropic_adapter import AnthropicJudge, ModelOptions
+
+        options = ModelOptions(
+            model=chosen.model,
+            base_url=asked.base_url,
+            timeout_s=asked.timeout_s,
+            max_tokens=asked.max_tokens,
+            longest_wait_s=asked.longest_wait_s,
+            usd_per_mtok_in=asked.usd_per_mtok_in,
+            usd_per_mtok_out=asked.usd_per_mtok_out,
+        )
+        return AnthropicJudge(options, allow)
+    raise JudgeSetupError(
+        f"emission.judge.kind is {chosen.kind}, so there is nobody to ask; set BRAID_EMISSION__JUDGE__KIND to "
+        "scripted or anthropic, here and for `braid worker`"
+    )

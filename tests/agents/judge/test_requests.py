@@ -1,0 +1,129 @@
+"""Requests: a pure function of the settled rollout; identical texts are a tie that nobody is asked about."""
+
+import json
+
+from agents.importers.lines import LineReader
+from agents.judge.requests import judge_requests
+from agents.judge.schedule import Pair
+from agents.rollouts.decide import ClosingPolicy, decide, missing_calls, settle_now
+from agents.rollouts.emit import emit
+from agents.rollouts.rollout import Rollout
+from schemas.closures import Closure, RolloutClosed
+from schemas.emission import EmissionConfig, JudgeConfig
+
+SECRET = "sk-proj-" + "Zx9Qw2Er" * 6
+POLICY = ClosingPolicy()
+
+
+def config(**judge: object) -> EmissionConfig:
+    return EmissionConfig(judge=JudgeConfig.model_validate({"kind": "scripted", "model": "rules", **judge}))
+
+
+def lines(answers: list[str], calls: list[str] | None = None, output: str = "ok") -> list[dict[str, object]]:
+    found: list[dict[str, object]] = [
+        {
+            "type": "rollout",
+            "task": "fix it",
+            "branches": len(answers),
+            "required": ["build"],
+            "system_prompt": "Be brief.",
+        }
+    ]
+    for index, answer in enumerate(answers):
+        commands = ["cat shared.txt", (calls or answers)[index]]
+        events: list[tuple[str, dict[str, object]]] = [
+            ("run_start", {"task": "fix it", "agentConfig": {"model": "agent-model-9"}})
+        ]
+        for number, command in enumerate(commands):
+            call_id = f"secret-id-{index}-{number}"
+            events.append(
+                ("tool_call", {"toolName": "run", "args": {"command": command}, "callId": call_id, "stepIndex": number})
+            )
+            events.append(("tool_result", {"callId": call_id, "output": output}))
+        events.append(("final_answer", {"answer": answer}))
+        found += [
+            {"type": "event", "branch_index": index, "event": {"event": kind, "data": data}} for kind, data in events
+        ]
+        tests = {"passed": 3, "failed": 0, "skipped": 0, "total": 3}
+        found.append({"type": "build", "branch_index": index, "status": "success", "exit_code": 0, "tests": tests})
+    return found
+
+
+def settled(said: list[dict[str, object]], emission: EmissionConfig) -> Rollout:
+    rollout, reader = Rollout("r"), LineReader()
+    for number, line in enumerate(said):
+        for fact in reader.read(json.dumps({"rollout_id": "r"} | line)):
+            rollout.add(fact, 1000 + number, ("t", 0, number))
+    rollout.add(Closure(settled=settle_now(rollout, emission, POLICY)), 5000, ("c", 0, 0))
+    return rollout
+
+
+def test_a_request_for_every_pair_with_what_the_judge_needs() -> None:
+    """Answer, calls and verdicts of each; the beginning that all share once; no ids and no model."""
+    asking = judge_requests(settled(lines(["alpha", "beta", "gamma"]), config()))
+    assert [(r.a.branch_index, r.b.branch_index if r.b else None) for r in asking.requests] == [(0, 1), (0, 2), (1, 2)]
+    assert asking.ties == ()
+    request = asking.requests[0]
+    assert "cat shared.txt" in request.shared_prefix
+    assert "Be brief." in request.shared_prefix
+    assert "cat shared.txt" not in request.a.text
+    assert request.a.text.startswith("FINAL ANSWER\nalpha\n")
+    assert '[call run] {"command":"alpha"}' in request.a.text
+    assert request.a.text.endswith("build: pass (exit code 0; 3 of 3 tests passed, 0 failed)")
+    whole = request.model_dump_json()
+    assert "secret-id" not in whole
+    assert "agent-model-9" not in whole
+
+
+def test_requests_are_a_function_of_the_settling() -> None:
+    """The same facts give the same ids and texts; another rubric gives other ids."""
+    one = judge_requests(settled(lines(["alpha", "beta"]), config()))
+    two = judge_requests(settled(lines(["alpha", "beta"]), config()))
+    other = judge_requests(settled(lines(["alpha", "beta"]), config(rubric="Brevity.")))
+    assert one == two
+    assert one.requests[0].request_id != other.requests[0].request_id
+
+
+def test_texts_are_redacted_before_they_are_cut_and_fit() -> None:
+    """No secret and no half of one, never more bytes than allowed, head and tail kept."""
+    said = lines(["é" * 3000 + " " + SECRET, "short"], output="x" * 700 + " " + SECRET)
+    request = judge_requests(settled(said, config(max_text_bytes=600))).requests[0]
+    for text in (request.a.text, request.shared_prefix):
+        assert len(text.encode()) <= 600
+        assert "Zx9Qw2" not in text
+    assert request.a.text.startswith("FINAL ANSWER\né")
+    assert request.a.text.endswith("tests passed, 0 failed)")
+
+
+def test_identical_texts_are_a_tie_that_closes_the_pair() -> None:
+    """Nobody is asked; the vote counts as one tie, is complete by itself, and is no answer of a judge."""
+    rollout = settled(lines(["same", "same", "other"]), config())
+    asking = judge_requests(rollout)
+    assert [(r.a.branch_index, r.b.branch_index if r.b else None) for r in asking.requests] == [(0, 2), (1, 2)]
+    (tie,) = asking.ties
+    assert missing_calls(rollout, [Pair(0, 1)], 2, 10_000) == 4
+    rollout.add(tie, 6000, ("v", 0, 0))
+    assert missing_calls(rollout, [Pair(0, 1)], 2, 10_000) == 0
+    assert missing_calls(rollout, [Pair(0, 1), Pair(0, 2)], 2, 10_000) == 4
+
+
+def test_a_rollout_of_identical_branches_closes_by_content_alone() -> None:
+    """All ties by content: complete without a judge, everybody at 5 of 10, and no share of ties to report of a judge."""
+    rollout = settled(lines(["same", "same"], ["same", "same"]), config())
+    asking = judge_requests(rollout)
+    assert asking.requests == ()
+    for number, tie in enumerate(asking.ties):
+        rollout.add(tie, 6000, ("v", 0, number))
+    closed = decide(rollout, config(), POLICY, None, {})
+    assert isinstance(closed, RolloutClosed)
+    assert closed.cause == "complete"
+    rollout.add(Closure(closed=closed), 7000, ("c", 0, 1))
+    ranking = emit(rollout).ranking
+    assert [branch.judge_score for branch in ranking.branches] == [5.0, 5.0]
+    assert ranking.stats.tie_rate is None
+
+
+def test_a_judge_of_its_own_work_is_noticed() -> None:
+    """The judge should be another model than the agent's."""
+    assert judge_requests(settled(lines(["a1", "b1"]), config(model="agent-model-9"))).own_model
+    assert not judge_requests(settled(lines(["a1", "b1"]), config(model="another"))).own_model

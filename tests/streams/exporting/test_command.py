@@ -1,0 +1,107 @@
+"""`braid export` as people call it."""
+
+import json
+import os
+from pathlib import Path
+
+import orjson
+import pytest
+
+from streams import cli
+from tests.streams.exporting.conftest import visible
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings from outside, and a directory of its own."""
+    for name in [name for name in os.environ if name.startswith("BRAID_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def braid(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    commands = cli.app
+    monkeypatch.setattr(cli, "app", lambda: commands(list(words), result_action="return_value"))
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    finally:
+        monkeypatch.setattr(cli, "app", commands)
+    return 0
+
+
+def test_json_is_one_object_of_counts(ran: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names that `braid run --json` has, with what the export adds."""
+    words = ("export", "--format", "openai-dpo", "--from-dir", str(ran), "--out", "out", "--json")
+    assert braid(monkeypatch, *words) == 0
+    counts = orjson.loads(capsys.readouterr().out)
+    assert {
+        "rollouts",
+        "branches",
+        "closed",
+        "passes",
+        "fails",
+        "unknown",
+        "sft",
+        "dpo",
+        "ppo",
+        "rejected",
+        "aep",
+    } <= set(counts)
+    assert (counts["rollouts"], counts["rows"], counts["rejected"], counts["files"]) == (3, 3, {"same_answer": 3}, 1)
+    assert counts["out"] == "out"
+    assert counts["seconds"] >= 0
+
+
+def test_people_get_a_table_and_what_is_new(ran: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts by reason, then where the files are; the second time that nothing is new."""
+    words = ("export", "--format", "openai-dpo", "--from-dir", str(ran), "--out", "out")
+    assert braid(monkeypatch, *words) == 0
+    shown = capsys.readouterr().out
+    assert "left out: same_answer" in shown
+    assert "1 new files in out" in shown
+    assert braid(monkeypatch, *words) == 0
+    assert "nothing new for out" in capsys.readouterr().out
+
+
+def test_all_options_together(ran: Path, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Split, filters, evaluation items, shard size and file kind from the command line."""
+    (tmp_path / "items.jsonl").write_text(
+        '{"id": "q", "question": "what is the airspeed velocity of an unladen swallow"}\n'
+    )
+    words = [
+        "export", "--format", "trl-dpo", "--from-dir", str(ran), "--out", "out", "--file", "parquet", "--json",
+        "--split", "train=0.5,test=0.5", "--filter", "basis=objective", "--filter", "label.team=of-r1",
+        "--eval-items", "items.jsonl", "--shard-rows", "1",
+    ]  # fmt: skip
+    assert braid(monkeypatch, *words) == 0
+    assert orjson.loads(capsys.readouterr().out)["rows"] == 2
+    recipe = json.loads((tmp_path / "out" / "manifest.json").read_bytes())["recipe"]
+    assert (recipe["filters"], recipe["split"]) == (["basis=objective", "label.team=of-r1"], "train=0.5,test=0.5")
+    assert [name for name in visible(tmp_path / "out") if name.endswith(".parquet")]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--format", "csv"], "there is no format 'csv'"),
+        (["--format", "trl-sft", "--split", "a=2"], "--split a=2"),
+        (["--format", "trl-sft", "--filter", "x"], "--filter x"),
+        (["--format", "trl-sft", "--shard-rows", "0"], "--shard-rows 0"),
+        (["--format", "verl-parquet", "--file", "jsonl"], "verl-parquet has no jsonl form"),
+        (["--format", "trl-sft", "--from-dir", "absent"], "holds no embedded log"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    ran: Path, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    """Exit code 1, a message that names the option, no traceback, no directory full of files."""
+    source = [] if "--from-dir" in words else ["--from-dir", str(ran)]
+    assert braid(monkeypatch, "export", "--out", "out", *words, *source) == 1
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "Traceback" not in shown
+    assert not list(tmp_path.glob("out/*.jsonl"))

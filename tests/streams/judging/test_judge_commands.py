@@ -1,0 +1,131 @@
+"""`braid judge probe`, `stats` and `calibrate`: without a broker, with a judge that goes by rules."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.judge.judge import JudgeSetupError
+from schemas.emission import EmissionConfig, JudgeConfig
+from streams.commands import judge as command
+from streams.config import Settings
+from streams.judging.judges import Budget, make_judge
+
+RULES = 'judge = "rules-1"\n[[rule]]\nwhen = "hang"\ncause = "timeout"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"\n'
+
+
+@pytest.fixture(autouse=True)
+def _scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rules.toml").write_text(RULES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "scripted")
+    monkeypatch.setenv("BRAID_JUDGE__RULES", str(tmp_path / "rules.toml"))
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command prints."""
+    command.app(list(words), result_action="return_value")
+    return capsys.readouterr().out
+
+
+def golden(path: Path, *pairs: dict[str, str]) -> Path:
+    path.write_text("\n".join(json.dumps({"task": "t"} | pair) for pair in pairs))
+    return path
+
+
+def test_probe_asks_in_both_orders(capsys: pytest.CaptureFixture[str]) -> None:
+    """The run with evidence wins whichever place it has."""
+    votes = [json.loads(line) for line in run(capsys, "probe", "--json").splitlines()]
+    assert [(vote["order"], vote["preferred"], vote["a"], vote["b"]) for vote in votes] == [
+        ("ab", "a", 0, 1), ("ba", "a", 0, 1),
+    ]  # fmt: skip
+    assert "judge rules-1" in run(capsys, "probe")
+
+
+def test_probe_takes_files_and_names_what_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """a stays a and b stays b; the same text twice is no question."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    for left, right, expected in (("nothing", "5 tests passed", "b"), ("5 tests passed", "nothing", "a")):
+        one.write_text(left)
+        two.write_text(right)
+        votes = run(capsys, "probe", "--a", str(one), "--b", str(two), "--json").splitlines()
+        assert {json.loads(vote)["preferred"] for vote in votes} == {expected}
+    with pytest.raises(command.ProbeError, match="the same"):
+        run(capsys, "probe", "--a", str(one), "--b", str(one))
+    with pytest.raises(command.ProbeError, match="none"):
+        run(capsys, "probe", "--a", str(tmp_path / "none"))
+
+
+def test_calibrate_counts_what_was_right_and_shows_drift(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Right, wrong, undecided and missing are four things; a pair that turns is named, one without an answer is left out."""
+    file = golden(
+        tmp_path / "golden.jsonl",
+        {"id": "right", "better": "3 tests passed", "worse": "x"},
+        {"id": "wrong", "better": "x", "worse": "3 tests passed"},
+        {"id": "open", "better": "x", "worse": "y"},
+        {"id": "gone", "better": "hang", "worse": "y"},
+    )
+    first: dict[str, Any] = json.loads(run(capsys, "calibrate", str(file), "--save", "before.json", "--json"))
+    assert first["outcomes"] == {"right": "right", "wrong": "wrong", "open": "undecided", "gone": "missing"}
+    assert first["accuracy"] == pytest.approx(1 / 3)
+    assert (first["stats"]["position_consistency"], first["stats"]["missing"]) == (1.0, {"timeout": 2})
+    (tmp_path / "rules.toml").write_text('judge = "rules-1"\n[[rule]]\nprefer = "lacks"\ntext = "tests passed"\n')
+    second: dict[str, Any] = json.loads(run(capsys, "calibrate", str(file), "--against", "before.json", "--json"))
+    assert second["drift"]["changed"] == {"right": "right -> wrong", "wrong": "wrong -> right"}
+    assert (second["drift"]["pairs"], second["drift"]["mcnemar_p"], second["drift"]["same_question"]) == (3, 1.0, True)
+    assert "2 changed" in run(capsys, "calibrate", str(file), "--against", "before.json")
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"task": "t"}', '{"task":"t","better":"x","worse":"y","more":1}'])
+def test_a_bad_golden_file_is_named_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    """Nothing is asked."""
+    (tmp_path / "golden.jsonl").write_text(text)
+    with pytest.raises(Exception, match=r"golden\.jsonl") as error:
+        run(capsys, "calibrate", str(tmp_path / "golden.jsonl"))
+    assert type(error.value).__name__ == "GoldenError"
+
+
+def test_stats_of_a_run_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The votes of files: by judge, with alpha between two judges."""
+    lines: list[dict[str, Any]] = [{"type": "rollout", "rollout_id": "r", "task": "t", "branches": 2, "required": []}]
+    lines += [
+        {"type": "event", "rollout_id": "r", "branch_index": index, "event": {"event": "final_answer", "data": {"answer": str(index)}}}
+        for index in (0, 1)
+    ]  # fmt: skip
+    lines += [
+        {"type": "vote", "rollout_id": "r", "a": 0, "b": 1, "order": order, "sample": 0, "preferred": said, "judge": judge}
+        for judge, said in (("m", "a"), ("n", "b"))
+        for order in ("ab", "ba")
+    ]  # fmt: skip
+    (tmp_path / "lines.ndjson").write_text("\n".join(map(json.dumps, lines)))
+    words = [sys.executable, "-m", "streams.cli", "run", tmp_path / "lines.ndjson", "--out", tmp_path / "out"]
+    subprocess.run(words, check=True, capture_output=True)
+    found = json.loads(run(capsys, "stats", "--from-dir", str(tmp_path / "out"), "--json"))
+    assert found["judges"]["m"]["position_consistency"] == 1.0
+    assert found["judges"]["n"]["first_position_rate"] == 0.5
+    assert found["krippendorff_alpha"] == 0.0
+    shown = run(capsys, "stats", "--from-dir", str(tmp_path / "out"))
+    assert "Krippendorff" in shown
+    assert "█" in shown
+
+
+def test_a_budget_forgets_after_an_hour() -> None:
+    """At most so many calls in any hour."""
+    now = [0.0]
+    budget = Budget(2, lambda: now[0])
+    assert [budget.allow() for _ in range(3)] == [True, True, False]
+    now[0] = 3600.0
+    assert [budget.allow() for _ in range(3)] == [True, True, False]
+
+
+@pytest.mark.parametrize("kind", ["none", "external"])
+def test_without_a_judge_of_ours_it_says_what_to_set(kind: str) -> None:
+    """The message names the variable."""
+    settings = Settings(emission=EmissionConfig(judge=JudgeConfig.model_validate({"kind": kind})))
+    with pytest.raises(JudgeSetupError, match="BRAID_EMISSION__JUDGE__KIND"):
+        make_judge(settings)

@@ -1,0 +1,176 @@
+"""The judge worker on a real Kafka, with a server that plays the model: nothing is paid for twice, nothing is invented."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+
+from agents.judge.judge import JudgeSetupError
+from schemas.closures import RolloutClosed
+from schemas.emission import JudgeConfig
+from streams.config import Settings
+from streams.topics import DEAD_LETTERS, JUDGE_REQUESTS
+from tests.agents.judge.asking import request_of
+from tests.live import read_all, until
+from tests.messages_api import Play, answer, messages_api, refusal
+from tests.streams.judging.running import ANTHROPIC, JudgeProcess, committed, judging, put, until_votes, votes_of
+
+pytestmark = pytest.mark.kafka
+
+REQUESTS = [request_of(f"one {n}", f"two {n}", rollout=f"r{n}") for n in range(8)]
+
+
+def slow(seconds: float, letter: str = "a") -> Play:
+    async def play(_body: dict[str, Any], _number: int) -> Response:
+        await asyncio.sleep(seconds)
+        return answer({"preferred": letter, "reasoning": "because"})
+
+    return play
+
+
+async def test_a_killed_worker_costs_at_most_the_calls_under_way(settings: Settings, tmp_path: Path) -> None:
+    """After SIGKILL every vote is there once, and calls beyond the votes are at most those in flight; SIGTERM ends with 0."""
+    await put(settings, REQUESTS)
+    wanted, kills = 4 * len(REQUESTS), 1
+    with messages_api(slow(0.25)) as api:
+        env = ANTHROPIC | {"BRAID_JUDGE__BASE_URL": api.url, "BRAID_JUDGE__CONCURRENCY": "4"}
+        for kill in range(kills):
+            with JudgeProcess(settings, tmp_path / "judge.log", **env):
+                seen = api.calls
+
+                async def busy(seen: int = seen) -> bool:
+                    return api.calls >= seen + 10
+
+                await until(busy, f"calls before kill {kill}")
+        with JudgeProcess(settings, tmp_path / "judge.log", **env) as worker:
+            votes = await until_votes(settings, wanted)
+            await committed(settings, len(REQUESTS))
+            code, seconds = worker.stop()
+            assert (code, seconds < 5) == (0, True)
+        assert api.calls <= wanted + kills * 4
+    assert len({vote.vote_id for vote in votes}) == wanted
+    assert len(votes) <= wanted + kills * 4
+    assert Counter((vote.rollout_id, vote.order) for vote in votes if vote.sample < 2).keys() == {
+        (request.rollout_id, order) for request in REQUESTS for order in ("ab", "ba")
+    }
+    # The model always said A: what was shown first, whichever branch that was.
+    assert {(vote.order, vote.preferred) for vote in votes} == {("ab", "a"), ("ba", "b")}
+    assert all(vote.usage is not None and vote.latency_ms is not None for vote in votes)
+
+
+@pytest.fixture
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+
+
+@pytest.mark.usefixtures("_key")
+async def test_requests_that_come_again_cost_nothing(settings: Settings) -> None:
+    """A request written twice, or read again by a new worker, makes no call when its votes are in the log."""
+    await put(settings, REQUESTS[:3])
+    with messages_api(slow(0.0)) as api:
+        async with judging(settings, base_url=api.url):
+            await until_votes(settings, 12)
+            await put(settings, REQUESTS[:3])
+            await committed(settings, 6)
+        await put(settings, REQUESTS[:3])
+        async with judging(settings, base_url=api.url):
+            await committed(settings, 9)
+        assert api.calls == 12
+    assert len(await votes_of(settings)) == 12
+
+
+@pytest.mark.usefixtures("_key")
+async def test_a_slow_model_does_not_hold_up_the_group_and_stopping_waits_for_it(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A call longer than the group's session loses nothing; told to stop, the worker writes the votes under way, no more."""
+
+    async def play(_body: dict[str, Any], number: int) -> Response:
+        await asyncio.sleep(6.5 if number < 2 else 1.0)
+        return answer({"preferred": "tie", "reasoning": "because"})
+
+    short = settings.model_copy(update={"worker": settings.worker.model_copy(update={"session_timeout_s": 6.0})})
+    await put(settings, REQUESTS[:6])
+    with messages_api(play) as api:
+        async with judging(short, base_url=api.url, concurrency=2):
+
+            async def more() -> bool:
+                return api.calls == 4
+
+            await until(more, "the next two calls")
+        assert api.calls == 4
+    assert len(await votes_of(settings)) == 4
+    assert capsys.readouterr().out.count("ready") == 1
+
+
+@pytest.mark.usefixtures("_key")
+async def test_a_second_worker_takes_its_share_and_nothing_is_lost(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While partitions move, calls under way are finished by whoever made them: at most those are made twice."""
+    await put(settings, REQUESTS)
+    wanted = 4 * len(REQUESTS)
+    with messages_api(slow(0.3)) as api:
+        async with judging(settings, base_url=api.url, concurrency=2):
+
+            async def busy() -> bool:
+                return api.calls >= 4
+
+            await until(busy, "calls of the first worker")
+            async with judging(settings, base_url=api.url, concurrency=2, slot=1):
+                await committed(settings, len(REQUESTS))
+        assert api.calls <= wanted + 2
+    votes = await votes_of(settings)
+    assert len({vote.vote_id for vote in votes}) == wanted
+    assert len(votes) == api.calls
+    assert capsys.readouterr().out.count("ready") >= 3  # the first, the first again with fewer, the second
+
+
+@pytest.mark.usefixtures("_key")
+async def test_trouble_becomes_causes_and_bad_bytes_a_dead_letter(settings: Settings) -> None:
+    """Beyond the budget no call is made; an overloaded model is a cause; what is no request is buried; all is committed."""
+
+    async def overloaded(_body: dict[str, Any], number: int) -> Response:
+        return refusal(529, "overloaded_error") if number < 5 else answer({"preferred": "tie", "reasoning": "same"})
+
+    await put(settings, [b"\xc3\x01 no request", *REQUESTS[:2]])
+    with messages_api(overloaded) as api:
+        async with judging(settings, base_url=api.url, concurrency=1, calls_per_hour=8, longest_wait_s=0.01):
+            votes = await until_votes(settings, 8)
+            await committed(settings, 3)
+        assert api.calls == 8
+    assert Counter((vote.preferred, vote.cause) for vote in votes) == {
+        (None, "http_5xx"): 1, ("tie", None): 3, (None, "budget"): 4,
+    }  # fmt: skip
+    (letter,) = await read_all(settings, settings.prefix + DEAD_LETTERS.name)
+    assert dict(letter.headers)["__braid.errors.reason"] == b"undecodable"
+    assert JUDGE_REQUESTS.name.encode() in b"".join(content for _, content in letter.headers)
+
+
+@pytest.mark.usefixtures("_key")
+async def test_a_refused_key_ends_the_worker_without_a_vote(settings: Settings) -> None:
+    """The error says what is wrong; the requests stay for later."""
+
+    async def refused(_body: dict[str, Any], _number: int) -> Response:
+        return refusal(401, "authentication_error")
+
+    await put(settings, REQUESTS[:1])
+    with messages_api(refused) as api, pytest.raises(JudgeSetupError, match="HTTP 401"):
+        async with judging(settings, base_url=api.url) as worker:
+            await asyncio.wait([worker], timeout=30)
+    assert await votes_of(settings) == []
+    assert await committed(settings) == 0
+
+
+async def test_a_rollout_that_has_closed_is_not_judged(settings: Settings, tmp_path: Path) -> None:
+    """A worker that comes back after an outage does not pay for votes that would come too late."""
+    closed = RolloutClosed(closed_id="c", rollout_id="r0", settled_id="s", cause="judge_deadline", decided_at_ms=1)
+    await put(settings, [*REQUESTS[:2], closed])
+    rules = tmp_path / "rules.toml"
+    rules.write_text('judge = "rules-1"\n[[rule]]\nprefer = "longest"\n')
+    async with judging(settings, JudgeConfig(kind="scripted"), rules=rules):
+        await committed(settings, 2)
+    assert {(vote.rollout_id, vote.judge) for vote in await votes_of(settings)} == {("r1", "rules-1")}
