@@ -173,7 +173,7 @@ IN_CONTEXT: tuple[Found, ...] = (
     Found("assigned_secret", _WEAK, f"<password>{_WEAK}</password>"),
     Found("assigned_secret", _KEY, f'{{"name": "API_KEY", "value": "{_KEY}"}}'),
     Found("assigned_secret", _WEAK, f"machine api.test login deploy password {_WEAK}"),
-    Found("assigned_secret", _KEY, f"//registry.npmjs.org/:_authToken={_KEY}"),
+    Found("assigned_secret", _KEY, f"//npm.corp.example/:_authToken={_KEY}"),
     Found("assigned_secret", "cGFzc3dv" + "cmQxMjM0", "data:\n  password: cGFzc3dv" + "cmQxMjM0\n"),
     Found("assigned_secret", "$2b$12$" + fake(53), f'"password": "$2b$12${fake(53)}"'),
     Found("assigned_secret", _KEY * 12, f'token = "{_KEY * 12}"'),
