@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint types check lock schemas bench faults clean
+.PHONY: help setup demo test test-cores test-kafka types check lock schemas bench faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -18,9 +18,15 @@ setup: $(READY) ## Install uv (if missing) and the virtual environment
 demo: $(READY) ## See it all: a dozen forked rollouts on a real Kafka, ranked, with training rows and evidence
 	@$(BIN)/braid demo
 
-test: $(READY) ## Lint, types and all tests, on a real Kafka and registry
-	@$(MAKE) --no-print-directory check
-	@$(BIN)/pytest
+test: $(READY) ## Lint, types and all tests, on a real Kafka and registry (about five minutes)
+	@$(MAKE) --no-print-directory -j3 --output-sync=line check test-cores test-kafka
+
+# Two halves side by side: what decides needs no broker, and the broker's half mostly waits.
+test-cores: $(READY)
+	@$(BIN)/pytest tests/agents tests/schemas
+
+test-kafka: $(READY)
+	@$(BIN)/pytest --ignore=tests/agents --ignore=tests/schemas -p no:cacheprovider
 
 check: $(READY) ## Lint, types, import direction, schemas
 	@$(BIN)/ruff check -q .

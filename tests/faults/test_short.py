@@ -16,6 +16,6 @@ async def test_killed_and_sleeping_workers_lose_nothing(settings: Settings, tmp_
     load = make_load(seed=1, rollouts=120)
     chaos = Chaos(settings, tmp_path, workers=2, seed=1)
     faults = [chaos.kill, chaos.kill, chaos.zombie, chaos.kill, chaos.kill, chaos.kill]
-    account = await run(load, settings, chaos, faults, every_s=(2.0, 3.5), per_second=120, seed=1)
+    account = await run(load, settings, chaos, faults, every_s=(1.5, 2.5), per_second=160, seed=1)
     assert account.clean, table({"short": account})
     assert any(expected.by_deadline for expected in load.ledger.values())
