@@ -67,12 +67,10 @@ def run_worker(settings: Settings, rollouts: int, folder: Path) -> tuple[float, 
             if process.poll() is not None:
                 raise RuntimeError(f"the worker ended: {log.read_text()[-2000:]}")
             memory.append(watched.memory_info().rss / 1e6)
-            busy = sum(watched.cpu_times()[:2])
             time.sleep(0.5)
     finally:
         process.terminate()
         process.wait(20)
-    print(f"cpu {busy:.1f} s")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     ready = next(line for line in lines if line["event"] == "ready")
     last = [line for line in lines if line["event"] == "closed"][-1]

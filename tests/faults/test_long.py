@@ -112,4 +112,5 @@ async def test_the_control_loses_rollouts(own_broker: tuple[Settings, Path], tmp
     ROWS["control: stock consumer"] = account = await run(
         load, settings, chaos, [chaos.kill] * kills, every_s=(3.0, 5.0), per_second=rate, seed=14, patience_s=25
     )
+    assert account.lost < account.rollouts, "the control did not run at all"
     assert account.lost + account.wrong + account.mixed + account.unlike_refold > 0, table({"control": account})
