@@ -24,7 +24,7 @@ from agents.importers.lines import LineReader
 from agents.importers.slices import Slicer, rollout_of
 from agents.rollouts.decide import close_now, settle_now
 from agents.rollouts.emit import Emission, emit
-from agents.rollouts.rollout import Complaint, Fact, Rollout
+from agents.rollouts.rollout import Complaint, Fact, Ref, Rollout
 from schemas.base import Record
 from schemas.closures import Closure
 from schemas.evidence import AepRecord
@@ -190,6 +190,8 @@ class _Folder:
         self._rejected = rejected
         self._codec = Codec()
         self._rollouts: dict[str, Rollout] = {}
+        # What turns out not to count when a rollout settles is kept as it came: until then its bytes are held.
+        self._stored: dict[str, dict[Ref, LogRecord]] = {}
 
     def fold(self, lines: Iterator[Line]) -> None:
         reader, slicer = LineReader(), Slicer()
@@ -206,6 +208,7 @@ class _Folder:
             self._take(ready)
         for rollout_id in sorted(self._rollouts):
             self._close(self._rollouts.pop(rollout_id))
+            del self._stored[rollout_id]
 
     def _take(self, fact: Fact) -> None:
         """Append a fact to the log and fold it. A rollout's time in the log is that of its newest event so far."""
@@ -220,6 +223,7 @@ class _Folder:
         )
         for complaint in rollout.add(fact, at, (topic, self._partition, stored.offset)):
             self._bury(complaint, stored)
+        self._stored.setdefault(rollout_id, {})[topic, self._partition, stored.offset] = stored
 
     def _bury(self, complaint: Complaint, stored: LogRecord) -> None:
         self._counts.dead_letters += 1
@@ -244,7 +248,8 @@ class _Folder:
 
     def _decided(self, rollout: Rollout, closure: Closure) -> None:
         stored = self._write(closure, rollout)
-        rollout.add(closure, stored.at, (BY_RECORD[Closure].name, self._partition, stored.offset))
+        for stray in rollout.add(closure, stored.at, (BY_RECORD[Closure].name, self._partition, stored.offset)):
+            self._bury(stray, self._stored[rollout.rollout_id][stray.ref])
 
     def _write(self, record: Record, rollout: Rollout) -> LogRecord:
         return self._log.append(

@@ -235,7 +235,12 @@ class Rollout:
             elif number != pin.attempt and at > settled.decided_at_ms:
                 strays.append(Complaint(ref, "late", f"attempt {pin.attempt} of branch {index} has settled"))
         for verdict_id, stamped in self.verdicts.items():
-            if stamped.at > settled.decided_at_ms and not self._pins_verdict(verdict_id):
+            branch = getattr(stamped.fact, "branch_index", None)
+            if branch not in pins:
+                strays.append(
+                    Complaint(stamped.ref, "branch_out_of_range", f"branch {branch} is not part of the settled rollout")
+                )
+            elif stamped.at > settled.decided_at_ms and not self._pins_verdict(verdict_id):
                 strays.append(Complaint(stamped.ref, "late", "the rollout has settled"))
         self._slices = []
         return strays
