@@ -1,51 +1,64 @@
 """Records to Avro bodies and back, without any header: the bytes that "the same bytes" speaks of."""
 
+from functools import cache
 from hashlib import sha256
 from io import BytesIO
 from typing import Any, TypeVar
 
-from fastavro import schemaless_reader, schemaless_writer
+from fastavro import schemaless_reader
 from pydantic import ValidationError
 
+from schemas.avro_code import Memo, Read, Write, reader_of, writer_of
 from schemas.base import Record
 from schemas.errors import DecodeError
+from schemas.events import made_event
 from schemas.versions import RECORDS, Version, latest, unversioned
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
-_newest: dict[type[Record], Version] = {}
 
-
+@cache
 def newest(record: type[Record]) -> Version:
     """The schema that records of this type are written with."""
-    version = _newest.get(record)
-    if version is None:
-        # A record that only occurs inside others has no file of its own; its bytes are only ever hashed.
-        version = _newest[record] = latest(record) if record.__name__ in RECORDS else unversioned(record)
-    return version
+    # A record that only occurs inside others has no file of its own; its bytes are only ever hashed.
+    return latest(record) if record.__name__ in RECORDS else unversioned(record)
 
 
-def encode(record: Record) -> bytes:
-    """The Avro body of a record."""
-    out = BytesIO()
-    schemaless_writer(out, newest(type(record)).parsed, record.plain(), disable_tuple_notation=True)
-    return out.getvalue()
+@cache
+def _writer(record: type[Record]) -> Write:
+    return writer_of(newest(record).schema)
+
+
+@cache
+def _reader(record: type[Record]) -> Read:
+    return reader_of(newest(record).schema, MADE)
+
+
+def encode(record: Record, memo: Memo | None = None) -> bytes:
+    """The Avro body of a record; `memo` has the bytes of parts that it shares with others."""
+    return _writer(type(record))(record, {} if memo is None else memo)
 
 
 def decode(record: type[AnyRecord], body: bytes, writer: dict[str, Any] | None = None) -> AnyRecord:
     """The record in an Avro body that `writer` (default: our newest schema) wrote. Raises DecodeError for anything else."""
-    source = BytesIO(body)
-    reader = newest(record).parsed
     try:
-        plain = schemaless_reader(source, writer or reader, reader if writer is not None else None)
-    except Exception as error:  # noqa: BLE001 - fastavro raises whatever foreign bytes make it trip over
+        plain, end = _reader(record)(body) if writer is None else _resolved(record, body, writer)
+    except Exception as error:  # noqa: BLE001 - foreign bytes make a reader trip over anything
         raise DecodeError(f"not Avro of {record.__name__}: {type(error).__name__}: {error}") from None
-    if source.tell() != len(body):
-        raise DecodeError(f"not Avro of {record.__name__}: {len(body) - source.tell()} bytes are left over")
+    if end != len(body):
+        left = len(body) - end
+        problem = f"{left} bytes are left over" if left > 0 else "it ends too early"
+        raise DecodeError(f"not Avro of {record.__name__}: {problem}")
     try:
         return record.model_validate(plain)
     except ValidationError as error:
         raise DecodeError(f"not a valid {record.__name__}: {first_problem(error)}") from None
+
+
+def _resolved(record: type[Record], body: bytes, writer: dict[str, Any]) -> tuple[Any, int]:
+    """What another version of the schema wrote, as ours says it."""
+    source = BytesIO(body)
+    return schemaless_reader(source, writer, newest(record).parsed), source.tell()
 
 
 def digest(body: bytes) -> str:
@@ -60,8 +73,13 @@ def first_problem(error: ValidationError) -> str:
     return f"{where}: {problem['msg']}"
 
 
-Bodies = dict[str, bytes]
-"""Avro bodies by content id: what was encoded to find the id need not be encoded again."""
+class Bodies(dict[str, bytes]):
+    """Avro bodies by content id: what was encoded to find the id need not be encoded again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memo: Memo = {}
+        """The bytes of parts that several of these records have."""
 
 
 def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies | None = None) -> AnyRecord:
@@ -70,12 +88,16 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
     The id is the record's first field (checked here), so the body with the id is the body without it and another beginning.
     """
     assert next(iter(type(record).model_fields)) == field
-    blank = encode(record if getattr(record, field) == BLANK else record.model_copy(update={field: BLANK}))
+    nameless = record if getattr(record, field) == BLANK else record.model_copy(update={field: BLANK})
+    blank = encode(nameless, None if bodies is None else bodies.memo)
     found = sha256(type(record).__name__.encode() + b"\0" + blank).hexdigest()[:ID_LENGTH]
     if bodies is not None:
         bodies[found] = bytes((2 * ID_LENGTH,)) + found.encode() + blank[1 + len(BLANK) :]
     return record.model_copy(update={field: found})
 
+
+MADE = {"AgentEvent": made_event}
+"""Records that a reader makes itself instead of leaving it to pydantic: the many small ones."""
 
 BLANK = "-"
 """Stands where the id will be."""

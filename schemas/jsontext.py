@@ -24,17 +24,27 @@ def parse(text: str | bytes) -> Any:
             text = text.decode()
         except UnicodeDecodeError as error:
             raise ValueError(f"not UTF-8 at byte {error.start}") from None
-    value = orjson.loads(text)
-    if text.count("[") + text.count("{") > MAX_DEPTH and depth(value) > MAX_DEPTH:
-        raise ValueError(f"nested deeper than {MAX_DEPTH}")
+    value = parse_short_numbers(text)
     if _HAS_LONG_DIGITS(text):
         value = json.loads(text)  # orjson has vetted it; this one keeps long integers exact
     return value
 
 
+def parse_short_numbers(text: str) -> Any:
+    """The value of a JSON text of which the caller knows that it has no integer of 19 digits or more."""
+    value = orjson.loads(text)
+    if len(text) > 2 * MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH and depth(value) > MAX_DEPTH:
+        raise ValueError(f"nested deeper than {MAX_DEPTH}")
+    return value
+
+
 def parse_object(text: str | bytes) -> dict[str, Any]:
     """The JSON object that a text holds. Raises ValueError when it holds something else."""
-    value = parse(text)
+    return as_object(parse(text))
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """The same value, when it is a JSON object. Raises ValueError when it is something else."""
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, found {kind_of(value)}")  # noqa: TRY004 - callers handle one kind of bad text
     return value

@@ -13,6 +13,7 @@ from agents.judge.votes import content_tie
 from agents.rollouts.decide import objective_statuses, pinned_config
 from agents.rollouts.emit import branch_record
 from agents.rollouts.rollout import Rollout
+from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
 from schemas.jsontext import compact
@@ -42,7 +43,7 @@ def judge_requests(rollout: Rollout) -> Asking:
     pairs = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
     asked = {index for pair in pairs for index in pair}
     records = {
-        pin.branch_index: branch_record(rollout, pin, config, {})
+        pin.branch_index: branch_record(rollout, pin, config, Bodies())
         for pin in settled.branches
         if pin.branch_index in asked
     }  # fmt: skip

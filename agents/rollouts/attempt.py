@@ -56,11 +56,12 @@ class Attempt:
         self._view = None
         for seq, event in enumerate(kept, piece.first_seq):
             before = self.seqs.setdefault(seq, event)
-            if before is event:
-                self.latest = max(self.latest, at)
-                self.terminal = self.terminal or isinstance(event.body, Answer | Failure)
-            else:
+            if before is not event:
                 conflicts += before.digest != event.digest
+            elif isinstance(event.body, (Answer, Failure)):
+                self.terminal = True
+            if before is event and at > self.latest:
+                self.latest = at
         if self.info is None:
             self.info = piece.branch
         if piece.ended and self.end is None:

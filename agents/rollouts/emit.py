@@ -60,7 +60,7 @@ def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConf
     attempt = rollout.branches[index][number]
     view = attempt.view()
     pin = settled_attempt(index, number, attempt, view)
-    bodies: Bodies = {}
+    bodies = Bodies()
     record = _record(rollout, pin, view.events, config, bodies)
     return Ended(pin, record, bodies[record.record_id])
 
@@ -113,7 +113,7 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[
         raise BrokenLogError(
             f"rollout {rollout.rollout_id}: verdicts that were settled are not in the log; it cannot be rebuilt"
         )
-    bodies: Bodies = {}
+    bodies = Bodies()
     branches: dict[int, BranchRecord] = {}
     for pin in settled.branches:
         known = (ended or {}).get(pin.branch_index)

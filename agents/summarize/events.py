@@ -4,6 +4,7 @@ Raw bytes are not held: an output is redacted whole and cut to an excerpt on the
 Unknown kinds keep their digest, so they still count in the branch's raw digest.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from agents.evidence.canonical import canonical_bytes
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
 from agents.training.redaction import redact, redact_json
 from schemas.events import AgentEvent
-from schemas.jsontext import compact, parse_object
+from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
 
 Counts = tuple[tuple[str, int], ...]
 """Redactions by kind, sorted."""
@@ -89,6 +90,9 @@ class Spent(NamedTuple):
     model: str | None
 
 
+Canonical = Callable[[Any], bytes]
+"""Canonical JSON of data: by orjson alone where the text shows that this is enough."""
+
 Body = Call | Result | Start | Said | Answer | Failure | Spent | None
 
 
@@ -109,17 +113,21 @@ class Kept(NamedTuple):
 
 def keep(event: AgentEvent, at: int, *, redacting: bool) -> Kept:
     """Reduce an event. Raises ValueError when its data is not a JSON object."""
-    data = parse_object(event.data)
-    canonical = canonical_bytes if _IS_RISKY(event.data) else _plainly
-    digest = _digest(event, canonical(data, big_integers="exact"))
-    read = _READERS.get(event.event)
-    if read is _call:
-        body, counts = _call(data, redacting, canonical)
-        return Kept(digest, at, event.timestamp_ms, body, counts)
-    if read is not None:
-        body, counts = read(data, redacting)
-        return Kept(digest, at, event.timestamp_ms, body, counts)
-    return Kept(digest, at, event.timestamp_ms, _said(data) if event.channel == "text" else None, ())
+    text, kind, time = event.data, event.event, event.timestamp_ms
+    if _IS_RISKY(text):
+        data = parse_object(text)
+        canonical: Canonical = _exactly
+    else:
+        data = as_object(parse_short_numbers(text))
+        canonical = _plainly
+    before, between, after = _frame(event.channel, kind, event.parent_trace_id, event.trace_id)
+    moment = b"null" if time is None else b"%d" % time
+    digest = sha256(b"%b%b%b%b%b" % (before, canonical(data), between, moment, after)).digest()
+    read = _READERS.get(kind)
+    if read is None:
+        return Kept(digest, at, time, _said(data) if event.channel == "text" else None, ())
+    body, counts = read(data, redacting, canonical)
+    return Kept(digest, at, time, body, counts)
 
 
 _IS_RISKY = SchemaValidator(
@@ -128,29 +136,22 @@ _IS_RISKY = SchemaValidator(
 """Whether a JSON text may hold what orjson writes differently: a fraction, a long integer, a character beyond 16 bits."""
 
 
-def _plainly(value: Any, *, big_integers: str) -> bytes:  # noqa: ARG001 - stands where canonical_bytes does
+def _plainly(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
-def _digest(event: AgentEvent, data: bytes) -> bytes:
-    """SHA-256 of the canonical JSON of an event, its data already in canonical form."""
-    parent = b"null" if event.parent_trace_id is None else _quoted(event.parent_trace_id)
-    return sha256(
-        b'{"channel":%b,"data":%b,"event":%b,"parent_trace_id":%b,"timestamp_ms":%b,"trace_id":%b}'
-        % (
-            _quoted(event.channel),
-            data,
-            _quoted(event.event),
-            parent,
-            b"null" if event.timestamp_ms is None else b"%d" % event.timestamp_ms,
-            _quoted(event.trace_id),
-        )
-    ).digest()
+def _exactly(value: Any) -> bytes:
+    return canonical_bytes(value, big_integers="exact")
 
 
 @lru_cache(maxsize=4096)
-def _quoted(text: str) -> bytes:
-    return canonical_bytes(text)
+def _frame(channel: str, kind: str, parent: str | None, trace: str) -> tuple[bytes, bytes, bytes]:
+    """The canonical JSON of an event around its data and its time: the same for most events of a branch."""
+    return (
+        b'{"channel":%b,"data":' % canonical_bytes(channel),
+        b',"event":%b,"parent_trace_id":%b,"timestamp_ms":' % (canonical_bytes(kind), canonical_bytes(parent)),
+        b',"trace_id":%b}' % canonical_bytes(trace),
+    )
 
 
 def event_digest(event: AgentEvent, data: dict[str, Any]) -> bytes:
@@ -170,9 +171,9 @@ def event_digest(event: AgentEvent, data: dict[str, Any]) -> bytes:
     ).digest()
 
 
-def _call(data: dict[str, Any], redacting: bool, canonical: Any = canonical_bytes) -> tuple[Body, Counts]:
+def _call(data: dict[str, Any], redacting: bool, canonical: Canonical) -> tuple[Body, Counts]:
     arguments = first(data, "args", "arguments", "input", default={})
-    raw = canonical(arguments, big_integers="exact")
+    raw = canonical(arguments)
     counts: Counts = ()
     if redacting:
         arguments, counts = redact_json(arguments)
@@ -186,7 +187,7 @@ def _call(data: dict[str, Any], redacting: bool, canonical: Any = canonical_byte
     ), counts
 
 
-def _result(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+def _result(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
     output = render(first(data, "output", "result", "content"))
     raw = output if output is not None else "null"
     code, message = _tool_error(data.get("error"))
@@ -211,7 +212,7 @@ def _tool_error(error: Any) -> tuple[str | None, str | None]:
     return None, render(error)
 
 
-def _start(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+def _start(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
     config = first(data, "agentConfig", "agent_config")
     model = config.get("model") if isinstance(config, dict) else None
     counts: dict[str, int] = {}
@@ -221,13 +222,13 @@ def _start(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
     )
 
 
-def _answer(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+def _answer(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
     counts: dict[str, int] = {}
     text = render(first(data, "answer", "text", "content"))
     return Answer(_clean(text or "", redacting, counts)), tuple(sorted(counts.items()))
 
 
-def _failure(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
+def _failure(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
     _, message = _tool_error(first(data, "error", "message"))
     counts: dict[str, int] = {}
     text = message or "the agent reported an error without a message"
@@ -237,7 +238,7 @@ def _failure(data: dict[str, Any], redacting: bool) -> tuple[Body, Counts]:
     )
 
 
-def _delta(data: dict[str, Any], _redacting: bool) -> tuple[Body, Counts]:
+def _delta(data: dict[str, Any], _redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
     return _said(data), ()
 
 
@@ -248,7 +249,7 @@ def _said(data: dict[str, Any]) -> Body:
     return Said(text, whole_or_none(first(data, "step", "stepIndex", "step_index")))
 
 
-def _spent(data: dict[str, Any], _redacting: bool) -> tuple[Body, Counts]:
+def _spent(data: dict[str, Any], _redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
     usd = first(data, "estimatedUsd", "estimated_usd", "usd")
     return Spent(
         input_tokens=whole_or_none(first(data, "inputTokens", "input_tokens")),

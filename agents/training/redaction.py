@@ -8,6 +8,7 @@ back as the same object; the time is linear in the text. The rules are in `secre
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from agents.training.personal_rules import PERSONAL
@@ -44,7 +45,7 @@ class RedactedJson(NamedTuple):
 
 def redact(text: str) -> Redacted:
     """Remove what the rules find."""
-    if len(text) < SHORTEST or (len(text) <= _SHORT and text.isascii() and not _ANY.matches(text)):
+    if _is_plain(text):
         return Redacted(text, ())
     counts: dict[str, int] = {}
     cleaned = text
@@ -53,6 +54,11 @@ def redact(text: str) -> Redacted:
     while (result := _once(cleaned, counts)) is not cleaned:
         cleaned = result
     return Redacted(cleaned, _sorted(counts))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether one cheap test shows that no rule can find anything."""
+    return len(text) < SHORTEST or (len(text) <= _SHORT and text.isascii() and not _ANY.matches(text))
 
 
 def contains_secret(text: str) -> bool:
@@ -65,6 +71,8 @@ def redact_json(value: Any) -> RedactedJson:
 
     Only the containers on the way to a change are copied, and nothing recurses, however deep the value is nested.
     """
+    if _is_plain_json(value):
+        return RedactedJson(value, ())
     counts: dict[str, int] = {}
     tree = _Tree(value)
     for at, key, name, text in tree.strings():
@@ -77,6 +85,33 @@ def redact_json(value: Any) -> RedactedJson:
     return RedactedJson(tree.value, _sorted(counts))
 
 
+def _is_plain_json(value: Any) -> bool:
+    """Whether cheap tests show that there is nothing to find: most arguments are like that."""
+    level = [value]
+    for item in level:  # grows while it is gone through
+        kind = type(item)
+        if kind is str:
+            if not _is_plain(item):
+                return False
+        elif kind is dict:
+            if not all(map(_is_plain_name, item)):
+                return False
+            level.extend(item.values())
+        elif kind is list:
+            level.extend(item)
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _is_plain_name(name: Any) -> bool:
+    # {"name": ..., "value": ...} gives a value the name of another field, so it is looked at closely.
+    return type(name) is str and name != "value" and _is_plain(name) and _secret_by_name(name) is None
+
+
+def _secret_by_name(name: str) -> SecretName | None:
+    return SecretName.TOKEN if name.lower() in _AUTHORIZATION else secret_name(name)
+
+
 def _field(name: str, text: str, counts: dict[str, int]) -> str:
     """The text of a field of this name, redacted."""
     found = redact(text)
@@ -84,7 +119,7 @@ def _field(name: str, text: str, counts: dict[str, int]) -> str:
         counts[kind] = counts.get(kind, 0) + count
     if found.counts or not name:
         return found.text
-    kind_of_name = SecretName.TOKEN if name.lower() in _AUTHORIZATION else secret_name(name)
+    kind_of_name = _secret_by_name(name)
     if kind_of_name is None or not looks_secret(text, kind_of_name):
         return text
     counts[SECRET_FIELD] = counts.get(SECRET_FIELD, 0) + 1

@@ -1,0 +1,137 @@
+"""The writers and readers made for our schemas give what fastavro gives, byte by byte, and refuse what is not Avro."""
+
+from io import BytesIO
+from types import SimpleNamespace
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.avro_body import decode, encode, newest
+from schemas.avro_code import long_bytes, read_long, reader_of, writer_of
+from schemas.errors import DecodeError
+from schemas.events import AgentEvent, AgentEvents
+from schemas.versions import RECORDS
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
+_LONG = st.integers(-(2**63), 2**63 - 1)
+_PLAIN = {
+    "string": _TEXT,
+    "long": _LONG,
+    "double": st.floats(allow_nan=False),
+    "boolean": st.booleans(),
+    "null": st.none(),
+}
+
+
+def _values(schema: Any, named: dict[str, Any]) -> st.SearchStrategy[Any]:
+    if isinstance(schema, str):
+        return _PLAIN[schema] if schema in _PLAIN else _values(named[schema.rpartition(".")[2]], named)
+    if isinstance(schema, list):
+        return st.one_of(*(_values(branch, named) for branch in schema))
+    match schema["type"]:
+        case "record":
+            named[schema["name"].rpartition(".")[2]] = schema
+            return st.fixed_dictionaries({field["name"]: _values(field["type"], named) for field in schema["fields"]})
+        case "array":
+            return st.lists(_values(schema["items"], named), max_size=3)
+        case "map":
+            return st.dictionaries(_TEXT, _values(schema["values"], named), max_size=3)
+        case primitive:
+            return _PLAIN[primitive]
+
+
+def _as_object(value: Any, schema: Any, named: dict[str, Any]) -> Any:
+    """The value with attributes where the schema has records: what a writer takes."""
+    if isinstance(schema, str):
+        return value if schema in _PLAIN else _as_object(value, named[schema.rpartition(".")[2]], named)
+    if isinstance(schema, list):
+        other = next(branch for branch in schema if branch != "null")
+        return None if value is None else _as_object(value, other, named)
+    match schema["type"]:
+        case "record":
+            fields = {field["name"]: field["type"] for field in schema["fields"]}
+            return SimpleNamespace(**{name: _as_object(value[name], kind, named) for name, kind in fields.items()})
+        case "array":
+            return [_as_object(item, schema["items"], named) for item in value]
+        case "map":
+            return {key: _as_object(item, schema["values"], named) for key, item in value.items()}
+    return value
+
+
+@pytest.mark.parametrize("name", sorted(RECORDS))
+def test_bytes_and_values_are_those_of_fastavro(name: str) -> None:
+    version = newest(RECORDS[name])
+    named: dict[str, Any] = {}
+    values = _values(version.schema, named)
+    write, read = writer_of(version.schema), reader_of(version.schema)
+
+    @given(values)
+    def check(plain: dict[str, Any]) -> None:
+        out = BytesIO()
+        fastavro.schemaless_writer(out, version.parsed, plain, disable_tuple_notation=True)
+        body = out.getvalue()
+        assert write(_as_object(plain, version.schema, named), {}) == body
+        assert read(body) == (plain, len(body))
+
+    check()
+
+
+@given(_LONG)
+def test_a_long_is_read_back(number: int) -> None:
+    data = long_bytes(number)
+    assert read_long(data, 0) == (number, len(data))
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+def test_a_number_beyond_64_bits_is_not_written(number: int) -> None:
+    with pytest.raises(OverflowError):
+        long_bytes(number)
+
+
+def test_blocks_with_a_size_are_read() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "xs", "type": {"type": "array", "items": "long"}}]}
+    # Two blocks: one of two items that states its size in bytes, one of one item.
+    assert reader_of(schema)(bytes([3, 4, 2, 4, 2, 6, 0])) == ({"xs": [1, 2, 3]}, 7)
+
+
+_SLICE = AgentEvents(
+    rollout_id="r", branch_index=1, first_seq=3,
+    events=(AgentEvent(channel="text", event="final_answer", data='{"answer":"ü"}', timestamp_ms=5),) * 2,
+)  # fmt: skip
+
+
+def test_every_cut_and_most_changed_bytes_are_refused_or_read_as_something_valid() -> None:
+    body = encode(_SLICE)
+    for size in range(len(body)):
+        with pytest.raises(DecodeError):
+            decode(AgentEvents, body[:size])
+    with pytest.raises(DecodeError, match="left over"):
+        decode(AgentEvents, body + b"\0")
+    for at in range(len(body)):
+        for other in (0, 1, 0x7F, 0x80, 0xFF):
+            changed = body[:at] + bytes([other]) + body[at + 1 :]
+            try:
+                found = decode(AgentEvents, changed)
+            except DecodeError:
+                continue
+            assert encode(found) == changed  # another record, but exactly the one that the bytes say
+
+
+def test_a_time_that_json_cannot_hold_is_refused() -> None:
+    event = {"trace_id": "", "parent_trace_id": None, "channel": "c", "event": "e", "data": "{}", "timestamp_ms": 2**60}
+    plain = _SLICE.plain() | {"events": [event]}
+    out = BytesIO()
+    fastavro.schemaless_writer(out, newest(AgentEvents).parsed, plain, disable_tuple_notation=True)
+    with pytest.raises(DecodeError, match="timestamp_ms"):
+        decode(AgentEvents, out.getvalue())
+
+
+def test_events_that_a_reader_made_are_like_any_other() -> None:
+    [event, _] = decode(AgentEvents, encode(_SLICE)).events
+    assert event == _SLICE.events[0]
+    assert hash(event) == hash(_SLICE.events[0])
+    assert event.model_dump() == _SLICE.events[0].model_dump()
+    assert event.model_copy(update={"event": "error"}).event == "error"
