@@ -14,7 +14,7 @@ from agents.summarize.events import Kept
 from agents.verdicts.meaning import Verdict
 from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
 from schemas.events import AgentEvents
-from schemas.judging import JudgeVote
+from schemas.judging import HIGHEST_SCORE, JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 
@@ -188,6 +188,8 @@ class Rollout:
     def _add_vote(self, vote: JudgeVote, at: int, ref: Ref) -> list[Complaint]:
         if vote.a == vote.b:
             return [Complaint(ref, "bad_vote", f"the vote compares branch {vote.a} with itself")]
+        if vote.score is not None and not 0 <= vote.score <= HIGHEST_SCORE:
+            return [Complaint(ref, "bad_vote", f"score: expected 0 to {HIGHEST_SCORE}, found {vote.score:g}")]
         if vote.vote_id in self.votes:
             return []  # the first vote with an id counts, later ones are ignored
         if self.closed is not None and vote.vote_id not in self.closed.vote_ids:
