@@ -1,7 +1,8 @@
 """What a judge is asked about a settled rollout: a pure function of the settling and the facts that it pins.
 
-One request for every scheduled pair, then one for every branch that is scored by itself. Two identical judged texts are not sent: they are a tie by content, which becomes a
-vote of its own (judge `content`, sample 0), so that the closing pins it like any other.
+One request for every scheduled pair, then one for every branch that is scored by itself. Two identical judged texts are not
+sent: they are a tie by content, which becomes a vote of its own (judge `content`, sample 0), so that the closing pins it like
+any other.
 """
 
 from hashlib import sha256

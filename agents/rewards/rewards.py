@@ -58,7 +58,9 @@ def _judged_reward(judged: JudgedScores, weights: Sequence[Weight]) -> Reward | 
     if shares["judge_scalar"] <= 0:
         shares = {"judge": 1.0}
     components = tuple(
-        RewardComponent(key=name, value=_tenth(parts[name]), weight=share) for name, share in shares.items() if share > 0
+        RewardComponent(key=name, value=_tenth(parts[name]), weight=share)
+        for name, share in shares.items()
+        if share > 0
     )
     known = [(part.weight, part.value) for part in components if part.value is not None]
     if not known:
@@ -70,9 +72,7 @@ def _tenth(score: float | None) -> float | None:
     return None if score is None else nine(score / 10)
 
 
-def _verified_reward(
-    status: ObjectiveStatus, verdicts: Mapping[str, Verdict], config: RewardsConfig
-) -> Reward | None:
+def _verified_reward(status: ObjectiveStatus, verdicts: Mapping[str, Verdict], config: RewardsConfig) -> Reward | None:
     score = objective_score(status)
     if score is None:
         return None

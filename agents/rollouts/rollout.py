@@ -5,6 +5,7 @@ took a fact in. What follows from a closed rollout (`emit`) depends on the pinne
 order of topics, or a repetition gives the same bytes.
 """
 
+from copy import copy
 from typing import Literal, NamedTuple
 
 from agents.evidence.canonical import CanonicalError
@@ -47,7 +48,7 @@ class Rollout:
     """All facts of one rollout that may still count."""
 
     __slots__ = (
-        "_ending", "_pinned", "_slices", "branches", "cancelled_at",
+        "_ending", "_opened_ref", "_pinned", "_slices", "branches", "cancelled_at",
         "close_at", "close_is_end_of_input", "closed", "latest", "opened", "opened_at",
         "redacting", "rollout_id", "settled", "started_at", "status", "times", "verdicts", "votes",
     )  # fmt: skip
@@ -74,6 +75,7 @@ class Rollout:
         self.closed: RolloutClosed | None = None
         self._slices: list[tuple[Ref, int, int, int, int, int]] = []
         self._ending: set[tuple[int, int]] = set()
+        self._opened_ref: Ref = ("", 0, 0)
         self._pinned: dict[int, list[Kept]] | None = None
 
     def add(self, fact: Fact, at: int, ref: Ref) -> list[Complaint]:
@@ -103,7 +105,7 @@ class Rollout:
         if self.settled is not None and not self.settled.opened:
             return [Complaint(ref, "late", "the rollout settled before it was opened")]
         if self.opened is None:
-            self.opened, self.opened_at = fact.opened, at
+            self.opened, self.opened_at, self._opened_ref = fact.opened, at, ref
         elif self.opened != fact.opened:
             return [
                 Complaint(ref, "conflict", "the rollout was opened before, with other content; the first one counts")
@@ -201,7 +203,11 @@ class Rollout:
         if fact.settled is not None and self.settled is None:
             self.settled = fact.settled
             self.status = self.status.to(Status.SETTLED)
-            return self._strays(fact.settled)
+            strays = self._strays(fact.settled)
+            if self.opened is not None and not fact.settled.opened:
+                strays.append(Complaint(self._opened_ref, "late", "the rollout settled before it was opened"))
+                self.opened = None
+            return strays
         # A closing that follows from another settling than the first one in the log has no effect.
         follows = (
             fact.closed is not None and self.settled is not None and fact.closed.settled_id == self.settled.settled_id
@@ -216,6 +222,12 @@ class Rollout:
             for vote_id, stamped in self.votes.items()
             if vote_id not in counted
         ]
+
+    def under(self, settled: RolloutSettled) -> "Rollout":
+        """The same facts without votes under another settling that pins the same of them: to be judged again."""
+        other = copy(self)
+        other.settled, other.closed, other.votes, other.status = settled, None, {}, Status.SETTLED
+        return other
 
     # -- what a decision pins --------------------------------------------------------------------------------------------
 

@@ -9,6 +9,9 @@ from streams.config import Settings
 
 HOUR_S = 3600.0
 
+ASKED_BY_US = frozenset({"scripted", "anthropic"})
+"""Kinds of judges that we ask; for others nobody reads requests."""
+
 
 class Budget:
     """At most so many calls in any hour."""
@@ -17,6 +20,8 @@ class Budget:
         self._limit = calls_per_hour
         self._clock = clock
         self._made: deque[float] = deque()
+        self.calls = 0
+        """Made in all."""
 
     def allow(self) -> bool:
         """Count a call if there is one left."""
@@ -26,6 +31,7 @@ class Budget:
         if len(self._made) >= self._limit:
             return False
         self._made.append(now)
+        self.calls += 1
         return True
 
 

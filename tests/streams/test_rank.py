@@ -292,7 +292,9 @@ def test_scores_of_single_branches_count_where_they_have_a_weight(rank: Rank, mo
 
     lines = [opened(3), *(build(branch) for branch in range(3)), score(0, 4, 0), score(0, None, 1), score(1, 9, 0)]
     lines += [score(1, 8, 1), score(2, None, 0)]
-    weights = '[{"key":"objective","weight":1,"component":"objective"},{"key":"s","weight":1,"component":"judge_scalar"}]'
+    weights = (
+        '[{"key":"objective","weight":1,"component":"objective"},{"key":"s","weight":1,"component":"judge_scalar"}]'
+    )
     monkeypatch.setenv("BRAID_EMISSION__RANKING__WEIGHTS", weights)
     (ranking,) = rank(lines, "--json").rankings
     assert column(ranking, "branch_index") == [2, 1, 0]

@@ -123,7 +123,9 @@ def test_a_rollout_of_identical_branches_closes_by_content_alone() -> None:
     assert [branch.judge_score for branch in emission.ranking.branches] == [5.0, 5.0]
     assert emission.ranking.stats.tie_rate is None
     # Nobody was asked, so no judge is among the verifiers, neither in the evidence nor for admission.
-    assert [[each.verifier_id for each in record.verifier_results] for record in emission.evidence] == [["build"]] * 2 + [[]]
+    assert [[each.verifier_id for each in record.verifier_results] for record in emission.evidence] == [
+        ["build"]
+    ] * 2 + [[]]
     scores = {row.admission.score for row in emission.rows}
     rollout = settled(lines(["same", "same"], ["same", "same"]), config(kind="none"))
     rollout.add(Closure(closed=close_now(rollout)), 7000, ("c", 0, 1))

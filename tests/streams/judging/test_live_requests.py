@@ -30,8 +30,8 @@ def lines() -> list[dict[str, object]]:
     found: list[dict[str, object]] = [
         {"type": "rollout", "rollout_id": "w", "task": "fix it", "branches": len(ANSWERS), "required": ["build"]}
     ]
-    for index, answer in enumerate(ANSWERS):
-        event = {"event": "final_answer", "data": {"answer": answer}}
+    for index, said in enumerate(ANSWERS):
+        event = {"event": "final_answer", "data": {"answer": said}}
         found.append({"type": "event", "rollout_id": "w", "branch_index": index, "event": event})
         build = {"status": "success", "exit_code": 0} if index < 3 else {"status": "failure", "exit_code": 1}
         found.append({"type": "build", "rollout_id": "w", "branch_index": index, **build})
@@ -73,7 +73,9 @@ async def test_requests_become_votes_and_the_rollout_closes_complete(settings: S
     assert (behaviour["rules-1"]["votes"], behaviour["rules-1"]["position_consistency"]) == (8, 1.0)
 
 
-WEIGHTS = '[{"key":"objective","weight":1,"component":"objective"},{"key":"scored","weight":1,"component":"judge_scalar"}]'
+WEIGHTS = (
+    '[{"key":"objective","weight":1,"component":"objective"},{"key":"scored","weight":1,"component":"judge_scalar"}]'
+)
 
 
 async def scored(settings: Settings, tmp_path: Path, env: dict[str, str], judge: JudgeConfig, **asked: Any) -> Ranking:
