@@ -53,6 +53,7 @@ def worker(
     slot: int | None = None,
     rules: Path | None = None,
     concurrency: int | None = None,
+    metrics_port: int | None = None,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
 ) -> None:
     """Answer judge requests with votes, until SIGTERM or Ctrl-C.
@@ -69,6 +70,8 @@ def worker(
         The rule file of a scripted judge.
     concurrency
         Calls under way at once.
+    metrics_port
+        Serve /metrics, /healthz and /readyz on this port of loopback (0: not at all).
     log_level
         How much to say on standard error.
     """
@@ -81,7 +84,7 @@ def worker(
     from streams.judging.worker import run_judge_worker
 
     logs.configure(log_level)
-    given = {"slot": slot, "rules": rules, "concurrency": concurrency}
+    given = {"slot": slot, "rules": rules, "concurrency": concurrency, "metrics_port": metrics_port}
     settings = load(judge={name: value for name, value in given.items() if value is not None} or None)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_judge_worker(settings))

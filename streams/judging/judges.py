@@ -23,14 +23,23 @@ class Budget:
         self.calls = 0
         """Made in all."""
 
-    def allow(self) -> bool:
-        """Count a call if there is one left."""
+    def remember(self, age_s: float) -> None:
+        """Count a call that was made so long ago, before this budget began. The oldest ones come first."""
+        self._made.append(self._clock() - age_s)
+
+    @property
+    def left(self) -> int:
+        """Calls that are left now."""
         now = self._clock()
         while self._made and self._made[0] <= now - HOUR_S:
             self._made.popleft()
-        if len(self._made) >= self._limit:
+        return max(0, self._limit - len(self._made))
+
+    def allow(self) -> bool:
+        """Count a call if there is one left."""
+        if not self.left:
             return False
-        self._made.append(now)
+        self._made.append(self._clock())
         self.calls += 1
         return True
 

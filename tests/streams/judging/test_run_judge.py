@@ -63,7 +63,7 @@ def test_a_run_asks_the_judge_and_pays_once(capsys: pytest.CaptureFixture[str]) 
     }  # fmt: skip
     (ranking,) = rows("out", "rankings")
     assert ranking["close_cause"] == "complete"
-    assert [branch["judge_score"] for branch in ranking["branches"]][0] > 5
+    assert ranking["branches"][0]["judge_score"] > 5
     before = files("out")
     again = Ran(capsys, "run", "lines.ndjson", "--out", "out", *SCRIPTED)
     assert (again.counts["judge"]["asked"], again.counts["judge"]["known"]) == (0, 8)
