@@ -162,6 +162,7 @@ def stats(
     *,
     from_dir: Path | None = None,
     spans: int = 8,
+    plot: Path | None = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Show how judges behave: by judge and over time, and whether they agree.
@@ -172,6 +173,8 @@ def stats(
         Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
     spans
         Into how many spans of time the votes are divided.
+    plot
+        Draw it over time, too, into this file (SVG: any browser shows it).
     json
         Print one JSON object.
     """
@@ -181,7 +184,13 @@ def stats(
     from streams.config import load
     from streams.judging.looks import stats_json, stats_page
 
+    if plot is not None and plot.suffix != ".svg":
+        raise ProbeError(f"--plot {plot}: pictures are SVG; give a name that ends in .svg")
     votes = asyncio.run(read_votes(from_dir, load()))
+    if plot is not None:
+        from streams.judging.plot import plot_svg
+
+        plot.write_text(plot_svg(votes, max(1, spans)), "utf-8")
     if json:
         sys.stdout.write(orjson.dumps(stats_json(votes, max(1, spans))).decode() + "\n")
     else:
