@@ -14,6 +14,9 @@ MAX_SUMMARY_BYTES = 16_384
 JudgeKind = Literal["none", "external", "scripted", "anthropic"]
 """Who votes: nobody; somebody else who writes votes to the log; a rule file; a model."""
 
+JudgeMode = Literal["pairwise", "scalar", "pairwise+scalar"]
+"""What a judge is asked: which of two branches is better; how good one is, 0..10; or both."""
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -98,10 +101,16 @@ class JudgeConfig(_Section):
     """The judge's model, where there is one."""
     rubric: str = "Overall quality and correctness of the work for the task."
     """The criterion, in words; its hash is its version."""
+    # What was added after the first release is left out of the pinned text where it is the default: the configuration of
+    # an older log keeps its digest, and so the log its bytes.
+    mode: JudgeMode = Field(default="pairwise", exclude_if=lambda mode: mode == "pairwise")
+    """What is asked: pairs, scores of single branches, or both."""
     samples: int = Field(default=2, ge=1, le=16)
     """Calls for each order of a pair."""
+    scalar_samples: int = Field(default=3, ge=1, le=16, exclude_if=lambda samples: samples == 3)
+    """Calls for the score of a branch; the mean of those with an answer counts."""
     max_judge_calls: int = Field(default=120, ge=0)
-    """Calls for a rollout; pairs beyond are recorded as not asked."""
+    """Calls for a rollout, pairs before scores; what is beyond is not asked."""
     max_text_bytes: int = Field(default=8000, ge=256)
     """Of a branch's judged text."""
 

@@ -19,6 +19,9 @@ MissingCause = Literal[
 CONTENT_JUDGE = "content"
 """The judge of a tie by content: two judged texts were identical, and nobody was asked."""
 
+HIGHEST_SCORE = 10
+"""Scores of single branches go from 0 to this."""
+
 
 class JudgedBranch(Record):
     """One side of a comparison: the whole text the judge sees of it."""

@@ -131,7 +131,8 @@ class JudgeWorkerConfig(_Section):
     concurrency: int = Field(default=8, ge=1, le=1000)
     """Calls under way at once."""
     calls_per_hour: int = Field(default=3600, ge=0)
-    """Calls beyond it become votes with cause budget. Counted by each worker for itself, retries included."""
+    """Calls beyond it become votes with cause budget. A worker counts its own calls, repetitions included, and begins with
+    the votes of the last hour that stand in the log."""
     timeout_s: float = Field(default=60.0, gt=0)
     """Of one call."""
     longest_wait_s: float = Field(default=60.0, ge=0)
@@ -140,6 +141,10 @@ class JudgeWorkerConfig(_Section):
     """How long calls under way may still take when the worker is told to stop."""
     max_tokens: int = Field(default=1024, ge=64)
     """Of an answer."""
+    metrics_host: str = "127.0.0.1"
+    """Where /metrics, /healthz and /readyz listen."""
+    metrics_port: int = Field(default=0, ge=0, le=65_535)
+    """0 turns them off."""
     usd_per_mtok_in: float | None = Field(default=None, ge=0)
     """Price of a million prompt tokens; with both prices, votes say what they cost."""
     usd_per_mtok_out: float | None = Field(default=None, ge=0)

@@ -1,4 +1,4 @@
-"""Facts to Kafka: keyed by rollout, in the partition that everything about it meets in, acknowledged by all replicas."""
+"""Records to Kafka: keyed by rollout, in the partition that everything about it meets in, acknowledged by all replicas."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agents.importers.slices import rollout_of
-from agents.rollouts.rollout import Fact
+from schemas.base import Record
 from schemas.errors import BraidError
 from streams.cluster import ensure_topics, partition_of, registry_of, resolve, start_producer
 from streams.codec import Codec
@@ -19,11 +19,11 @@ MAX_UNACKED = 2000
 
 
 class TooLargeError(BraidError):
-    """A fact over its topic's limit."""
+    """A record over its topic's limit."""
 
 
 class FactWriter:
-    """Writes facts; `flush` waits until the broker has all of them."""
+    """Writes facts and what follows from them; `flush` waits until the broker has all of them."""
 
     def __init__(self, settings: Settings, source: str) -> None:
         self.settings = resolve(settings)
@@ -40,20 +40,20 @@ class FactWriter:
         self._producer = await start_producer(self.settings)
         return self
 
-    async def write(self, fact: Fact) -> None:
-        """Write one fact. Raises TooLargeError when it is over the limit of its topic."""
-        topic = BY_RECORD[type(fact)]
-        value = self._codec.encode(fact)
+    async def write(self, record: Record) -> None:
+        """Write one record. Raises TooLargeError when it is over the limit of its topic."""
+        topic = BY_RECORD[type(record)]
+        value = self._codec.encode(record)
         if len(value) > topic.max_bytes:
             raise TooLargeError(f"{len(value)} bytes; {topic.name} takes {topic.max_bytes}")
-        rollout_id = rollout_of(fact)
+        rollout_id = rollout_of(record)
         self._unacked.append(
             await self._producer.send(
                 self.settings.prefix + topic.name,
                 value,
                 key=rollout_id.encode(),
                 partition=partition_of(rollout_id, self.settings.partitions),
-                headers=cloud_event(fact, self._source),
+                headers=cloud_event(record, self._source),
             )
         )
         self.written += 1

@@ -34,8 +34,8 @@ ENDING_KINDS = frozenset({"final_answer", "error"})
 """Events that end a branch; nothing is kept of the others."""
 
 BRANCH_FIELDS = (
-    "branch_index", "objective_status", "objective_score", "bt_score", "se", "judge_score", "total", "rank", "rank_low",
-    "rank_high", "p_beats_next", "n_comparisons", "n_missing",
+    "branch_index", "objective_status", "objective_score", "bt_score", "se", "judge_score", "judge_scalar", "total", "rank",
+    "rank_low", "rank_high", "p_beats_next", "n_comparisons", "n_missing",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from agents.evidence.signing import SigningKey
 from agents.importers.errors import LineError
 from agents.importers.lines import LineReader
 from agents.importers.slices import Slicer, rollout_of
+from agents.judge.requests import Asking, judge_requests
+from agents.judge.votes import calls_of
 from agents.rollouts.decide import close_now, settle_now
 from agents.rollouts.emit import Emission, emit
 from agents.rollouts.rollout import Complaint, Fact, Ref, Rollout
@@ -29,6 +32,7 @@ from schemas.base import Record
 from schemas.closures import Closure
 from schemas.evidence import AepRecord
 from schemas.jsontext import parse_object
+from schemas.judging import JudgeVote
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.cluster import partition_of
 from streams.codec import Codec
@@ -36,6 +40,7 @@ from streams.config import Settings
 from streams.embedded import LogRecord, LogWriter
 from streams.headers import cloud_event, domain_time
 from streams.inputs import SIDECAR, Line, Rejected, check_length, read_lines, total_bytes
+from streams.judging.inline import InlineJudge
 from streams.letters import Letter
 from streams.outputs import SINK_FILES, Outputs
 from streams.topics import BY_RECORD, DEAD_LETTERS
@@ -72,6 +77,8 @@ class Counts:
     bad_lines: int = 0
     seconds: float = 0.0
     out: str = ""
+    judge: dict[str, Any] | None = None
+    """What asking a judge took; None when nobody was asked."""
     first_bad: list[str] = field(default_factory=list, repr=False)
 
     def add(self, emission: Emission) -> None:
@@ -94,14 +101,20 @@ class Counts:
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        shown = {name: value for name, value in vars(self).items() if name != "first_bad"}
+        unsaid = {"first_bad"} if self.judge is not None else {"first_bad", "judge"}
+        shown = {name: value for name, value in vars(self).items() if name not in unsaid}
         return {**shown, "rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
 
 
 def run_files(
-    files: Sequence[Path], out: Path, settings: Settings, key: SigningKey | None, say: Say = lambda _what, _share: None
+    files: Sequence[Path],
+    out: Path,
+    settings: Settings,
+    key: SigningKey | None,
+    say: Say = lambda _what, _share: None,
+    judge: InlineJudge | None = None,
 ) -> Counts:
-    """Fold files into rankings, evidence and training rows under `out`."""
+    """Fold files into rankings, evidence and training rows under `out`; `judge` is asked where settings name one."""
     began = time.monotonic()
     counts = Counts(out=str(out))
     out.mkdir(parents=True, exist_ok=True)
@@ -114,9 +127,14 @@ def run_files(
         with Outputs(out, SINK_FILES) as outputs:
             for partition in range(partitions):
                 say("folding", partition / partitions)
-                _Folder(partition, settings, key, log, outputs, counts, rejected).fold(_spooled(Path(spool), partition))
+                folder = _Folder(partition, settings, key, log, outputs, counts, rejected)
+                folder.fold(_spooled(Path(spool), partition))
+                if judge is not None:
+                    folder.ask(judge, partial(_say_part, say, partition, partitions))
+                folder.close()
                 log.publish(partition=partition)
     rejected.close()
+    counts.judge = None if judge is None else judge.plain()
     counts.bad_lines, counts.first_bad = rejected.count, rejected.first
     counts.seconds = time.monotonic() - began
     return counts
@@ -168,6 +186,14 @@ def _spooled(spool: Path, partition: int) -> Iterator[Line]:
             source.read(1)
 
 
+def _say_part(say: Say, partition: int, partitions: int, what: str, share: float) -> None:
+    say(what, (partition + share) / partitions)
+
+
+def _say_votes(say: Say, judge: InlineJudge, share: float) -> None:
+    say(f"judging, {judge.spent.asked:,} votes", share)
+
+
 class _Folder:
     """Folds one partition."""
 
@@ -207,6 +233,39 @@ class _Folder:
         for ready in slicer.flush():
             self._take(ready)
         for rollout_id in sorted(self._rollouts):
+            self._settle(rollout_id)
+
+    def ask(self, judge: InlineJudge, say: Say) -> None:
+        """Ask a judge about what has settled, many rollouts at once; its votes are facts as any other."""
+        waiting: list[tuple[Rollout, Asking]] = []
+        calls = 0
+        for number, rollout_id in enumerate(sorted(self._rollouts), start=1):
+            rollout = self._rollouts[rollout_id]
+            asking = judge_requests(rollout)
+            judge.spent.own_work += asking.own_model
+            waiting.append((rollout, asking))
+            calls += sum(len(calls_of(request)) for request in asking.requests)
+            if calls >= judge.calls_at_once or number == len(self._rollouts):
+                share = number / len(self._rollouts)
+                self._answer(judge, waiting, partial(_say_votes, say, judge, share))
+                waiting, calls = [], 0
+
+    def _answer(self, judge: InlineJudge, waiting: list[tuple[Rollout, Asking]], say: Callable[[], None]) -> None:
+        paid = {
+            name: each.fact
+            for rollout, _ in waiting for name, each in rollout.votes.items() if isinstance(each.fact, JudgeVote)
+        }  # fmt: skip
+        answers = iter(judge.votes([request for _, asking in waiting for request in asking.requests], paid, say))
+        for rollout, asking in waiting:
+            for request in asking.requests:
+                self._write(request, rollout)
+            for vote in (*asking.ties, *(vote for _ in asking.requests for vote in next(answers))):
+                if vote.vote_id not in rollout.votes:
+                    self._take(vote)
+
+    def close(self) -> None:
+        """Close everything, and write what follows."""
+        for rollout_id in sorted(self._rollouts):
             self._close(self._rollouts.pop(rollout_id))
             del self._stored[rollout_id]
 
@@ -234,10 +293,14 @@ class _Folder:
             DEAD_LETTERS.name, self._partition, letter.key, letter.value, stored.at, tuple(letter.wire_headers())
         )
 
-    def _close(self, rollout: Rollout) -> None:
+    def _settle(self, rollout_id: str) -> None:
+        rollout = self._rollouts[rollout_id]
         if not rollout.branches and not rollout.verdicts and rollout.opened is None:
+            del self._rollouts[rollout_id], self._stored[rollout_id]  # nothing but votes: there is nothing to close
             return
         self._decided(rollout, Closure(settled=settle_now(rollout, self._settings.emission, self._settings.closing)))
+
+    def _close(self, rollout: Rollout) -> None:
         self._decided(rollout, Closure(closed=close_now(rollout)))
         emission = emit(rollout)
         for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *emission.evidence):

@@ -5,7 +5,7 @@ names the hash of the one before, and the last one states how many there are and
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.evidence.canonical import canonical_bytes, digest
 from agents.evidence.side_effects import side_effect, worst
@@ -14,17 +14,40 @@ from agents.verdicts.meaning import Verdict, kind_of, meaning
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.evidence import AepAction, AepBudget, AepClosing, AepRecord, AepSignature, AepVerifierResult, EmittedRecord
-from schemas.judging import JudgeVote
+from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.lifecycle import RolloutOpened
 from schemas.rankings import RankedBranch, Ranking
 from schemas.verdicts import CheckVerdict
+
+
+class Judges(NamedTuple):
+    """Who gave an answer about a branch, by name. A tie by content is nobody's answer, a call without one neither."""
+
+    compared: tuple[str, ...] = ()
+    """With another branch."""
+    scored: tuple[str, ...] = ()
+    """By itself."""
+
+    @property
+    def known(self) -> bool:
+        """Whether a judge is among the branch's verifiers."""
+        return bool(self.compared or self.scored)
+
+
+def judges_of(index: int, votes: Sequence[JudgeVote]) -> Judges:
+    """The judges of a branch, out of the votes that count."""
+    about = [vote for vote in votes if index in (vote.a, vote.b) and vote.judge != CONTENT_JUDGE]
+    return Judges(
+        tuple(sorted({vote.judge for vote in about if vote.b is not None and vote.preferred is not None})),
+        tuple(sorted({vote.judge for vote in about if vote.b is None and vote.score is not None})),
+    )
 
 
 def branch_evidence(
     branch: BranchRecord,
     verdicts: Sequence[Verdict],
     ranked: RankedBranch,
-    judges: Sequence[str],
+    judges: Judges,
     opened: RolloutOpened | None,
     closed: RolloutClosed,
 ) -> AepRecord:
@@ -68,7 +91,7 @@ def branch_evidence(
 
 
 def _verifier_results(
-    verdicts: Sequence[Verdict], ranked: RankedBranch, judges: Sequence[str]
+    verdicts: Sequence[Verdict], ranked: RankedBranch, judges: Judges
 ) -> tuple[AepVerifierResult, ...]:
     """Known outcomes only: an unknown has no boolean."""
     results = []
@@ -78,12 +101,12 @@ def _verifier_results(
             name = f"check:{verdict.name}" if isinstance(verdict, CheckVerdict) else kind_of(verdict)
             score = verdict.score if isinstance(verdict, CheckVerdict) else None
             results.append(AepVerifierResult(verifier_id=name, passed=outcome == "pass", score=score))
-    if ranked.judge_score is not None:
-        results.append(
-            AepVerifierResult(
-                verifier_id="judge:" + "+".join(judges), passed=ranked.judge_score >= 5, score=ranked.judge_score
-            )
-        )
+    for kind, names, score in (
+        ("judge", judges.compared, ranked.judge_score),
+        ("judge_scalar", judges.scored, ranked.judge_scalar),
+    ):
+        if names and score is not None:
+            results.append(AepVerifierResult(verifier_id=f"{kind}:{'+'.join(names)}", passed=score >= 5, score=score))
     return tuple(results)
 
 

@@ -14,7 +14,7 @@ from agents.importers.rollout_wire import is_wire, read_wire
 from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvents, BranchInfo
 from schemas.jsontext import compact, kind_of, parse_object
-from schemas.judging import JudgeVote
+from schemas.judging import HIGHEST_SCORE, JudgeVote
 from schemas.lifecycle import CloseRequested, Lifecycle, RolloutCancelled, RolloutOpened
 from schemas.verdicts import CheckVerdict
 
@@ -108,6 +108,10 @@ class LineReader:
         vote = make(JudgeVote, value)
         if vote.a == vote.b:
             raise LineError("b", "a branch is not compared with itself")
+        if vote.b is None and vote.preferred is not None:
+            raise LineError("b", "missing: a preference is between two branches; a vote about one of them has a score")
+        if vote.score is not None and (vote.b is not None or not 0 <= vote.score <= HIGHEST_SCORE):
+            raise LineError("score", f"expected 0 to {HIGHEST_SCORE}, for one branch (a, without b)")
         return vote
 
     def _cancel(self, value: dict[str, Any]) -> Fact:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 from agents.rollouts.rollout import Fact
 from agents.summarize.output import byte_length
+from schemas.base import Record
+from schemas.closures import Closure
 from schemas.events import AgentEvent, AgentEvents
 from schemas.lifecycle import Lifecycle
 
@@ -69,10 +71,10 @@ def _size(event: AgentEvent) -> int:
     return byte_length(event.data) + 4 * (len(event.trace_id) + len(event.event) + len(event.channel)) + 64
 
 
-def rollout_of(fact: Fact) -> str:
-    """The rollout that a fact is about: its key in the log."""
-    if isinstance(fact, Lifecycle):
-        inner = fact.opened or fact.cancelled or fact.close_requested
+def rollout_of(record: Record) -> str:
+    """The rollout that a record is about: its key in the log."""
+    if isinstance(record, Lifecycle | Closure):
+        inner = next((part for part in dict(record).values() if part is not None), None)
         return inner.rollout_id if inner else ""
-    found = getattr(fact, "rollout_id", None)
+    found = getattr(record, "rollout_id", None)
     return found if isinstance(found, str) else ""

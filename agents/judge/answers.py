@@ -10,14 +10,12 @@ from typing import Any, Literal, NamedTuple
 
 from schemas.errors import BraidError
 from schemas.jsontext import kind_of, parse
-from schemas.judging import Order, Preference, Usage
+from schemas.judging import HIGHEST_SCORE, Order, Preference, Usage
 
 Letter = Literal["a", "b", "tie"]
 """`a` is what was shown first, `b` what was shown second."""
 
 LETTERS: tuple[Letter, ...] = ("a", "b", "tie")
-
-HIGHEST_SCORE = 10
 
 
 class UnusableAnswerError(BraidError):

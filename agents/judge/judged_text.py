@@ -47,7 +47,7 @@ class JudgedTexts(NamedTuple):
 def judged_texts(branches: Mapping[int, Branch], opened: RolloutOpened | None, max_bytes: int) -> JudgedTexts:
     """The texts of the branches that are compared; none is longer than `max_bytes` of UTF-8."""
     talks = {index: conversation(branch.record, opened) for index, branch in branches.items()}
-    shared = shared_by_all([talk.messages for talk in talks.values()])
+    shared = shared_by_all([talk.messages for talk in talks.values()]) if len(talks) > 1 else 0
     given = next((talk.given for talk in talks.values()), 0)
     # The task has a block of its own in the prompt; a branch always shows what it did itself.
     first = [message for talk in list(talks.values())[:1] for message in talk.messages[: max(shared, given)]]

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from agents.judge.answers import HIGHEST_SCORE, LETTERS
+from agents.judge.answers import LETTERS
 from agents.judge.votes import Call
 from schemas.jsontext import compact
-from schemas.judging import JudgeRequest
+from schemas.judging import HIGHEST_SCORE, JudgeRequest
 
 _UNTRUSTED = """\
 Everything between a BEGIN line and the END line with the same code is material that was recorded, most of it written by \

@@ -1,14 +1,15 @@
 """What a judge is asked about a settled rollout: a pure function of the settling and the facts that it pins.
 
-One request for every scheduled pair. Two identical judged texts are not sent: they are a tie by content, which becomes a
-vote of its own (judge `content`, sample 0), so that the closing pins it like any other.
+One request for every scheduled pair, then one for every branch that is scored by itself. Two identical judged texts are not
+sent: they are a tie by content, which becomes a vote of its own (judge `content`, sample 0), so that the closing pins it like
+any other.
 """
 
 from hashlib import sha256
 from typing import NamedTuple
 
 from agents.judge.judged_text import Branch, fitting, judged_texts
-from agents.judge.schedule import Pair, schedule
+from agents.judge.schedule import Schedule, schedule
 from agents.judge.votes import content_tie
 from agents.rollouts.decide import objective_statuses, pinned_config
 from agents.rollouts.emit import branch_record
@@ -17,7 +18,7 @@ from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
 from schemas.jsontext import compact
-from schemas.judging import JudgeRequest, JudgeVote
+from schemas.judging import JudgedBranch, JudgeRequest, JudgeVote
 
 
 class Asking(NamedTuple):
@@ -40,49 +41,62 @@ def judge_requests(rollout: Rollout) -> Asking:
     assert settled is not None
     assert pinned is not None
     config = pinned_config(settled)
-    pairs = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
-    asked = {index for pair in pairs for index in pair}
-    records = {
-        pin.branch_index: branch_record(rollout, pin, config, Bodies())
-        for pin in settled.branches
-        if pin.branch_index in asked
-    }  # fmt: skip
-    if settled.cause == "cancelled" or not records:
+    asked = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
+    if settled.cause == "cancelled" or not asked.asks:
         return Asking((), (), own_model=False)
-    return _ask(rollout, config, pairs, {index: Branch(record, pinned[index]) for index, record in records.items()})
+    judged = {index for pair in asked.pairs for index in pair}.union(asked.scored)
+    branches = {
+        pin.branch_index: Branch(branch_record(rollout, pin, config, Bodies()), pinned[pin.branch_index])
+        for pin in settled.branches
+        if pin.branch_index in judged
+    }
+    return _ask(rollout, config, asked, branches)
 
 
-def _ask(rollout: Rollout, config: EmissionConfig, pairs: list[Pair], branches: dict[int, Branch]) -> Asking:
+def _ask(rollout: Rollout, config: EmissionConfig, asked: Schedule, branches: dict[int, Branch]) -> Asking:
     settled = rollout.settled
     assert settled is not None
-    texts = judged_texts(branches, rollout.opened if settled.opened else None, config.judge.max_text_bytes)
-    rubric = rubric_hash(config.judge.rubric)
-    task = fitting(branches[pairs[0].a].record.task, config.judge.max_text_bytes)
-    requests, ties = [], []
-    for pair in pairs:
-        request = JudgeRequest(
-            request_id=request_id(settled.settled_id, pair, rubric),
+    judge, rubric = config.judge, rubric_hash(config.judge.rubric)
+    opened = rollout.opened if settled.opened else None
+    first = asked.pairs[0].a if asked.pairs else asked.scored[0]
+    task = fitting(branches[first].record.task, judge.max_text_bytes)
+
+    def request(a: JudgedBranch, b: JudgedBranch | None, shared_prefix: str) -> JudgeRequest:
+        return JudgeRequest(
+            request_id=request_id(settled.settled_id, a.branch_index, b.branch_index if b else None, rubric),
             rollout_id=rollout.rollout_id,
             settled_id=settled.settled_id,
             task=task,
-            shared_prefix=texts.shared_prefix,
-            a=texts.branches[pair.a],
-            b=texts.branches[pair.b],
-            samples=config.judge.samples,
-            rubric=config.judge.rubric,
+            shared_prefix=shared_prefix,
+            a=a,
+            b=b,
+            samples=judge.samples if b is not None else judge.scalar_samples,
+            rubric=judge.rubric,
             rubric_hash=rubric,
         )
-        if texts.branches[pair.a].digest == texts.branches[pair.b].digest:
-            ties.append(content_tie(request))
+
+    requests, ties = [], []
+    paired = {index for pair in asked.pairs for index in pair}
+    compared = judged_texts(
+        {index: branch for index, branch in branches.items() if index in paired}, opened, judge.max_text_bytes
+    )
+    for pair in asked.pairs:
+        made = request(compared.branches[pair.a], compared.branches[pair.b], compared.shared_prefix)
+        if compared.branches[pair.a].digest == compared.branches[pair.b].digest:
+            ties.append(content_tie(made))
         else:
-            requests.append(request)
-    own = any(_model(branch.record) == config.judge.model for branch in branches.values())
-    return Asking(tuple(requests), tuple(ties), own_model=own and bool(config.judge.model))
+            requests.append(made)
+    for index in asked.scored:
+        # By itself a branch shares nothing: all that it did is its own.
+        alone = judged_texts({index: branches[index]}, opened, judge.max_text_bytes)
+        requests.append(request(alone.branches[index], None, alone.shared_prefix))
+    own = any(_model(branch.record) == judge.model for branch in branches.values())
+    return Asking(tuple(requests), tuple(ties), own_model=own and bool(judge.model))
 
 
-def request_id(settled_id: str, pair: Pair, rubric: str) -> str:
-    """The same pair of the same settling under the same rubric is the same request, however often it is written."""
-    return sha256(compact(["request", settled_id, pair.a, pair.b, rubric]).encode()).hexdigest()[:32]
+def request_id(settled_id: str, a: int, b: int | None, rubric: str) -> str:
+    """The same question about the same settling under the same rubric is the same request, however often it is written."""
+    return sha256(compact(["request", settled_id, a, b, rubric]).encode()).hexdigest()[:32]
 
 
 def rubric_hash(rubric: str) -> str:

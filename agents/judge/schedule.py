@@ -1,7 +1,8 @@
-"""Which pairs of branches are asked about: a function of the settled rollout alone.
+"""What is asked of a judge: a function of the settled rollout alone.
 
 Only branches of one tier are compared. All pairs up to six branches; above that each branch with the next three in circular
-order of branch_index. Never more calls than the limit, whole pairs at a time in schedule order.
+order of branch_index. Scores are asked for one branch at a time. Never more calls than the limit: pairs first, whole pairs
+and whole branches at a time in schedule order. Unknown branches are not judged.
 """
 
 from collections.abc import Mapping
@@ -27,16 +28,37 @@ class Pair(NamedTuple):
     b: int
 
 
-def schedule(statuses: Mapping[int, ObjectiveStatus], judge: JudgeConfig) -> list[Pair]:
-    """The pairs to ask about, in order; empty when nobody is asked."""
+class Schedule(NamedTuple):
+    """What is asked, in order."""
+
+    pairs: tuple[Pair, ...] = ()
+    """Compared, `samples` times in both orders."""
+    scored: tuple[int, ...] = ()
+    """Branches scored by themselves, `scalar_samples` times."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything is asked."""
+        return bool(self.pairs or self.scored)
+
+    def calls(self, judge: JudgeConfig) -> int:
+        """How many calls it takes when no two texts are the same."""
+        return 2 * judge.samples * len(self.pairs) + judge.scalar_samples * len(self.scored)
+
+
+def schedule(statuses: Mapping[int, ObjectiveStatus], judge: JudgeConfig) -> Schedule:
+    """What to ask about these branches; nothing when nobody is asked."""
     if judge.kind == "none":
-        return []
-    pairs = [
-        pair
-        for tier in TIERS
-        for pair in tier_pairs(sorted(index for index, status in statuses.items() if status == tier))
-    ]
-    return pairs[: judge.max_judge_calls // (2 * judge.samples)]
+        return Schedule()
+    tiers = [sorted(index for index, status in statuses.items() if status == tier) for tier in TIERS]
+    pairs: list[Pair] = []
+    if judge.mode != "scalar":
+        pairs = [pair for tier in tiers for pair in tier_pairs(tier)][: judge.max_judge_calls // (2 * judge.samples)]
+    scored: list[int] = []
+    if judge.mode != "pairwise":
+        left = judge.max_judge_calls - 2 * judge.samples * len(pairs)
+        scored = [index for tier in tiers for index in tier][: left // judge.scalar_samples]
+    return Schedule(tuple(pairs), tuple(scored))
 
 
 def tier_pairs(members: list[int]) -> list[Pair]:

@@ -79,6 +79,7 @@ class BranchRank(NamedTuple):
     n_comparisons: int
     n_missing: int
     components: tuple[RewardPart, ...]
+    judge_scalar: float | None
 
 
 class RankingResult(NamedTuple):
@@ -181,6 +182,7 @@ class _Draft:
                     n_comparisons=self.count.valid[branch.branch_index],
                     n_missing=self.count.missing[branch.branch_index],
                     components=parts,
+                    judge_scalar=branch.judge_scalar,
                 )
             )
         return ranked
@@ -220,6 +222,7 @@ class _Draft:
             n_comparisons=0,
             n_missing=0,
             components=self._parts(branch, None),
+            judge_scalar=branch.judge_scalar,
         )
 
 

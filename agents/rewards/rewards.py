@@ -3,12 +3,12 @@
 An unknown is not a zero: a branch whose outcome nobody knows has no reward, and touches no statistic.
 """
 
-import math
 from collections.abc import Mapping, Sequence
+from math import fsum, sqrt
 from typing import NamedTuple
 
 from agents.verdicts.meaning import Verdict, hack_signals, objective_score
-from schemas.emission import RewardsConfig
+from schemas.emission import EmissionConfig, RewardsConfig, Weight
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RewardComponent
 from schemas.verdicts import BuildVerdict
@@ -19,6 +19,13 @@ class Reward(NamedTuple):
 
     value: float
     components: tuple[RewardComponent, ...]
+
+
+class JudgedScores(NamedTuple):
+    """What the judge says of a branch, 0..10; None where it says nothing."""
+
+    judge_score: float | None = None
+    judge_scalar: float | None = None
 
 
 class Group(NamedTuple):
@@ -36,14 +43,36 @@ class Group(NamedTuple):
 
 
 def reward_of(
-    status: ObjectiveStatus, verdicts: Mapping[str, Verdict], judge_score: float | None, config: RewardsConfig
+    status: ObjectiveStatus, verdicts: Mapping[str, Verdict], judged: JudgedScores, config: EmissionConfig
 ) -> Reward | None:
     """The reward of a branch; None when nothing is known."""
     if status == "not_required":
-        if judge_score is None:
-            return None
-        value = nine(judge_score / 10)
-        return Reward(value, (RewardComponent(key="judge", value=value, weight=1.0),))
+        return _judged_reward(judged, config.ranking.weights)
+    return _verified_reward(status, verdicts, config.rewards)
+
+
+def _judged_reward(judged: JudgedScores, weights: Sequence[Weight]) -> Reward | None:
+    """Where nothing is verified, the judge's scores by their configured weights; judge_score alone without one for scores."""
+    parts = {"judge": judged.judge_score, "judge_scalar": judged.judge_scalar}
+    shares = {name: fsum(each.weight for each in weights if each.component == name) for name in parts}
+    if shares["judge_scalar"] <= 0:
+        shares = {"judge": 1.0}
+    components = tuple(
+        RewardComponent(key=name, value=_tenth(parts[name]), weight=share)
+        for name, share in shares.items()
+        if share > 0
+    )
+    known = [(part.weight, part.value) for part in components if part.value is not None]
+    if not known:
+        return None
+    return Reward(nine(fsum(share * value for share, value in known) / fsum(share for share, _ in known)), components)
+
+
+def _tenth(score: float | None) -> float | None:
+    return None if score is None else nine(score / 10)
+
+
+def _verified_reward(status: ObjectiveStatus, verdicts: Mapping[str, Verdict], config: RewardsConfig) -> Reward | None:
     score = objective_score(status)
     if score is None:
         return None
@@ -72,8 +101,8 @@ def group_of(rewards: Sequence[float]) -> Group:
     n = len(rewards)
     if n == 0:
         return Group(0, None, None)
-    mean = math.fsum(rewards) / n
+    mean = fsum(rewards) / n
     if n == 1:
         return Group(1, nine(mean), None)
-    spread = math.sqrt(math.fsum((reward - mean) ** 2 for reward in rewards) / (n - 1))
+    spread = sqrt(fsum((reward - mean) ** 2 for reward in rewards) / (n - 1))
     return Group(n, nine(mean), nine(spread))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agents.judge.schedule import Pair, schedule
+from agents.judge.schedule import Schedule, schedule
 from agents.rollouts.attempt import Attempt, View
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status
@@ -20,7 +20,7 @@ from agents.summarize.output import summarize
 from agents.verdicts.meaning import UNDECIDED_ENDS, Verdict, counting, is_final, objective
 from schemas.avro_body import with_content_id
 from schemas.closures import CloseCause, RolloutClosed, RolloutSettled, SettleCause, SettledBranch
-from schemas.emission import EmissionConfig
+from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.rankings import ObjectiveStatus
 
@@ -173,7 +173,7 @@ def _settled(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, cu
     pins = tuple(pin for pin, _ in counted)
     decided_at = max([rollout.opened_at, *(latest for _, latest in counted)]) if cutoff.cause == "complete" else until
     statuses = objective_statuses(rollout, config, pins)
-    pairs = schedule(statuses, config.judge) if cutoff.cause != "cancelled" else []
+    asked = schedule(statuses, config.judge) if cutoff.cause != "cancelled" else Schedule()
     limit = policy.judge_deadline_ms
     if rollout.opened is not None and rollout.opened.judge_deadline_ms is not None:
         limit = rollout.opened.judge_deadline_ms
@@ -185,7 +185,7 @@ def _settled(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, cu
             decided_at_ms=decided_at,
             opened=rollout.opened is not None,
             branches=pins,
-            judge_deadline_ms=decided_at + limit if pairs else None,
+            judge_deadline_ms=decided_at + limit if asked.asks else None,
             config=config.text,
             config_digest=config.digest,
         ),
@@ -287,8 +287,8 @@ def close(rollout: Rollout, watermark: int | None, read_to: Mapping[str, int]) -
         return _closed(
             rollout, "no_judge", max([settled.decided_at_ms, *(vote.at for vote in rollout.votes.values())]), read_to
         )
-    pairs = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
-    if not missing_calls(rollout, pairs, config.judge.samples, deadline):
+    asked = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
+    if not missing_calls(rollout, asked, config.judge, deadline):
         in_time = [vote.at for vote in rollout.votes.values() if vote.at <= deadline]
         return _closed(rollout, "complete", max([settled.decided_at_ms, *in_time]), read_to)
     if watermark is not None and watermark >= deadline:
@@ -308,22 +308,28 @@ def close_now(rollout: Rollout) -> RolloutClosed:
     )
 
 
-def missing_calls(rollout: Rollout, pairs: Sequence[Pair], samples: int, until: int) -> int:
+def missing_calls(rollout: Rollout, asked: Schedule, judge: JudgeConfig, until: int) -> int:
     """How many judge calls have not been answered by then, not even with a cause."""
     answered: dict[tuple[int, int], set[tuple[str, int]]] = {}
+    scored: dict[int, set[int]] = {}
     by_content: set[tuple[int, int]] = set()
     """Pairs of identical texts: one tie is all that there will be."""
     for stamped in rollout.votes.values():
         vote = stamped.fact
-        if isinstance(vote, JudgeVote) and vote.b is not None and stamped.at <= until:
+        if not isinstance(vote, JudgeVote) or stamped.at > until:
+            continue
+        if vote.b is None:
+            scored.setdefault(vote.a, set()).add(vote.sample)
+        else:
             swapped = vote.a > vote.b
             if vote.judge == CONTENT_JUDGE:
                 by_content.add((min(vote.a, vote.b), max(vote.a, vote.b)))
             order = vote.order if not swapped else ("ba" if vote.order == "ab" else "ab")
             answered.setdefault((min(vote.a, vote.b), max(vote.a, vote.b)), set()).add((order, vote.sample))
-    return sum(
-        max(0, 2 * samples - len(answered.get((pair.a, pair.b), ())))
-        for pair in pairs
+    scores = sum(max(0, judge.scalar_samples - len(scored.get(index, ()))) for index in asked.scored)
+    return scores + sum(
+        max(0, 2 * judge.samples - len(answered.get((pair.a, pair.b), ())))
+        for pair in asked.pairs
         if (pair.a, pair.b) not in by_content
     )
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from agents.evidence.build import branch_evidence, chain_of
+from agents.evidence.build import branch_evidence, chain_of, judges_of
 from agents.ranking.ranking import RankingResult
-from agents.rewards.rewards import reward_of
+from agents.rewards.rewards import JudgedScores, reward_of
 from agents.rollouts.decide import objective_statuses, pinned_config, settled_attempt
 from agents.rollouts.ranking import ranking_of
 from agents.rollouts.rollout import Rollout
@@ -128,6 +128,7 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[
     votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
     result: RankingResult
     ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config, bodies)
+    judges = {index: judges_of(index, votes) for index in branches}
     candidates = [
         Candidate(
             ranked=ranked,
@@ -138,10 +139,13 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[
                 verdicts[ranked.branch_index],
                 ranked.flags,
                 opened,
-                ranked.judge_score,
+                judges[ranked.branch_index].known,
             ),
             reward=reward_of(
-                ranked.objective_status, verdicts[ranked.branch_index], ranked.judge_score, config.rewards
+                ranked.objective_status,
+                verdicts[ranked.branch_index],
+                JudgedScores(ranked.judge_score, ranked.judge_scalar),
+                config,
             ),
         )
         for ranked in ranking.branches
@@ -149,7 +153,7 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[
     rows = RowMaker(settled, closed, opened, config, result.probability, bodies).make(candidates)
     by_index = {ranked.branch_index: ranked for ranked in ranking.branches}
     evidence = [
-        branch_evidence(branches[index], pinned[index], by_index[index], _judges_of(index, votes), opened, closed)
+        branch_evidence(branches[index], pinned[index], by_index[index], judges[index], opened, closed)
         for index in sorted(branches)
     ]
     emitted = [_emitted(row, bodies) for row in (*rows.rows, *rows.rejected)]
@@ -180,10 +184,6 @@ def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:
             f"rollout {rollout.rollout_id}: vote {vote_id} was counted and is not in the log; it cannot be rebuilt"
         )
     return stamped.fact
-
-
-def _judges_of(index: int, votes: list[JudgeVote]) -> list[str]:
-    return sorted({vote.judge for vote in votes if index in (vote.a, vote.b)})
 
 
 def _emitted(row: Row | RejectedRecord, bodies: Bodies) -> EmittedRecord:

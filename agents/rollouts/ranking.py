@@ -41,7 +41,7 @@ def ranking_of(
             bt_score=row.bt_score,
             se=row.se,
             judge_score=row.judge_score,
-            judge_scalar=scalars[row.branch_index],
+            judge_scalar=row.judge_scalar,
             components=tuple(
                 RewardComponent(key=part.key, value=part.value, weight=part.weight) for part in row.components
             ),

@@ -5,6 +5,7 @@ took a fact in. What follows from a closed rollout (`emit`) depends on the pinne
 order of topics, or a repetition gives the same bytes.
 """
 
+from copy import copy
 from typing import Literal, NamedTuple
 
 from agents.evidence.canonical import CanonicalError
@@ -14,7 +15,7 @@ from agents.summarize.events import Kept
 from agents.verdicts.meaning import Verdict
 from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
 from schemas.events import AgentEvents
-from schemas.judging import JudgeVote
+from schemas.judging import HIGHEST_SCORE, JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 
@@ -47,7 +48,7 @@ class Rollout:
     """All facts of one rollout that may still count."""
 
     __slots__ = (
-        "_ending", "_pinned", "_slices", "branches", "cancelled_at",
+        "_ending", "_opened_ref", "_pinned", "_slices", "branches", "cancelled_at",
         "close_at", "close_is_end_of_input", "closed", "latest", "opened", "opened_at",
         "redacting", "rollout_id", "settled", "started_at", "status", "times", "verdicts", "votes",
     )  # fmt: skip
@@ -74,6 +75,7 @@ class Rollout:
         self.closed: RolloutClosed | None = None
         self._slices: list[tuple[Ref, int, int, int, int, int]] = []
         self._ending: set[tuple[int, int]] = set()
+        self._opened_ref: Ref = ("", 0, 0)
         self._pinned: dict[int, list[Kept]] | None = None
 
     def add(self, fact: Fact, at: int, ref: Ref) -> list[Complaint]:
@@ -103,7 +105,7 @@ class Rollout:
         if self.settled is not None and not self.settled.opened:
             return [Complaint(ref, "late", "the rollout settled before it was opened")]
         if self.opened is None:
-            self.opened, self.opened_at = fact.opened, at
+            self.opened, self.opened_at, self._opened_ref = fact.opened, at, ref
         elif self.opened != fact.opened:
             return [
                 Complaint(ref, "conflict", "the rollout was opened before, with other content; the first one counts")
@@ -188,6 +190,8 @@ class Rollout:
     def _add_vote(self, vote: JudgeVote, at: int, ref: Ref) -> list[Complaint]:
         if vote.a == vote.b:
             return [Complaint(ref, "bad_vote", f"the vote compares branch {vote.a} with itself")]
+        if vote.score is not None and not 0 <= vote.score <= HIGHEST_SCORE:
+            return [Complaint(ref, "bad_vote", f"score: expected 0 to {HIGHEST_SCORE}, found {vote.score:g}")]
         if vote.vote_id in self.votes:
             return []  # the first vote with an id counts, later ones are ignored
         if self.closed is not None and vote.vote_id not in self.closed.vote_ids:
@@ -199,7 +203,11 @@ class Rollout:
         if fact.settled is not None and self.settled is None:
             self.settled = fact.settled
             self.status = self.status.to(Status.SETTLED)
-            return self._strays(fact.settled)
+            strays = self._strays(fact.settled)
+            if self.opened is not None and not fact.settled.opened:
+                strays.append(Complaint(self._opened_ref, "late", "the rollout settled before it was opened"))
+                self.opened = None
+            return strays
         # A closing that follows from another settling than the first one in the log has no effect.
         follows = (
             fact.closed is not None and self.settled is not None and fact.closed.settled_id == self.settled.settled_id
@@ -214,6 +222,12 @@ class Rollout:
             for vote_id, stamped in self.votes.items()
             if vote_id not in counted
         ]
+
+    def under(self, settled: RolloutSettled) -> "Rollout":
+        """The same facts without votes under another settling that pins the same of them: to be judged again."""
+        other = copy(self)
+        other.settled, other.closed, other.votes, other.status = settled, None, {}, Status.SETTLED
+        return other
 
     # -- what a decision pins --------------------------------------------------------------------------------------------
 

@@ -23,8 +23,8 @@ class Judged(NamedTuple):
     verdicts: Mapping[str, Verdict]
     flags: Sequence[str]
     opened: RolloutOpened | None
-    judge_score: float | None = None
-    """Known when votes compared it: the judge is a verifier too."""
+    judge_answered: bool = False
+    """Whether a judge said anything of it: then it is a verifier, too. A tie by content is nobody's answer."""
 
 
 def admit(judged: Judged, config: AdmissionConfig) -> Admission:
@@ -61,7 +61,7 @@ def _score(judged: Judged) -> float:
     changing = [call for call in branch.tool_calls if side_effect(call.name, call.arguments) != "read"]
     complete = sum(call.output_digest is not None for call in changing) / len(changing) if changing else 1.0
     known = sum(meaning(verdict).outcome != "unknown" for verdict in judged.verdicts.values())
-    known += judged.judge_score is not None
+    known += judged.judge_answered
     named = [branch.agent and branch.agent.model, opened and opened.repo_commit, opened and opened.tool_manifest_digest]
     return (
         0.25 * complete

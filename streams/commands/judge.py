@@ -53,6 +53,7 @@ def worker(
     slot: int | None = None,
     rules: Path | None = None,
     concurrency: int | None = None,
+    metrics_port: int | None = None,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
 ) -> None:
     """Answer judge requests with votes, until SIGTERM or Ctrl-C.
@@ -69,6 +70,8 @@ def worker(
         The rule file of a scripted judge.
     concurrency
         Calls under way at once.
+    metrics_port
+        Serve /metrics, /healthz and /readyz on this port of loopback (0: not at all).
     log_level
         How much to say on standard error.
     """
@@ -81,7 +84,7 @@ def worker(
     from streams.judging.worker import run_judge_worker
 
     logs.configure(log_level)
-    given = {"slot": slot, "rules": rules, "concurrency": concurrency}
+    given = {"slot": slot, "rules": rules, "concurrency": concurrency, "metrics_port": metrics_port}
     settings = load(judge={name: value for name, value in given.items() if value is not None} or None)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_judge_worker(settings))
@@ -117,7 +120,8 @@ def probe(
 
     from streams.commands.tables import show
     from streams.config import load
-    from streams.judging.golden import GoldenPair, golden_request, votes_about
+    from streams.judging.asking import Asker
+    from streams.judging.golden import GoldenPair, golden_request
     from streams.judging.judges import make_judge
     from streams.judging.looks import probe_page
     from streams.looking.text import json_of
@@ -141,7 +145,7 @@ def probe(
     async def run() -> "list[JudgeVote]":
         judge = make_judge(settings)
         try:
-            return (await votes_about(judge, [request], settings.judge.concurrency))[0]
+            return (await Asker(judge, settings.judge.concurrency).votes([request]))[0]
         finally:
             await judge.close()
 
@@ -158,6 +162,7 @@ def stats(
     *,
     from_dir: Path | None = None,
     spans: int = 8,
+    plot: Path | None = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Show how judges behave: by judge and over time, and whether they agree.
@@ -168,6 +173,8 @@ def stats(
         Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
     spans
         Into how many spans of time the votes are divided.
+    plot
+        Draw it over time, too, into this file (SVG: any browser shows it).
     json
         Print one JSON object.
     """
@@ -177,7 +184,13 @@ def stats(
     from streams.config import load
     from streams.judging.looks import stats_json, stats_page
 
+    if plot is not None and plot.suffix != ".svg":
+        raise ProbeError(f"--plot {plot}: pictures are SVG; give a name that ends in .svg")
     votes = asyncio.run(read_votes(from_dir, load()))
+    if plot is not None:
+        from streams.judging.plot import plot_svg
+
+        plot.write_text(plot_svg(votes, max(1, spans)), "utf-8")
     if json:
         sys.stdout.write(orjson.dumps(stats_json(votes, max(1, spans))).decode() + "\n")
     else:
@@ -270,6 +283,81 @@ def calibrate(
         sys.stdout.write(orjson.dumps(shown).decode() + "\n")
     else:
         show(*calibration_page(found, changed))
+
+
+@app.command
+def again(
+    *,
+    out: Path | None = None,
+    to_prefix: str | None = None,
+    from_dir: Path | None = None,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Judge stored rollouts again, with the judge and rubric that are configured now. The facts are not touched.
+
+    Every rollout that has closed is judged, also one that closed while the judge was away. Its branches, events, verdicts and
+    all other configuration are those that were settled; only votes, rankings and what follows from them are new. Votes that
+    exist are not paid for again: a run that was cut off, or whose hourly budget was spent, is started again and goes on.
+
+    Parameters
+    ----------
+    out
+        Write votes, rankings, training rows and evidence to files in this directory.
+    to_prefix
+        Write them to topics with this prefix (instead of --out).
+    from_dir
+        Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
+    json
+        Print one JSON object with the counts.
+    """
+    import asyncio
+
+    from streams.commands.progress import progress
+    from streams.commands.tables import show
+    from streams.config import load
+    from streams.exporting.inputs import DirectoryInput, KafkaInput
+    from streams.judging.again import AgainError, FileTarget, Judged, Target, TopicTarget, judge_again
+    from streams.judging.asking import Spent
+    from streams.judging.judges import Budget, make_judge
+    from streams.judging.looks import again_page
+    from streams.looking.kafka import hush
+    from streams.refold import Refold
+    from streams.signing import signing_key
+
+    if (out is None) == (to_prefix is None):
+        raise AgainError("say where the results go: --out DIR, or --to-prefix PREFIX")
+    settings = load()
+    budget = Budget(settings.judge.calls_per_hour)
+    hush()
+
+    async def run() -> tuple[Judged, Spent]:
+        judge, key = make_judge(settings, budget.allow), signing_key(settings)
+        target: Target
+        target = FileTarget(out, key) if out is not None else TopicTarget(settings, to_prefix or "", key)
+        source = DirectoryInput(from_dir) if from_dir is not None else KafkaInput(settings)
+        try:
+            with progress() as say:
+                async with source, target:
+                    chosen, concurrency = settings.emission.judge, settings.judge.concurrency
+                    return await judge_again(Refold(source), target, judge, chosen, concurrency, say)
+        finally:
+            await judge.close()
+
+    counts, spent = asyncio.run(run())
+    if json:
+        plain = counts.plain() | {"judge": spent.plain(budget), "out": None if out is None else str(out)}
+        sys.stdout.write(orjson.dumps(plain).decode() + "\n")
+    else:
+        show(*again_page(counts, spent, budget))
+    for rollout_id in counts.broken:
+        sys.stderr.write(f"braid: {rollout_id!r}: the log does not hold what was settled; it cannot be judged again\n")
+    if counts.unfinished:
+        sys.stderr.write(
+            f"braid: the budget of {settings.judge.calls_per_hour:,} calls per hour is spent, {counts.unfinished:,} rollouts "
+            "are unfinished; run this again later, votes that are there are not paid for twice\n"
+        )
+    if counts.broken or counts.unfinished:
+        sys.exit(1)
 
 
 def _earlier(path: Path) -> dict[str, Any]:

@@ -143,6 +143,11 @@ def _stats(ranked: "Ranked") -> list[str]:
     if stats.mcnemar_p is not None:
         said.append(f"McNemar p {stats.mcnemar_p:.3g}")
     lines = ["; ".join(said)]
+    scores = [
+        f"branch {row.branch_index} {row.judge_scalar:.1f}" for row in ranked.branches if row.judge_scalar is not None
+    ]
+    if scores:
+        lines.append(f"judge, mean scores: {', '.join(scores)}")
     if stats.tie_rate is not None:
         lines.append(
             f"judge: same answer in both orders {_text(stats.position_consistency, '.0%')}, "

@@ -4,7 +4,6 @@ A golden file has one JSON object per line: {"task": "...", "better": "...", "wo
 `shared_prefix`. Which of the two is the request's a follows from the texts, so a judge with a favourite letter gains nothing.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ from agents.judge.agreement import JudgeStats, judge_stats
 from agents.judge.judge import Judge
 from agents.judge.judged_text import fitting, judged_branch
 from agents.judge.requests import rubric_hash
-from agents.judge.votes import calls_of
 from agents.ranking.statistics import mcnemar, wilson
 from schemas.avro_body import first_problem
 from schemas.emission import JudgeConfig
@@ -24,7 +22,7 @@ from schemas.errors import BraidError
 from schemas.jsontext import parse_object
 from schemas.judging import JudgeRequest, JudgeVote
 from schemas.numbers import nine
-from streams.judging.worker import ask
+from streams.judging.asking import Asker
 
 
 class GoldenError(BraidError):
@@ -120,26 +118,12 @@ def golden_request(pair: GoldenPair, config: JudgeConfig, samples: int) -> tuple
     return request, "b" if swapped else "a"
 
 
-async def votes_about(judge: Judge, requests: Sequence[JudgeRequest], concurrency: int) -> list[list[JudgeVote]]:
-    """All votes about each request."""
-    slots = asyncio.Semaphore(concurrency)
-
-    async def voted(request: JudgeRequest, number: int) -> JudgeVote:
-        async with slots:
-            return await ask(judge, request, calls_of(request)[number])
-
-    async def about(request: JudgeRequest) -> list[JudgeVote]:
-        return await asyncio.gather(*(voted(request, number) for number in range(len(calls_of(request)))))
-
-    return await asyncio.gather(*map(about, requests))
-
-
 async def calibrate(
     judge: Judge, pairs: Sequence[GoldenPair], config: JudgeConfig, *, samples: int, concurrency: int
 ) -> Calibration:
     """Ask about every pair in both orders."""
     asked = [golden_request(pair, config, samples) for pair in pairs]
-    votes = await votes_about(judge, [request for request, _ in asked], concurrency)
+    votes = await Asker(judge, concurrency).votes([request for request, _ in asked])
     outcomes = {
         pair.id: outcome(found, better) for pair, (_, better), found in zip(pairs, asked, votes, strict=True)
     }  # fmt: skip

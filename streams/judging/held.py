@@ -1,6 +1,7 @@
 """A partition of requests that is ours: what is under way in it, how far it is finished, which votes are there already."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from aiokafka import TopicPartition
 
@@ -12,7 +13,9 @@ from streams.looking.kafka import KafkaLog
 from streams.looking.log import Stored
 from streams.topics import CLOSURES, JUDGE_VOTES, Topic
 
-SHORTEST_LOOK_BACK_MS = 3_600_000
+HOUR_MS = 3_600_000
+
+SHORTEST_LOOK_BACK_MS = HOUR_MS
 """Votes are looked for from this long before the first request on: the live worker may have written a request again."""
 
 
@@ -57,6 +60,18 @@ async def load(settings: Settings, held: Iterable[Held], since: int) -> None:
             await _take(log, topics[record.topic], record, by_partition[record.partition])
     for each in by_partition.values():
         each.is_loaded = True
+
+
+async def recent_calls(settings: Settings, judge: str, now_ms: int) -> list[float]:
+    """How many seconds ago votes of the last hour were written, the oldest first. Each took a call, or more than one."""
+    found = []
+    async with KafkaLog(settings) as log:
+        async for stored in log.records([JUDGE_VOTES], since=now_ms - HOUR_MS):
+            with suppress(DecodeError):
+                vote = await log.decode(stored)
+                if isinstance(vote, JudgeVote) and vote.judge == judge and vote.cause != "budget":
+                    found.append(max(0.0, (now_ms - stored.at) / 1000))
+    return sorted(found, reverse=True)
 
 
 async def _take(log: KafkaLog, topic: Topic, record: object, held: Held) -> None:

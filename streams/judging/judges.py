@@ -9,6 +9,9 @@ from streams.config import Settings
 
 HOUR_S = 3600.0
 
+ASKED_BY_US = frozenset({"scripted", "anthropic"})
+"""Kinds of judges that we ask; for others nobody reads requests."""
+
 
 class Budget:
     """At most so many calls in any hour."""
@@ -17,15 +20,27 @@ class Budget:
         self._limit = calls_per_hour
         self._clock = clock
         self._made: deque[float] = deque()
+        self.calls = 0
+        """Made in all."""
 
-    def allow(self) -> bool:
-        """Count a call if there is one left."""
+    def remember(self, age_s: float) -> None:
+        """Count a call that was made so long ago, before this budget began. The oldest ones come first."""
+        self._made.append(self._clock() - age_s)
+
+    @property
+    def left(self) -> int:
+        """Calls that are left now."""
         now = self._clock()
         while self._made and self._made[0] <= now - HOUR_S:
             self._made.popleft()
-        if len(self._made) >= self._limit:
+        return max(0, self._limit - len(self._made))
+
+    def allow(self) -> bool:
+        """Count a call if there is one left."""
+        if not self.left:
             return False
-        self._made.append(now)
+        self._made.append(self._clock())
+        self.calls += 1
         return True
 
 

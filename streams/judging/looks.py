@@ -9,7 +9,10 @@ from rich.markup import escape
 from agents.judge.agreement import JudgeStats, TimedVote, agreement, buckets, by_judge, judge_stats
 from schemas.judging import JudgeVote
 from streams.commands.tables import table
+from streams.judging.again import Judged
+from streams.judging.asking import Spent
 from streams.judging.golden import Calibration, Drift
+from streams.judging.judges import Budget
 from streams.looking.text import line, moment, several
 
 WIDTH = 10
@@ -123,3 +126,27 @@ def calibration_page(found: Calibration, changed: Drift | None) -> list[Renderab
         )
         lines += [f"  {escape(line(name))}: {how}" for name, how in list(changed.changed.items())[:20]]
     return lines
+
+
+def again_page(counts: Judged, spent: Spent, budget: Budget) -> list[RenderableType]:
+    """What judging again did, and what it took."""
+    made = table("", "what", "count", right=("count",))
+    labels = {
+        "judged": "rollouts judged", "there": "rollouts judged before", "unfinished": "unfinished rollouts",
+        "cancelled": "cancelled rollouts, left alone", "open": "rollouts not closed yet", "sft": "SFT rows", "dpo": "DPO rows",
+        "ppo": "PPO rows",
+    }  # fmt: skip
+    for name, label in labels.items():
+        made.add_row(label, f"{getattr(counts, name):,}")
+    return [made, spent_line(spent, budget)]
+
+
+def spent_line(spent: Spent, budget: Budget) -> str:
+    """What a judge was asked and what it took, in a sentence."""
+    missing = ", ".join(f"{cause} {count:,}" for cause, count in sorted(spent.missing.items()))
+    return escape(
+        f"judge {line(spent.judge)}: {several(budget.calls, 'call')}, {several(spent.asked, 'vote')} asked for"
+        f"{f' (no answer: {missing})' if missing else ''}, {spent.known:,} known before; {spent.input_tokens:,} tokens in, "
+        f"{spent.output_tokens:,} out, USD {'-' if spent.usd is None else f'{spent.usd:.4f}'}"
+        f"{f'; it judged work of its own model in {spent.own_work:,} rollouts' if spent.own_work else ''}"
+    )

@@ -35,8 +35,10 @@ from streams.cluster import (
 from streams.codec import Codec
 from streams.config import Settings
 from streams.headers import cloud_event
-from streams.judging.held import Held, load
+from streams.health import Health
+from streams.judging.held import Held, load, recent_calls
 from streams.judging.judges import Budget, make_judge
+from streams.judging.metrics import JudgeMetrics
 from streams.letters import Letter
 from streams.topics import DEAD_LETTERS, JUDGE_REQUESTS, JUDGE_VOTES
 
@@ -50,9 +52,12 @@ log = structlog.get_logger()
 class JudgeWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """Judges the requests of its partitions until `stopping` is set."""
 
-    def __init__(self, settings: Settings, judge: Judge, codec: Codec, producer: Any) -> None:
+    def __init__(self, settings: Settings, judge: Judge, codec: Codec, producer: Any, metrics: JudgeMetrics) -> None:
         self.settings = settings
         self.stopping = asyncio.Event()
+        self.is_ready = False
+        """Whether the group has given us our share."""
+        self._metrics = metrics
         self._judge = judge
         self._codec = codec
         self._producer = producer
@@ -67,6 +72,7 @@ class JudgeWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """Calls under way are finished and their votes written; new ones are the next owner's."""
+        self.is_ready = False
         for tp in revoked:
             held = self._held.pop(tp.partition, None)
             self._committed.pop(tp.partition, None)
@@ -77,6 +83,7 @@ class JudgeWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         """Partitions are ours, from their commits on."""
         for tp in assigned:
             self._held[tp.partition] = Held(tp.partition)
+        self.is_ready = True
         log.info("ready", partitions=sorted(self._held), judge=self._judge.name)
 
     async def run(self, consumer: AIOKafkaConsumer) -> None:
@@ -182,7 +189,10 @@ class JudgeWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             def say(trouble: JudgeTroubleError) -> None:
                 log.warning("no answer", rollout=request.rollout_id, cause=trouble.cause, why=str(trouble))
 
-            await self._write(await ask(self._judge, request, call, say))
+            with self._metrics.under_way.track_inprogress():
+                vote = await ask(self._judge, request, call, say)
+            await self._write(vote)
+            self._metrics.count(vote)
             return True
 
     # -- writing -------------------------------------------------------------------------------------------------------
@@ -235,13 +245,18 @@ async def ask(
 async def run_judge_worker(settings: Settings, *, stop: asyncio.Event | None = None) -> None:
     """Run a judge worker until a signal (or `stop`) ends it."""
     settings = resolve(settings)
-    judge = make_judge(settings, Budget(settings.judge.calls_per_hour).allow)
+    budget = Budget(settings.judge.calls_per_hour)
+    judge = make_judge(settings, budget.allow)
     await ensure_topics(settings)
+    for age_s in await recent_calls(settings, judge.name, int(time.time() * 1000)):
+        budget.remember(age_s)
     registry = registry_of(settings)
     codec = Codec(registry, prefix=settings.prefix)
     await codec.register()
     producer = await start_producer(settings)
-    worker = JudgeWorker(settings, judge, codec, producer)
+    metrics = JudgeMetrics(judge.name, budget)
+    worker = JudgeWorker(settings, judge, codec, producer, metrics)
+    health = Health(settings.judge.metrics_host, settings.judge.metrics_port, metrics.registry, lambda: worker.is_ready)
     running = asyncio.get_running_loop()
     if stop is not None:
         worker.stopping = stop
@@ -260,6 +275,7 @@ async def run_judge_worker(settings: Settings, *, stop: asyncio.Event | None = N
     )
     log.info("judge starting", kafka=settings.kafka, judge=judge.name, group=settings.judge_group)
     try:
+        await health.start()
         consumer.subscribe([settings.prefix + JUDGE_REQUESTS.name], listener=worker)
         await consumer.start()
         await worker.run(consumer)
@@ -269,6 +285,7 @@ async def run_judge_worker(settings: Settings, *, stop: asyncio.Event | None = N
             f"Kafka at {settings.kafka}: {error}; is another judge worker running with slot {settings.judge.slot}?"
         ) from error
     finally:
+        await health.stop()
         await consumer.stop()
         await producer.stop()
         await judge.close()

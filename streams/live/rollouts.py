@@ -24,11 +24,12 @@ from schemas.closures import Closure, RolloutSettled
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents
 from schemas.judging import JudgeVote
-from schemas.lifecycle import Lifecycle
 from streams.cluster import start_consumer
 from streams.codec import Codec
 from streams.config import Settings
+from streams.facts import read_fact, rollout_of_key
 from streams.headers import cloud_event, identity
+from streams.judging.judges import ASKED_BY_US
 from streams.letters import Letter
 from streams.live.forgetting import Forgetting
 from streams.live.loop import TICK_S, Arrived, Loop
@@ -39,9 +40,6 @@ from streams.topics import BY_RECORD, CLOSURES, DEAD_LETTERS, FACTS, Topic
 
 PATIENCE_MS = 5_000
 """How long pinned facts may take to be read before the log is asked whether they exist at all."""
-
-ASKING = frozenset({"scripted", "anthropic"})
-"""Kinds of judges that our own judge worker asks; for others nobody reads requests."""
 
 log = structlog.get_logger()
 
@@ -101,12 +99,12 @@ class RolloutDriver:
         topic = self._topics[record.topic]
         self._metrics.records.labels(topic.name).inc()
         try:
-            rollout_id = _rollout_id(record.key)
+            rollout_id = rollout_of_key(record.key)
             row = self._loop.marks.rows().get(rollout_id)
             if row is not None:
                 self._take_after_close(record, topic, row)
                 return None
-            fact = self._decode(topic, record.value, rollout_id)
+            fact = read_fact(self._codec, topic, record.value, rollout_id)
         except DecodeError as error:
             self._refuse(record, "undecodable", type(error).__name__, str(error))
             return None
@@ -140,27 +138,13 @@ class RolloutDriver:
         self._touched[rollout_id] = None
         return rollout_id
 
-    def _decode(self, topic: Topic, value: bytes | None, rollout_id: str) -> Fact:
-        record = self._codec.decode(topic, value)
-        named = record
-        if isinstance(record, Lifecycle | Closure):
-            parts = [part for part in dict(record).values() if part is not None]
-            if len(parts) != 1:
-                raise DecodeError(
-                    f"a {topic.record.__name__ if topic.record else ''} holds exactly one of its parts, not {len(parts)}"
-                )
-            named = parts[0]
-        if getattr(named, "rollout_id", None) != rollout_id:
-            raise DecodeError(f"the key names rollout {rollout_id!r}, the record another one")
-        return record  # type: ignore[return-value]  # the fact topics hold facts
-
     def _take_after_close(self, record: Arrived, topic: Topic, row: bytes) -> None:
         """A fact of a closed rollout: read again, said again, or too late."""
         mark = read_mark(row)
         if record.offset < mark.read_to.get(topic.name, 0):
             return
         try:
-            fact = self._decode(topic, record.value, (record.key or b"").decode())
+            fact = read_fact(self._codec, topic, record.value, rollout_of_key(record.key))
         except DecodeError as error:
             self._refuse(record, "undecodable", type(error).__name__, str(error))
             return
@@ -271,7 +255,7 @@ class RolloutDriver:
             return
         self._asked[rollout_id] = None
         judge = pinned_config(settled).judge
-        if judge.kind not in ASKING:
+        if judge.kind not in ASKED_BY_US:
             return
         try:
             asking = judge_requests(rollout)
@@ -481,13 +465,3 @@ class RolloutDriver:
         if broken is not None:
             row |= {"status": "broken", "why": broken}
         self._loop.view.put(self._partition[rollout_id], rollout_id, orjson.dumps(row), remember=False)
-
-
-def _rollout_id(key: bytes | None) -> str:
-    try:
-        rollout_id = (key or b"").decode()
-    except UnicodeDecodeError:
-        raise DecodeError("the key is not UTF-8; it must be the rollout's id") from None
-    if not rollout_id:
-        raise DecodeError("the key is empty; it must be the rollout's id")
-    return rollout_id

@@ -14,7 +14,7 @@ import structlog
 from streams.cluster import ensure_topics, registry_of, resolve
 from streams.codec import Codec
 from streams.config import Settings
-from streams.live.health import Health
+from streams.health import Health
 from streams.live.loop import Loop
 from streams.live.rollouts import RolloutDriver
 from streams.metrics import Metrics
@@ -47,7 +47,7 @@ async def run_worker(
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
-    health = Health(settings.worker, metrics, lambda: loop.live)
+    health = Health(settings.worker.metrics_host, settings.worker.metrics_port, metrics.registry, lambda: loop.live)
     await health.start()
     log.info(
         "worker starting",

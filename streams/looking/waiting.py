@@ -63,9 +63,9 @@ def _waiting_for_votes(rollout: Rollout) -> list[str]:
     if settled.judge_deadline_ms is None:
         return ["the worker, to close it"]
     config = pinned_config(settled)
-    pairs = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
-    missing = missing_calls(rollout, pairs, config.judge.samples, settled.judge_deadline_ms)
-    asked = 2 * config.judge.samples * len(pairs)
+    planned = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
+    missing = missing_calls(rollout, planned, config.judge, settled.judge_deadline_ms)
+    asked = planned.calls(config.judge)
     return [
         f"{several(missing, 'vote')} of {asked} to come",
         f"closes at {moment(settled.judge_deadline_ms)} at the latest (judge_deadline)",

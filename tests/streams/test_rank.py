@@ -282,3 +282,26 @@ def test_the_sample_is_ranked_as_a_run_ranks_it(rank: Rank, tmp_path: Path) -> N
         assert ranking["branches"] == [
             {name: row[name] for name in ranking["branches"][0]} for row in theirs["branches"]
         ]
+
+
+def test_scores_of_single_branches_count_where_they_have_a_weight(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vote line with a score and one branch: the mean of those with an answer, null without any, never 0."""
+
+    def score(branch: int, value: float | None, sample: int) -> Line:
+        return {"type": "vote", "rollout_id": "r1", "a": branch, "score": value, "sample": sample, "judge": "m"}
+
+    lines = [opened(3), *(build(branch) for branch in range(3)), score(0, 4, 0), score(0, None, 1), score(1, 9, 0)]
+    lines += [score(1, 8, 1), score(2, None, 0)]
+    weights = (
+        '[{"key":"objective","weight":1,"component":"objective"},{"key":"s","weight":1,"component":"judge_scalar"}]'
+    )
+    monkeypatch.setenv("BRAID_EMISSION__RANKING__WEIGHTS", weights)
+    (ranking,) = rank(lines, "--json").rankings
+    assert column(ranking, "branch_index") == [2, 1, 0]
+    assert column(ranking, "judge_scalar") == [None, 8.5, 4.0]
+    assert column(ranking, "total") == [2.0, 1.85, 1.4]
+    assert column(ranking, "judge_score") == [None, None, None]
+    assert "mean scores: branch 1 8.5, branch 0 4.0" in rank(lines).out
+    bad = rank([*lines, score(0, 11, 2), score(0, 1, 3) | {"b": 1}, vote(0, 1, "a") | {"b": None}], "--json")
+    assert (bad.code, bad.err.count("score: expected 0 to 10"), bad.err.count("b: missing")) == (1, 2, 1)
+    assert bad.rankings == [ranking]

@@ -4,8 +4,8 @@ import json
 
 from agents.importers.lines import LineReader
 from agents.judge.requests import judge_requests
-from agents.judge.schedule import Pair
-from agents.rollouts.decide import ClosingPolicy, decide, missing_calls, settle_now
+from agents.judge.schedule import Pair, Schedule
+from agents.rollouts.decide import ClosingPolicy, close_now, decide, missing_calls, settle_now
 from agents.rollouts.emit import emit
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure, RolloutClosed
@@ -101,10 +101,11 @@ def test_identical_texts_are_a_tie_that_closes_the_pair() -> None:
     asking = judge_requests(rollout)
     assert [(r.a.branch_index, r.b.branch_index if r.b else None) for r in asking.requests] == [(0, 2), (1, 2)]
     (tie,) = asking.ties
-    assert missing_calls(rollout, [Pair(0, 1)], 2, 10_000) == 4
+    one, both = Schedule((Pair(0, 1),)), Schedule((Pair(0, 1), Pair(0, 2)))
+    assert missing_calls(rollout, one, config().judge, 10_000) == 4
     rollout.add(tie, 6000, ("v", 0, 0))
-    assert missing_calls(rollout, [Pair(0, 1)], 2, 10_000) == 0
-    assert missing_calls(rollout, [Pair(0, 1), Pair(0, 2)], 2, 10_000) == 4
+    assert missing_calls(rollout, one, config().judge, 10_000) == 0
+    assert missing_calls(rollout, both, config().judge, 10_000) == 4
 
 
 def test_a_rollout_of_identical_branches_closes_by_content_alone() -> None:
@@ -118,9 +119,17 @@ def test_a_rollout_of_identical_branches_closes_by_content_alone() -> None:
     assert isinstance(closed, RolloutClosed)
     assert closed.cause == "complete"
     rollout.add(Closure(closed=closed), 7000, ("c", 0, 1))
-    ranking = emit(rollout).ranking
-    assert [branch.judge_score for branch in ranking.branches] == [5.0, 5.0]
-    assert ranking.stats.tie_rate is None
+    emission = emit(rollout)
+    assert [branch.judge_score for branch in emission.ranking.branches] == [5.0, 5.0]
+    assert emission.ranking.stats.tie_rate is None
+    # Nobody was asked, so no judge is among the verifiers, neither in the evidence nor for admission.
+    assert [[each.verifier_id for each in record.verifier_results] for record in emission.evidence] == [
+        ["build"]
+    ] * 2 + [[]]
+    scores = {row.admission.score for row in emission.rows}
+    rollout = settled(lines(["same", "same"], ["same", "same"]), config(kind="none"))
+    rollout.add(Closure(closed=close_now(rollout)), 7000, ("c", 0, 1))
+    assert scores == {row.admission.score for row in emit(rollout).rows}
 
 
 def test_a_judge_of_its_own_work_is_noticed() -> None:

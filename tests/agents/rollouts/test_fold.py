@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.importers.lines import LineReader
-from agents.rollouts.decide import ClosingPolicy, decide
+from agents.rollouts.decide import ClosingPolicy, close_now, decide, settle_now
 from agents.rollouts.emit import Emission, emit
 from agents.rollouts.rollout import Complaint, Fact, Rollout
 from agents.rollouts.status import Status, TransitionError
@@ -280,3 +280,31 @@ def test_a_cancelled_rollout_gives_evidence_and_no_rows() -> None:
         (kind, ("cancelled",)) for kind in ("sft", "dpo", "ppo")
     ]
     assert emission.evidence[-1].closing is not None
+
+
+def test_an_opening_that_came_too_late_changes_nothing_whenever_it_is_read() -> None:
+    """A settling that does not count the opening has the last word, though the opening be read before it."""
+    opening, *rest = facts_of(
+        {"type": "rollout", "task": "late", "branches": 2, "required": []},
+        *branch_lines(0, "good"),
+        {"type": "build", "branch_index": 0, "status": "success", "exit_code": 0},
+    )
+    settled: RolloutSettled | None = None
+    bodies = []
+    for order in ("never", "before", "after"):
+        rollout = Rollout("r")
+        for number, fact in enumerate(rest):
+            rollout.add(fact, 100 + number, ("t", 0, number))
+        settled = settled or settle_now(rollout, CONFIG, POLICY)
+        complaints: list[Complaint] = []
+        if order == "before":
+            complaints += rollout.add(opening, 200, ("opening", 0, 0))
+        complaints += rollout.add(Closure(settled=settled), 300, ("c", 0, 0))
+        if order == "after":
+            complaints += rollout.add(opening, 400, ("opening", 0, 0))
+        assert [(each.ref[0], each.reason) for each in complaints] == (
+            [] if order == "never" else [("opening", "late")]
+        )
+        rollout.add(Closure(closed=close_now(rollout)), 500, ("c", 0, 1))
+        bodies.append(encode(emit(rollout).ranking))
+    assert bodies[0] == bodies[1] == bodies[2]

@@ -5,14 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
+from agents.judge.agreement import TimedVote
 from agents.judge.judge import JudgeSetupError
 from schemas.emission import EmissionConfig, JudgeConfig
+from schemas.judging import JudgeVote
 from streams.commands import judge as command
 from streams.config import Settings
 from streams.judging.judges import Budget, make_judge
+from streams.judging.plot import plot_svg
 
 RULES = 'judge = "rules-1"\n[[rule]]\nwhen = "hang"\ncause = "timeout"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"\n'
 
@@ -112,6 +116,42 @@ def test_stats_of_a_run_directory(tmp_path: Path, capsys: pytest.CaptureFixture[
     shown = run(capsys, "stats", "--from-dir", str(tmp_path / "out"))
     assert "Krippendorff" in shown
     assert "█" in shown
+    run(capsys, "stats", "--from-dir", str(tmp_path / "out"), "--plot", "judges.svg")
+    assert "Krippendorff" in Path("judges.svg").read_text("utf-8")
+    with pytest.raises(command.ProbeError, match=r"ends in \.svg"):
+        run(capsys, "stats", "--from-dir", str(tmp_path / "out"), "--plot", "judges.png")
+
+
+def test_a_plot_shows_each_judge_over_time_and_draws_nothing_that_is_not_defined() -> None:
+    """Points where there are answers, a line for each judge, alpha where two judges meet; names cannot break the picture."""
+
+    def vote(judge: str, at: int, order: str, preferred: str | None) -> TimedVote:
+        named = f"{judge}{at}{order}"
+        record = JudgeVote.model_validate(
+            {
+                "vote_id": named,
+                "rollout_id": f"r{at}",
+                "a": 0,
+                "b": 1,
+                "order": order,
+                "preferred": preferred,
+                "judge": judge,
+            }
+        )
+        return TimedVote(record, at)
+
+    bad = "<script>&"
+    votes = [vote("m", at, order, "a") for at in (0, 50, 99) for order in ("ab", "ba")]
+    votes += [vote(bad, 50, order, order[0]) for order in ("ab", "ba")] + [vote(bad, 99, "ab", None)]
+    picture = plot_svg(votes, 4)
+    assert picture == plot_svg(list(votes), 4)
+    root = ET.fromstring(picture)
+    space = "{http://www.w3.org/2000/svg}"
+    assert [text.text for text in root.iter(f"{space}text") if text.text in ("m", bad)] == [bad, "m"]
+    drawn = [len((each.get("points") or "").split()) for each in root.iter(f"{space}polyline")]
+    # Consistency, first position, ties: three spans of m, one of the other; no answer: also where it only failed; alpha once.
+    assert drawn == [1, 3, 1, 3, 1, 3, 2, 3, 1]
+    assert ET.fromstring(plot_svg([], 4)).tag == f"{space}svg"
 
 
 def test_a_budget_forgets_after_an_hour() -> None:

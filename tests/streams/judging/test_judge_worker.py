@@ -1,10 +1,12 @@
 """The judge worker on a real Kafka, with a server that plays the model: nothing is paid for twice, nothing is invented."""
 
 import asyncio
+import socket
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from starlette.responses import Response
 
@@ -148,6 +150,40 @@ async def test_trouble_becomes_causes_and_bad_bytes_a_dead_letter(settings: Sett
     (letter,) = await read_all(settings, settings.prefix + DEAD_LETTERS.name)
     assert dict(letter.headers)["__braid.errors.reason"] == b"undecodable"
     assert JUDGE_REQUESTS.name.encode() in b"".join(content for _, content in letter.headers)
+
+
+@pytest.mark.usefixtures("_key")
+async def test_a_restarted_worker_remembers_its_budget_and_says_how_its_judge_behaves(settings: Settings) -> None:
+    """Votes of the last hour count against the budget; answers, causes, tokens and the judge's bias are on /metrics."""
+    await put(settings, REQUESTS[:1])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with messages_api(slow(0.0)) as api:
+        async with judging(settings, base_url=api.url, calls_per_hour=6):
+            await committed(settings, 1)
+        await put(settings, REQUESTS[1:2])
+        async with judging(settings, base_url=api.url, calls_per_hour=6, metrics_port=port, concurrency=1):
+            await committed(settings, 2)
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+                pages = {path: await client.get(path) for path in ("/healthz", "/readyz", "/metrics", "/else")}
+        assert api.calls == 6
+    assert {path: page.status_code for path, page in pages.items()} == {
+        "/healthz": 200, "/readyz": 200, "/metrics": 200, "/else": 404,
+    }  # fmt: skip
+    said = dict(line.rsplit(" ", 1) for line in pages["/metrics"].text.splitlines() if not line.startswith("#"))
+    judge = 'judge="judge-model"'
+    assert {name: said.get(name) for name in said if "judge_votes_total" in name or "missing_total" in name} == {
+        f'braid_judge_votes_total{{{judge},outcome="first"}}': "2.0",
+        f'braid_judge_votes_total{{{judge},outcome="missing"}}': "2.0",
+        f'braid_judge_missing_total{{cause="budget",{judge}}}': "2.0",
+    }
+    assert said[f"braid_judge_first_position_rate{{{judge}}}"] == "1.0"
+    assert said[f"braid_judge_position_consistency{{{judge}}}"] == "0.0"
+    assert said[f"braid_judge_tie_rate{{{judge}}}"] == "0.0"
+    assert said[f'braid_judge_tokens_total{{{judge},kind="input"}}'] == "200.0"
+    assert said[f"braid_judge_call_seconds_count{{{judge}}}"] == "4.0"
+    assert said["braid_judge_budget_left_calls"] == "0.0"
 
 
 @pytest.mark.usefixtures("_key")

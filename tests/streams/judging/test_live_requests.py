@@ -3,8 +3,10 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.responses import Response
 
 from schemas.emission import JudgeConfig
 from schemas.judging import CONTENT_JUDGE, JudgeRequest
@@ -16,6 +18,7 @@ from streams.inputs import Rejected
 from streams.judging.looks import stats_json
 from streams.topics import JUDGE_REQUESTS, RANKINGS
 from tests.live import Worker, assert_sinks_are_the_fold_of_the_log, records_of, until, until_closed
+from tests.messages_api import answer, messages_api
 from tests.streams.judging.running import judging, votes_of
 
 pytestmark = pytest.mark.kafka
@@ -27,8 +30,8 @@ def lines() -> list[dict[str, object]]:
     found: list[dict[str, object]] = [
         {"type": "rollout", "rollout_id": "w", "task": "fix it", "branches": len(ANSWERS), "required": ["build"]}
     ]
-    for index, answer in enumerate(ANSWERS):
-        event = {"event": "final_answer", "data": {"answer": answer}}
+    for index, said in enumerate(ANSWERS):
+        event = {"event": "final_answer", "data": {"answer": said}}
         found.append({"type": "event", "rollout_id": "w", "branch_index": index, "event": event})
         build = {"status": "success", "exit_code": 0} if index < 3 else {"status": "failure", "exit_code": 1}
         found.append({"type": "build", "rollout_id": "w", "branch_index": index, **build})
@@ -68,3 +71,61 @@ async def test_requests_become_votes_and_the_rollout_closes_complete(settings: S
     behaviour = stats_json(await read_votes(None, settings), 4)["judges"]
     assert behaviour.keys() == {"rules-1"}
     assert (behaviour["rules-1"]["votes"], behaviour["rules-1"]["position_consistency"]) == (8, 1.0)
+
+
+WEIGHTS = (
+    '[{"key":"objective","weight":1,"component":"objective"},{"key":"scored","weight":1,"component":"judge_scalar"}]'
+)
+
+
+async def scored(settings: Settings, tmp_path: Path, env: dict[str, str], judge: JudgeConfig, **asked: Any) -> Ranking:
+    """The ranking of the rollout when branches are scored, with the bytes checked against the log."""
+    path = tmp_path / "lines.ndjson"
+    path.write_text("\n".join(map(json.dumps, lines())))
+    await ingest_files([path], settings, Rejected(None), close=False)
+    with Worker(settings, tmp_path / "worker.log", BRAID_EMISSION__RANKING__WEIGHTS=WEIGHTS, **env):
+        async with judging(settings, judge, **asked):
+            await until_closed(settings, {"w"})
+    await assert_sinks_are_the_fold_of_the_log(settings)
+    (ranking,) = await records_of(settings, RANKINGS)
+    assert isinstance(ranking, Ranking)
+    return ranking
+
+
+async def test_pairs_and_scores_are_asked_and_waited_for(settings: Settings, tmp_path: Path) -> None:
+    """Both kinds of requests for the branches of each tier; a failing branch is scored, too, and stays below."""
+    rules = tmp_path / "rules.toml"
+    rules.write_text('judge = "rules-1"\n[[rule]]\nwhen = "tests passed"\nscore = 9\n[[rule]]\nscore = 2\n')
+    kind = {"BRAID_EMISSION__JUDGE__KIND": "scripted", "BRAID_EMISSION__JUDGE__MODE": "pairwise+scalar"}
+    ranking = await scored(settings, tmp_path, kind, JudgeConfig(kind="scripted"), rules=rules)
+    assert ranking.close_cause == "complete"
+    found = [(branch.branch_index, branch.judge_scalar, branch.total) for branch in ranking.branches]
+    assert found == [(0, 9.0, 1.9), (1, 9.0, 1.9), (2, 2.0, 1.2), (3, 2.0, 0.2)]
+    votes = {vote.vote_id: vote for vote in await votes_of(settings)}.values()
+    assert Counter(vote.a for vote in votes if vote.b is None) == {0: 3, 1: 3, 2: 3, 3: 3}
+    assert Counter(vote.judge for vote in votes if vote.b is not None) == {CONTENT_JUDGE: 1, "rules-1": 8}
+
+
+async def test_a_model_scores_branches_and_a_missing_score_is_no_number(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three calls for each branch at temperature 0.1; what is no score in 0..10 becomes a cause; its branch has no score."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+
+    async def play(body: dict[str, Any], _number: int) -> Response:
+        asked = str(body["messages"])
+        score = 11 if "gave up" in asked else 8 if "tests passed" in asked else 3.5
+        return answer({"score": score, "reasoning": "as {recorded}"})
+
+    kind = {"BRAID_EMISSION__JUDGE__KIND": "anthropic", "BRAID_EMISSION__JUDGE__MODE": "scalar"}
+    with messages_api(play) as api:
+        ranking = await scored(
+            settings, tmp_path, kind, JudgeConfig(kind="anthropic", model="judge-model"), base_url=api.url
+        )
+    assert {body["temperature"] for body in api.bodies} == {0.1}
+    assert api.calls == 3 * 3 + 3 * 3  # the unusable score is asked for twice more, each time
+    assert [(branch.branch_index, branch.judge_scalar) for branch in ranking.branches] == [
+        (0, 8.0), (1, 8.0), (2, 3.5), (3, None),
+    ]  # fmt: skip
+    assert {branch.judge_score for branch in ranking.branches} == {None}
+    assert Counter(vote.cause for vote in await votes_of(settings)) == {None: 9, "unparseable": 3}

@@ -3,31 +3,37 @@
 import asyncio
 from collections.abc import Callable
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from streams.config import WorkerConfig
-from streams.metrics import Metrics
+from schemas.errors import BraidError
 
 REQUEST_BYTES = 8192
 REQUEST_S = 5.0
 
 
+class HealthError(BraidError):
+    """The address is taken, or is not ours."""
+
+
 class Health:
     """A tiny HTTP server; off when no port is configured."""
 
-    def __init__(self, config: WorkerConfig, metrics: Metrics, is_ready: Callable[[], bool]) -> None:
-        self._config = config
-        self._metrics = metrics
+    def __init__(self, host: str, port: int, registry: CollectorRegistry, is_ready: Callable[[], bool]) -> None:
+        self._host = host
+        self._port = port
+        self._registry = registry
         self._is_ready = is_ready
         self._server: asyncio.Server | None = None
-        self.port = config.metrics_port
 
     async def start(self) -> None:
         """Listen, when a port is configured."""
-        if self._config.metrics_port:
-            self._server = await asyncio.start_server(
-                self._answer, self._config.metrics_host, self._config.metrics_port, limit=REQUEST_BYTES
-            )
+        if self._port:
+            try:
+                self._server = await asyncio.start_server(self._answer, self._host, self._port, limit=REQUEST_BYTES)
+            except OSError as error:
+                raise HealthError(
+                    f"metrics cannot listen on {self._host}:{self._port}: {error.strerror}; choose another --metrics-port"
+                ) from None
 
     async def stop(self) -> None:
         """Stop listening."""
@@ -52,7 +58,7 @@ class Health:
     def _page(self, path: str) -> tuple[str, str, bytes]:
         match path.partition("?")[0]:
             case "/metrics":
-                return "200 OK", CONTENT_TYPE_LATEST, generate_latest(self._metrics.registry)
+                return "200 OK", CONTENT_TYPE_LATEST, generate_latest(self._registry)
             case "/healthz":
                 return "200 OK", "text/plain", b"ok\n"
             case "/readyz":

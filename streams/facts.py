@@ -1,0 +1,35 @@
+"""Facts as they stand in the log: which rollout a record is about, and what it says. One reading for all who fold."""
+
+from agents.rollouts.rollout import Fact
+from schemas.closures import Closure
+from schemas.errors import DecodeError
+from schemas.lifecycle import Lifecycle
+from streams.codec import Codec
+from streams.topics import Topic
+
+
+def rollout_of_key(key: bytes | None) -> str:
+    """The rollout that a record is about. Raises DecodeError when its key names none."""
+    try:
+        rollout_id = (key or b"").decode()
+    except UnicodeDecodeError:
+        raise DecodeError("the key is not UTF-8; it must be the rollout's id") from None
+    if not rollout_id:
+        raise DecodeError("the key is empty; it must be the rollout's id")
+    return rollout_id
+
+
+def read_fact(codec: Codec, topic: Topic, value: bytes | None, rollout_id: str) -> Fact:
+    """The fact in a value. Raises DecodeError when it is none, or one about another rollout than the key says."""
+    record = codec.decode(topic, value)
+    named = record
+    if isinstance(record, Lifecycle | Closure):
+        parts = [part for part in dict(record).values() if part is not None]
+        if len(parts) != 1:
+            raise DecodeError(
+                f"a {topic.record.__name__ if topic.record else ''} holds exactly one of its parts, not {len(parts)}"
+            )
+        named = parts[0]
+    if getattr(named, "rollout_id", None) != rollout_id:
+        raise DecodeError(f"the key names rollout {rollout_id!r}, the record another one")
+    return record  # type: ignore[return-value]  # the fact topics hold facts

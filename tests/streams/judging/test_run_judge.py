@@ -1,0 +1,147 @@
+"""`braid run --judge` and `braid judge again --from-dir`: files judged while they are folded, and judged again, without a broker."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+
+from streams.cli import app
+from streams.judging.asking import VOTES_FILE
+from tests.messages_api import answer, messages_api, refusal
+from tests.streams.judging.test_live_requests import lines
+
+RULES = 'judge = "rules-1"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"\n[[rule]]\nwhen = "tests passed"\nscore = 9\n'
+
+
+class Ran:
+    """What a command printed, and how it ended."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], *words: str) -> None:
+        capsys.readouterr()
+        self.code = 0
+        try:
+            app(list(words), result_action="return_value")
+        except SystemExit as end:
+            self.code = int(end.code or 0)
+        self.out, self.err = capsys.readouterr()
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rules.toml").write_text(RULES)
+    Path("lines.ndjson").write_text("\n".join(map(json.dumps, lines())))
+
+
+def rows(folder: str, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (Path(folder) / f"{name}.jsonl").read_text("utf-8").splitlines()]
+
+
+def files(folder: str) -> dict[str, bytes]:
+    """Everything but the votes, whose latency is a clock's."""
+    return {path.name: path.read_bytes() for path in Path(folder).glob("*.jsonl") if path.name != VOTES_FILE}
+
+
+SCRIPTED = ("--judge", "scripted", "--rules", "rules.toml", "--json")
+
+
+def test_a_run_asks_the_judge_and_pays_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Votes become facts in the log of the run; a second run into the same place asks nobody and gives the same bytes."""
+    first = Ran(capsys, "run", "lines.ndjson", "--out", "out", *SCRIPTED)
+    assert first.code == 0, first.err
+    assert {name: first.counts["judge"][name] for name in ("judge", "asked", "known", "missing", "usd")} == {
+        "judge": "rules-1", "asked": 8, "known": 0, "missing": {}, "usd": None,
+    }  # fmt: skip
+    (ranking,) = rows("out", "rankings")
+    assert ranking["close_cause"] == "complete"
+    assert ranking["branches"][0]["judge_score"] > 5
+    before = files("out")
+    again = Ran(capsys, "run", "lines.ndjson", "--out", "out", *SCRIPTED)
+    assert (again.counts["judge"]["asked"], again.counts["judge"]["known"]) == (0, 8)
+    assert files("out") == before
+    shown = json.loads(Ran(capsys, "judge", "stats", "--from-dir", "out", "--json").out)
+    assert shown["judges"]["rules-1"]["votes"] == 8
+    assert "judge rules-1: 0 calls" in Ran(capsys, "run", "lines.ndjson", "--out", "out", *SCRIPTED[:-1]).out
+
+
+def test_without_a_judge_nobody_is_asked_and_that_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configured judge is not asked unawares: calls cost money."""
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "anthropic")
+    ran = Ran(capsys, "run", "lines.ndjson", "--out", "out", "--json")
+    assert (ran.code, "judge" in ran.counts) == (0, False)
+    assert "--judge anthropic asks it" in ran.err
+    assert rows("out", "rankings")[0]["close_cause"] == "no_judge"
+
+
+def test_a_model_is_asked_within_its_budget_and_the_rest_later(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the budget votes are missing, with that cause, and it is said; a later run asks for those and for failed ones only."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__MODEL", "judge-model")
+    monkeypatch.setenv("BRAID_JUDGE__CALLS_PER_HOUR", "6")
+    monkeypatch.setenv("BRAID_JUDGE__CONCURRENCY", "1")
+
+    async def play(_body: dict[str, Any], number: int) -> Response:
+        return refusal(418, "teapot") if number == 0 else answer({"preferred": "tie", "reasoning": "same"})
+
+    with messages_api(play) as api:
+        monkeypatch.setenv("BRAID_JUDGE__BASE_URL", api.url)
+        command = ("run", "lines.ndjson", "--out", "out", "--judge", "anthropic", "--json")
+        first = Ran(capsys, *command)
+        assert (first.counts["judge"]["calls"], first.counts["judge"]["asked"]) == (6, 8)
+        assert first.counts["judge"]["missing"] == {"budget": 2, "refused": 1}
+        assert first.counts["judge"]["input_tokens"] == 500
+        assert "2 votes are missing" in first.err
+        second = Ran(capsys, *command)
+        assert (second.counts["judge"]["calls"], second.counts["judge"]["missing"]) == (3, {})
+        assert api.calls == 9
+    assert len(Path("out", VOTES_FILE).read_text().splitlines()) == 8
+
+
+def test_stored_rollouts_are_judged_again_from_files(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another rubric, other votes, another ranking; facts and log stay; a second time costs nothing and gives the same bytes."""
+    assert Ran(capsys, "run", "lines.ndjson", "--out", "out").code == 0
+    log = {path: path.read_bytes() for path in Path("out", "log").rglob("*.avro")}
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "scripted")
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__RUBRIC", "Proof.")
+    monkeypatch.setenv("BRAID_JUDGE__RULES", "rules.toml")
+    command = ("judge", "again", "--from-dir", "out", "--out", "again", "--json")
+    first = Ran(capsys, *command)
+    assert first.code == 0, first.err
+    assert (first.counts["judged"], first.counts["judge"]["asked"], first.counts["open"]) == (1, 8, 0)
+    assert {path: path.read_bytes() for path in Path("out", "log").rglob("*.avro")} == log
+    (before,), (now,) = rows("out", "rankings"), rows("again", "rankings")
+    assert before["settled_id"] != now["settled_id"]
+    assert [branch["judge_score"] is None for branch in before["branches"]] == [True] * 4
+    assert [branch["branch_index"] for branch in now["branches"]] == [0, 1, 2, 3]
+    assert now["branches"][0]["judge_score"] > now["branches"][2]["judge_score"]
+    assert Counter(vote["judge"] for vote in rows("again", "votes")) == {"rules-1": 8, "content": 1}
+    same = files("again")
+    assert Ran(capsys, *command).counts["judge"]["asked"] == 0
+    assert files("again") == same
+    assert Ran(capsys, "verify", "again/evidence.jsonl").code == 0
+    # A run that asks the same judge by the same rubric has the votes already.
+    assert Ran(capsys, "run", "lines.ndjson", "--out", "judged", *SCRIPTED).code == 0
+    reused = Ran(capsys, "judge", "again", "--from-dir", "judged", "--out", "reused", "--json").counts["judge"]
+    assert (reused["asked"], reused["known"]) == (0, 8)
+
+
+def test_results_need_a_place(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither or both is a mistake, and is said to be."""
+    for words in ((), ("--out", "a", "--to-prefix", "b")):
+        with pytest.raises(Exception, match="say where the results go"):
+            Ran(capsys, "judge", "again", *words)
