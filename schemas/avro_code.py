@@ -1,7 +1,7 @@
 """Avro by code made for one schema: a writer and a reader per record, a few times as fast as walking the schema each time.
 
 The functions are written as Python source from a committed schema and compiled once, as `namedtuple` does it. They know what
-our schemas use (records, arrays, maps, strings, longs, doubles, booleans, and unions of null and one other type); tests hold
+our schemas use (records, arrays, maps, strings, bytes, longs, doubles, booleans, unions of null and one other type); tests hold
 them against fastavro, byte by byte.
 """
 
@@ -15,7 +15,8 @@ Memo = dict[int, tuple[object, bytes]]
 """The bytes of parts that occur in several records, by the identity of the part (which is kept, so that it stays unique)."""
 
 Write = Callable[[Any, Memo], bytes]
-Read = Callable[[bytes], tuple[dict[str, Any], int]]
+Read = Callable[..., tuple[Any, int]]
+"""From bytes, and a position in them (0 when left out)."""
 
 SHARED = frozenset({"Message", "BranchCall"})
 """Records that are parts of several others: their bytes are remembered."""
@@ -162,6 +163,8 @@ def _write(source: _Source, depth: int, value: str, schema: Any) -> None:
         raw = source.new()
         source.put(depth, f"{raw} = {value}.encode(); n = len({raw})",
                    f"out(SMALL[n] if n < 64 else long_bytes(n)); out({raw})")  # fmt: skip
+    elif kind == "bytes":
+        source.put(depth, f"n = len({value}); out(SMALL[n] if n < 64 else long_bytes(n)); out({value})")
     elif kind == "long":
         source.put(depth, f"out(SMALL[{value}] if 0 <= {value} < 64 else long_bytes({value}))")
     elif kind == "double":
@@ -209,15 +212,15 @@ def reader_of(schema: AvroSchema, made: Mapping[str, Callable[..., Any]] | None 
     made = made or {}
     source = _Source(schema)
     for name, record in source.types.items():
-        source.put(0, f"def read_{name}(data, at):")
+        source.put(0, f"def read_{name}(data, at=0):")
         names = [_read(source, 1, field["type"]) for field in record["fields"]]
         pairs = [f"{field['name']!r}: {value}" for field, value in zip(record["fields"], names, strict=True)]
         whole = f"made_{name}({', '.join(names)})" if name in made else f"{{{', '.join(pairs)}}}"
         source.put(1, f"return {whole}, at")
     scope: dict[str, Any] = _TOOLS | {f"made_{name}": make for name, make in made.items()}
     exec("\n".join(source.lines), scope)  # noqa: S102 - made above, from a committed schema
-    read = scope[f"read_{_short(schema['name'])}"]
-    return lambda data: read(data, 0)
+    read: Read = scope[f"read_{_short(schema['name'])}"]
+    return read
 
 
 def _read(source: _Source, depth: int, schema: Any) -> str:
@@ -230,8 +233,8 @@ def _read(source: _Source, depth: int, schema: Any) -> str:
                    f"elif branch == {2 * (1 - null)}:")  # fmt: skip
         inner = _read(source, depth + 1, other)
         source.put(depth, f" {value} = {inner}", "else: raise ValueError('no such branch of a union')")
-    elif kind == "string":
-        _read_string(source, depth, value)
+    elif kind in ("string", "bytes"):
+        _read_text(source, depth, value, ".decode()" if kind == "string" else "")
     elif kind == "long":
         source.put(depth, f"{value} = data[at]", f"if {value} < 128: {value} = ({value} >> 1) ^ -({value} & 1); at += 1",
                    f"else: {value}, at = read_long(data, at)")  # fmt: skip
@@ -247,9 +250,9 @@ def _read(source: _Source, depth: int, schema: Any) -> str:
     return value
 
 
-def _read_string(source: _Source, depth: int, value: str) -> None:
+def _read_text(source: _Source, depth: int, value: str, decoded: str) -> None:
     source.put(depth, "n = data[at]", "if n < 128 and not n & 1: n >>= 1; at += 1", "else: n, at = read_size(data, at)",
-               f"{value} = data[at:at + n].decode(); at += n")  # fmt: skip
+               f"{value} = data[at:at + n]{decoded}; at += n")  # fmt: skip
 
 
 def _read_many(source: _Source, depth: int, value: str, kind: AvroSchema) -> None:

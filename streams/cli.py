@@ -31,6 +31,7 @@ _COMMANDS = {
     "show": ("streams.commands.show:show", "Show one rollout: ranking, rows, evidence, what was left out."),
     "tail": ("streams.commands.tail:tail", "Print a topic's records as they come."),
     "export": ("streams.commands.export:export", "Write whole rollouts as a dataset that trainers load."),
+    "replay": ("streams.commands.replay:replay", "Fold the log again: the same bytes, or what other rules would give."),
     "cancel": ("streams.commands.lifecycle:cancel", "Give a rollout up: no training rows come of it."),
     "close": ("streams.commands.lifecycle:close", "Settle a rollout with what it has now."),
     "dead-letters": ("streams.commands.dead_letters:app", "What did not count, why, and putting it back."),

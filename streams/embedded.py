@@ -1,51 +1,56 @@
-"""The embedded log: the same topics as files, for people without a broker. One Avro container per topic and partition.
+"""The embedded log: the same topics as files, for people without a broker. Avro containers, one or more per partition.
 
-A record keeps its offset, time, key, value (in its wire form) and headers, so a file is read exactly as a partition is.
-Files are written under a temporary name and get their own when they are complete: no half file is ever visible.
+A record keeps its offset, time, key, value (in its wire form) and headers, so a file is read exactly as a partition is. A
+partition may be cut into segments: each file after the first has the offset it begins with in its name. Files are written
+under a temporary name and get their own when they are complete: no half file is ever visible. The same records give the same
+bytes.
 """
 
+import json
 import os
+import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import fastavro
-from fastavro.write import Writer
+from backports import zstd
 
+from schemas.avro_code import long_bytes, reader_of, writer_of
 from schemas.errors import BraidError
 
-SCHEMA: Any = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "braidstream.LogRecord",
-        "fields": [
-            {"name": "offset", "type": "long"},
-            {"name": "timestamp_ms", "type": "long"},
-            {"name": "key", "type": ["null", "bytes"]},
-            {"name": "value", "type": ["null", "bytes"]},
-            {
-                "name": "headers",
-                "type": {
-                    "type": "array",
-                    "items": {
-                        "type": "record",
-                        "name": "braidstream.LogHeader",
-                        "fields": [{"name": "name", "type": "string"}, {"name": "value", "type": "bytes"}],
-                    },
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "braidstream.LogRecord",
+    "fields": [
+        {"name": "offset", "type": "long"},
+        {"name": "timestamp_ms", "type": "long"},
+        {"name": "key", "type": ["null", "bytes"]},
+        {"name": "value", "type": ["null", "bytes"]},
+        {
+            "name": "headers",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "braidstream.LogHeader",
+                    "fields": [{"name": "name", "type": "string"}, {"name": "value", "type": "bytes"}],
                 },
             },
-        ],
-    }
-)
+        },
+    ],
+}
 
 BLOCK_BYTES = 256 * 1024
 SUFFIX = ".avro"
 PARTIAL = ".part"
 
 CODEC = "zstandard"
+LEVEL = 3
+
+_NAME = re.compile(rf"(?P<partition>\d{{5,}})(-(?P<first>\d{{20}}))?\{SUFFIX}")
 
 
 class LogRecord(NamedTuple):
@@ -57,24 +62,90 @@ class LogRecord(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
 
+    @property
+    def timestamp_ms(self) -> int:
+        """When the log took it in: the name in the file."""
+        return self.at
+
+
+class _Header(NamedTuple):
+    name: str
+    value: bytes
+
+
+def _made(offset: int, at: int, key: bytes | None, value: bytes | None, headers: list[_Header]) -> LogRecord:
+    return LogRecord(offset, at, key, value, tuple(headers))
+
+
+_write = writer_of(SCHEMA)
+_read = reader_of(SCHEMA, {"LogRecord": _made, "LogHeader": _Header})
+
 
 class EmbeddedLogError(BraidError):
     """The files are not an embedded log, or are damaged."""
 
 
-def file_of(folder: Path, topic: str, partition: int) -> Path:
-    """The file of a partition."""
-    return folder / topic / f"{partition:05d}{SUFFIX}"
+def file_of(folder: Path, topic: str, partition: int, first: int | None = None) -> Path:
+    """The file of a partition; of a later segment, when it says with which offset it begins."""
+    segment = "" if first is None else f"-{first:020d}"
+    return folder / topic / f"{partition:05d}{segment}{SUFFIX}"
+
+
+class _File:
+    """A container that is being written."""
+
+    def __init__(self, path: Path, marker: bytes) -> None:
+        self.path = path
+        self.records = 0
+        self.written = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._out: BinaryIO = path.with_suffix(PARTIAL).open("wb")
+        self._marker = marker
+        self._block: list[bytes] = []
+        self._size = 0
+        meta = {b"avro.codec": CODEC.encode(), b"avro.schema": json.dumps(SCHEMA, separators=(",", ":")).encode()}
+        pairs = b"".join(long_bytes(len(part)) + part for pair in meta.items() for part in pair)
+        self._put(b"Obj\x01" + long_bytes(len(meta)) + pairs + b"\0" + marker)
+
+    def append(self, record: LogRecord, headers: tuple[_Header, ...]) -> None:
+        body = _write(record._replace(headers=headers) if headers else record, {})
+        self._block.append(body)
+        self._size += len(body)
+        self.records += 1
+        if self._size >= BLOCK_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._block:
+            packed = zstd.compress(b"".join(self._block), level=LEVEL)
+            self._put(long_bytes(len(self._block)) + long_bytes(len(packed)) + packed + self._marker)
+            self._block, self._size = [], 0
+
+    def _put(self, data: bytes) -> None:
+        self._out.write(data)
+        self.written += len(data)
+
+    def publish(self) -> None:
+        """Complete the file and give it its name."""
+        self._flush()
+        self._out.flush()
+        os.fsync(self._out.fileno())
+        self._out.close()
+        self.path.with_suffix(PARTIAL).replace(self.path)
+
+    def discard(self) -> None:
+        self._out.close()
+        self.path.with_suffix(PARTIAL).unlink(missing_ok=True)
 
 
 class LogWriter:
     """Appends to the files of an embedded log; they become visible when it is closed without an error."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, segment_bytes: int | None = None) -> None:
         self.folder = folder
-        self._files: dict[tuple[str, int], tuple[Writer, Path, Any]] = {}
+        self._segment_bytes = segment_bytes
+        self._files: dict[tuple[str, int], _File] = {}
         self._offsets: dict[tuple[str, int], int] = {}
-        self._open = ExitStack()
 
     def append(
         self,
@@ -84,44 +155,30 @@ class LogWriter:
         value: bytes | None,
         at: int,
         headers: tuple[tuple[str, bytes], ...] = (),
+        offset: int | None = None,
     ) -> LogRecord:
-        """Write a record; returns it with its offset."""
+        """Write a record; returns it with its offset, the next one unless it is given."""
         place = (topic, partition)
-        writer = (self._files.get(place) or self._create(place))[0]
-        record = LogRecord(self._offsets[place], at, key, value, headers)
-        self._offsets[place] += 1
-        writer.write(
-            {
-                "offset": record.offset,
-                "timestamp_ms": at,
-                "key": key,
-                "value": value,
-                "headers": [{"name": name, "value": content} for name, content in headers],
-            }
-        )
+        record = LogRecord(self._offsets.get(place, 0) if offset is None else offset, at, key, value, headers)
+        file = self._files.get(place)
+        if file is None:
+            file = self._files[place] = self._create(place, None)
+        elif self._segment_bytes is not None and file.written >= self._segment_bytes:
+            file.publish()
+            file = self._files[place] = self._create(place, record.offset)
+        file.append(record, tuple(_Header(*header) for header in headers))
+        self._offsets[place] = record.offset + 1
         return record
 
-    def _create(self, place: tuple[str, int]) -> tuple[Writer, Path, Any]:
-        path = file_of(self.folder, *place)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        out = self._open.enter_context(path.with_suffix(PARTIAL).open("wb"))
+    def _create(self, place: tuple[str, int], first: int | None) -> _File:
         # The marker between blocks is a function of the place: the same records give the same file.
         marker = sha256(f"{place[0]}/{place[1]}".encode()).digest()[:16]
-        writer = Writer(out, SCHEMA, codec=CODEC, sync_interval=BLOCK_BYTES, sync_marker=marker)
-        self._files[place] = (writer, path, out)
-        self._offsets[place] = 0
-        return self._files[place]
+        return _File(file_of(self.folder, *place, first), marker)
 
     def publish(self, topic: str | None = None, partition: int | None = None) -> None:
         """Complete files (all, or those of one topic or partition) and give them their names."""
-        chosen = [place for place in self._files if topic in (None, place[0]) and partition in (None, place[1])]
-        for place in chosen:
-            writer, path, out = self._files.pop(place)
-            writer.flush()
-            out.flush()
-            os.fsync(out.fileno())
-            out.close()
-            path.with_suffix(PARTIAL).replace(path)
+        for place in [each for each in self._files if topic in (None, each[0]) and partition in (None, each[1])]:
+            self._files.pop(place).publish()
 
     def __enter__(self) -> Self:
         return self
@@ -131,26 +188,58 @@ class LogWriter:
     ) -> None:
         if kind is None:
             self.publish()
-        self._open.close()
+        for file in self._files.values():
+            file.discard()
 
 
 def read_partition(folder: Path, topic: str, partition: int) -> Iterator[LogRecord]:
     """The records of a partition, in order; none when it has no file. Raises EmbeddedLogError for a damaged file."""
-    path = file_of(folder, topic, partition)
-    if not path.exists():
-        return
-    with path.open("rb") as source:
-        try:
-            for plain in fastavro.reader(source):
-                row: Any = plain
-                yield LogRecord(
-                    row["offset"], row["timestamp_ms"], row["key"], row["value"],
-                    tuple((header["name"], header["value"]) for header in row["headers"]),
-                )  # fmt: skip
-        except Exception as error:
-            raise EmbeddedLogError(f"{path}: damaged after the records read so far: {error}") from error
+    for block in read_blocks(folder, topic, partition):
+        yield from block
+
+
+def read_blocks(folder: Path, topic: str, partition: int, start: int = 0) -> Iterator[list[LogRecord]]:
+    """The same, block by block; segments that end before `start` are passed over."""
+    segments = segments_of(folder, topic, partition)
+    for number, path in enumerate(segments):
+        if number + 1 < len(segments) and (_first_of(segments[number + 1]) or 0) <= start:
+            continue
+        with path.open("rb") as source:
+            try:
+                blocks: Any = fastavro.block_reader(source)
+                for block in blocks:
+                    yield _records(block.bytes_.read(), block.num_records)
+            except Exception as error:
+                raise EmbeddedLogError(f"{path}: damaged after the records read so far: {error}") from error
+
+
+def _records(data: bytes, count: int) -> list[LogRecord]:
+    found, at = [], 0
+    for _ in range(count):
+        record, at = _read(data, at)
+        found.append(record)
+    if at != len(data):
+        raise ValueError(f"a block of {len(data)} bytes ends at {at}")
+    return found
+
+
+def segments_of(folder: Path, topic: str, partition: int) -> list[Path]:
+    """The files of a partition, in order."""
+    return sorted(
+        (path for path, found in _files(folder, topic) if found == partition), key=lambda path: _first_of(path) or 0
+    )
 
 
 def partitions_of(folder: Path, topic: str) -> list[int]:
     """The partitions that have a file."""
-    return sorted(int(path.stem) for path in (folder / topic).glob(f"*{SUFFIX}"))
+    return sorted({partition for _, partition in _files(folder, topic)})
+
+
+def _files(folder: Path, topic: str) -> list[tuple[Path, int]]:
+    found = ((path, _NAME.fullmatch(path.name)) for path in (folder / topic).glob(f"*{SUFFIX}"))
+    return [(path, int(match["partition"])) for path, match in found if match is not None]
+
+
+def _first_of(path: Path) -> int | None:
+    match = _NAME.fullmatch(path.name)
+    return int(match["first"]) if match and match["first"] else None

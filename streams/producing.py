@@ -40,10 +40,10 @@ class FactWriter:
         self._producer = await start_producer(self.settings)
         return self
 
-    async def write(self, record: Record) -> None:
-        """Write one record. Raises TooLargeError when it is over the limit of its topic."""
+    async def write(self, record: Record, body: bytes | None = None) -> None:
+        """Write one record, whose Avro body somebody may have. Raises TooLargeError when it is over its topic's limit."""
         topic = BY_RECORD[type(record)]
-        value = self._codec.encode(record)
+        value = self._codec.encode(record, body)
         if len(value) > topic.max_bytes:
             raise TooLargeError(f"{len(value)} bytes; {topic.name} takes {topic.max_bytes}")
         rollout_id = rollout_of(record)

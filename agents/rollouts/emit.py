@@ -97,15 +97,22 @@ def _record(
     )
 
 
-def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[int, Ended] | None = None) -> Emission:
+def emit(
+    rollout: Rollout,
+    config: EmissionConfig | None = None,
+    ended: Mapping[int, Ended] | None = None,
+    *,
+    evidence: bool = True,
+) -> Emission:
     """Everything that follows from the closed facts; `config` replaces the pinned configuration (what-if).
 
     `ended` has branch records that were made when the branches ended, under the configuration in force: those that
-    settled just so are not made again.
+    settled just so are not made again. Without `evidence` there is none: for those who only want numbers.
     """
     settled, closed = rollout.settled, rollout.closed
     assert settled is not None
     assert closed is not None
+    config_digest = settled.config_digest if config is None else config.digest
     config = config or pinned_config(settled)
     opened = rollout.opened if settled.opened else None
     pinned = rollout.pinned_verdicts()
@@ -127,7 +134,7 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[
     statuses = objective_statuses(rollout, config, settled.branches)
     votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
     result: RankingResult
-    ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config, bodies)
+    ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config, config_digest, bodies)
     judges = {index: judges_of(index, votes) for index in branches}
     candidates = [
         Candidate(
@@ -150,22 +157,24 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[
         )
         for ranked in ranking.branches
     ]
-    rows = RowMaker(settled, closed, opened, config, result.probability, bodies).make(candidates)
-    by_index = {ranked.branch_index: ranked for ranked in ranking.branches}
-    evidence = [
-        branch_evidence(branches[index], pinned[index], by_index[index], judges[index], opened, closed)
-        for index in sorted(branches)
-    ]
-    emitted = [_emitted(row, bodies) for row in (*rows.rows, *rows.rejected)]
+    rows = RowMaker(settled, closed, opened, config, config_digest, result.probability, bodies).make(candidates)
+    chain: list[AepRecord] = []
+    if evidence:
+        by_index = {ranked.branch_index: ranked for ranked in ranking.branches}
+        acts = [
+            branch_evidence(branches[index], pinned[index], by_index[index], judges[index], opened, closed)
+            for index in sorted(branches)
+        ]
+        emitted = [_emitted(row, bodies) for row in (*rows.rows, *rows.rejected)]
+        ranking_digest = avro_body.digest(bodies[ranking.ranking_id])
+        chain = chain_of(acts, ranking, ranking_digest, settled, closed, votes, emitted)
     return Emission(
         branches=tuple(branches[index] for index in sorted(branches)),
         ranking=ranking,
         rows=rows.rows,
         rejected=rows.rejected,
         bodies=bodies,
-        evidence=tuple(
-            chain_of(evidence, ranking, avro_body.digest(bodies[ranking.ranking_id]), settled, closed, votes, emitted)
-        ),
+        evidence=tuple(chain),
     )
 
 

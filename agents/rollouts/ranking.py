@@ -22,6 +22,7 @@ def ranking_of(
     flags: Mapping[int, tuple[str, ...]],
     votes: Sequence[JudgeVote],
     config: EmissionConfig,
+    config_digest: str,
     bodies: Bodies,
 ) -> tuple[Ranking, RankingResult]:
     """The record, and the result that probabilities can be asked of."""
@@ -66,7 +67,7 @@ def ranking_of(
         closed_at_ms=closed.decided_at_ms,
         branches=ranked,
         stats=RankingStats(**result.stats._asdict()),
-        config_digest=config.digest,
+        config_digest=config_digest,
     )
     return with_content_id(record, "ranking_id", bodies), result
 

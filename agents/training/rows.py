@@ -62,6 +62,7 @@ class RowMaker:
     closed: RolloutClosed
     opened: RolloutOpened | None
     config: EmissionConfig
+    config_digest: str
     beats: Beats
     bodies: Bodies
     """Gets the Avro body of every row."""
@@ -233,7 +234,7 @@ class RowMaker:
                 settled_id=self.settled.settled_id,
                 closed_id=self.closed.closed_id,
                 raw_digests=tuple(each.raw_digest for each in involved),
-                config_digest=self.settled.config_digest,
+                config_digest=self.config_digest,
             ),
             "redactions": dict(sorted(redactions.items())),
         }

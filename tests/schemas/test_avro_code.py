@@ -23,6 +23,7 @@ _PLAIN = {
     "double": st.floats(allow_nan=False),
     "boolean": st.booleans(),
     "null": st.none(),
+    "bytes": st.binary(max_size=80),
 }
 
 
@@ -89,6 +90,13 @@ def test_a_long_is_read_back(number: int) -> None:
 def test_a_number_beyond_64_bits_is_not_written(number: int) -> None:
     with pytest.raises(OverflowError):
         long_bytes(number)
+
+
+def test_bytes_are_written_and_read() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "raw", "type": ["null", "bytes"]}]}
+    body = writer_of(schema)(SimpleNamespace(raw=b"ab"), {})
+    assert body == b"\x02\x04ab"
+    assert reader_of(schema)(b"?" + body, 1) == ({"raw": b"ab"}, 5)
 
 
 def test_blocks_with_a_size_are_read() -> None:

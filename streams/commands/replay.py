@@ -1,0 +1,179 @@
+"""`braid replay`: the log read again."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from streams.config import Settings
+    from streams.replaying.replay import Replayed
+
+Flag = Parameter(negative="")
+
+
+def replay(
+    *,
+    out: Path | None = None,
+    to_prefix: str | None = None,
+    dry_run: Annotated[bool, Flag] = False,
+    verify: Annotated[bool, Flag] = False,
+    from_dir: Path | None = None,
+    start: Annotated[str | None, Parameter(name="--from")] = None,
+    end: Annotated[str | None, Parameter(name="--to")] = None,
+    manifest: Path | None = None,
+    set_: Annotated[list[str] | None, Parameter(name="--set")] = None,
+    reclose: Annotated[bool, Flag] = False,
+    format: list[str] | None = None,  # noqa: A002 - the option's name
+    no_evidence: Annotated[bool, Flag] = False,
+    no_sign: Annotated[bool, Flag] = False,
+    processes: int | None = None,
+    resume: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Fold the log again: the same facts give the same bytes, or what other rules would have made of them.
+
+    Reads the fact topics (or an archive of them) up to where they end now. No worker is needed, no model is called, no clock
+    is read: deadlines, verdicts and votes stand in the log. Exits with 1 when a rollout that has closed cannot be made again,
+    or --verify finds a difference; what is wrong is named, and the rest is replayed.
+
+    Try `braid replay --dry-run --verify` first: it proves that the sinks are what the log gives.
+
+    Parameters
+    ----------
+    out
+        Directory for the records (an embedded log: `braid export --from-dir` and `braid verify` read it) and the manifest.
+    to_prefix
+        Write to topics with this prefix instead: compare, then let readers switch.
+    dry_run
+        Write nothing.
+    verify
+        Compare every record with the one in the sinks, byte by byte.
+    from_dir
+        Read an archive, or the output of `braid run`, instead of the configured cluster.
+    start
+        Where to begin: a time (2026-11-16T08:00:00Z, or milliseconds), or TOPIC/PARTITION@OFFSET, several with commas.
+    end
+        Where to stop, in the same forms; what is there is not read any more.
+    manifest
+        Read exactly what an earlier replay or archive read, as its manifest says.
+    set_
+        Another value for part of the configuration: summarize.max_bytes=1200, rewards.judge_weight=0.5,
+        pairs.min_probability=0.8; with --reclose also closing.deadline_ms=60000. May be given several times.
+    reclose
+        Decide anew when rollouts settle and close. Holds a partition's rollouts in memory.
+    format
+        Export what was replayed as well, to OUT/FORMAT; may be given several times.
+    no_evidence
+        Leave evidence out: rankings and rows only.
+    no_sign
+        Leave evidence unsigned.
+    processes
+        How many partitions at once; one per processor when left out.
+    resume
+        Go on with a replay to this directory that was cut off.
+    json
+        Print one JSON object with the counts.
+    """
+    from streams.commands.progress import progress
+    from streams.config import load
+    from streams.looking.kafka import hush
+    from streams.replaying.logs import ReplayError
+    from streams.replaying.overrides import Overrides
+    from streams.replaying.replay import replay as run
+
+    if [out is not None, to_prefix is not None, dry_run].count(True) != 1:
+        raise ReplayError("say where the records go: --out DIR, --to-prefix PREFIX, or --dry-run")
+    if format and out is None:
+        raise ReplayError("--format needs --out")
+    overrides = Overrides(set_ or ())
+    if overrides.touches_closing and not reclose:
+        raise ReplayError("--set closing.*: when a rollout closed is a fact; --reclose decides it again")
+    if verify and (reclose or overrides.touches_emission or no_evidence):
+        raise ReplayError("--verify compares with what was emitted; leave --set, --reclose and --no-evidence out")
+    settings = load()
+    hush()
+
+    async def whole() -> "Replayed":
+        from streams.replaying.bounds import bounded
+        from streams.replaying.job import Job
+        from streams.replaying.logs import ArchiveLog, ClusterLog
+
+        source = ClusterLog(settings) if from_dir is None else ArchiveLog(from_dir)
+        async with source as log:
+            spans = await bounded(log, start, end, manifest)
+        job = Job(
+            directory=from_dir, spans=spans, overrides=tuple(set_ or ()), reclose=reclose, evidence=not no_evidence,
+            sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify,
+        )  # fmt: skip
+        reached = settings if isinstance(source, ArchiveLog) else source.settings
+        wanted = processes or min(len(job.partitions) or 1, os.cpu_count() or 1)
+        with progress() as say:
+            return await run(job, reached, wanted, resume=resume, say=say)
+
+    replayed = asyncio.run(whole())
+    for name in format or ():
+        assert out is not None
+        _export(out, name, settings)
+    _tell(replayed)
+    if json:
+        sys.stdout.write(orjson.dumps(replayed.plain()).decode() + "\n")
+    else:
+        from streams.commands.tables import show
+
+        show(_table(replayed))
+    if not replayed.ok:
+        sys.exit(1)
+
+
+def _export(out: Path, name: str, settings: "Settings") -> None:
+    from agents.training.formats import FORMATS
+    from streams.exporting.export import Recipe, export
+    from streams.exporting.inputs import DirectoryInput
+    from streams.exporting.state import ExportError
+
+    if name not in FORMATS:
+        raise ExportError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
+    recipe = Recipe.of(FORMATS[name], None, redact=settings.emission.redact)
+    asyncio.run(export(DirectoryInput(out), out / name, recipe, from_beginning=True))
+
+
+def _tell(replayed: "Replayed") -> None:
+    from streams.looking.text import visible
+
+    for hole in replayed.holes:
+        sys.stderr.write(f"braid: cannot be made again: {visible(hole.rollout_id)}: {visible('; '.join(hole.why))}\n")
+    if replayed.compared is not None and not replayed.compared.ok:
+        for what in replayed.compared.named:
+            sys.stderr.write(f"braid: {visible(what)}\n")
+
+
+def _table(replayed: "Replayed") -> "Table":
+    from streams.commands.tables import table
+
+    made = table("", "what", "count", right=("count",))
+    counts = replayed.counts
+    rows = {
+        "facts read": replayed.facts, "rollouts made again": counts.rollouts, "branches": counts.branches,
+        "events": counts.events, "passing branches": counts.passes, "failing branches": counts.fails,
+        "unknown branches": counts.unknown, "SFT records": counts.sft, "DPO records": counts.dpo,
+        "PPO records": counts.ppo, "evidence records": counts.aep, "rollouts not closed": replayed.open,
+        "records that are no facts": replayed.undecodable, "rollouts that cannot be made again": len(replayed.holes),
+    }  # fmt: skip
+    if replayed.compared is not None:
+        found = replayed.compared
+        rows |= {
+            "sink records identical": found.identical, "  repeated, identical": found.repeated,
+            "  of replaced attempts": found.superseded, "  different": found.different, "  missing": found.missing,
+            "  not emitted now": found.extra,
+        }  # fmt: skip
+    for what, count in rows.items():
+        made.add_row(what, f"{count:,}")
+    made.add_row("seconds", f"{counts.seconds:.2f}")
+    return made

@@ -1,0 +1,225 @@
+"""What is replayed: the topics of a cluster, or an archive of them on disk. Both give blocks of records, topic by topic."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from schemas.errors import BraidError
+from streams.cluster import ClusterError, start_consumer
+from streams.codec import Codec
+from streams.config import Settings
+from streams.embedded import LogRecord, partitions_of, read_blocks, segments_of
+from streams.looking.files import log_folder
+from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
+from streams.registry import Registry
+from streams.topics import FACTS, TOPICS, Topic
+
+MANIFEST = "manifest.json"
+READ_BYTES = 2 * 1024 * 1024
+BATCH = 2000
+
+
+class ReplayError(BraidError):
+    """What was asked for cannot be replayed, archived or compared."""
+
+
+Spans = dict[str, dict[int, Span]]
+"""By topic (without prefix) and partition, which offsets."""
+
+
+class FactLog(ABC):
+    """A log that is read in blocks."""
+
+    kind: str
+    place: str
+    """For people."""
+    codec: Codec
+
+    @abstractmethod
+    async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
+        """What it holds now."""
+
+    @abstractmethod
+    async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
+        """The first offset of each partition whose record is not older than a time; its end when there is none."""
+
+    @abstractmethod
+    def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
+        """The records of part of a partition, in order, some at a time."""
+
+    async def learn(self, records: Iterable[LogRecord]) -> None:
+        """Look up the schemas of records that were never seen, before they are decoded."""
+        unknown = {found for record in records if (found := self.codec.unknown_id(record.value)) is not None}
+        if unknown:
+            await self.codec.learn(unknown)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        return
+
+
+class StoredSchemas(Registry):
+    """The schemas that an archive brings along, by the ids in its records: a registry that is a file."""
+
+    def __init__(self, schemas: Mapping[int, dict[str, Any]]) -> None:
+        super().__init__("file:")
+        self._schemas = schemas
+
+    async def schema(self, schema_id: int) -> dict[str, Any] | None:
+        """The schema with this id; None when the archive does not have it."""
+        return self._schemas.get(schema_id)
+
+
+class ArchiveLog(FactLog):
+    """The files of `braid archive`, or the log that `braid run` left."""
+
+    kind = "files"
+
+    def __init__(self, directory: Path) -> None:
+        self.folder = log_folder(directory)
+        self.place = str(directory)
+        schemas = read_manifest(directory).get("schemas", {})
+        stored = {int(schema_id): schema for schema_id, schema in schemas.items()}
+        self.codec = Codec(StoredSchemas(stored) if stored else None)
+
+    async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
+        """From the first record of a partition to its last; read from the files themselves."""
+        return {
+            topic.name: {number: self._span(topic, number) for number in partitions_of(self.folder, topic.name)}
+            for topic in topics
+        }
+
+    def _span(self, topic: Topic, partition: int) -> Span:
+        first = last = None
+        for block in read_blocks(self.folder, topic.name, partition):
+            if block:
+                first = block[0].offset if first is None else first
+                last = block[-1].offset
+        return Span(0, 0) if first is None or last is None else Span(first, last + 1)
+
+    async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
+        """Found by reading."""
+        found: dict[str, dict[int, int]] = {}
+        for name, parts in spans.items():
+            for number, span in parts.items():
+                later = (
+                    record.offset
+                    for block in read_blocks(self.folder, name, number) for record in block if record.at >= at
+                )  # fmt: skip
+                found.setdefault(name, {})[number] = next(later, span.end)
+        return found
+
+    async def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
+        """Block by block, as they were written."""
+        for block in read_blocks(self.folder, topic.name, partition, span.start):
+            if block and (block[0].offset < span.start or block[-1].offset >= span.end):
+                inside = [record for record in block if span.start <= record.offset < span.end]
+                if inside:
+                    yield inside
+                if block[-1].offset >= span.end:
+                    return
+            elif block:
+                yield block
+
+    def files(self, topics: Iterable[Topic] = TOPICS) -> list[Path]:
+        """All files of topics."""
+        return [
+            path
+            for topic in topics for number in partitions_of(self.folder, topic.name)
+            for path in segments_of(self.folder, topic.name, number)
+        ]  # fmt: skip
+
+
+class ClusterLog(FactLog):
+    """The topics of one prefix, up to their ends when they are looked at."""
+
+    kind = "kafka"
+
+    def __init__(self, settings: Settings) -> None:
+        self._log = KafkaLog(settings)
+        self.settings = self._log.settings
+        self.place = self._log.place
+        self.codec = self._log.codec
+        self._clients: dict[Topic, AIOKafkaConsumer] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._log)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        for client in self._clients.values():
+            await client.stop()
+        await self._stack.aclose()
+
+    async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
+        """What the broker holds now."""
+        found: Spans = {}
+        for topic in topics:
+            name = self._log.name(topic)
+            places = [TopicPartition(name, number) for number in range(self._log.partitions(name))]
+            found[topic.name] = {place.partition: span for place, span in (await self._log.spans(places)).items()}
+        if not any(found.values()):
+            raise ReplayError(f"{self.place} has no topics to read; is BRAID_PREFIX right?")
+        return found
+
+    async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
+        """As the broker's index knows it."""
+        found: dict[str, dict[int, int]] = {}
+        for name, parts in spans.items():
+            places = [TopicPartition(self.settings.prefix + name, number) for number in parts]
+            later = await self._log.spans(places, since=at)
+            found[name] = {place.partition: span.start for place, span in later.items()}
+        return found
+
+    async def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
+        """As the client fetches them. A client for each topic: one that holds records of several waits for all of them."""
+        if topic not in self._clients:
+            self._clients[topic] = await start_consumer(self.settings, max_partition_fetch_bytes=READ_BYTES)
+        client, place = self._clients[topic], TopicPartition(self._log.name(topic), partition)
+        client.assign([place])
+        client.seek(place, span.start)
+        position, waited = span.start, 0.0
+        while position < span.end:
+            found = (await client.getmany(place, timeout_ms=POLL_MS, max_records=BATCH)).get(place, [])
+            position = int(await client.position(place))
+            waited = 0.0 if found else waited + POLL_MS / 1000
+            if waited > STALL_S:
+                raise ClusterError(
+                    f"{self.place}: {topic.name}/{partition} has not answered for {STALL_S:.0f} s at offset {position}; is the "
+                    "broker well? (`braid doctor`)"
+                )
+            block = [
+                LogRecord(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
+                for record in found if record.offset < span.end
+            ]  # fmt: skip
+            if block:
+                yield block
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest in a directory; empty when there is none. Raises ReplayError for one that cannot be read."""
+    path = directory / MANIFEST
+    if not path.is_file():
+        return {}
+    try:
+        plain = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ReplayError(f"{path}: not JSON: {error}") from None
+    if not isinstance(plain, dict):
+        raise ReplayError(f"{path}: not a manifest")
+    return plain

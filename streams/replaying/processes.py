@@ -1,0 +1,124 @@
+"""Partitions on several processes: each takes the next one that is left, and answers in JSON lines.
+
+A child is a program of ours of its own: it gets the job on standard input, then partition numbers, and ends when its input
+ends, so nothing is left behind when the parent is killed.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterable
+
+import orjson
+
+from streams.config import Settings, load
+from streams.replaying.job import Job, Result, replay_partition
+from streams.replaying.logs import ArchiveLog, ClusterLog, FactLog, ReplayError
+from streams.replaying.targets import Files, Nowhere, Target, Topics
+from streams.signing import signing_key
+
+LINE_BYTES = 64 * 1024 * 1024
+SAY_EVERY = 2000
+
+Done = Callable[[Result], None]
+Moved = Callable[[int], None]
+"""So many facts were read since the last time."""
+
+
+async def run_partitions(
+    job: Job, settings: Settings, partitions: Iterable[int], processes: int, done: Done, moved: Moved
+) -> None:
+    """Replay partitions, each by one process; `done` gets every result as it comes."""
+    waiting = list(partitions)[::-1]
+    if processes <= 1:
+        async with _log(job, settings) as log, _target(job, settings) as target:
+            while waiting:
+                done(await _replay(job, settings, log, target, waiting.pop(), moved))
+        return
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(processes, len(waiting))):
+            group.create_task(_feed(job, settings, waiting, done, moved))
+
+
+async def _feed(job: Job, settings: Settings, waiting: list[int], done: Done, moved: Moved) -> None:
+    """Keep one child busy."""
+    environment = os.environ | {
+        "BRAID_KAFKA": settings.kafka, "BRAID_REGISTRY": settings.registry, "BRAID_PREFIX": settings.prefix,
+    }  # fmt: skip
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "streams.replaying.processes",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment, limit=LINE_BYTES,
+    )  # fmt: skip
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        child.stdin.write(job.model_dump_json().encode() + b"\n")
+        while waiting:
+            partition = waiting.pop()
+            child.stdin.write(b"%d\n" % partition)
+            await child.stdin.drain()
+            while "moved" in (answer := orjson.loads(await child.stdout.readline() or b"{}")):
+                moved(answer["moved"])
+            if "result" not in answer:
+                raise ReplayError(f"partition {partition}: {answer.get('error', 'its process ended without a word')}")
+            done(Result.model_validate(answer["result"]))
+        child.stdin.close()
+        await child.wait()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+
+
+def _log(job: Job, settings: Settings) -> FactLog:
+    return ClusterLog(settings) if job.directory is None else ArchiveLog(job.directory)
+
+
+def _target(job: Job, settings: Settings) -> Target:
+    if job.to_prefix is not None:
+        return Topics(settings, job.to_prefix, max(job.partitions, default=0) + 1)
+    return Nowhere() if job.out is None else Files(job.out)
+
+
+async def _replay(job: Job, settings: Settings, log: FactLog, target: Target, partition: int, moved: Moved) -> Result:
+    key = signing_key(settings) if job.sign and job.evidence else None
+    return await replay_partition(log, job, partition, target, key, settings.closing, moved)
+
+
+async def _child() -> None:
+    settings = load()
+    read = asyncio.StreamReader(limit=LINE_BYTES)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(read), sys.stdin)
+    job = Job.model_validate_json(await read.readline())
+    unsaid = 0
+
+    def moved(facts: int) -> None:
+        nonlocal unsaid
+        unsaid += facts
+        if unsaid >= SAY_EVERY:
+            _answer({"moved": unsaid})
+            unsaid = 0
+
+    async with _log(job, settings) as log, _target(job, settings) as target:
+        while line := await read.readline():
+            result = await _replay(job, settings, log, target, int(line), moved)
+            _answer({"result": result.model_dump(mode="json")})
+
+
+def _answer(plain: object) -> None:
+    sys.stdout.buffer.write(orjson.dumps(plain) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def main() -> None:
+    """A child process."""
+    try:
+        asyncio.run(_child())
+    except Exception as error:  # noqa: BLE001 - said to the parent, which tells the user
+        _answer({"error": f"{type(error).__name__}: {error}"})
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""The topics of one partition read side by side, in step with their times.
+
+The fold does not care how topics interleave; memory does. What is read of any topic is at most a block ahead of the slowest
+one, so a rollout's facts come close together and only open rollouts are held.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+
+from streams.embedded import LogRecord
+from streams.topics import Topic
+
+
+async def in_step(
+    sources: Mapping[Topic, AsyncIterator[list[LogRecord]]],
+) -> AsyncIterator[tuple[Topic, list[LogRecord]]]:
+    """Records of all topics, each topic in its order, some at a time."""
+    running = dict(sources)
+    held: dict[Topic, list[LogRecord]] = {}
+    while True:
+        for topic in [each for each in running if each not in held]:
+            block = await anext(running[topic], None)
+            if block is None:
+                del running[topic]
+            else:
+                held[topic] = block
+        if not held:
+            return
+        # What is older than the last record held of every topic that goes on cannot be overtaken any more.
+        reached = min(block[-1].at for block in held.values())
+        for topic in list(held):
+            block = held[topic]
+            ready = next((at for at, record in enumerate(block) if record.at > reached), len(block))
+            if ready:
+                yield topic, block[:ready]
+            if ready == len(block):
+                del held[topic]
+            else:
+                held[topic] = block[ready:]
