@@ -32,6 +32,8 @@ _COMMANDS = {
     "tail": ("streams.commands.tail:tail", "Print a topic's records as they come."),
     "export": ("streams.commands.export:export", "Write whole rollouts as a dataset that trainers load."),
     "replay": ("streams.commands.replay:replay", "Fold the log again: the same bytes, or what other rules would give."),
+    "archive": ("streams.commands.archive:app", "Keep the log in files, and bring it back."),
+    "diff": ("streams.commands.diff:diff", "Tell what changed between two datasets, and which rule did it."),
     "cancel": ("streams.commands.lifecycle:cancel", "Give a rollout up: no training rows come of it."),
     "close": ("streams.commands.lifecycle:close", "Settle a rollout with what it has now."),
     "dead-letters": ("streams.commands.dead_letters:app", "What did not count, why, and putting it back."),
@@ -45,10 +47,10 @@ for _name, (_target, _help) in _COMMANDS.items():
     app.command(_target, name=_name, help=_help)
 
 
-def main() -> None:
-    """The entry point."""
+def main(words: list[str] | None = None) -> None:
+    """The entry point; the words of the command line when they are not given."""
     try:
-        app()
+        app(words)
     except BraidError as error:
         sys.stderr.write(f"braid: {error}\n")
         sys.exit(1)

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExistsError
 from aiokafka.partitioner import murmur2
 
@@ -114,6 +115,31 @@ async def ensure_topics(settings: Settings, topics: Iterable[Topic] = TOPICS) ->
                     f"set BRAID_PARTITIONS={found}, or use another prefix (BRAID_PREFIX)"
                 )
         return missing
+    finally:
+        await admin.close()
+
+
+async def create_topics(settings: Settings, topics: Iterable[Topic], *, own_times: bool) -> None:
+    """Create those of these topics that are missing; with `own_times` their records keep the times they are sent with."""
+    admin = await start_admin(settings)
+    try:
+        existing = set(await admin.list_topics())
+        wanted = {settings.prefix + topic.name: topic_config(topic, own_times=own_times) for topic in topics}
+        await _create(admin, {name: config for name, config in wanted.items() if name not in existing}, settings)
+    finally:
+        await admin.close()
+
+
+async def keep_append_times(settings: Settings, topics: Iterable[Topic]) -> None:
+    """From now on topics stamp what is appended, as all of ours do; what is in them keeps its times."""
+    admin = await start_admin(settings)
+    try:
+        await admin.alter_configs(
+            [
+                ConfigResource(ConfigResourceType.TOPIC, settings.prefix + topic.name, topic_config(topic))
+                for topic in topics
+            ]
+        )
     finally:
         await admin.close()
 

@@ -73,12 +73,16 @@ class _Header(NamedTuple):
     value: bytes
 
 
-def _made(offset: int, at: int, key: bytes | None, value: bytes | None, headers: list[_Header]) -> LogRecord:
+def _pair(name: str, value: bytes) -> tuple[str, bytes]:
+    return name, value
+
+
+def _made(offset: int, at: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> LogRecord:
     return LogRecord(offset, at, key, value, tuple(headers))
 
 
 _write = writer_of(SCHEMA)
-_read = reader_of(SCHEMA, {"LogRecord": _made, "LogHeader": _Header})
+_read = reader_of(SCHEMA, {"LogRecord": _made, "LogHeader": _pair})
 
 
 class EmbeddedLogError(BraidError):
@@ -238,6 +242,12 @@ def partitions_of(folder: Path, topic: str) -> list[int]:
 def _files(folder: Path, topic: str) -> list[tuple[Path, int]]:
     found = ((path, _NAME.fullmatch(path.name)) for path in (folder / topic).glob(f"*{SUFFIX}"))
     return [(path, int(match["partition"])) for path, match in found if match is not None]
+
+
+def place_of(path: Path) -> tuple[str, int] | None:
+    """The topic and partition that a file belongs to, by its name; None for another file."""
+    match = _NAME.fullmatch(path.name)
+    return None if match is None else (path.parent.name, int(match["partition"]))
 
 
 def _first_of(path: Path) -> int | None:

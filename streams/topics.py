@@ -82,11 +82,14 @@ def changelog(group: str, table: str) -> str:
     return f"{group}-{table}-changelog"
 
 
-def topic_config(topic: Topic) -> dict[str, str]:
-    """The broker's settings for a topic. Facts are kept for ever: they are the only state there is."""
+def topic_config(topic: Topic, *, own_times: bool = False) -> dict[str, str]:
+    """The broker's settings for a topic. Facts are kept for ever: they are the only state there is.
+
+    With `own_times` records keep the times they are sent with: for restoring what has times already.
+    """
     return {
         "cleanup.policy": "delete",
         "retention.ms": "-1",
-        "message.timestamp.type": "LogAppendTime",
+        "message.timestamp.type": "CreateTime" if own_times else "LogAppendTime",
         "max.message.bytes": str(topic.max_bytes + 64 * 1024),  # room for key, headers and the batch's own header
     }

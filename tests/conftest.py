@@ -1,15 +1,20 @@
 """What tests share: one real Kafka and registry for the whole run, and a prefix of its own for every test."""
 
+import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streams import broker
 from streams.broker import places
+from streams.cli import main
 from streams.config import Settings
 
 REASON = "needs Java 17+ and Maven for a real Kafka; these tests were NOT run"
@@ -31,6 +36,27 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
         yield Settings(kafka=endpoint.bootstrap, registry=endpoint.registry or "", state_dir=state)
     finally:
         broker.stop(state, wipe=True)
+
+
+Braid = Callable[..., tuple[int, Any, str]]
+"""The command line in this process: exit code, what it printed (an object when that is JSON), what it complained about."""
+
+
+@pytest.fixture(scope="session")
+def braid() -> Braid:
+    """Run `braid` with these words."""
+
+    def run(*words: object) -> tuple[int, Any, str]:
+        out, complaints, code = StringIO(), StringIO(), 0
+        with redirect_stdout(out), redirect_stderr(complaints):
+            try:
+                main([*map(str, words)])
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+        said = out.getvalue()
+        return code, json.loads(said) if said.startswith("{") else said, complaints.getvalue()
+
+    return run
 
 
 @pytest.fixture

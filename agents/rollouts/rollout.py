@@ -163,6 +163,15 @@ class Rollout:
             return [Complaint(ref, "late", f"branch {piece.branch_index} settled at seq {pin.last_seq}")]
         return None
 
+    def date(self) -> None:
+        """Let a rollout that was opened at no known time (0, as in files) begin with its first event."""
+        events = (
+            kept.at for attempts in self.branches.values() for each in attempts.values() for kept in each.seqs.values()
+        )
+        first = min((at for at in events if at > 0), default=0)
+        self.opened_at = self.opened_at or first
+        self.started_at = self.started_at or first
+
     def newly_ended(self) -> list[tuple[int, int]]:
         """(branch, attempt) of those that have ended without gaps since the last call; none before the opening is known.
 

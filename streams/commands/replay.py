@@ -108,9 +108,10 @@ def replay(
         source = ClusterLog(settings) if from_dir is None else ArchiveLog(from_dir)
         async with source as log:
             spans = await bounded(log, start, end, manifest)
+            lost = {} if start or manifest else log.lost(spans)
         job = Job(
             directory=from_dir, spans=spans, overrides=tuple(set_ or ()), reclose=reclose, evidence=not no_evidence,
-            sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify,
+            sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify, lost=lost,
         )  # fmt: skip
         reached = settings if isinstance(source, ArchiveLog) else source.settings
         wanted = processes or min(len(job.partitions) or 1, os.cpu_count() or 1)

@@ -1,6 +1,6 @@
 """The facts of one partition folded again: closed rollouts come out, and what keeps others from being made again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from agents.rollouts.missing import missing
@@ -11,7 +11,10 @@ from schemas.events import AgentEvents
 from streams.codec import Codec
 from streams.embedded import LogRecord
 from streams.facts import read_fact, rollout_of_key
-from streams.topics import Topic
+from streams.topics import CLOSURES, Topic
+
+NAMED = 3
+"""Unreadable records that are named for a rollout."""
 
 
 class Hole(NamedTuple):
@@ -83,13 +86,18 @@ class Fold:
         rest, self._open = list(self._open.values()), {}
         return rest
 
-    def holes(self) -> list[Hole]:
-        """Rollouts that have closed in the log and are not whole at its end."""
-        found = []
-        for rollout_id in sorted(self._closing):
-            unreadable = self._unreadable.get(rollout_id, [])
-            found.append(Hole(rollout_id, (*missing(self._open[rollout_id]), *unreadable[:3])))
-        return found
+    def holes(self, lost: Mapping[str, str]) -> list[Hole]:
+        """Rollouts that have closed in the log and are not whole at its end; `lost` says which topics have lost something.
+
+        Where decisions were lost, a rollout without one may have closed: it is among them.
+        """
+        if CLOSURES.name in lost:
+            self._closing |= self._open.keys()
+        gone = tuple(f"{name}/{self._partition}: {what}" for name, what in sorted(lost.items()))
+        return [
+            Hole(rollout_id, (*missing(self._open[rollout_id]), *self._unreadable.get(rollout_id, [])[:NAMED], *gone))
+            for rollout_id in sorted(self._closing)
+        ]
 
     def open(self) -> int:
         """Rollouts that have facts and have not closed."""

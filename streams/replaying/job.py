@@ -48,6 +48,8 @@ class Job(BaseModel):
     out: Path | None = None
     to_prefix: str | None = None
     verify: bool = False
+    lost: dict[str, dict[int, str]] = {}
+    """By fact topic and partition, what is known to be gone."""
 
     @property
     def partitions(self) -> list[int]:
@@ -117,11 +119,12 @@ async def replay_partition(
             if run.reclosed(rollout):
                 await finish(rollout)
     await target.publish(partition)
+    lost = {name: parts[partition] for name, parts in job.lost.items() if partition in parts}
     compared = await emitted.compare(log, partition) if job.verify else None
     stages["read, and the rest"] = time.process_time() - cpu - sum(stages.values())
     return Result(
         partition=partition, counts=counts.plain(), records=dict(sorted(emitted.records.items())),
-        digests=emitted.digests(), holes=[*fold.holes(), *holes], open=fold.open(), undecodable=fold.undecodable,
+        digests=emitted.digests(), holes=[*fold.holes(lost), *holes], open=fold.open(), undecodable=fold.undecodable,
         compared=compared, facts=fold.facts, seconds=time.monotonic() - began, stages=dict(stages),
     )  # fmt: skip
 
@@ -187,6 +190,7 @@ class _Run:
         config = self._overrides.config(self._configs.get(rollout.rollout_id, EmissionConfig()))
         if rollout.started_at is None:
             return False
+        rollout.date()
         while (decision := decide(rollout, config, self._policy, FOR_EVER, {})) is not None:
             closure = Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)
             rollout.add(closure, decision.decided_at_ms, (CLOSURES.name, self._partition, 0))

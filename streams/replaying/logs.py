@@ -14,13 +14,14 @@ from schemas.errors import BraidError
 from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
-from streams.embedded import LogRecord, partitions_of, read_blocks, segments_of
+from streams.embedded import LogRecord, partitions_of, place_of, read_blocks, segments_of
 from streams.looking.files import log_folder
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.registry import Registry
 from streams.topics import FACTS, TOPICS, Topic
 
 MANIFEST = "manifest.json"
+ARCHIVE = "archive"
 READ_BYTES = 2 * 1024 * 1024
 BATCH = 2000
 
@@ -31,6 +32,9 @@ class ReplayError(BraidError):
 
 Spans = dict[str, dict[int, Span]]
 """By topic (without prefix) and partition, which offsets."""
+
+Losses = dict[str, dict[int, str]]
+"""By topic and partition, what is gone."""
 
 
 class FactLog(ABC):
@@ -44,6 +48,10 @@ class FactLog(ABC):
     @abstractmethod
     async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
         """What it holds now."""
+
+    @abstractmethod
+    def lost(self, spans: Spans) -> Losses:
+        """By topic and partition, what is known to be gone of these."""
 
     @abstractmethod
     async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
@@ -88,16 +96,31 @@ class ArchiveLog(FactLog):
     def __init__(self, directory: Path) -> None:
         self.folder = log_folder(directory)
         self.place = str(directory)
-        schemas = read_manifest(directory).get("schemas", {})
+        self._directory = directory
+        self._manifest = read_manifest(directory)
+        schemas = self._manifest.get("schemas", {})
         stored = {int(schema_id): schema for schema_id, schema in schemas.items()}
         self.codec = Codec(StoredSchemas(stored) if stored else None)
 
     async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
-        """From the first record of a partition to its last; read from the files themselves."""
+        """As the manifest of the archive says; without one, from the first record of each partition to its last."""
+        known = self._manifest.get("inputs", {}).get("topics", {}) if self._manifest.get("kind") == ARCHIVE else {}
         return {
-            topic.name: {number: self._span(topic, number) for number in partitions_of(self.folder, topic.name)}
+            topic.name: {int(number): Span(*span) for number, span in known[topic.name].items()}
+            if topic.name in known
+            else {number: self._span(topic, number) for number in partitions_of(self.folder, topic.name)}
             for topic in topics
         }
+
+    def lost(self, spans: Spans) -> Losses:
+        """Files that the manifest names and that are not there."""
+        losses: Losses = {}
+        for name in self._manifest.get("files", {}):
+            path = self._directory / name
+            place = place_of(path)
+            if not path.is_file() and place is not None and place[0] in spans:
+                losses.setdefault(place[0], {})[place[1]] = f"{name} is missing"
+        return losses
 
     def _span(self, topic: Topic, partition: int) -> Span:
         first = last = None
@@ -176,6 +199,13 @@ class ClusterLog(FactLog):
         if not any(found.values()):
             raise ReplayError(f"{self.place} has no topics to read; is BRAID_PREFIX right?")
         return found
+
+    def lost(self, spans: Spans) -> Losses:
+        """Partitions that do not begin at 0: retention, or somebody, has removed their beginning."""
+        return {
+            name: {number: f"begins at offset {span.start}" for number, span in parts.items() if span.start}
+            for name, parts in spans.items()
+        }
 
     async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
         """As the broker's index knows it."""

@@ -35,9 +35,12 @@ async def run_partitions(
             while waiting:
                 done(await _replay(job, settings, log, target, waiting.pop(), moved))
         return
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(processes, len(waiting))):
-            group.create_task(_feed(job, settings, waiting, done, moved))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(processes, len(waiting))):
+                group.create_task(_feed(job, settings, waiting, done, moved))
+    except ExceptionGroup as failed:  # the others were stopped because of the first
+        raise failed.exceptions[0] from None
 
 
 async def _feed(job: Job, settings: Settings, waiting: list[int], done: Done, moved: Moved) -> None:

@@ -25,8 +25,8 @@ async def in_step(
                 held[topic] = block
         if not held:
             return
-        # What is older than the last record held of every topic that goes on cannot be overtaken any more.
-        reached = min(block[-1].at for block in held.values())
+        # What is not newer than the newest record held of every topic goes on; one topic is used up by that, at least.
+        reached = min(max(record.at for record in block) for block in held.values())
         for topic in list(held):
             block = held[topic]
             ready = next((at for at, record in enumerate(block) if record.at > reached), len(block))

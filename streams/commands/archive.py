@@ -1,0 +1,111 @@
+"""`braid archive`: topics to files, and back."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+from cyclopts import App, Parameter
+
+if TYPE_CHECKING:
+    from streams.replaying.archive import Archived
+
+Flag = Parameter(negative="")
+
+app = App(name="archive", help="Keep the log in files, and bring it back.")
+
+
+@app.default
+def archive(
+    *,
+    out: Path,
+    all_: Annotated[bool, Parameter(name="--all", negative="")] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Copy the fact topics to files: Avro containers with offsets, times, keys, headers and bytes as they are.
+
+    `braid replay --from-dir OUT` reads them exactly as it reads topics, on any machine: the schemas are in the manifest.
+
+    Parameters
+    ----------
+    out
+        An empty directory.
+    all_
+        Also what follows from the facts: branches, rankings, evidence, rows, dead letters.
+    json
+        Print one JSON object.
+    """
+    from streams.commands.progress import progress
+    from streams.config import load
+    from streams.looking.kafka import hush
+    from streams.replaying.archive import archive as run
+    from streams.topics import FACTS, TOPICS
+
+    hush()
+    began = time.monotonic()
+    with progress() as say:
+        found = asyncio.run(run(load(), out, TOPICS if all_ else FACTS, say))
+    found.seconds = round(time.monotonic() - began, 3)
+    _show(found, json=json)
+
+
+@app.command
+def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] = False) -> None:
+    """Write an archive to new topics: same partitions, order, times, keys, headers and content.
+
+    Parameters
+    ----------
+    directory
+        What `braid archive --out` made.
+    to_prefix
+        Prefix of the topics; they are created, and must not hold anything.
+    json
+        Print one JSON object.
+    """
+    from streams.cluster import resolve
+    from streams.commands.progress import progress
+    from streams.config import load
+    from streams.looking.kafka import hush
+    from streams.replaying.archive import restore as run
+
+    hush()
+    began = time.monotonic()
+    with progress() as say:
+        found = asyncio.run(run(directory, resolve(load()), to_prefix, say))
+    found.seconds = round(time.monotonic() - began, 3)
+    _show(found, json=json)
+
+
+@app.command
+def check(directory: Path, /, *, json: Annotated[bool, Flag] = False) -> None:
+    """Tell whether every file of an archive is there and unchanged.
+
+    Parameters
+    ----------
+    directory
+        What `braid archive --out` made.
+    json
+        Print one JSON object.
+    """
+    from streams.replaying.archive import check as run
+
+    _show(run(directory), json=json)
+
+
+def _show(found: "Archived", *, json: bool) -> None:
+    if json:
+        sys.stdout.write(orjson.dumps(vars(found)).decode() + "\n")
+    else:
+        from streams.commands.tables import show, table
+
+        made = table("", "what", "count", right=("count",))
+        for what in ("topics", "partitions", "records", "files", "bytes", "schemas"):
+            if getattr(found, what):
+                made.add_row(what, f"{getattr(found, what):,}")
+        show(made)
+    for problem in found.problems:
+        sys.stderr.write(f"braid: {problem}\n")
+    if found.problems:
+        sys.exit(1)

@@ -1,0 +1,49 @@
+"""`braid diff`: two datasets side by side."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+from cyclopts import Parameter
+
+
+def diff(first: Path, second: Path, /, *, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+    """Tell what changed between two datasets of the same rollouts: rows added, gone and changed, and which rule did it.
+
+    Exits with 0 when nothing differs, with 1 otherwise.
+
+    Parameters
+    ----------
+    first
+        A directory of `braid replay --out`, `braid run --out` or `braid archive --all`.
+    second
+        Another one: the same log under other rules, or another part of it.
+    json
+        Print one JSON object.
+    """
+    from streams.commands.tables import show, table
+    from streams.looking.text import visible
+    from streams.replaying.diff import diff as run
+
+    found = run(first, second)
+    if json:
+        sys.stdout.write(orjson.dumps(found.plain()).decode() + "\n")
+    else:
+        made = table("", "rows", "same", "added", "gone", "changed", right=("same", "added", "gone", "changed"))
+        for kind, changes in found.rows.items():
+            made.add_row(kind, f"{changes.same:,}", f"{changes.added:,}", f"{changes.gone:,}", f"{changes.changed:,}")
+        both, only_first, only_second = found.rollouts
+        show(made, "", f"rollouts: {both:,} in both, {only_first:,} only in {first}, {only_second:,} only in {second}")
+        causes = table("", "kind", "what and why", "rows", right=("rows",))
+        for kind, changes in found.rows.items():
+            for cause, count in changes.causes.most_common():
+                causes.add_row(kind, visible(cause), f"{count:,}")
+        if causes.rows:
+            show("", causes)
+        for rule in found.rules:
+            show(f"rule {visible(rule)}")
+        for example in found.examples:
+            show(f"  {visible(example)}")
+    if not found.same:
+        sys.exit(1)

@@ -1,0 +1,271 @@
+"""Replay of a log in files: the same bytes whatever the interleaving and however many processes; holes are named."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams.cluster import partition_of
+from streams.demo.sample import write_sample
+from streams.embedded import LogWriter, file_of, partitions_of, read_partition
+from streams.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, DPO, FACTS, JUDGE_VOTES, SFT, TOPICS, Topic
+from tests.conftest import Braid
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory, braid: Braid) -> Path:
+    """The sample as `braid run` leaves it, spread over four partitions."""
+    folder = tmp_path_factory.mktemp("run")
+    write_sample(folder / "sample.ndjson")
+    code, _, said = braid("run", folder / "sample.ndjson", "--out", folder / "one", "--json")
+    assert code == 0, said
+    return _spread(folder / "one", folder / "log", 4)
+
+
+def _spread(source: Path, target: Path, partitions: int, order: Callable[[list[Any]], list[Any]] = list) -> Path:
+    """The same records in another number of partitions, and other times."""
+    with LogWriter(target / "log") as writer:
+        for topic in TOPICS:
+            for partition in partitions_of(source / "log", topic.name):
+                for record in order(list(read_partition(source / "log", topic.name, partition))):
+                    to = partition_of((record.key or b"").decode(), partitions)
+                    writer.append(topic.name, to, record.key, record.value, record.at, record.headers)
+    return target
+
+
+def _replay(braid: Braid, log: Path, *more: object) -> dict[str, Any]:
+    parallel = () if "--processes" in more else ("--processes", 1)
+    code, found, said = braid("replay", "--from-dir", log, "--json", *parallel, *more)
+    assert code == 0, said
+    return dict(found)
+
+
+def test_the_same_bytes_with_one_two_and_four_processes(log: Path, braid: Braid, tmp_path: Path) -> None:
+    results = [_replay(braid, log, "--out", tmp_path / str(count), "--processes", count) for count in (1, 2, 4)]
+    assert results[0]["rollouts"] == 12
+    assert results[0]["digests"] == results[1]["digests"] == results[2]["digests"]
+    manifests = [json.loads((tmp_path / str(count) / "manifest.json").read_text()) for count in (1, 2, 4)]
+    assert manifests[0]["files"] == manifests[1]["files"] == manifests[2]["files"]
+
+
+def test_verify_finds_every_sink_record_identical(log: Path, braid: Braid) -> None:
+    found = _replay(braid, log, "--dry-run", "--verify")
+    verified = found["verified"]
+    assert verified["ok"]
+    assert verified["identical"] == sum(found["records"].values()) > 100
+    assert (verified["different"], verified["missing"], verified["extra"]) == (0, 0, 0)
+
+
+def test_shuffled_interleavings_give_the_same_digests(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """Times decide how topics interleave; other times, even senseless ones, change nothing that is emitted."""
+    plain = _replay(braid, log, "--dry-run")["digests"]
+    for seed in range(3):
+        chance = random.Random(seed)
+        shuffled = tmp_path / f"shuffled-{seed}"
+        with LogWriter(shuffled / "log") as writer:
+            for topic in FACTS:
+                for partition in partitions_of(log / "log", topic.name):
+                    for record in read_partition(log / "log", topic.name, partition):
+                        at = chance.randrange(10**12)
+                        writer.append(topic.name, partition, record.key, record.value, at, record.headers)
+        assert _replay(braid, shuffled, "--dry-run", "--processes", 1)["digests"] == plain
+
+
+def test_a_changed_removed_or_foreign_sink_record_is_found(log: Path, braid: Braid, tmp_path: Path) -> None:
+    def damaged(change: Callable[[list[Any]], list[Any]]) -> Any:
+        target = tmp_path / change.__name__
+        shutil.copytree(log, target)
+        partition = next(
+            p for p in partitions_of(log / "log", SFT.name) if list(read_partition(log / "log", SFT.name, p))
+        )
+        records = change(list(read_partition(log / "log", SFT.name, partition)))
+        file_of(target / "log", SFT.name, partition).unlink()
+        with LogWriter(target / "log") as writer:
+            for record in records:
+                writer.append(SFT.name, partition, record.key, record.value, record.at)
+        code, found, said = braid("replay", "--from-dir", target, "--dry-run", "--verify", "--json", "--processes", 1)
+        assert code == 1
+        assert SFT.name in said
+        return found["verified"]
+
+    def changed(records: list[Any]) -> list[Any]:
+        value = records[0].value
+        return [records[0]._replace(value=value.replace(b"assistant", b"assistent", 1)), *records[1:]]
+
+    def removed(records: list[Any]) -> list[Any]:
+        return records[1:]
+
+    assert damaged(changed)["different"] == 1
+    assert damaged(removed)["missing"] == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "why"),
+    [(AGENT_EVENTS, "events"), (BUILD_VERDICTS, "verdicts"), (JUDGE_VOTES, "votes"), (CLOSURES, "settling")],
+)
+def test_holes_are_named_and_the_rest_is_made(log: Path, braid: Braid, tmp_path: Path, topic: Topic, why: str) -> None:
+    """One fact is missing: its rollout is named with the reason, all others are there, and the exit code says so."""
+    holed = tmp_path / "holed"
+    shutil.copytree(log, holed)
+    partition = next(
+        p for p in partitions_of(log / "log", topic.name) if list(read_partition(log / "log", topic.name, p))
+    )
+    records = list(read_partition(log / "log", topic.name, partition))
+    lost = records[0]
+    file_of(holed / "log", topic.name, partition).unlink()
+    with LogWriter(holed / "log") as writer:
+        for record in records[1:]:
+            writer.append(topic.name, partition, record.key, record.value, record.at, record.headers, record.offset)
+    code, found, said = braid("replay", "--from-dir", holed, "--dry-run", "--json", "--processes", 1)
+    assert code == 1
+    [hole] = found["holes"]
+    assert hole["rollout_id"] == (lost.key or b"").decode()
+    assert any(why in reason for reason in hole["why"])
+    assert hole["rollout_id"] in said
+    assert found["rollouts"] == 11
+
+
+def test_a_value_that_cannot_be_read_is_named(log: Path, braid: Braid, tmp_path: Path) -> None:
+    holed = tmp_path / "holed"
+    shutil.copytree(log, holed)
+    records = list(read_partition(log / "log", AGENT_EVENTS.name, 1))
+    file_of(holed / "log", AGENT_EVENTS.name, 1).unlink()
+    with LogWriter(holed / "log") as writer:
+        for number, record in enumerate(records):
+            value = b"\x00\x00\x00\x03\xe7" + (record.value or b"")[10:] if number == 0 else record.value
+            writer.append(AGENT_EVENTS.name, 1, record.key, value, record.at)
+    code, found, said = braid("replay", "--from-dir", holed, "--dry-run", "--json", "--processes", 1)
+    assert code == 1
+    assert found["undecodable"] == 1
+    assert f"{AGENT_EVENTS.name}/1@0: no schema has id 999" in said
+
+
+def test_other_rules_change_what_they_rule_and_diff_says_so(log: Path, braid: Braid, tmp_path: Path) -> None:
+    _replay(braid, log, "--out", tmp_path / "before")
+    _replay(
+        braid, log, "--out", tmp_path / "after", "--set", "pairs.max_per_rollout=1", "--set", "rewards.judge_weight=0.9"
+    )
+    code, same, _ = braid("diff", tmp_path / "before", tmp_path / "before", "--json")
+    assert (code, same["same"]) == (0, True)
+    code, found, _ = braid("diff", tmp_path / "before", tmp_path / "after", "--json")
+    assert code == 1
+    assert found["rows"]["dpo"]["gone"] > 0
+    assert found["rows"]["dpo"]["causes"]["gone: over_max_per_rollout"] == found["rows"]["dpo"]["gone"]
+    assert found["rows"]["sft"]["gone"] == found["rows"]["sft"]["added"] == 0
+    assert found["rules"] == ["set: nothing -> pairs.max_per_rollout=1, rewards.judge_weight=0.9"]
+    code, table, _ = braid("diff", tmp_path / "before", tmp_path / "after")
+    assert code == 1
+    assert "over_max_per_rollout" in table
+
+
+def test_summaries_can_be_cut_again_from_the_log(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """Another limit is applied to the outputs themselves, not to what an earlier limit left of them."""
+    small = _replay(braid, log, "--out", tmp_path / "a", "--set", "summarize.max_bytes=60")
+    _replay(braid, log, "--out", tmp_path / "b")
+    assert small["rollouts"] == 12
+    _, found, _ = braid("diff", tmp_path / "b", tmp_path / "a", "--json")
+    assert found["rows"]["sft"]["changed"] > 0
+    assert all("messages" in cause for cause in found["rows"]["sft"]["causes"])
+
+
+def test_reclose_decides_again_under_another_policy(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """A deadline that no rollout meets: everything settles by it, and what it misses is unknown."""
+    again = _replay(braid, log, "--out", tmp_path / "a", "--reclose")
+    assert again["rollouts"] == 12
+    early = _replay(braid, log, "--out", tmp_path / "b", "--reclose", "--set", "closing.deadline_ms=1000")
+    assert early["unknown"] > again["unknown"]
+    code, _, said = braid("replay", "--from-dir", log, "--dry-run", "--set", "closing.deadline_ms=1")
+    assert code == 1
+    assert "--reclose" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("summarize.max_bytes=none", "summarize.max_bytes"),
+        ("sumarize.max_bytes=3", "no section 'sumarize'"),
+        ("summarize.max_lines=3", "max_lines"),
+        ("rewards.taste_weight=1", "there are objective, judge"),
+        ("nonsense", "NAME=VALUE"),
+    ],
+)
+def test_a_rule_that_does_not_exist_is_refused_before_anything_is_read(
+    log: Path, braid: Braid, given: str, said: str
+) -> None:
+    code, _, error = braid("replay", "--from-dir", log, "--dry-run", "--set", given)
+    assert code == 1
+    assert said in error
+
+
+def test_bounds_cut_the_log(log: Path, braid: Braid, tmp_path: Path) -> None:
+    whole = _replay(braid, log, "--out", tmp_path / "whole")
+    ends = json.loads((tmp_path / "whole" / "manifest.json").read_text())["inputs"]["topics"]
+    half = ends[CLOSURES.name]["0"][1] // 2 * 2 // 2
+    cut = _replay(braid, log, "--dry-run", "--to", f"{CLOSURES.name}/0@{half}")
+    assert cut["rollouts"] < whole["rollouts"]
+    assert cut["open"] > whole["open"]
+    again = _replay(braid, log, "--dry-run", "--manifest", tmp_path / "whole")
+    assert again["digests"] == whole["digests"]
+    assert _replay(braid, log, "--dry-run", "--to", "0")["facts"] == 0
+    assert _replay(braid, log, "--dry-run", "--from", "2200-01-01T00:00:00Z")["facts"] == 0
+    code, _, said = braid("replay", "--from-dir", log, "--dry-run", "--from", "yesterday")
+    assert code == 1
+    assert "neither a time" in said
+
+
+def test_a_replay_that_was_killed_leaves_no_half_file_and_is_resumed(log: Path, braid: Braid, tmp_path: Path) -> None:
+    expected = _replay(braid, log, "--out", tmp_path / "whole", "--processes", 1)
+    out = tmp_path / "killed"
+    command = [
+        sys.executable,
+        "-m",
+        "streams.cli",
+        "replay",
+        "--from-dir",
+        str(log),
+        "--out",
+        str(out),
+        "--processes",
+        "1",
+    ]
+    killed = 0
+    for _ in range(40):
+        process = subprocess.Popen(
+            [*command, "--resume", "--json"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 20
+        while (
+            process.poll() is None and not list(out.glob(f".replay/{killed % 4}.json")) and time.monotonic() < deadline
+        ):
+            time.sleep(0.005)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            killed += 1
+        process.wait()
+        for path in out.glob("log/*/*.avro"):
+            assert list(read_partition(out / "log", path.parent.name, int(path.stem))) is not None
+        if process.returncode == 0 or killed >= 3:
+            break
+    found = _replay(braid, log, "--out", out, "--processes", 1, "--resume")
+    assert found["digests"] == expected["digests"]
+    assert killed
+    assert found["resumed"] > 0
+    assert not list(out.glob("log/*/*.part"))
+    assert not (out / ".replay").exists()
+
+
+def test_formats_are_exported_from_what_was_replayed(log: Path, braid: Braid, tmp_path: Path) -> None:
+    found = _replay(braid, log, "--out", tmp_path / "out", "--format", "trl-dpo")
+    rows = (tmp_path / "out" / "trl-dpo" / "train-00000.jsonl").read_text().splitlines()
+    assert len(rows) == found["dpo"] == found["records"][DPO.name]
+    code, _, said = braid("verify", tmp_path / "out")
+    assert code == 0, said

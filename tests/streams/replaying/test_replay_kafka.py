@@ -1,0 +1,172 @@
+"""Replay of a real log: what the live worker emitted, byte by byte; archives, restored topics, trimmed and older logs."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin.records_to_delete import RecordsToDelete
+
+from streams.cluster import start_admin
+from streams.config import Settings
+from streams.demo.sample import sample_lines, write_sample
+from streams.ingest import ingest_files
+from streams.inputs import Rejected
+from streams.topics import AGENT_EVENTS, CLOSURES, FACTS
+from tests.conftest import Braid
+from tests.live import Worker, read_all, until_closed
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+ROLLOUTS = {str(line["rollout_id"]) for line in sample_lines() if line["type"] == "rollout"}
+
+
+@pytest.fixture(scope="module")
+def live(cluster: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """The sample, closed by a live worker that was killed on the way."""
+    folder = tmp_path_factory.mktemp("live")
+    settings = cluster.model_copy(update={"prefix": f"{folder.name}.", "partitions": 4})
+
+    async def run() -> None:
+        write_sample(folder / "sample.ndjson")
+        await ingest_files([folder / "sample.ndjson"], settings, Rejected(None), close=True)
+        worker = Worker(settings, folder / "worker.log", BRAID_EMISSION__JUDGE__KIND="external")
+        with worker:
+            await asyncio.sleep(2)
+        with worker:
+            await until_closed(settings, ROLLOUTS)
+            worker.stop()
+
+    asyncio.run(run())
+    return settings
+
+
+@pytest.fixture
+def configured(live: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The command line's configuration is that log."""
+    _configure(monkeypatch, live)
+    return live
+
+
+def _configure(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    for name in ("kafka", "registry", "prefix", "partitions"):
+        monkeypatch.setenv(f"BRAID_{name.upper()}", str(getattr(settings, name)))
+
+
+def test_a_live_log_gives_the_bytes_that_the_worker_emitted(configured: Settings, braid: Braid) -> None:
+    code, found, said = braid("replay", "--dry-run", "--verify", "--json", "--processes", 1)
+    assert code == 0, said
+    verified = found["verified"]
+    assert verified["ok"]
+    assert verified["identical"] == sum(found["records"].values()) > 100
+    assert found["rollouts"] == len(ROLLOUTS)
+
+
+def test_topics_archives_and_restored_topics_give_the_same_digests(
+    configured: Settings, braid: Braid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, plain, _ = braid("replay", "--out", tmp_path / "topics", "--json", "--processes", 2)
+    code, archived, said = braid("archive", "--out", tmp_path / "archive", "--json")
+    assert code == 0, said
+    assert archived["records"] == plain["facts"]
+    assert braid("archive", "check", tmp_path / "archive")[0] == 0
+    monkeypatch.setenv("BRAID_REGISTRY", "")  # the archive has what is needed to read it
+    monkeypatch.setenv("BRAID_KAFKA", "127.0.0.1:1")
+    _, from_files, said = braid("replay", "--from-dir", tmp_path / "archive", "--out", tmp_path / "files", "--json")
+    assert from_files["digests"] == plain["digests"], said
+    _configure(monkeypatch, configured)
+    beside = f"re{configured.prefix}"
+    code, restored, said = braid("archive", "restore", tmp_path / "archive", "--to-prefix", beside, "--json")
+    assert (code, restored["records"]) == (0, archived["records"]), said
+    _configure(monkeypatch, configured.model_copy(update={"prefix": beside}))
+    code, again, said = braid("replay", "--dry-run", "--json", "--processes", 1)
+    assert code == 0, said
+    assert again["digests"] == plain["digests"]
+    assert braid("archive", "restore", tmp_path / "archive", "--to-prefix", beside)[0] == 1
+
+
+async def _times(settings: Settings) -> dict[tuple[str, bytes], list[int]]:
+    found: dict[tuple[str, bytes], list[int]] = {}
+    for topic in FACTS:
+        for stored in await read_all(settings, settings.prefix + topic.name):
+            found.setdefault((topic.name, stored.key or b""), []).append(stored.at)
+    return found
+
+
+def test_restored_records_keep_their_times(configured: Settings, braid: Braid, tmp_path: Path) -> None:
+    braid("archive", "--out", tmp_path / "archive")
+    beside = f"times{configured.prefix}"
+    assert braid("archive", "restore", tmp_path / "archive", "--to-prefix", beside)[0] == 0
+    before = asyncio.run(_times(configured))
+    assert asyncio.run(_times(configured.model_copy(update={"prefix": beside}))) == before
+
+
+def test_a_damaged_archive_is_found(configured: Settings, braid: Braid, tmp_path: Path) -> None:
+    braid("archive", "--out", tmp_path / "archive")
+    [*_, path] = sorted((tmp_path / "archive" / "log" / CLOSURES.name).glob("*.avro"))
+    path.unlink()
+    code, _, said = braid("archive", "check", tmp_path / "archive")
+    assert code == 1
+    assert f"{path.name}: missing" in said
+    code, found, said = braid("replay", "--from-dir", tmp_path / "archive", "--dry-run", "--json", "--processes", 1)
+    assert code == 1
+    assert {hole["rollout_id"] for hole in found["holes"]}
+    assert f"{path.name} is missing" in said
+    assert found["rollouts"] + len(found["holes"]) == len(ROLLOUTS)
+
+
+def test_replay_writes_beside_and_the_new_topics_are_whole(
+    configured: Settings, braid: Braid, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    beside = f"beside{configured.prefix}"
+    code, found, said = braid("replay", "--to-prefix", beside, "--json", "--processes", 1)
+    assert code == 0, said
+    _configure(monkeypatch, configured.model_copy(update={"prefix": beside}))
+    code, exported, said = braid("export", "--format", "trl-sft", "--out", tmp_path / "sft", "--json")
+    assert code == 0, said
+    assert (exported["rollouts"], exported["sft"]) == (len(ROLLOUTS), found["sft"])
+    _configure(monkeypatch, configured)
+    code, _, said = braid("replay", "--to-prefix", configured.prefix)
+    assert code == 1
+    assert "where the facts are" in said
+
+
+async def _trim(settings: Settings, topic: str, partition: int, before: int) -> None:
+    admin = await start_admin(settings)
+    try:
+        await admin.delete_records(
+            {TopicPartition(settings.prefix + topic, partition): RecordsToDelete(before_offset=before)}
+        )
+    finally:
+        await admin.close()
+
+
+async def _keys(settings: Settings, topic: str, partition: int, until: int) -> set[str]:
+    stored = await read_all(settings, settings.prefix + topic)
+    return {(each.key or b"").decode() for each in stored if each.partition == partition and each.offset < until}
+
+
+def test_a_trimmed_log_names_what_it_has_lost(
+    configured: Settings, braid: Braid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention has taken the first events of a partition: exactly their rollouts are named, all others are made again."""
+    braid("archive", "--out", tmp_path / "archive")
+    trimmed = configured.model_copy(update={"prefix": f"trim{configured.prefix}"})
+    assert braid("archive", "restore", tmp_path / "archive", "--to-prefix", trimmed.prefix)[0] == 0
+    lost = asyncio.run(_keys(trimmed, AGENT_EVENTS.name, 0, 10))
+    asyncio.run(_trim(trimmed, AGENT_EVENTS.name, 0, 10))
+    _configure(monkeypatch, trimmed)
+    code, found, said = braid("replay", "--dry-run", "--json", "--processes", 1)
+    assert code == 1
+    assert {hole["rollout_id"] for hole in found["holes"]} == lost
+    assert found["rollouts"] == len(ROLLOUTS) - len(lost)
+    assert "begins at offset 10" in said
+
+
+def test_a_table_says_what_was_compared(configured: Settings, braid: Braid) -> None:
+    code, table, said = braid("replay", "--dry-run", "--verify", "--processes", 1)
+    assert code == 0, said
+    rows: dict[str, Any] = dict(line.rsplit(maxsplit=1) for line in table.splitlines() if line.strip())
+    assert rows["sink records identical"].strip() != "0"
+    assert rows["  different"] == "0"
