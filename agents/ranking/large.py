@@ -31,7 +31,8 @@ def large(n: int) -> Kernel:
         x = 2.4 * y / np.sqrt(1.01 - y * y)
         start = x + _row_sums(counts * x) / met
         start -= np.add.accumulate(start)[-1] / n
-        return (*start.tolist(), *wins.tolist(), *counts[upper].tolist(), float(np.add.accumulate(wins)[-1]))
+        given = wins - _row_sums(np.tril(counts))
+        return (*start.tolist(), *given.tolist(), *counts[upper].tolist(), float(np.add.accumulate(wins)[-1]))
 
     def newton(theta: Numbers, strengths: Numbers, wins: Numbers, counts: Numbers, ridge: float) -> Results:
         met = np.zeros((n, n))
@@ -39,7 +40,8 @@ def large(n: int) -> Kernel:
         met += met.T
         chances = _chances(strengths)
         expected = met * chances
-        g = np.array(wins) - ridge * np.array(theta) - _row_sums(expected)
+        won = np.triu(expected, 1)  # by the lower branch of each pair; the wins are given less the higher one's counts
+        g = np.array(wins) - ridge * np.array(theta) - _row_sums(won - won.T)
         w = expected * chances.T
         d = ridge + _row_sums(w)
         inverse_d, below = np.empty(n), np.zeros((n, n))
@@ -68,7 +70,7 @@ def large(n: int) -> Kernel:
             inverse[i, i] = inverse_d[i] + np.add.accumulate(factor * row)[-1]
         return (*_row_sums(chances).tolist(), *inverse[lower].tolist())
 
-    return Kernel(tuple(combinations(range(n), 2)), begin, newton, finish)
+    return Kernel(tuple(combinations(range(n), 2)), begin, newton, None, finish)
 
 
 def _chances(strengths: Numbers) -> Vector:

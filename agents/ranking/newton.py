@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agents.ranking.large import large
-from agents.ranking.portable import Floats, Vector, exponential_array, exponentials
+from agents.ranking.portable import Floats, Vector, exponential_array, exponentials, grown, grown_array
 from agents.ranking.unrolled import LARGEST, Results, unrolled
 
 TOLERANCE = 1e-10
@@ -30,8 +30,8 @@ NOISE = 1e-15
 """A gradient over m comparisons is known to about this times m, so a step to this times m / ridge. With a hundred
 thousand comparisons that is more than the tolerance, and takes its place."""
 
-BOLD = 4.0
-"""Longest step of a branch at first: exp must not overflow on the way."""
+BOLD = 2.0
+"""Longest step of a branch at first: exp must not overflow on the way, and `grown` is good to here."""
 
 PATIENCE = 16
 """Rounds of bold steps. With ridge 0.1 they took 8 at most for 20,000 random groups of 2 to 16 branches."""
@@ -74,14 +74,20 @@ class Solution(NamedTuple):
 def solve(problem: Problem, ridge: float) -> Solution:
     """Fit one group."""
     n, sparse, ahead, behind = problem
-    _, begin, newton, finish = unrolled(n, sparse) if n <= LARGEST else large(n)
+    _, begin, newton, climb, finish = unrolled(n, sparse) if n <= LARGEST else large(n)
     begun = begin(ahead, behind, sqrt)
     theta, wins, counts = list(begun[:n]), begun[n : n + n], begun[n + n : -1]
+    strengths = exponentials(theta)
     tolerance = TOLERANCE + begun[-1] * (NOISE / ridge)
+    if climb is not None:
+        # Nearly always. What is too far or too long for it begins again below, with the same steps.
+        there = climb(theta, strengths, wins, counts, ridge, tolerance, BOLD, min(PATIENCE, ROUNDS))
+        if there is not None:
+            return _solution(list(there[:n]), finish(there[n : n + n], there[n + n :]))
     for done in range(ROUNDS):
         if done == PATIENCE:
-            theta = [0.0] * n
-        found = newton(theta, exponentials(theta), wins, counts, ridge)
+            theta, strengths = [0.0] * n, [1.0] * n
+        found = newton(theta, strengths, wins, counts, ridge)
         step = found[:n]
         longest = max(*step, -min(step))
         limit = BOLD if done < PATIENCE else CAREFUL
@@ -89,10 +95,15 @@ def solve(problem: Problem, ridge: float) -> Solution:
             cut = limit / longest
             step = tuple([x * cut for x in step])
         theta = [t + x for t, x in zip(theta, step, strict=True)]
+        strengths = grown(strengths, step)
         if longest < tolerance:
-            finished = finish(exponentials(theta), found[n:])
-            return Solution(theta, list(finished[:n]), array("d", finished[n:]))
+            return _solution(theta, finish(strengths, found[n:]))
     raise ArithmeticError(NO_MAXIMUM)
+
+
+def _solution(theta: list[float], finished: Results) -> Solution:
+    n = len(theta)
+    return Solution(theta, list(finished[:n]), array("d", finished[n:]))
 
 
 def solve_alike(problems: Sequence[Problem], ridge: float) -> list[Solution]:
@@ -108,42 +119,50 @@ def solve_alike(problems: Sequence[Problem], ridge: float) -> list[Solution]:
 def _solve_batch(problems: Sequence[Problem], ridge: float) -> list[Solution]:
     """`solve` with an array of groups in the place of each number."""
     n, sparse, _, _ = problems[0]
-    _, begin, newton, finish = unrolled(n, sparse)
+    _, begin, newton, _, finish = unrolled(n, sparse)
     begun = begin(_columns([p.ahead for p in problems]), _columns([p.behind for p in problems]), np.sqrt)
     start = np.stack(begun[:n])
     wins_and_counts = np.stack(begun[n:-1])
     tolerance = TOLERANCE + begun[-1] * (NOISE / ridge)
 
-    def step_at(theta: Vector, given: Vector) -> Results:
-        return newton(theta, exponential_array(theta), given[:n], given[n:], ridge)
+    def step_at(theta: Vector, strengths: Vector, given: Vector) -> Results:
+        return newton(theta, strengths, given[:n], given[n:], ridge)
 
-    theta = _climb(step_at, start, wins_and_counts, tolerance)
-    found = step_at(theta, wins_and_counts)
-    theta = theta + np.stack(found[:n])
-    finished = finish(exponential_array(theta), found[n:])
-    inverses = np.ascontiguousarray(np.stack(finished[n:]).T)
-    rows = zip(theta.T.tolist(), np.stack(finished[:n]).T.tolist(), inverses, strict=True)
-    return [Solution(scores, shares, array("d", inverse.tobytes())) for scores, shares, inverse in rows]
+    theta, strengths = _climb(step_at, start, wins_and_counts, tolerance)
+    found = step_at(theta, strengths, wins_and_counts)
+    step = np.stack(found[:n])
+    theta = theta + step
+    finished = finish(grown_array(strengths, step), found[n:])
+    inverses, width = np.stack(finished[n:]).T.tobytes(), 8 * len(finished[n:])
+    rows = enumerate(zip(theta.T.tolist(), np.stack(finished[:n]).T.tolist(), strict=True))
+    return [
+        Solution(scores, shares, array("d", inverses[at * width : (at + 1) * width])) for at, (scores, shares) in rows
+    ]
 
 
-def _climb(step_at: Callable[[Vector, Vector], Results], theta: Vector, given: Vector, tolerance: Vector) -> Vector:
-    """Where the last step of each group begins. A group leaves the batch when it is there."""
+def _climb(
+    step_at: Callable[[Vector, Vector, Vector], Results], theta: Vector, given: Vector, tolerance: Vector
+) -> tuple[Vector, Vector]:
+    """Where the last step of each group begins: theta and exp theta. A group leaves the batch when it is there."""
     n = len(theta)
-    last = np.empty_like(theta)
+    strengths = exponential_array(theta)
+    last = np.empty((2, *theta.shape))
     groups = np.arange(theta.shape[1])
     for done in range(ROUNDS):
         if done == PATIENCE:
-            theta = np.zeros_like(theta)
-        step = np.stack(step_at(theta, given)[:n])
+            theta, strengths = np.zeros_like(theta), np.ones_like(theta)
+        step = np.stack(step_at(theta, strengths, given)[:n])
         longest = np.abs(step).max(axis=0)
         there = longest < tolerance
-        last[:, groups[there]] = theta[:, there]
+        last[0, :, groups[there]], last[1, :, groups[there]] = theta[:, there].T, strengths[:, there].T
         limit = BOLD if done < PATIENCE else CAREFUL
-        theta = theta + step * (limit / np.maximum(longest, limit))
         if there.all():
-            return last
+            return last[0], last[1]
+        step = step * (limit / np.maximum(longest, limit))
+        theta, strengths = theta + step, grown_array(strengths, step)
         if there.any():
             theta, given = theta.compress(~there, axis=1), given.compress(~there, axis=1)
+            strengths = strengths.compress(~there, axis=1)
             tolerance, groups = tolerance[~there], groups[~there]
     raise ArithmeticError(NO_MAXIMUM)
 

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.ranking.portable import GROWTH
+
 LARGEST = 16
 """Branches of the largest code made: it grows with the cube of the size (16: 1900 lines, 40 ms to make, once)."""
 
@@ -37,9 +39,13 @@ class Kernel(NamedTuple):
     pairs: tuple[Pair, ...]
     """Pairs (i, j), i < j, sorted: the order in which wins and counts of pairs are given."""
     begin: Callable[[Numbers, Numbers, Callable[[Any], Any]], Results]
-    """(wins of i, wins of j, square root) -> n scores to start from, n wins, the count of each pair, all counts."""
+    """(wins of i, wins of j, square root) -> n scores to start from, n wins as `newton` takes them, the count of each pair,
+    all counts. The wins of j are less its counts with lower branches: of those the gradient then needs one product less."""
     newton: Callable[[Numbers, Numbers, Numbers, Numbers, float], Results]
     """(theta, exp theta, wins, counts, ridge) -> the step's n entries, then the factors of A."""
+    climb: Callable[[Numbers, Numbers, Numbers, Numbers, float, float, float, int], Results | None] | None
+    """(theta, exp theta, wins, counts, ridge, tolerance, longest step, rounds) -> theta, exp theta and the factors after as many
+    steps as it takes; None when a step is too long or there are too many. For floats only; None where there is no such code."""
     finish: Callable[[Numbers, Numbers], Results]
     """(exp theta, factors) -> n sums of win probabilities, then the lower triangle of A^-1 by rows."""
 
@@ -55,11 +61,11 @@ def unrolled(n: int, sparse: bool) -> Kernel:
     """The code for n branches: for the pairs of the ring, or for all pairs."""
     pairs = ring(n) if sparse else tuple(combinations(range(n), 2))
     columns = _filled(n, pairs)
-    functions = (_begin(n, pairs), _newton(n, pairs, columns), _finish(n, columns))
+    functions = (_begin(n, pairs), _newton(n, pairs, columns), _climb(n, pairs, columns), _finish(n, columns))
     source = "".join(f"{head}\n    " + "\n    ".join(body) + "\n" for head, *body in functions)
     names: dict[str, Any] = {}
     exec(compile(source, f"<Bradley-Terry for {n} branches>", "exec"), names)  # noqa: S102 - our own text, no input in it
-    return Kernel(pairs, names["begin"], names["newton"], names["finish"])
+    return Kernel(pairs, names["begin"], names["newton"], names["climb"], names["finish"])
 
 
 def _filled(n: int, pairs: Sequence[Pair]) -> list[list[int]]:
@@ -80,35 +86,33 @@ def _begin(n: int, pairs: Sequence[Pair]) -> list[str]:
     below 24 for any count. Where one starts changes the number of rounds, not the result: 2.4 took the fewest.
     """
     code = ["def begin(ahead, behind, sqrt):", f"{_of_pairs('a', pairs)}= ahead", f"{_of_pairs('b', pairs)}= behind"]
-    code.append("whole = 0.0")
-    code += [f"g{i} = 0.0; m{i} = 2.0" for i in range(n)]
-    for i, j in pairs:
-        code.append(f"c{i}_{j} = a{i}_{j} + b{i}_{j}; m{i} = m{i} + c{i}_{j}; m{j} = m{j} + c{i}_{j}")
-        code.append(f"g{i} = g{i} + a{i}_{j}; g{j} = g{j} + b{i}_{j}; whole = whole + c{i}_{j}")
+    code += [f"c{i}_{j} = a{i}_{j} + b{i}_{j}" for i, j in pairs]
     for i in range(n):
-        code.append(f"y = (g{i} + g{i} + 2.0) / m{i} - 1.0; x{i} = 2.4 * y / sqrt(1.01 - y * y); o{i} = 0.0")
-    code += [f"o{i} = o{i} + c{i}_{j} * x{j}; o{j} = o{j} + c{i}_{j} * x{i}" for i, j in pairs]
-    code += [f"t{i} = x{i} + o{i} / m{i}" for i in range(n)]
-    code.append(f"mean = ({' + '.join(f't{i}' for i in range(n))}) / {n}.0")
+        won = [f"a{i}_{j}" if i < j else f"b{j}_{i}" for j in _met(i, pairs)]
+        met = [_pair("c", i, j) for j in _met(i, pairs)]
+        code.append(f"m{i} = {_sum(['2.0', *met])}; g{i} = {_sum(won)}; y = (g{i} + g{i} + 2.0) / m{i} - 1.0")
+        code.append(f"x{i} = 2.4 * y / sqrt(1.01 - y * y)")
+    for i in range(n):
+        code.append(f"t{i} = x{i} + ({_sum([_pair('c', i, j) + f' * x{j}' for j in _met(i, pairs)])}) / m{i}")
+    code.append(f"mean = ({_sum([f't{i}' for i in range(n)])}) / {n}.0")
     starts = "".join(f"t{i} - mean, " for i in range(n))
-    code.append(f"return ({starts}{_of_branches('g', n)}{_of_pairs('c', pairs)}whole)")
+    # Of j's comparisons with lower branches i, c - won_ij is expected: c is taken off here, once.
+    wins = "".join(" - ".join([f"g{j}", *(f"c{i}_{j}" for i in _met(j, pairs) if i < j)]) + ", " for j in range(n))
+    whole = _sum([f"g{i}" for i in range(n)])
+    code.append(f"return ({starts}{wins}{_of_pairs('c', pairs)}{whole})")
     return code
 
 
 def _newton(n: int, pairs: Sequence[Pair], columns: list[list[int]]) -> list[str]:
-    """Gradient g, matrix (d on the diagonal, -w below), elimination, back substitution."""
-    code = [
-        "def newton(theta, strengths, wins, counts, ridge):",
-        f"{_of_branches('t', n)}= theta",
-        f"{_of_branches('e', n)}= strengths",
-        f"{_of_branches('g', n)}= wins",
-        f"{_of_pairs('c', pairs)}= counts",
-        *(f"g{i} = g{i} - ridge * t{i}; d{i} = ridge" for i in range(n)),
-    ]
+    """One step, for arrays: the gradient g, the matrix (d on the diagonal, -w below), elimination, back substitution.
+
+    What is done with is written over, so that few arrays are in use at a time.
+    """
+    code = ["def newton(theta, strengths, wins, counts, ridge):", *_given(n, pairs)]
+    code += [f"g{i} = h{i} - ridge * t{i}; d{i} = ridge" for i in range(n)]
     for i, j in pairs:
-        code.append(f"both = e{i} + e{j}; won = c{i}_{j} * (e{i} / both); q = e{j} / both")
-        code.append(f"g{i} -= won; g{j} -= c{i}_{j} * q; w{j}_{i} = won * q")
-        code.append(f"d{i} = d{i} + w{j}_{i}; d{j} = d{j} + w{j}_{i}")
+        code.append(f"p = e{i} / (e{i} + e{j}); u = c{i}_{j} * p; w{j}_{i} = u - u * p")
+        code.append(f"g{i} -= u; g{j} += u; d{i} = d{i} + w{j}_{i}; d{j} = d{j} + w{j}_{i}")
     present = set(pairs)
     for k, rows in enumerate(columns):
         code.append(f"v{k} = 1.0 / d{k}")
@@ -124,6 +128,60 @@ def _newton(n: int, pairs: Sequence[Pair], columns: list[list[int]]) -> list[str
     return code
 
 
+def _climb(n: int, pairs: Sequence[Pair], columns: list[list[int]]) -> list[str]:
+    """Step after step with all numbers in hand: passing them in and out costs as much as half of the arithmetic."""
+    steps = _of_branches("g", n)
+    grow = [line.format(step=f"g{i}", strength=f"e{i}") for i in range(n) for line in GROWTH]
+    round_ = [
+        *_step(n, pairs, columns),
+        f"far = max({steps}-min({steps[:-2]}))",
+        "if far > longest:",
+        "    return None",
+        *(f"t{i} = t{i} + g{i}" for i in range(n)),
+        *grow,
+        "if far < tolerance:",
+        f"    return ({_of_branches('t', n)}{_of_branches('e', n)}{_of_factors(n, columns)})",
+    ]
+    return [
+        "def climb(theta, strengths, wins, counts, ridge, tolerance, longest, rounds):",
+        *_given(n, pairs),
+        "for _ in range(rounds):",
+        *(f"    {line}" for line in round_),
+        "return None",
+    ]
+
+
+def _given(n: int, pairs: Sequence[Pair]) -> list[str]:
+    return [
+        f"{_of_branches('t', n)}= theta",
+        f"{_of_branches('e', n)}= strengths",
+        f"{_of_branches('h', n)}= wins",
+        f"{_of_pairs('c', pairs)}= counts",
+    ]
+
+
+def _step(n: int, pairs: Sequence[Pair], columns: list[list[int]]) -> list[str]:
+    """The same step, for floats: every number is one expression of those before it, because names cost as much as sums.
+
+    Terms are added in the order in which `newton` adds them, so the bits are the same.
+    """
+    code = [f"u{i}_{j} = c{i}_{j} * (p := e{i} / (e{i} + e{j})); w{j}_{i} = u{i}_{j} - u{i}_{j} * p" for i, j in pairs]
+    for k, rows in enumerate(columns):
+        before = [m for m in range(k) if k in columns[m]]
+        curved = _sum(["ridge", *(f"w{max(k, j)}_{min(k, j)}" for j in _met(k, pairs))])
+        # o is w with what elimination has added to it.
+        code.append(f"v{k} = 1.0 / ({curved}{''.join(f' - f{k}_{m} * o{k}_{m}' for m in before)})")
+        pulled = "".join(f" - u{k}_{j}" if k < j else f" + u{j}_{k}" for j in _met(k, pairs))
+        code.append(f"g{k} = h{k} - ridge * t{k}{pulled}{''.join(f' + f{k}_{m} * g{m}' for m in before)}")
+        for i in rows:
+            terms = [f"w{i}_{k}"] if (k, i) in pairs else []
+            terms += [f"f{i}_{m} * o{k}_{m}" for m in before if i in columns[m]]
+            code.append(f"o{i}_{k} = {_sum(terms)}; f{i}_{k} = o{i}_{k} * v{k}")
+    for k in reversed(range(n)):
+        code += [f"g{k} = g{k} * v{k}{''.join(f' + f{i}_{k} * g{i}' for i in reversed(columns[k]))}"]
+    return code
+
+
 def _finish(n: int, columns: list[list[int]]) -> list[str]:
     """Win probabilities; the inverse Z from its last row up: Z_ij = [i = j] / d_i + sum over k > i of f_ki Z_kj."""
     code = ["def finish(strengths, factors):", f"{_of_branches('e', n)}= strengths"]
@@ -134,10 +192,24 @@ def _finish(n: int, columns: list[list[int]]) -> list[str]:
     for i in reversed(range(n)):
         for j in reversed(range(i, n)):
             terms = [f"f{k}_{i} * z{max(k, j)}_{min(k, j)}" for k in columns[i]]
-            code.append(f"z{j}_{i} = " + " + ".join([f"v{i}", *terms] if i == j else terms))
+            code.append(f"z{j}_{i} = " + _sum([f"v{i}", *terms] if i == j else terms))
     triangle = "".join(f"z{i}_{j}, " for i in range(n) for j in range(i + 1))
     code.append(f"return ({_of_branches('s', n)}{triangle})")
     return code
+
+
+def _met(i: int, pairs: Sequence[Pair]) -> list[int]:
+    """Whom a branch is compared with, ascending."""
+    return sorted([b for a, b in pairs if a == i] + [a for a, b in pairs if b == i])
+
+
+def _pair(letter: str, i: int, j: int) -> str:
+    return f"{letter}{min(i, j)}_{max(i, j)}"
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """Added from left to right."""
+    return " + ".join(terms)
 
 
 def _of_branches(letter: str, n: int) -> str:

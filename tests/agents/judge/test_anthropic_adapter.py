@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from agents.judge.answers import Answer
 from agents.judge.anthropic_adapter import AnthropicJudge, ModelOptions
@@ -144,6 +144,36 @@ async def test_a_hanging_call_is_a_timeout_and_is_not_paid_for_again() -> None:
             await ask(api, timeout_s=0.3)
         assert time.monotonic() - began < 2
     assert (trouble.value.cause, api.calls) == ("timeout", 1)
+
+
+@pytest.mark.parametrize("pause", [30.0, 0.05])
+async def test_a_stream_that_hangs_or_dribbles_is_a_timeout(pause: float) -> None:
+    """A body that begins and never ends, silent or byte by byte, is no answer: the time-out is for the call as a whole."""
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b'{"type":"message","content":['
+        for _ in range(60):
+            await asyncio.sleep(pause)
+            yield b" "
+
+    with messages_api(always(lambda: StreamingResponse(body(), media_type="application/json"))) as api:
+        began = time.monotonic()
+        with pytest.raises(JudgeTroubleError) as trouble:
+            await ask(api, timeout_s=0.5)
+        assert time.monotonic() - began < 2
+    assert (trouble.value.cause, api.calls) == ("timeout", 1)
+
+
+async def test_a_slow_answer_within_its_time_counts() -> None:
+    """Slow is not missing: the answer is the answer."""
+
+    async def slow(_body: dict[str, Any], _number: int) -> Response:
+        await asyncio.sleep(0.5)
+        return answer(GOOD | {"reasoning": 'it has {"preferred": "a"} in it'})
+
+    with messages_api(slow) as api:
+        found = await ask(api, timeout_s=5.0)
+    assert (found.letter, found.reasoning, api.calls) == ("b", 'it has {"preferred": "a"} in it', 1)
 
 
 async def test_nobody_there_is_a_cause_too() -> None:

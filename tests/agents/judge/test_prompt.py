@@ -46,6 +46,14 @@ def test_no_text_ends_its_own_block(attack: str, order: str) -> None:
             assert shown.get("WHAT ALL RUNS BEGIN WITH", b"") == asked.shared_prefix.encode()
 
 
+@pytest.mark.parametrize("attack", INJECTIONS, ids=range(len(INJECTIONS)))
+def test_no_text_that_is_scored_ends_its_own_block(attack: str) -> None:
+    """The same for a branch that is shown by itself."""
+    asked = request_of(attack, None).model_copy(update={"task": attack, "shared_prefix": attack})
+    shown = blocks_of(prompt_of(asked, Call("ab", 0)))
+    assert {shown["RUN"], shown["TASK"], shown["WHAT ALL RUNS BEGIN WITH"]} == {attack.encode()}
+
+
 def test_there_are_enough_attacks() -> None:
     """The set has at least forty, all different."""
     assert len(set(INJECTIONS)) == len(INJECTIONS) >= 40

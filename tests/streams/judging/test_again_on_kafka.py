@@ -8,9 +8,11 @@ import pytest
 from starlette.responses import Response
 
 from agents.rollouts.emit import emit
+from agents.training.formats import FORMATS
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.rankings import Ranking
 from streams.config import Settings
+from streams.exporting.export import Recipe, export
 from streams.exporting.inputs import KafkaInput
 from streams.ingest import ingest_files
 from streams.inputs import Rejected
@@ -91,6 +93,8 @@ async def test_a_rollout_that_closed_without_its_judge_is_judged_later(
     assert [branch.judge_score is None for branch in now.branches] == [False, False, False, True]
     assert len(await records_of(there, CLOSURES)) == 2
     assert len(await records_of(there, EVIDENCE)) == 5
+    exported = await export(KafkaInput(there), tmp_path / "dpo", Recipe.of(FORMATS["trl-dpo"], None))
+    assert (exported.rollouts, exported.incomplete) == (1, 0)
 
 
 async def test_closed_rollouts_are_folded_again_to_the_same_records(settings: Settings, tmp_path: Path) -> None:
