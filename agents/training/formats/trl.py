@@ -96,7 +96,8 @@ def grpo(group: Group) -> Iterator[Row | Left]:
             "tools": tool_text(first.tools, [said for row in rows for said in row.completion]),
             "task": first.task,
             "reference_answer": group.reference_answer(),
-            "completions": [messages(row.completion) for row in rows],
+            # Not `completions`: so the trainer calls its own, and a column of that name makes it fail.
+            "sampled": [messages(row.completion) for row in rows],
             "rewards": [row.reward for row in rows],
             "advantages": [row.advantage for row in rows],
             "branches": [row.branch_index for row in rows],
@@ -129,7 +130,7 @@ FORMATS = (
         {
             "": {
                 "prompt": MESSAGES, "tools": "text", "task": "text", "reference_answer": "text",
-                "completions": ListOf(MESSAGES), "rewards": ListOf("real"), "advantages": ListOf("real"),
+                "sampled": ListOf(MESSAGES), "rewards": ListOf("real"), "advantages": ListOf("real"),
                 "branches": ListOf("whole"), "group_mean": "real", "group_std": "real", "rollout_id": "text",
             }
         },

@@ -87,7 +87,7 @@ def test_trl_grpo_is_one_row_for_each_group(group: Group) -> None:
     (row,) = rows("trl-grpo", group)
     assert row["prompt"] == [SYSTEM, USER]
     assert (row["rewards"], row["branches"], row["reference_answer"]) == ([1.0, 0.0, 0.0], [0, 1, 2], "Done.")
-    assert [said[-1]["content"] for said in row["completions"]] == ["Done.", "I tried.", "Done."]
+    assert [said[-1]["content"] for said in row["sampled"]] == ["Done.", "I tried.", "Done."]
     assert row["advantages"] == [each.advantage for each in group.ppo]
 
 
