@@ -34,18 +34,24 @@ def encode(record: Record) -> bytes:
 
 def decode(record: type[AnyRecord], body: bytes, writer: dict[str, Any] | None = None) -> AnyRecord:
     """The record in an Avro body that `writer` (default: our newest schema) wrote. Raises DecodeError for anything else."""
+    try:
+        return record.model_validate(plain_of(record, body, writer))
+    except ValidationError as error:
+        raise DecodeError(f"not a valid {record.__name__}: {first_problem(error)}") from None
+
+
+def plain_of(record: type[Record], body: bytes, writer: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The fields in an Avro body, without the model's checks: for records that were checked when they were made."""
     source = BytesIO(body)
     reader = newest(record).parsed
     try:
-        plain = schemaless_reader(source, writer or reader, reader if writer is not None else None)
+        plain: Any = schemaless_reader(source, writer or reader, reader if writer is not None else None)
     except Exception as error:  # noqa: BLE001 - fastavro raises whatever foreign bytes make it trip over
         raise DecodeError(f"not Avro of {record.__name__}: {type(error).__name__}: {error}") from None
     if source.tell() != len(body):
         raise DecodeError(f"not Avro of {record.__name__}: {len(body) - source.tell()} bytes are left over")
-    try:
-        return record.model_validate(plain)
-    except ValidationError as error:
-        raise DecodeError(f"not a valid {record.__name__}: {first_problem(error)}") from None
+    found: dict[str, Any] = plain
+    return found
 
 
 def digest(body: bytes) -> str:

@@ -11,6 +11,7 @@ from agents.rollouts.ranking import ranking_of
 from agents.rollouts.rollout import Rollout
 from agents.summarize.branch import BranchFacts, build_branch, raw_digest
 from agents.summarize.events import Kept
+from agents.summarize.opening import cleaned_opening
 from agents.training.admission import Judged
 from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import Verdict, hack_signals, kind_of, meaning
@@ -45,6 +46,8 @@ class Emission(NamedTuple):
     evidence: tuple[AepRecord, ...]
     bodies: Bodies
     """The Avro bodies of all but the evidence, by id."""
+    redacted: bool
+    """Whether secrets were removed from all of it, by the rules that this code has."""
 
 
 class Ended(NamedTuple):
@@ -107,7 +110,8 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[
     assert settled is not None
     assert closed is not None
     config = config or pinned_config(settled)
-    opened = rollout.opened if settled.opened else None
+    opening = cleaned_opening(rollout.opened if settled.opened else None, redacting=config.redact)
+    opened = opening.opened
     pinned = rollout.pinned_verdicts()
     if pinned is None:
         raise BrokenLogError(
@@ -146,7 +150,7 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[
         )
         for ranked in ranking.branches
     ]
-    rows = RowMaker(settled, closed, opened, config, result.probability, bodies).make(candidates)
+    rows = RowMaker(settled, closed, opening, config, result.probability, bodies).make(candidates)
     by_index = {ranked.branch_index: ranked for ranked in ranking.branches}
     evidence = [
         branch_evidence(branches[index], pinned[index], by_index[index], _judges_of(index, votes), opened, closed)
@@ -159,6 +163,7 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[
         rows=rows.rows,
         rejected=rows.rejected,
         bodies=bodies,
+        redacted=rollout.redacting and config.redact,
         evidence=tuple(
             chain_of(evidence, ranking, avro_body.digest(bodies[ranking.ranking_id]), settled, closed, votes, emitted)
         ),

@@ -11,13 +11,13 @@ from itertools import combinations
 from typing import NamedTuple
 
 from agents.rewards.rewards import Reward, group_of
+from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
 from agents.training.messages import Conversation, conversation, shared_prompt
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig
-from schemas.lifecycle import RolloutOpened
 from schemas.numbers import nine
 from schemas.rankings import RankedBranch
 from schemas.training import (
@@ -60,7 +60,7 @@ class RowMaker:
 
     settled: RolloutSettled
     closed: RolloutClosed
-    opened: RolloutOpened | None
+    opening: CleanedOpening
     config: EmissionConfig
     beats: Beats
     bodies: Bodies
@@ -110,7 +110,7 @@ class RowMaker:
         return Rows(tuple(self._rows), tuple(self._rejected))
 
     def _talk(self, branch: BranchRecord) -> Conversation:
-        return conversation(branch, self.opened, turn_text=self.config.turn_text)
+        return conversation(branch, self.opening.opened, turn_text=self.config.turn_text)
 
     # -- SFT ----------------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,8 @@ class RowMaker:
     def _common(
         self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission
     ) -> dict[str, object]:
-        redactions: dict[str, int] = {}
+        opened = self.opening.opened
+        redactions = dict(self.opening.counts)
         for each in involved:
             for kind, count in each.redactions.items():
                 redactions[kind] = redactions.get(kind, 0) + count
@@ -226,7 +227,7 @@ class RowMaker:
             "record_id": "-",
             "rollout_id": branch.rollout_id,
             "task": branch.task,
-            "tools": self.opened.tools if self.opened else "[]",
+            "tools": opened.tools if opened else "[]",
             "model": branch.agent.model if branch.agent else None,
             "admission": admission,
             "provenance": Provenance(

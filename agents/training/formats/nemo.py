@@ -22,7 +22,8 @@ def preference(group: Group) -> Iterator[Row | Left]:
                 "context": messages(group.ppo[0].prompt),
                 "completions": [{"rank": rank, "completion": messages(row.completion)} for rank, row in ranked],
                 "rollout_id": group.rollout_id,
-            }
+            },
+            tuple(row for _, row in ranked),
         )
 
 

@@ -15,7 +15,7 @@ from schemas.training import DpoRecord, Message
 def sft(group: Group) -> Iterator[Row | Left]:
     """{messages, tools?, parallel_tool_calls?}."""
     for record in group.sft:
-        yield Row({"messages": _messages(record.messages), **_offer(record.tools, record.messages)})
+        yield Row({"messages": _messages(record.messages), **_offer(record.tools, record.messages)}, (record,))
 
 
 def dpo(group: Group) -> Iterator[Row | Left]:
@@ -35,7 +35,8 @@ def dpo(group: Group) -> Iterator[Row | Left]:
                 "input": {"messages": _messages(shared), **_offer(record.tools, shared)},
                 "preferred_output": [{"role": "assistant", "content": chosen}],
                 "non_preferred_output": [{"role": "assistant", "content": rejected}],
-            }
+            },
+            (record,),
         )
 
 

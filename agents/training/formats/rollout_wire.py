@@ -30,13 +30,16 @@ def wire(group: Group) -> Iterator[Row | Left]:
     calls = {branch.branch_index: _calls(branch) for branch in group.branches}
     for branch in group.branches:
         category = group.barred(branch.branch_index)
-        yield Left(category) if category else Row(_branch(branch, group, calls[branch.branch_index]), "branches")
+        if category:
+            yield Left(category)
+        else:
+            yield Row(_branch(branch, group, calls[branch.branch_index]), (branch,), "branches")
     for pair in group.dpo:
         made = _pair(pair, group, calls.get(pair.chosen_branch, []))
-        yield Left(made) if isinstance(made, str) else Row(made, "dpo")
+        yield Left(made) if isinstance(made, str) else Row(made, (pair,), "dpo")
     for rewarded in group.ppo:
         row = _reward(rewarded, group, calls.get(rewarded.branch_index, []))
-        yield Left(row) if isinstance(row, str) else Row(row, "ppo")
+        yield Left(row) if isinstance(row, str) else Row(row, (rewarded,), "ppo")
 
 
 def _branch(branch: BranchRecord, group: Group, calls: list[dict[str, Any]]) -> dict[str, Any]:

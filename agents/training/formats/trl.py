@@ -22,7 +22,7 @@ def sft(group: Group) -> Iterator[Row | Left]:
     """{messages, tools}: the whole conversation."""
     for record in group.sft:
         tools = tool_text(record.tools, record.messages)
-        yield Row({"messages": messages(record.messages), "tools": tools, **_ids(record)})
+        yield Row({"messages": messages(record.messages), "tools": tools, **_ids(record)}, (record,))
 
 
 def dpo(group: Group) -> Iterator[Row | Left]:
@@ -37,7 +37,8 @@ def dpo(group: Group) -> Iterator[Row | Left]:
                 "margin": record.margin,
                 "basis": record.basis,
                 **_ids(record),
-            }
+            },
+            (record,),
         )
 
 
@@ -51,7 +52,8 @@ def reward(group: Group) -> Iterator[Row | Left]:
                 "tools": _pair_tools(record),
                 "margin": record.margin,
                 **_ids(record),
-            }
+            },
+            (record,),
         )
 
 
@@ -71,7 +73,8 @@ def kto(group: Group) -> Iterator[Row | Left]:
                     "label": status == "pass",
                     "tools": tool_text(record.tools, record.completion),
                     **_ids(record),
-                }
+                },
+                (record,),
             )
 
 
@@ -104,7 +107,8 @@ def grpo(group: Group) -> Iterator[Row | Left]:
             "group_mean": first.group_mean,
             "group_std": first.group_std,
             "rollout_id": group.rollout_id,
-        }
+        },
+        tuple(rows),
     )
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from agents.training.formats import FORMATS
 from streams.config import Settings
-from streams.exporting.export import Counts, Recipe, export
+from streams.exporting.counts import Counts
+from streams.exporting.export import Recipe, export
 from streams.exporting.inputs import KafkaInput
 from streams.ingest import ingest_files
 from streams.inputs import Rejected
@@ -47,7 +48,7 @@ def test_whole_rollouts_leave_kafka_once(settings: Settings, tmp_path: Path) -> 
     with Worker(settings, tmp_path / "worker.log"):
         write(settings, tmp_path, names)
         first = take(settings, wire, "rollout-wire")
-        assert (first.rollouts, first.branches, first.incomplete, first.undecodable) == (6, 18, 0, 0)
+        assert (first.rollouts, first.branches, first.incomplete, first.bad_lines) == (6, 18, 0, 0)
         assert {row["rollout_id"] for row in rows(wire, "branches-*.jsonl")} == set(names)
         assert len(rows(wire, "branches-*.jsonl")) == 18
         assert take(settings, wire, "rollout-wire").rollouts == 0
