@@ -13,7 +13,7 @@ from typing import NamedTuple
 from agents.rewards.rewards import Reward, group_of
 from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
-from agents.training.messages import Conversation, conversation, shared_prompt
+from agents.training.messages import Conversation, conversation, has_content, is_blank, shared_prompt
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
@@ -120,7 +120,7 @@ class RowMaker:
         index, branch = candidate.ranked.branch_index, candidate.branch
         if candidate.ranked.objective_status != "pass":
             self._reject("sft", [branch], ("not_passing", f"objective_{candidate.ranked.objective_status}"))
-        elif not branch.final_answer:
+        elif is_blank(branch.final_answer):
             self._reject("sft", [branch], ("empty_answer",))
         else:
             record = SftRecord(
@@ -191,7 +191,7 @@ class RowMaker:
             return "no_shared_prompt"
         if chosen == rejected:
             return "same_completion"
-        if not chosen or not rejected:
+        if not has_content(chosen) or not has_content(rejected):
             return "empty_completion"
         if not _worth_choosing(chosen):
             return "empty_chosen_answer"
@@ -269,4 +269,4 @@ class RowMaker:
 def _worth_choosing(completion: tuple[Message, ...]) -> bool:
     """A chosen completion ends in a non-empty answer or contains tool calls."""
     last = completion[-1]
-    return (last.role == "assistant" and bool(last.content)) or any(message.tool_calls for message in completion)
+    return (last.role == "assistant" and not is_blank(last.content)) or any(each.tool_calls for each in completion)

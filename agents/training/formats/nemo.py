@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from agents.training.formats.chat import has_content, messages
+from agents.training.formats.chat import messages
 from agents.training.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row, Struct
+from agents.training.messages import has_content
 from schemas.training import Message, PpoRecord
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from agents.training.formats.chat import message, tool_list
 from agents.training.formats.shape import MESSAGES, Format, Group, Left, Row, Struct
+from agents.training.messages import is_blank
 from schemas.training import DpoRecord, Message
 
 
@@ -42,7 +43,7 @@ def dpo(group: Group) -> Iterator[Row | Left]:
 
 def _answers(record: DpoRecord) -> tuple[tuple[Message, ...], str, str] | Left:
     chosen, rejected = record.chosen_answer, record.rejected_answer
-    if not chosen or not rejected:
+    if chosen is None or rejected is None or is_blank(chosen) or is_blank(rejected):
         return Left("empty_answer")
     if chosen == rejected:
         return Left("same_answer")

@@ -10,6 +10,7 @@ from typing import Any
 
 from agents.training.formats.chat import arguments
 from agents.training.formats.shape import Column, Format, Group, Left, Row
+from agents.training.messages import is_blank
 from schemas.branches import BranchCall, BranchRecord
 from schemas.training import DpoRecord, PpoRecord
 
@@ -118,7 +119,7 @@ def _event(kind: str, data: dict[str, Any], at: int | None) -> dict[str, Any]:
 
 
 def _pair(record: DpoRecord, group: Group, calls: list[dict[str, Any]]) -> dict[str, Any] | str:
-    if not record.chosen_answer or not record.rejected_answer:
+    if is_blank(record.chosen_answer) or is_blank(record.rejected_answer):
         return "empty_answer"
     if record.chosen_answer == record.rejected_answer:
         return "same_answer"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from agents.training.messages import is_blank
 from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
 from schemas.rankings import RankedBranch, Ranking
@@ -98,8 +99,9 @@ class Group:
         """The final answer of the best passing branch; None when no passing branch has one."""
         answers = {row.branch_index: row.final_answer for row in self.ppo}
         for ranked in self.ranking.branches:
-            if ranked.objective_status == "pass" and answers.get(ranked.branch_index):
-                return answers[ranked.branch_index]
+            answer = answers.get(ranked.branch_index)
+            if ranked.objective_status == "pass" and not is_blank(answer):
+                return answer
         return None
 
 

@@ -5,11 +5,12 @@ when its tools answered (an error is false) or when it is the answer that verdic
 """
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
-from agents.training.formats.chat import has_content, message, messages, tool_text
+from agents.training.formats.chat import message, messages, tool_text
 from agents.training.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row
+from agents.training.messages import has_content, is_blank
 from schemas.branches import BranchCall, BranchRecord
 from schemas.jsontext import compact
 from schemas.training import Message, PpoRecord
@@ -50,7 +51,7 @@ def transitions(group: Group) -> Iterator[Row | Left]:
 def _turns(completion: tuple[Message, ...]) -> Iterator[tuple[Message, list[Message]]]:
     """What the model did, each time with what came back."""
     starts = [place for place, said in enumerate(completion) if said.role == "assistant"]
-    for start, end in zip(starts, [*starts[1:], len(completion)], strict=True):
+    for start, end in pairwise([*starts, len(completion)]):
         yield completion[start], list(completion[start + 1 : end])
 
 
@@ -84,7 +85,7 @@ def _stepwise_row(record: PpoRecord, steps: list[tuple[str, bool | None]]) -> di
 def _labelled(branch: BranchRecord, status: str) -> list[tuple[str, bool | None]]:
     asked = [call for call in branch.tool_calls if call.paired]
     steps = [_step(list(turn)) for _, turn in groupby(asked, key=lambda call: call.turn)]
-    if branch.final_answer:
+    if branch.final_answer and not is_blank(branch.final_answer):
         steps.append((branch.final_answer, {"pass": True, "fail": False}.get(status)))
     return steps
 

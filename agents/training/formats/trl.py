@@ -7,8 +7,9 @@ the log; trainers ignore columns they do not know.
 from collections.abc import Iterator
 from typing import Any
 
-from agents.training.formats.chat import has_content, messages, tool_text
+from agents.training.formats.chat import messages, tool_text
 from agents.training.formats.shape import MESSAGES, Column, Format, Group, Left, ListOf, Row
+from agents.training.messages import has_content
 from schemas.training import DpoRecord, TrainingRecord
 
 _IDS: dict[str, Column] = {"rollout_id": "text", "record_id": "text"}
