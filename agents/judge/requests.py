@@ -13,7 +13,6 @@ from agents.judge.votes import content_tie
 from agents.rollouts.decide import objective_statuses, pinned_config
 from agents.rollouts.emit import branch_record
 from agents.rollouts.rollout import Rollout
-from agents.summarize.opening import cleaned_opening
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
 from schemas.jsontext import compact
@@ -55,8 +54,7 @@ def judge_requests(rollout: Rollout) -> Asking:
 def _ask(rollout: Rollout, config: EmissionConfig, pairs: list[Pair], branches: dict[int, Branch]) -> Asking:
     settled = rollout.settled
     assert settled is not None
-    opening = cleaned_opening(rollout.opened if settled.opened else None, redacting=config.redact)
-    texts = judged_texts(branches, opening.opened, config.judge.max_text_bytes)
+    texts = judged_texts(branches, rollout.opened if settled.opened else None, config.judge.max_text_bytes)
     rubric = rubric_hash(config.judge.rubric)
     task = fitting(branches[pairs[0].a].record.task, config.judge.max_text_bytes)
     requests, ties = [], []

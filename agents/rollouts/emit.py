@@ -10,9 +10,10 @@ from agents.rollouts.decide import objective_statuses, pinned_config, settled_at
 from agents.rollouts.ranking import ranking_of
 from agents.rollouts.rollout import Rollout
 from agents.summarize.branch import BranchFacts, build_branch, raw_digest
-from agents.summarize.events import Kept
+from agents.summarize.events import Decision, Kept
 from agents.summarize.opening import cleaned_opening
 from agents.training.admission import Judged
+from agents.training.redaction import has_unremoved
 from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import Verdict, hack_signals, kind_of, meaning
 from schemas import avro_body
@@ -129,6 +130,10 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[
     verdicts = {index: {kind_of(verdict): verdict for verdict in found} for index, found in pinned.items()}
     flags = {index: _flags(branches[index], verdicts[index]) for index in branches}
     statuses = objective_statuses(rollout, config, settled.branches)
+    decided = {
+        index for index, events in (rollout.pinned_events() or {}).items()
+        if any(isinstance(kept.body, Decision) for kept in events)
+    }  # fmt: skip
     votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
     result: RankingResult
     ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config, bodies)
@@ -143,6 +148,8 @@ def emit(rollout: Rollout, config: EmissionConfig | None = None, ended: Mapping[
                 ranked.flags,
                 opened,
                 ranked.judge_score,
+                decided=ranked.branch_index in decided,
+                unremoved=has_unremoved((*branches[ranked.branch_index].redactions, *dict(opening.counts))),
             ),
             reward=reward_of(
                 ranked.objective_status, verdicts[ranked.branch_index], ranked.judge_score, config.rewards

@@ -89,7 +89,13 @@ class Spent(NamedTuple):
     model: str | None
 
 
-Body = Call | Result | Start | Said | Answer | Failure | Spent | None
+class Decision(NamedTuple):
+    """Somebody or something other than the agent decided what it may do: a supervisor, a guardrail."""
+
+    kind: str
+
+
+Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
 
 
 class Kept(NamedTuple):
@@ -119,7 +125,13 @@ def keep(event: AgentEvent, at: int, *, redacting: bool) -> Kept:
     if read is not None:
         body, counts = read(data, redacting)
         return Kept(digest, at, event.timestamp_ms, body, counts)
+    if event.event in DECISIONS:
+        return Kept(digest, at, event.timestamp_ms, Decision(event.event), ())
     return Kept(digest, at, event.timestamp_ms, _said(data) if event.channel == "text" else None, ())
+
+
+DECISIONS = frozenset({"supervisor_decision", "guardrail_tripwire"})
+"""Kinds that record a decision. A proposal (`action_proposed`) or a question (`await_human_input`) is none yet."""
 
 
 _IS_RISKY = SchemaValidator(

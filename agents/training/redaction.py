@@ -25,6 +25,8 @@ redacted again before they leave."""
 SHORTEST = 6
 """Characters of the shortest thing that any rule removes (an address such as a@b.cd)."""
 SECRET_FIELD = "secret_field"  # noqa: S105 - a kind
+NAME = "key:"
+"""What kinds begin with that were found in the name of a field."""
 _AUTHORIZATION = frozenset({"authorization", "proxy-authorization", "proxy_authorization", "x-authorization"})
 
 
@@ -77,8 +79,13 @@ def redact_json(value: Any) -> RedactedJson:
             tree.write(at, key, cleaned)
     for name in tree.names:
         for kind, count in redact(name).counts:
-            counts[f"key:{kind}"] = counts.get(f"key:{kind}", 0) + count
+            counts[NAME + kind] = counts.get(NAME + kind, 0) + count
     return RedactedJson(tree.value, _sorted(counts))
+
+
+def has_unremoved(kinds: Iterable[str]) -> bool:
+    """Whether something was found in the name of a field, and is still there."""
+    return any(kind.startswith(NAME) for kind in kinds)
 
 
 def _field(name: str, text: str, counts: dict[str, int]) -> str:

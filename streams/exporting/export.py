@@ -13,7 +13,7 @@ from typing import Any, cast
 from agents.training.contamination import EvalIndex, read_items
 from agents.training.formats.dsse import Attestor
 from agents.training.formats.shape import FileKind, Format, Group, Left, Row
-from agents.training.redaction import redact_json
+from agents.training.redaction import has_unremoved, redact_json
 from agents.training.selection import Filters, Selection, Split
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.exporting.counts import NAMED, TOTALS, Counts
@@ -195,17 +195,20 @@ class _Run:
         rows = []
         again = self._recipe.redact and not whole.redacted and not self._recipe.form.verbatim
         for made in self._recipe.form.make(group):
-            if isinstance(made, Left):
-                self._counts.leave(made.reason)
+            row = self._redacted(made) if again and isinstance(made, Row) else made
+            if isinstance(row, Left):
+                self._counts.leave(row.reason)
             else:
-                rows.append(self._redacted(made) if again else made)
+                rows.append(row)
         self._counts.rows += len(rows)
         places = self._shards.write(rows, split, whole.weight)
         self._ledger.add(whole, rows, places)
 
-    def _redacted(self, row: Row) -> Row:
+    def _redacted(self, row: Row) -> Row | Left:
         """The last look before something leaves that was not redacted when it was made, or by other rules than ours."""
         found = redact_json(row.value)
+        if has_unremoved(kind for kind, _ in found.counts):
+            return Left("secret_not_removed")
         if found.value is not row.value:
             self._counts.redacted += 1
         return row._replace(value=found.value)
