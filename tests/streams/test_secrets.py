@@ -64,7 +64,7 @@ def branch(rollout_id: str, index: int, texts: Iterable[str], answer: str, *, pa
             },
             {"channel": "tool", "event": "tool_result", "data": call | {"output": text} | failure},
         ]
-    events.append({"channel": "text", "event": "final_answer", "data": {"answer": f"{answer}{index}"}})
+    events.append({"channel": "text", "event": "final_answer", "data": {"answer": f"{index}: {answer}"}})
     place = {"rollout_id": rollout_id, "branch_index": index}
     lines: list[Line] = [{"type": "event", **place, "seq": seq, "event": event} for seq, event in enumerate(events)]
     outcome = {"status": "success", "exit_code": 0} if passes else {"status": "failure", "exit_code": 1}
@@ -167,7 +167,7 @@ def test_look_alikes_are_untouched(tmp_path: Path) -> None:
     results = [said["content"] for said in row["messages"] if said["role"] == "tool"]
     assert [text.partition("\nerror E: ")[0] for text in results] == list(corpus.LOOK_ALIKES)
     assert row["messages"][0]["content"] == "\n".join(corpus.LOOK_ALIKES)
-    assert row["messages"][-1]["content"] == "\n".join(corpus.LOOK_ALIKES) + "0"
+    assert row["messages"][-1]["content"] == "0: " + "\n".join(corpus.LOOK_ALIKES)
 
 
 def test_secrets_leave_log_lines_wherever_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,10 +196,11 @@ def test_no_secret_leaves_a_worker(settings: Settings, tmp_path: Path, braid: Br
     """Topics, exports, the worker's log, what `braid show` and `braid dead-letters` print: whatever a live worker made."""
     (tmp_path / "in.ndjson").write_bytes(encoded([*secret_lines(), *look_alike_lines()]))
     worker = Worker(
-        settings, tmp_path / "worker.log", BRAID_EMISSION__JUDGE__KIND="external", BRAID_CLOSING__JUDGE_DEADLINE_MS="1000",
+        settings, tmp_path / "worker.log", BRAID_EMISSION__JUDGE__KIND="scripted", BRAID_CLOSING__JUDGE_DEADLINE_MS="6000",
         BRAID_LOG_LEVEL="debug",
     )  # fmt: skip
     with worker:
+        asyncio.run(worker.ready())
         asyncio.run(ingest_files([tmp_path / "in.ndjson"], settings, Rejected(None), close=False))
         asyncio.run(until_closed(settings, {"secrets", "harmless"}, 90))
         asyncio.run(_spoil(settings, tmp_path))
@@ -207,7 +208,7 @@ def test_no_secret_leaves_a_worker(settings: Settings, tmp_path: Path, braid: Br
     derived = [topic for topic in TOPICS if topic.kind not in ("fact", "letters")] + [CLOSURES]
     for topic in derived:
         stored = asyncio.run(read_all(settings, settings.prefix + topic.name))
-        assert stored
+        assert stored, topic.name
         assert found_in(b"\n".join(each.value or b"" for each in stored)) == [], topic.name
     for name in ("trl-dpo", "rollout-wire", "atif"):
         take(KafkaInput(settings), tmp_path / "out" / name, name)
@@ -227,8 +228,7 @@ def _look(settings: Settings, braid: Braid) -> None:  # noqa: F811
     shown = [listed, braid(settings, "dead-letters", "list"), braid(settings, "rollouts", "--json")]
     shown += [braid(settings, "show", "secrets", *more) for more in ((), ("--json",))]
     for letter in letters:
-        place = f"{letter['partition']}@{letter['offset']}"
-        shown += [braid(settings, "dead-letters", "show", place, *more) for more in ((), ("--json",))]
+        shown += [braid(settings, "dead-letters", "show", letter["id"], *more) for more in ((), ("--json",))]
     for each in shown:
         assert each.code == 0, each.err
         assert found_in(each.out.encode()) == []
