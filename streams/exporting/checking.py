@@ -24,6 +24,7 @@ from streams.inspection import Inspection
 
 DATA = (".jsonl", ".parquet")
 READ_BYTES = 1024 * 1024
+NOT_OURS = "not of this dataset: no line of its provenance has its digest"
 
 Found = Callable[[Finding], None]
 """Told what is not as it should be, and each row that is."""
@@ -40,7 +41,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 class _Row(NamedTuple):
-    position: str
+    number: int
     digest: str
 
 
@@ -139,15 +140,15 @@ class DatasetCheck:
             places = expected.get(row.digest)
             self.inspection.count_row(name)
             if not places:
-                strangers.append(row)
+                strangers.append(row.number)
             else:
                 places.pop(0)
-        gone = sum(len(places) for places in expected.values())
-        for row in strangers:
-            what = "changed, or not of this dataset" if gone else "not of this dataset"
-            self._tell(row.position, [f"row: {what}: no line of its provenance has its digest"])
-        for missing in sorted(place for places in expected.values() for place in places):
-            self._tell(str(path), [f"row: missing or changed: {_position(path, missing)}"])
+        gone = {place for places in expected.values() for place in places}
+        for number in strangers:
+            what = "changed: its digest is not the one in its provenance" if number in gone else NOT_OURS
+            self._tell(_position(path, number), [f"row: {what}"])
+        for missing in sorted(gone.difference(strangers)):
+            self._tell(_position(path, missing), ["row: it is missing"])
 
     def _tell(self, position: str, reasons: list[str]) -> None:
         if reasons:
@@ -174,17 +175,17 @@ def _read_rows(path: Path, read: Read) -> Iterator[_Row]:
     if path.suffix != ".parquet":
         with path.open("rb") as source:
             for position, text in lines_of(source, str(path), read):
-                yield _Row(position, sha256(text).hexdigest())
+                yield _Row(int(position.rpartition(":")[2]) - 1, sha256(text).hexdigest())
         return
     number = 0
     try:
         for batch in pq.ParquetFile(path).iter_batches(batch_size=ROWS_AT_ONCE):
             for row in batch.to_pylist():
-                yield _Row(f"{path}[{number}]", values_digest(row))
+                yield _Row(number, values_digest(row))
                 number += 1
         read(path.stat().st_size)
     except Exception as error:  # noqa: BLE001 - Arrow raises whatever foreign bytes make it trip over
-        yield _Row(f"{path}[{number}]", f"unreadable: {quoted(error)}")
+        yield _Row(number, f"unreadable: {quoted(error)}")
 
 
 def _digest(path: Path) -> str:

@@ -137,7 +137,7 @@ def remove_the_provenance(out: Path) -> None:
     ("change", "said"),
     [
         (change_a_byte, "row: changed"),
-        (drop_a_row, "row: missing or changed"),
+        (drop_a_row, "row: it is missing"),
         (add_a_row, "row: not of this dataset"),
         (repeat_a_row, "row: not of this dataset"),
         (swap_the_splits, "file: changed"),
@@ -208,9 +208,8 @@ def test_a_changed_value_in_parquet_is_found_at_its_row(signed: Path, tmp_path: 
     found: list[Finding] = []
     Verification(KEYS, allow_unsigned=False, tell=found.append, say=lambda _what, _share: None).paths([out])
     faults = [(finding.position, finding.reasons[0]) for finding in found if not finding.ok]
-    assert [fault.partition(":")[0] for _, fault in faults] == ["file", "row", "row"]
+    assert [fault.partition(":")[0] for _, fault in faults] == ["file", "row"]
     assert faults[1][0] == f"{path}[1]"
-    assert f"{path}[1]" in faults[2][1]
 
 
 def test_a_damaged_parquet_file_is_a_finding(signed: Path, tmp_path: Path) -> None:
