@@ -7,8 +7,9 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
 READY := .venv/.ready
+TRAINERS := .venv-trainers
 
-.PHONY: help setup demo test test-cores test-kafka check lock schemas bench faults clean
+.PHONY: help setup demo test test-cores test-kafka test-trainers check lock schemas bench faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -28,6 +29,9 @@ test-cores: $(READY)
 test-kafka: $(READY)
 	@$(BIN)/pytest --ignore=tests/agents --ignore=tests/schemas -p no:cacheprovider
 
+test-trainers: $(TRAINERS)/.ready ## Exported files through TRL's trainers and torch (some 6 GB, once, in an environment of its own)
+	@HF_HUB_OFFLINE=1 $(TRAINERS)/bin/pytest -m trainers -p no:cacheprovider tests/trainers
+
 check: $(READY) ## Lint, types, import direction, schemas
 	@$(BIN)/ruff check -q .
 	@$(BIN)/ruff format -q --check .
@@ -35,9 +39,10 @@ check: $(READY) ## Lint, types, import direction, schemas
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/braid schemas check
 
-lock: $(READY) ## Resolve the dependencies anew, into the two lock files (what runs, and what develops)
+lock: $(READY) ## Resolve the dependencies anew, into the lock files (what runs, what develops, what trains)
 	@$(UV) pip compile -q --universal --generate-hashes --no-header pyproject.toml -o requirements.lock
 	@$(UV) pip compile -q --universal --generate-hashes --no-header --group dev pyproject.toml -o requirements-dev.lock
+	@$(UV) pip compile -q --universal --generate-hashes --no-header --group trainers -c requirements-dev.lock pyproject.toml -o requirements-trainers.lock
 
 schemas: $(READY) ## Write the Avro of models that changed, as the next version
 	@$(BIN)/braid schemas write
@@ -49,7 +54,7 @@ faults: $(READY) ## The long fault run: workers and broker killed over thousands
 	@$(BIN)/pytest -m faults -s tests/faults
 
 clean: ## Remove the virtual environment and caches (Kafka's jars stay in the user's cache)
-	@rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-trainers .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .tools/bin/uv:
 	@echo "installing uv into .tools ..."
@@ -61,4 +66,11 @@ $(READY): requirements-dev.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@$(UV) pip sync -q --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.lock
 	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q schemas agents streams
+	@touch $@
+
+$(TRAINERS)/.ready: requirements-trainers.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
+	@echo "installing torch and TRL into $(TRAINERS) (some 6 GB) ..."
+	@$(UV) venv -q --allow-existing --python '>=3.11' $(TRAINERS)
+	@$(UV) pip sync -q --compile-bytecode --python $(TRAINERS)/bin/python --require-hashes requirements-trainers.lock
+	@$(UV) pip install -q --python $(TRAINERS)/bin/python --no-deps -e .
 	@touch $@

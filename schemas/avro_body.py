@@ -42,17 +42,23 @@ def encode(record: Record, memo: Memo | None = None) -> bytes:
 def decode(record: type[AnyRecord], body: bytes, writer: dict[str, Any] | None = None) -> AnyRecord:
     """The record in an Avro body that `writer` (default: our newest schema) wrote. Raises DecodeError for anything else."""
     try:
-        plain, end = _reader(record)(body) if writer is None else _resolved(record, body, writer)
+        return record.model_validate(plain_of(record, body, writer))
+    except ValidationError as error:
+        raise DecodeError(f"not a valid {record.__name__}: {first_problem(error)}") from None
+
+
+def plain_of(record: type[Record], body: bytes, writer: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The fields in an Avro body, without the model's checks: for records that were checked when they were made."""
+    found: dict[str, Any]
+    try:
+        found, end = _reader(record)(body) if writer is None else _resolved(record, body, writer)
     except Exception as error:  # noqa: BLE001 - foreign bytes make a reader trip over anything
         raise DecodeError(f"not Avro of {record.__name__}: {type(error).__name__}: {error}") from None
     if end != len(body):
         left = len(body) - end
         problem = f"{left} bytes are left over" if left > 0 else "it ends too early"
         raise DecodeError(f"not Avro of {record.__name__}: {problem}")
-    try:
-        return record.model_validate(plain)
-    except ValidationError as error:
-        raise DecodeError(f"not a valid {record.__name__}: {first_problem(error)}") from None
+    return found
 
 
 def _resolved(record: type[Record], body: bytes, writer: dict[str, Any]) -> tuple[Any, int]:

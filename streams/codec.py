@@ -90,14 +90,21 @@ class Codec:
 
     def decode(self, topic: Topic, value: bytes | None) -> Record:
         """The record in a topic's value. Raises UnknownSchemaError for an id that was not learnt, DecodeError for anything else."""
-        if topic.record is None:
-            raise DecodeError(f"{topic.name} holds bytes, not records")
-        if not value:
-            raise DecodeError("the value is empty")
-        writer, body = self._split(value)
-        if writer.name != topic.record.__name__:
-            raise DecodeError(f"the bytes are a {writer.name}, this topic holds {topic.record.__name__}")
-        return avro_body.decode(topic.record, body, writer.parsed)
+        record, writer, body = self._named(topic, value)
+        return avro_body.decode(record, body, writer.parsed)
+
+    def fields(self, topic: Topic, value: bytes | None) -> dict[str, Any]:
+        """The same without the model around it, several times as fast: for what only has to be counted."""
+        record, writer, body = self._named(topic, value)
+        return avro_body.plain_of(record, body, writer.parsed)
+
+    def registry_ids(self) -> dict[str, list[int]]:
+        """The schema ids of the registry that were met, by the name of the record."""
+        found: dict[str, list[int]] = {}
+        for schema_id, writer in sorted(self._by_id.items()):
+            if writer is not None:
+                found.setdefault(writer.name, []).append(schema_id)
+        return found
 
     def unknown_id(self, value: bytes | None) -> int | None:
         """The schema id in a value's header when it has to be learnt before decoding."""
@@ -105,6 +112,16 @@ class Codec:
             (schema_id,) = struct.unpack_from(">I", value, 1)
             return schema_id if schema_id not in self._by_id else None
         return None
+
+    def _named(self, topic: Topic, value: bytes | None) -> tuple[type[Record], Writer, bytes]:
+        if topic.record is None:
+            raise DecodeError(f"{topic.name} holds bytes, not records")
+        if not value:
+            raise DecodeError("the value is empty")
+        writer, body = self._split(value)
+        if writer.name != topic.record.__name__:
+            raise DecodeError(f"the bytes are a {writer.name}, this topic holds {topic.record.__name__}")
+        return topic.record, writer, body
 
     def _split(self, value: bytes) -> tuple[Writer, bytes]:
         if value[0] == CONFLUENT and len(value) >= CONFLUENT_HEADER:

@@ -14,7 +14,7 @@ import fastavro
 from fastavro import schemaless_writer
 
 from agents.evidence.canonical import CanonicalError, parse_json
-from agents.evidence.verify import Evidence, read_record
+from agents.evidence.verify import Evidence, evidence_in, read_record
 from schemas.base import Record
 from schemas.versions import committed
 from streams.embedded import SCHEMA
@@ -85,14 +85,8 @@ def _whole(path: Path) -> list[Evidence] | None:
         # An array that does not parse may be lines of which the first is damaged; a .json file is what it says.
         return [Evidence(str(path), None, str(error))] if named else None
     if isinstance(value, list):
-        return [_record(f"{path}[{index}]", item) for index, item in enumerate(value)]
-    return [_record(str(path), value)]
-
-
-def _record(position: str, value: Any) -> Evidence:
-    if isinstance(value, dict):
-        return Evidence(position, value)
-    return Evidence(position, None, "not a record: a JSON object is expected")
+        return [evidence_in(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return [evidence_in(value, str(path))]
 
 
 def stored_in(path: Path, read: Read) -> Iterator[Stored]:

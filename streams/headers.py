@@ -1,7 +1,9 @@
 """CloudEvents headers (binary mode) of what we write: who said it, what it is, and its id. No clock is read here."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from agents.training.redaction import RULES_VERSION
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.closures import Closure
@@ -17,9 +19,11 @@ Headers = list[tuple[str, bytes]]
 
 SPEC_VERSION = b"1.0"
 CONTENT_TYPE = b"application/avro"
+REDACTED = ("braid_redacted", RULES_VERSION.encode())
+"""Says that a record was redacted, and by which rules: whoever has the same ones need not do it again."""
 
 
-def cloud_event(record: Record, source: str, *, traceparent: str | None = None) -> Headers:
+def cloud_event(record: Record, source: str, *, traceparent: str | None = None, redacted: bool = False) -> Headers:
     """The headers of a record; `source` is the part of the product that wrote it."""
     headers = [
         ("ce_specversion", SPEC_VERSION),
@@ -33,7 +37,14 @@ def cloud_event(record: Record, source: str, *, traceparent: str | None = None) 
         headers.insert(4, ("ce_time", rfc3339(time).encode()))
     if traceparent:
         headers.append(("traceparent", traceparent.encode()))
+    if redacted:
+        headers.append(REDACTED)
     return headers
+
+
+def is_redacted(headers: Sequence[tuple[str, bytes]]) -> bool:
+    """Whether a record says that it was redacted by the very rules that this code has."""
+    return REDACTED in headers
 
 
 def identity(record: Record) -> str:  # noqa: PLR0911 - one line for each kind of record

@@ -6,16 +6,14 @@ memory grows with the number of records, not with what is in them. Nothing here 
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from agents.evidence.chain import ChainVerdict
-from agents.evidence.keys import DEVELOPMENT_PREFIX
 from agents.evidence.signing import Json
 from agents.evidence.structure import CLOSING_SUFFIX, closing_of, printable, quoted
-from agents.evidence.verify import Authenticity, Evidence, RecordVerdict, Verifier, worst_chain
+from agents.evidence.verify import Authenticity, Evidence, RecordVerdict, Verifier
+from streams.findings import Finding, Outcome, Tell
 from streams.topics import DPO, PPO, RANKINGS, REJECTED, SFT, Topic
 
 ROW_TOPICS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED, RANKINGS)
@@ -24,32 +22,6 @@ ROW_TOPICS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED, RANKINGS)
 TRUSTED = {Authenticity.DSSE_VALID, Authenticity.INLINE_VALID}
 
 _BRANCH_RUN = re.compile(r"(?s)(?P<rollout>.+)/b[0-9]+/a[0-9]+")
-
-
-class Finding(NamedTuple):
-    """What was found out about one record or row, at its place."""
-
-    position: str
-    run_id: str | None
-    """None for a training row."""
-    ok: bool
-    reasons: tuple[str, ...]
-    more: Mapping[str, Any]
-    """The layers of an evidence record; topic, rollout and id of a row."""
-
-    def as_json(self) -> dict[str, Any]:
-        """As `--json` prints it."""
-        return {
-            "position": printable(self.position),
-            "run_id": self.run_id,
-            "ok": self.ok,
-            "reasons": self.reasons,
-            **self.more,
-        }
-
-
-Tell = Callable[[Finding], None]
-"""Told what was found, as it comes."""
 
 
 class Claims(NamedTuple):
@@ -81,59 +53,18 @@ class _Closing:
     trusted: bool
 
 
+class _Run(NamedTuple):
+    """A trusted record of evidence."""
+
+    record_hash: str | None
+    raw_digest: str | None
+
+
 @dataclass(slots=True)
 class _Listed:
     digest: str
     rollout_id: str
     found: bool = False
-
-
-@dataclass
-class Outcome:
-    """Everything that was verified: what the last object of `--json` says."""
-
-    records: int = 0
-    copies: int = 0
-    """Evidence records of a log that lies beside the same records in a file."""
-    rows: Counter[str] = field(default_factory=Counter)
-    """By topic."""
-    not_ok: int = 0
-    """Findings that are not ok: records, rows, and what is missing."""
-    chains: list[ChainVerdict] = field(default_factory=list)
-    signers: Counter[str] = field(default_factory=Counter)
-    """Records by the id of a known key."""
-    strangers: Counter[str] = field(default_factory=Counter)
-    """Records by the id of a key that is not known."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether everything holds; nothing at all does not."""
-        return bool(self.records) and not self.not_ok and all(chain.ok for chain in self.chains)
-
-    @property
-    def warnings(self) -> list[str]:
-        """What holds, and yet should be known."""
-        development = [
-            f"{count:,} records are signed by the development key {key_id}: it proves nothing to others"
-            for key_id, count in self.signers.items() if key_id.startswith(DEVELOPMENT_PREFIX)
-        ]  # fmt: skip
-        unknown = [
-            f"{count:,} records are signed by the unknown key {quoted(key_id)}: give --public-key KEYID=HEX, if you trust it"
-            for key_id, count in self.strangers.items()
-        ]
-        return development + unknown
-
-    def as_json(self) -> dict[str, Any]:
-        """As `--json` prints it, after the records."""
-        return {
-            "chain": str(worst_chain(self.chains)),
-            "chains": [chain.as_json() for chain in self.chains],
-            "records": self.records,
-            "rows": dict(sorted(self.rows.items())),
-            "not_ok": self.not_ok,
-            "warnings": self.warnings,
-            "ok": self.ok,
-        }
 
 
 class Inspection:
@@ -161,6 +92,7 @@ class Inspection:
         self._unclosed: dict[str, str] = {}
         self._closings: dict[str, _Closing] = {}
         self._listed: dict[str, _Listed] = {}
+        self._runs: dict[str, _Run] = {}
 
     def evidence(self, item: Evidence, claims: Claims | None = None) -> None:
         """Judge the next evidence record."""
@@ -171,23 +103,48 @@ class Inspection:
         if item.record is not None:
             self._note_key(item.record)
             reasons += tuple(self._note_place(item.record, verdict))
+            if self._is_trusted(verdict) and verdict.run_id is not None:
+                self._runs[verdict.run_id] = _Run(verdict.record_hash, _text(item.record.get("raw_digest")))
             if claims is not None:
                 reasons += tuple(_false_claims(claims, verdict))
         plain = verdict.as_json()
         more = {name: plain[name] for name in ("structural", "semantic", "authenticity")}
-        self._found(Finding(item.position, verdict.run_id, not reasons, reasons, more))
+        self.found(Finding(item.position, verdict.run_id, not reasons, reasons, more))
 
     def row(self, row: Row) -> None:
         """Judge a row; the evidence comes first."""
         self._outcome.rows[row.topic.name] += not self._copy
         more = {"topic": row.topic.name, "rollout_id": printable(row.rollout_id), "record_id": printable(row.record_id)}
         reasons = tuple(f"row: {why}" for why in self._row_faults(row))
-        self._found(Finding(row.position, None, not reasons, reasons, more))
+        self.found(Finding(row.position, None, not reasons, reasons, more))
 
     def bad_row(self, position: str, topic: Topic, problem: str) -> None:
         """Note that something is no row at all."""
         self._outcome.rows[topic.name] += not self._copy
-        self._found(Finding(position, None, ok=False, reasons=(f"row: {problem}",), more={"topic": topic.name}))
+        self.found(Finding(position, None, ok=False, reasons=(f"row: {problem}",), more={"topic": topic.name}))
+
+    def count_row(self, name: str) -> None:
+        """Count a row of a file that was compared elsewhere."""
+        self._outcome.rows[name] += 1
+
+    def unsupported(self, rollout_id: str, record: Mapping[str, Any]) -> str:
+        """Say why trusted evidence does not speak of a record that a dataset names; nothing, if it does."""
+        closing = self._closings.get(rollout_id)
+        if closing is None or not closing.trusted:
+            return f"no closing record of rollout {quoted(rollout_id)} that can be trusted is there"
+        name = f"{record['topic']}/{record['record_id']}"
+        if "run_id" not in record:
+            listed = self._listed.get(name)
+            known = listed is not None and listed.rollout_id == rollout_id
+            return "" if known else f"the closing record ({closing.position}) does not list {quoted(name)}"
+        run = self._runs.get(record["run_id"])
+        belongs = str(record["run_id"]).startswith(f"{rollout_id}/")
+        if run is None or not belongs:
+            return f"no evidence of the run {quoted(record['run_id'])} that can be trusted is there"
+        same = (
+            record["raw_digest"] == run.raw_digest if "raw_digest" in record else record["record_id"] == run.record_hash
+        )
+        return "" if same else f"the evidence of the run {quoted(record['run_id'])} is about something else"
 
     def has_closing(self, key: bytes | None) -> bool:
         """Whether the closing record of the rollout with this key was read."""
@@ -196,7 +153,7 @@ class Inspection:
     def finish(self, topics: tuple[Topic, ...]) -> None:
         """Say, after the last row, what should be there and is not (rows of these topics), and judge the chains."""
         for rollout_id, position in self._unclosed.items():
-            self._found(_about_closing(position, rollout_id, "the closing record that should follow is missing"))
+            self.found(_about_closing(position, rollout_id, "the closing record that should follow is missing"))
         names = {topic.name for topic in topics}
         for key, listed in self._listed.items():
             topic, _, record_id = key.partition("/")
@@ -205,7 +162,7 @@ class Inspection:
             position = self._closings[listed.rollout_id].position
             more = {"topic": topic, "rollout_id": printable(listed.rollout_id), "record_id": printable(record_id)}
             reason = f"row: {printable(record_id)} is listed here and missing in {topic}"
-            self._found(Finding(position, None, ok=False, reasons=(reason,), more=more))
+            self.found(Finding(position, None, ok=False, reasons=(reason,), more=more))
         self._outcome.chains += [chain for chain in self._verifier.finish() if not (self._copy and chain.ok)]
 
     def compare(self, other: "Inspection", name: str) -> None:
@@ -216,9 +173,13 @@ class Inspection:
                 continue
             at, what = (mine, "missing") if mine and not theirs else (mine or theirs, "another one" if mine else "only")
             assert at is not None
-            self._found(_about_closing(at.position, rollout_id, f"the closing record is {what} in {name}"))
+            self.found(_about_closing(at.position, rollout_id, f"the closing record is {what} in {name}"))
 
-    def _found(self, finding: Finding) -> None:
+    def _is_trusted(self, verdict: RecordVerdict) -> bool:
+        return verdict.structural and verdict.semantic and verdict.authenticity in self._trusted
+
+    def found(self, finding: Finding) -> None:
+        """Tell and count a finding."""
         self._outcome.not_ok += not finding.ok
         if not (self._copy and finding.ok):
             self._tell(finding)
@@ -241,7 +202,7 @@ class Inspection:
             return
         rollout_id = run_id.removesuffix(CLOSING_SUFFIX)
         self._unclosed.pop(rollout_id, None)
-        trusted = verdict.structural and verdict.semantic and verdict.authenticity in self._trusted
+        trusted = self._is_trusted(verdict)
         known = self._closings.get(rollout_id)
         if known is not None and (known.trusted or not trusted):
             return  # a repetition; another closing record of the rollout is a fault of the chain
@@ -298,6 +259,10 @@ def _false_claims(claims: Claims, verdict: RecordVerdict) -> Iterator[str]:
 def _ranking_entry(closing: Json) -> Iterator[dict[str, Any]]:
     if closing.get("ranking_id") is not None:
         yield {"topic": RANKINGS.name, "record_id": closing["ranking_id"], "digest": closing.get("ranking_digest")}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _key_id(record: Json) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from agents.training.redaction import redact
+from agents.training.redaction import redact, redact_json
 
 NOISY = ("aiokafka", "faust", "mode", "httpx", "httpcore", "asyncio", "streams.live.seams")
 """Libraries whose own logs say little to an operator: warnings and worse only."""
@@ -24,10 +24,11 @@ def configure(level: str = "info", *, json_lines: bool | None = None) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,  # before secrets are removed: a message may quote one
         _without_secrets,
     ]
     structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, renderer],
+        processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
@@ -43,4 +44,6 @@ def _without_secrets(_logger: Any, _method: str, event: MutableMapping[str, Any]
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = redact(value).text
+        elif isinstance(value, (dict, list)):
+            event[name] = redact_json(value).value
     return event

@@ -305,7 +305,7 @@ class _Folder:
         emission = emit(rollout)
         for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *emission.evidence):
             signed = sign(record, self._key) if self._key is not None and isinstance(record, AepRecord) else record
-            self._write(signed, rollout)
+            self._write(signed, rollout, redacted=emission.redacted)
             self._outputs.write(signed)
         self._counts.add(emission)
 
@@ -314,8 +314,8 @@ class _Folder:
         for stray in rollout.add(closure, stored.at, (BY_RECORD[Closure].name, self._partition, stored.offset)):
             self._bury(stray, self._stored[rollout.rollout_id][stray.ref])
 
-    def _write(self, record: Record, rollout: Rollout) -> LogRecord:
+    def _write(self, record: Record, rollout: Rollout, *, redacted: bool = False) -> LogRecord:
         return self._log.append(
             BY_RECORD[type(record)].name, self._partition, rollout.rollout_id.encode(), self._codec.encode(record), rollout.latest,
-            tuple(cloud_event(record, "run")),
+            tuple(cloud_event(record, "run", redacted=redacted)),
         )  # fmt: skip

@@ -31,8 +31,11 @@ from streams.evidence_sources import (
     lines_of,
     stored_in,
 )
+from streams.exporting.checking import DatasetCheck, files_of, is_dataset
+from streams.exporting.state import MANIFEST
+from streams.findings import Outcome, Tell
 from streams.headers import identity
-from streams.inspection import ROW_TOPICS, Claims, Inspection, Outcome, Row, Tell
+from streams.inspection import ROW_TOPICS, Claims, Inspection, Row
 from streams.looking.kafka import KafkaLog
 from streams.outputs import SINK_FILES
 from streams.run import Say
@@ -56,10 +59,12 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.is_output = any((path / name).is_file() for name in (EVIDENCE_FILE, *ROW_FILES))
+        self.is_dataset = not self.is_output and is_dataset(path)
         self.log = next((folder for folder in (path / LOG_FOLDER, path) if (folder / EVIDENCE.name).is_dir()), None)
-        if not self.is_output and self.log is None:
+        if not self.is_output and not self.is_dataset and self.log is None:
             raise NothingToVerifyError(
-                f"{path}: no evidence here; give an output directory of `braid run` (with {EVIDENCE_FILE}), an embedded log, or a file"
+                f"{path}: no evidence here; give an output directory of `braid run` (with {EVIDENCE_FILE}) or `braid export` (with "
+                f"{MANIFEST}), an embedded log, or a file"
             )
 
     def lines(self) -> dict[Path, Topic]:
@@ -76,6 +81,8 @@ class Folder:
 
     def files(self) -> Iterator[Path]:
         """Everything that will be read."""
+        if self.is_dataset:
+            yield from files_of(self.path)
         yield from (path for path in (self.path / EVIDENCE_FILE,) if path.is_file())
         yield from self.lines()
         for topic in (EVIDENCE, *ROW_TOPICS):
@@ -139,6 +146,9 @@ class Verification:
 
     def _folder(self, folder: Folder) -> None:
         lines = log = None
+        if folder.is_dataset:
+            inspection = self._inspection()
+            DatasetCheck(folder.path, self._keys, self._allow_unsigned, inspection, inspection.found, self._read).run()
         if folder.is_output:
             lines = self._inspection(repetitions=False)
             self._output(folder, lines)

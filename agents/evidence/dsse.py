@@ -61,6 +61,22 @@ def with_envelope(record: Mapping[str, Any], key: SigningKey) -> Json:
     return {**record, "dsse_envelope": make_envelope(record, key)}
 
 
+def is_envelope(value: Mapping[str, Any]) -> bool:
+    """Say whether this is an envelope by itself, and no record."""
+    return "payloadType" in value and "payload" in value and "schema_version" not in value
+
+
+def enveloped(envelope: Json) -> Json | None:
+    """Return the record in an envelope, carrying it; None when there is none. Whether it is good is another question."""
+    payload = decode_base64(envelope.get("payload"))
+    try:
+        said = parse_json(payload) if payload is not None else None
+    except CanonicalError:
+        return None
+    predicate = said.get("predicate") if isinstance(said, dict) else None
+    return {**signed_body(predicate), "dsse_envelope": envelope} if isinstance(predicate, dict) else None
+
+
 def check_envelope(record: Mapping[str, Any], keys: Mapping[str, bytes]) -> EnvelopeVerdict:
     """Judge the envelope that a record carries under `dsse_envelope`."""
     envelope = record.get("dsse_envelope")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from agents.evidence.canonical import CanonicalError, digest, parse_json
 from agents.evidence.chain import MAX_REASONS, ChainState, ChainTracker, ChainVerdict
-from agents.evidence.dsse import check_envelope
+from agents.evidence.dsse import check_envelope, enveloped, is_envelope
 from agents.evidence.signing import Json, signature_faults, signed_bytes
 from agents.evidence.structure import printable, semantic_faults, structural_faults
 
@@ -155,12 +155,19 @@ def read_lines(lines: Iterable[bytes | str], source: str = "line") -> Iterator[E
 def read_record(text: bytes | str, position: str) -> Evidence:
     """Read one record from JSON text."""
     try:
-        record = parse_json(text)
+        return evidence_in(parse_json(text), position)
     except CanonicalError as error:
         return Evidence(position, None, str(error))
-    if not isinstance(record, dict):
+
+
+def evidence_in(value: object, position: str) -> Evidence:
+    """The record that a JSON value is, or that a DSSE envelope by itself holds."""
+    if not isinstance(value, dict):
         return Evidence(position, None, "not a record: a JSON object is expected")
-    return Evidence(position, record)
+    if not is_envelope(value):
+        return Evidence(position, value)
+    record = enveloped(value)
+    return Evidence(position, record, "" if record else "a DSSE envelope without a Statement about a record in it")
 
 
 def worst_chain(chains: Iterable[ChainVerdict]) -> ChainState:

@@ -10,8 +10,10 @@ from agents.rollouts.decide import objective_statuses, pinned_config, settled_at
 from agents.rollouts.ranking import ranking_of
 from agents.rollouts.rollout import Rollout
 from agents.summarize.branch import BranchFacts, build_branch, raw_digest
-from agents.summarize.events import Kept
+from agents.summarize.events import Decision, Kept
+from agents.summarize.opening import cleaned_opening
 from agents.training.admission import Judged
+from agents.training.redaction import has_unremoved
 from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import Verdict, hack_signals, kind_of, meaning
 from schemas import avro_body
@@ -45,6 +47,8 @@ class Emission(NamedTuple):
     evidence: tuple[AepRecord, ...]
     bodies: Bodies
     """The Avro bodies of all but the evidence, by id."""
+    redacted: bool
+    """Whether secrets were removed from all of it, by the rules that this code has."""
 
 
 class Ended(NamedTuple):
@@ -114,7 +118,8 @@ def emit(
     assert closed is not None
     config_digest = settled.config_digest if config is None else config.digest
     config = config or pinned_config(settled)
-    opened = rollout.opened if settled.opened else None
+    opening = cleaned_opening(rollout.opened if settled.opened else None, redacting=config.redact)
+    opened = opening.opened
     pinned = rollout.pinned_verdicts()
     if pinned is None:
         raise BrokenLogError(
@@ -132,6 +137,10 @@ def emit(
     verdicts = {index: {kind_of(verdict): verdict for verdict in found} for index, found in pinned.items()}
     flags = {index: _flags(branches[index], verdicts[index]) for index in branches}
     statuses = objective_statuses(rollout, config, settled.branches)
+    decided = {
+        index for index, events in (rollout.pinned_events() or {}).items()
+        if any(isinstance(kept.body, Decision) for kept in events)
+    }  # fmt: skip
     votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
     result: RankingResult
     ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config, config_digest, bodies)
@@ -147,6 +156,8 @@ def emit(
                 ranked.flags,
                 opened,
                 judges[ranked.branch_index].known,
+                decided=ranked.branch_index in decided,
+                unremoved=has_unremoved((*branches[ranked.branch_index].redactions, *dict(opening.counts))),
             ),
             reward=reward_of(
                 ranked.objective_status,
@@ -157,7 +168,7 @@ def emit(
         )
         for ranked in ranking.branches
     ]
-    rows = RowMaker(settled, closed, opened, config, config_digest, result.probability, bodies).make(candidates)
+    rows = RowMaker(settled, closed, opening, config, config_digest, result.probability, bodies).make(candidates)
     chain: list[AepRecord] = []
     if evidence:
         by_index = {ranked.branch_index: ranked for ranked in ranking.branches}
@@ -174,6 +185,7 @@ def emit(
         rows=rows.rows,
         rejected=rows.rejected,
         bodies=bodies,
+        redacted=rollout.redacting and config.redact,
         evidence=tuple(chain),
     )
 

@@ -90,10 +90,16 @@ class Spent(NamedTuple):
     model: str | None
 
 
+class Decision(NamedTuple):
+    """Somebody or something other than the agent decided what it may do: a supervisor, a guardrail."""
+
+    kind: str
+
+
 Canonical = Callable[[Any], bytes]
 """Canonical JSON of data: by orjson alone where the text shows that this is enough."""
 
-Body = Call | Result | Start | Said | Answer | Failure | Spent | None
+Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
 
 
 class Kept(NamedTuple):
@@ -124,10 +130,16 @@ def keep(event: AgentEvent, at: int, *, redacting: bool) -> Kept:
     moment = b"null" if time is None else b"%d" % time
     digest = sha256(b"%b%b%b%b%b" % (before, canonical(data), between, moment, after)).digest()
     read = _READERS.get(kind)
-    if read is None:
-        return Kept(digest, at, time, _said(data) if event.channel == "text" else None, ())
-    body, counts = read(data, redacting, canonical)
-    return Kept(digest, at, time, body, counts)
+    if read is not None:
+        body, counts = read(data, redacting, canonical)
+        return Kept(digest, at, time, body, counts)
+    if kind in DECISIONS:
+        return Kept(digest, at, time, Decision(kind), ())
+    return Kept(digest, at, time, _said(data) if event.channel == "text" else None, ())
+
+
+DECISIONS = frozenset({"supervisor_decision", "guardrail_tripwire"})
+"""Kinds that record a decision. A proposal (`action_proposed`) or a question (`await_human_input`) is none yet."""
 
 
 _IS_RISKY = SchemaValidator(

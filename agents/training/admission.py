@@ -25,6 +25,10 @@ class Judged(NamedTuple):
     opened: RolloutOpened | None
     judge_answered: bool = False
     """Whether a judge said anything of it: then it is a verifier, too. A tie by content is nobody's answer."""
+    decided: bool = False
+    """Whether its events hold a policy decision: of a supervisor or a guardrail."""
+    unremoved: bool = False
+    """Whether a secret was found where nothing can be removed: in the name of a field."""
 
 
 def admit(judged: Judged, config: AdmissionConfig) -> Admission:
@@ -34,6 +38,8 @@ def admit(judged: Judged, config: AdmissionConfig) -> Admission:
     category: Category = "train"
     if any(flag.startswith("hack_confirmed") for flag in judged.flags):
         category, reasons = "reject", ["hack_confirmed"]
+    elif judged.unremoved:
+        category, reasons = "reject", ["secret_not_removed"]
     elif score < config.reject_below:
         category, reasons = "reject", ["weak_evidence"]
     elif any(flag.startswith(("hack_suspected", "inconsistent")) for flag in judged.flags):
@@ -69,5 +75,5 @@ def _score(judged: Judged) -> float:
         + 0.20 * min(1.0, known / 2)
         + 0.15 * sum(bool(part) for part in named) / 3
         + 0.10 * (not branch.gaps)
-        + 0.10 * (not changing)
+        + 0.10 * (judged.decided or not changing)
     )

@@ -4,6 +4,7 @@ system?, user (the task), then for every model turn one assistant message with a
 for each of them, then the final answer. Call ids are numbered by position, so that equal beginnings are equal messages.
 """
 
+from collections.abc import Iterable
 from itertools import groupby, zip_longest
 from typing import NamedTuple
 
@@ -79,6 +80,16 @@ def tool_content(call: BranchCall) -> str:
             f"error {call.error.code}: {call.error.message}" if call.error.code else f"error: {call.error.message}"
         )
     return "\n".join(parts) if parts else "null"
+
+
+def has_content(completion: Iterable[Message]) -> bool:
+    """Whether a completion says or calls anything; white space says nothing."""
+    return any(each.role == "assistant" and (each.tool_calls or not is_blank(each.content)) for each in completion)
+
+
+def is_blank(text: str | None) -> bool:
+    """Whether a text says nothing."""
+    return not text or text.isspace()
 
 
 def shared_prompt(one: Conversation, other: Conversation) -> int:

@@ -19,9 +19,15 @@ from agents.training.secret_shapes import Rule, Test
 
 Counts = tuple[tuple[str, int], ...]
 
+RULES_VERSION = "1"
+"""Raised with every change to what is removed (a test holds the rules to it): records that were redacted by other rules are
+redacted again before they leave."""
+
 SHORTEST = 6
 """Characters of the shortest thing that any rule removes (an address such as a@b.cd)."""
 SECRET_FIELD = "secret_field"  # noqa: S105 - a kind
+NAME = "key:"
+"""What kinds begin with that were found in the name of a field."""
 _AUTHORIZATION = frozenset({"authorization", "proxy-authorization", "proxy_authorization", "x-authorization"})
 
 
@@ -81,7 +87,7 @@ def redact_json(value: Any) -> RedactedJson:
             tree.write(at, key, cleaned)
     for name in tree.names:
         for kind, count in redact(name).counts:
-            counts[f"key:{kind}"] = counts.get(f"key:{kind}", 0) + count
+            counts[NAME + kind] = counts.get(NAME + kind, 0) + count
     return RedactedJson(tree.value, _sorted(counts))
 
 
@@ -110,6 +116,11 @@ def _is_plain_name(name: Any) -> bool:
 
 def _secret_by_name(name: str) -> SecretName | None:
     return SecretName.TOKEN if name.lower() in _AUTHORIZATION else secret_name(name)
+
+
+def has_unremoved(kinds: Iterable[str]) -> bool:
+    """Whether something was found in the name of a field, and is still there."""
+    return any(kind.startswith(NAME) for kind in kinds)
 
 
 def _field(name: str, text: str, counts: dict[str, int]) -> str:

@@ -11,13 +11,13 @@ from itertools import combinations
 from typing import NamedTuple
 
 from agents.rewards.rewards import Reward, group_of
+from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
-from agents.training.messages import Conversation, conversation, shared_prompt
+from agents.training.messages import Conversation, conversation, has_content, is_blank, shared_prompt
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig
-from schemas.lifecycle import RolloutOpened
 from schemas.numbers import nine
 from schemas.rankings import RankedBranch
 from schemas.training import (
@@ -60,7 +60,7 @@ class RowMaker:
 
     settled: RolloutSettled
     closed: RolloutClosed
-    opened: RolloutOpened | None
+    opening: CleanedOpening
     config: EmissionConfig
     config_digest: str
     beats: Beats
@@ -111,7 +111,7 @@ class RowMaker:
         return Rows(tuple(self._rows), tuple(self._rejected))
 
     def _talk(self, branch: BranchRecord) -> Conversation:
-        return conversation(branch, self.opened, turn_text=self.config.turn_text)
+        return conversation(branch, self.opening.opened, turn_text=self.config.turn_text)
 
     # -- SFT ----------------------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class RowMaker:
         index, branch = candidate.ranked.branch_index, candidate.branch
         if candidate.ranked.objective_status != "pass":
             self._reject("sft", [branch], ("not_passing", f"objective_{candidate.ranked.objective_status}"))
-        elif not branch.final_answer:
+        elif is_blank(branch.final_answer):
             self._reject("sft", [branch], ("empty_answer",))
         else:
             record = SftRecord(
@@ -192,7 +192,7 @@ class RowMaker:
             return "no_shared_prompt"
         if chosen == rejected:
             return "same_completion"
-        if not chosen or not rejected:
+        if not has_content(chosen) or not has_content(rejected):
             return "empty_completion"
         if not _worth_choosing(chosen):
             return "empty_chosen_answer"
@@ -219,7 +219,8 @@ class RowMaker:
     def _common(
         self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission
     ) -> dict[str, object]:
-        redactions: dict[str, int] = {}
+        opened = self.opening.opened
+        redactions = dict(self.opening.counts)
         for each in involved:
             for kind, count in each.redactions.items():
                 redactions[kind] = redactions.get(kind, 0) + count
@@ -227,7 +228,7 @@ class RowMaker:
             "record_id": "-",
             "rollout_id": branch.rollout_id,
             "task": branch.task,
-            "tools": self.opened.tools if self.opened else "[]",
+            "tools": opened.tools if opened else "[]",
             "model": branch.agent.model if branch.agent else None,
             "admission": admission,
             "provenance": Provenance(
@@ -269,4 +270,4 @@ class RowMaker:
 def _worth_choosing(completion: tuple[Message, ...]) -> bool:
     """A chosen completion ends in a non-empty answer or contains tool calls."""
     last = completion[-1]
-    return (last.role == "assistant" and bool(last.content)) or any(message.tool_calls for message in completion)
+    return (last.role == "assistant" and not is_blank(last.content)) or any(each.tool_calls for each in completion)

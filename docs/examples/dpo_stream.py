@@ -1,7 +1,13 @@
 """Train on preference pairs while they come: `training.dpo.v1` as a torch IterableDataset that can be resumed.
 
-`DpoStream` needs no torch. Save `state_dict()` with the model and give it to `load_state_dict()` after a restart: the stream
-goes on with the first pair that was not handed out. A pair that a restarted worker wrote twice is handed out once.
+    stream = DpoStream(Settings())
+    stream.load_state_dict(saved)                                  # after a restart
+    for row in DataLoader(stream, batch_size=None, num_workers=2):
+        train(row)
+        stream.done(row)                                           # then save stream.state_dict() with the model
+
+The stream goes on with the first pair that was not done, whatever workers had fetched ahead, and with any number of them. A
+pair that a restarted worker wrote twice is handed out once. Without torch it is an ordinary iterable.
 """
 
 # ruff: noqa: INP001
@@ -10,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from agents.training.formats.chat import messages, tool_text
 from schemas.training import DpoRecord
@@ -19,24 +25,31 @@ from streams.codec import Codec
 from streams.config import Settings
 from streams.topics import DPO
 
+try:
+    from torch.utils.data import IterableDataset, get_worker_info
+except ImportError:
+    IterableDataset, get_worker_info = object, lambda: None
+
 REMEMBERED = 10_000
 """Ids of the last pairs: repetitions stand close to each other in the log."""
 
 
-class DpoStream:
-    """Pairs in the shape that TRL loads, as they come."""
+class DpoStream(IterableDataset):  # type: ignore[type-arg, misc]
+    """Pairs in the shape that TRL loads, as they come; each worker of a DataLoader reads its own partitions."""
 
-    def __init__(
-        self, settings: Settings, *, stop_after_idle_s: float | None = None, worker: int = 0, workers: int = 1
-    ):
+    def __init__(self, settings: Settings, *, stop_after_idle_s: float | None = None):
         self._settings = resolve(settings)
         self._stop_after_idle_s = stop_after_idle_s
-        self._worker, self._workers = worker, workers
         self._offsets: dict[int, int] = {}
         self._recent: dict[str, None] = {}
 
+    def done(self, row: dict[str, Any]) -> None:
+        """Note that a pair was trained on; pairs of one partition come in its order."""
+        self._offsets[row["partition"]] = row["offset"] + 1
+        _remember(self._recent, row["record_id"])
+
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands: the next offset of each partition, and the pairs handed out last."""
+        """Where the training stands: the next offset of each partition, and the last pairs that were done."""
         return {"offsets": dict(self._offsets), "recent": list(self._recent)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -46,6 +59,7 @@ class DpoStream:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The pairs, without an end; or until none has come for a while."""
+        recent = dict(self._recent)
         with asyncio.Runner() as runner:
             registry = registry_of(self._settings)
             codec = Codec(registry, prefix=self._settings.prefix)
@@ -60,10 +74,9 @@ class DpoStream:
                         if unknown is not None:
                             runner.run(codec.learn([unknown]))
                         pair = codec.decode(DPO, record.value)
-                        self._offsets[record.partition] = record.offset + 1
                         assert isinstance(pair, DpoRecord)
-                        if self._is_new(pair.record_id):
-                            yield row(pair)
+                        if _remember(recent, pair.record_id):
+                            yield row_of(pair, record)
             finally:
                 runner.run(consumer.stop())
                 if registry is not None:
@@ -71,24 +84,28 @@ class DpoStream:
 
     async def _consumer(self) -> AIOKafkaConsumer:
         """A client in no group: where it goes on is what the stream remembers, and nothing else."""
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info else (0, 1)
         consumer = await start_consumer(self._settings)
-        name, numbers = self._settings.prefix + DPO.name, range(self._worker, self._settings.partitions, self._workers)
+        name, numbers = self._settings.prefix + DPO.name, range(first, self._settings.partitions, step)
         consumer.assign([TopicPartition(name, number) for number in numbers])
         for number in numbers:
             consumer.seek(TopicPartition(name, number), self._offsets.get(number, 0))
         return consumer
 
-    def _is_new(self, record_id: str) -> bool:
-        if record_id in self._recent:
-            return False
-        self._recent[record_id] = None
-        if len(self._recent) > REMEMBERED:
-            del self._recent[next(iter(self._recent))]
-        return True
+
+def _remember(recent: dict[str, None], record_id: str) -> bool:
+    """Whether a pair is new; the last ones are remembered."""
+    if record_id in recent:
+        return False
+    recent[record_id] = None
+    if len(recent) > REMEMBERED:
+        del recent[next(iter(recent))]
+    return True
 
 
-def row(pair: DpoRecord) -> dict[str, Any]:
-    """A pair as `braid export --format trl-dpo` writes it."""
+def row_of(pair: DpoRecord, record: ConsumerRecord) -> dict[str, Any]:
+    """A pair as `braid export --format trl-dpo` writes it, with its place in the log."""
     said = (*pair.prompt, *pair.chosen, *pair.rejected)
     return {
         "prompt": messages(pair.prompt),
@@ -99,17 +116,6 @@ def row(pair: DpoRecord) -> dict[str, Any]:
         "basis": pair.basis,
         "rollout_id": pair.rollout_id,
         "record_id": pair.record_id,
+        "partition": record.partition,
+        "offset": record.offset,
     }
-
-
-def torch_dataset(settings: Settings) -> Any:
-    """The stream for a DataLoader: each of its workers reads its own partitions."""
-    from torch.utils.data import IterableDataset, get_worker_info
-
-    class Pairs(IterableDataset):  # type: ignore[type-arg, misc]
-        def __iter__(self) -> Iterator[dict[str, Any]]:
-            info = get_worker_info()
-            number, count = (info.id, info.num_workers) if info else (0, 1)
-            return iter(DpoStream(settings, worker=number, workers=count))
-
-    return Pairs()

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from streams.exporting.export import Counts
+    from streams.exporting.counts import Counts
 
 Flag = Parameter(negative="")
 
@@ -38,7 +38,7 @@ def export(
     ----------
     format
         trl-sft, trl-dpo, trl-kto, trl-grpo, trl-reward, openai-sft, openai-dpo, verl-parquet, nemo-preference, sharegpt,
-        rollout-wire or atif.
+        rollout-wire, atif, rl-transitions, trl-stepwise or dsse.
     out
         Directory of the dataset.
     from_dir
@@ -59,6 +59,7 @@ def export(
         Print one JSON object with the counts.
     """
     from agents.training.formats import FORMATS
+    from agents.training.formats.dsse import Attestor
     from agents.training.selection import Filters, Split
     from streams.commands.progress import progress
     from streams.config import load
@@ -67,6 +68,7 @@ def export(
     from streams.exporting.inputs import DirectoryInput, KafkaInput
     from streams.exporting.state import ExportError
     from streams.looking.kafka import hush
+    from streams.signing import signing_key, trusted_keys
 
     if format not in FORMATS:
         raise ExportError(f"there is no format {format!r}; there are {', '.join(FORMATS)}")
@@ -85,7 +87,8 @@ def export(
     hush()
     with progress() as say:
         source = DirectoryInput(from_dir) if from_dir is not None else KafkaInput(settings)
-        counts = asyncio.run(run(source, out, recipe, from_beginning=from_beginning, say=say))
+        attestor = Attestor(signing_key(settings), trusted_keys(settings))
+        counts = asyncio.run(run(source, out, recipe, attestor=attestor, from_beginning=from_beginning, say=say))
     _tell_missing(counts)
     if json:
         sys.stdout.write(orjson.dumps(counts.plain()).decode() + "\n")
@@ -128,7 +131,7 @@ def _table(counts: "Counts") -> "Table":
     }  # fmt: skip
     for name, label in labels.items():
         made.add_row(label, f"{getattr(counts, name):,}")
-    for reason, count in sorted(counts.rejected.items()):
+    for reason, count in sorted(counts.absent().items()):
         made.add_row(f"left out: {reason}", f"{count:,}")
     for item, count in sorted(counts.contaminated.items()):
         made.add_row(f"  repeats {item}", f"{count:,}")

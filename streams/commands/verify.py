@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from agents.evidence.chain import ChainVerdict
-    from streams.inspection import Finding, Outcome
+    from streams.findings import Finding, Outcome
 
 Flag = Parameter(negative="")
 
@@ -25,7 +24,7 @@ def verify(
     paths: Annotated[
         list[Path] | None,
         Parameter(
-            help="AEP as JSON lines, JSON or Avro; - is standard input. Or directories: the output of `braid run`, an embedded log.",
+            help="AEP as JSON lines, JSON or Avro; - is standard input. Or directories: output of `braid run` or `braid export`, a log.",
             allow_leading_hyphen=True,
         ),
     ] = None,
@@ -36,7 +35,7 @@ def verify(
     verbose: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Check evidence: signatures, chains, and that nothing is missing; in a directory also every training row.
+    """Check evidence: signatures, chains, and that nothing is missing; in a directory also every training row, and in a dataset every file.
 
     Without a path, the topics of the configured cluster are verified. Exits with 1 if anything is not ok.
 
@@ -53,10 +52,11 @@ def verify(
     """
     from streams.commands.progress import progress
     from streams.config import load
+    from streams.signing import trusted_keys
     from streams.verifying import Verification
 
     settings = load()
-    keys = _trusted_keys(public_key or (), settings.signing_key)
+    keys = trusted_keys(settings, public_key or ())
     printer = _Printer(verbose=verbose, json=json)
     with progress() as say:
         verification = Verification(keys, allow_unsigned=allow_unsigned, tell=printer.tell, say=say)
@@ -70,18 +70,6 @@ def verify(
         sys.stderr.write(f"braid: {warning}\n")
     if not outcome.ok:
         sys.exit(1)
-
-
-def _trusted_keys(given: Sequence[str], signing_key: str) -> dict[str, bytes]:
-    """The keys of this machine, and those that were given; of two with one name the given one counts."""
-    from agents.evidence.keys import KeyFileError, parse_public_key, public_keys
-
-    try:
-        own = public_keys(files=[Path(signing_key).expanduser()] if signing_key else [])
-    except KeyFileError as error:
-        sys.stderr.write(f"braid: the keys of this machine are left out: {error}\n")
-        own = []
-    return {key.key_id: key.public for key in (*own, *map(parse_public_key, given))}
 
 
 class _Printer:

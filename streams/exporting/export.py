@@ -5,27 +5,29 @@ that is killed and started again gives the same files.
 """
 
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
 from agents.training.contamination import EvalIndex, read_items
+from agents.training.formats.dsse import Attestor
 from agents.training.formats.shape import FileKind, Format, Group, Left, Row
-from agents.training.redaction import redact_json
+from agents.training.redaction import has_unremoved, redact_json
 from agents.training.selection import Filters, Selection, Split
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from streams.exporting.counts import NAMED, TOTALS, Counts
 from streams.exporting.inputs import Input
+from streams.exporting.ledger import NAMES as LEDGER_NAMES
+from streams.exporting.ledger import ROWS as LEDGER_ROWS
+from streams.exporting.ledger import Ledger
 from streams.exporting.rollouts import ROWS, TOPICS_OF, Incomplete, PartitionReader, Whole
-from streams.exporting.shards import Shard, Shards
+from streams.exporting.shards import Shard, Shards, reveal
 from streams.exporting.state import ExportError, State, clear_leftovers, load_state, write_card, write_manifest
 from streams.run import Say
-from streams.topics import DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
+from streams.topics import CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
 
 SHARD_ROWS = 50_000
-NAMED = 20
-"""Incomplete rollouts that are named; all are counted."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class Recipe:
 
     def names(self) -> list[str]:
         """How the names of its files begin."""
-        return [f"{part}-{split}" if part else split for part in self.form.columns for split, _ in self.split.shares]
+        parts = [f"{part}-{split}" if part else split for part in self.form.columns for split, _ in self.split.shares]
+        return [*parts, *LEDGER_NAMES]
 
     def plain(self, source: str) -> dict[str, Any]:
         """What two exports to one directory must agree on."""
@@ -65,122 +68,60 @@ class Recipe:
         }
 
 
-@dataclass
-class Counts:
-    """What an export did: the object that `--json` prints."""
-
-    rollouts: int = 0
-    branches: int = 0
-    closed: int = 0
-    passes: int = 0
-    fails: int = 0
-    unknown: int = 0
-    not_required: int = 0
-    sft: int = 0
-    dpo: int = 0
-    ppo: int = 0
-    kept_out: int = 0
-    """Rows that the worker kept out of training; their reasons stand in training.rejected.v1."""
-    aep: int = 0
-    rows: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
-    contaminated: dict[str, int] = field(default_factory=dict)
-    """Rows by the evaluation item that they repeat."""
-    redacted: int = 0
-    """Rows in which something was still to be redacted."""
-    incomplete: int = 0
-    """Closed rollouts of which something is missing."""
-    open: int = 0
-    """Rollouts that have records and are not closed."""
-    undecodable: int = 0
-    files: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    out: str = ""
-    missing: list[str] = field(default_factory=list)
-    """The first incomplete rollouts, and what they miss."""
-
-    def add(self, whole: Whole) -> None:
-        """Count a rollout that is whole."""
-        self.rollouts += 1
-        self.closed += 1
-        self.aep += whole.closing.records + 1
-        self.branches += len(whole.ranking.branches)
-        statuses = Counter(branch.objective_status for branch in whole.ranking.branches)
-        self.passes += statuses["pass"]
-        self.fails += statuses["fail"]
-        self.unknown += statuses["unknown"]
-        self.not_required += statuses["not_required"]
-        topics = Counter(emitted.topic for emitted in whole.closing.emitted)
-        self.sft += topics[SFT.name]
-        self.dpo += topics[DPO.name]
-        self.ppo += topics[PPO.name]
-        self.kept_out += topics[REJECTED.name]
-
-    def leave(self, reason: str, count: int = 1) -> None:
-        """Count what was left out."""
-        self.rejected[reason] = self.rejected.get(reason, 0) + count
-
-    def plain(self) -> dict[str, Any]:
-        """As `--json` prints it."""
-        return vars(self) | {"rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
-
-
-_TOTALS = (
-    "rollouts",
-    "branches",
-    "passes",
-    "fails",
-    "unknown",
-    "not_required",
-    "sft",
-    "dpo",
-    "ppo",
-    "aep",
-    "kept_out",
-    "rows",
-)
-
-
 async def export(
-    source: Input, out: Path, recipe: Recipe, *, from_beginning: bool = False, say: Say = lambda _what, _share: None
+    source: Input,
+    out: Path,
+    recipe: Recipe,
+    *,
+    attestor: Attestor | None = None,
+    from_beginning: bool = False,
+    say: Say = lambda _what, _share: None,
 ) -> Counts:
-    """Export what is new in `source` to `out`. Raises ExportError when the directory holds another export."""
+    """Export what is new in `source` to `out`, with a manifest that `attestor` signs.
+
+    Raises ExportError when the directory holds another export.
+    """
     began = time.monotonic()
     counts = Counts(out=str(out))
     async with source:
         state = load_state(out, recipe.plain(source.identity), from_beginning=from_beginning)
         clear_leftovers(out, state, recipe.names())
         shards = Shards(out, recipe.form, recipe.kind, recipe.shard_rows, state.numbers)
+        ledger = Ledger(out, state.numbers.get(LEDGER_ROWS, 0))
         try:
-            read = await _Run(source, recipe, state, shards, counts, say).read()
-            published = shards.publish()
+            read = await _Run(source, recipe, state, shards, ledger, counts, say, attestor).read()
+            files, ledgers = shards.finish(), ledger.finish()
         except BaseException:
             shards.discard()
+            ledger.discard()
             raise
         say("finishing", 1.0)
-        _conclude(out, recipe, state, counts, published, source.describe(read) if counts.rollouts else None)
+        reveal(out, [*files, *ledgers])
+        state.ledgers += ledgers
+        _conclude(out, recipe, state, counts, files, source.describe(read) if counts.rollouts else None, attestor)
     counts.seconds = time.monotonic() - began
     return counts
 
 
 def _conclude(
-    out: Path, recipe: Recipe, state: State, counts: Counts, published: list[Shard], described: dict[str, Any] | None
-) -> None:
+    out: Path, recipe: Recipe, state: State, counts: Counts, published: list[Shard], described: dict[str, Any] | None,
+    attestor: Attestor | None,
+) -> None:  # fmt: skip
     """Write what stands beside the files; the checkpoint last."""
     counts.files = len(published)
     counts.bytes = sum(shard.bytes for shard in published)
     state.shards += published
-    for shard in published:
+    for shard in (*state.shards, *state.ledgers):
         stem, _, number = shard.name.rpartition(".")[0].rpartition("-")
         state.numbers[stem] = max(state.numbers.get(stem, 0), int(number) + 1)
-    state.totals.update({name: getattr(counts, name) for name in _TOTALS})
-    state.rejected.update(counts.rejected)
+    state.totals.update({name: getattr(counts, name) for name in TOTALS})
+    state.totals["kept_out"] += counts.kept_out.total()
+    state.rejected.update(counts.absent())
     state.contaminated.update(counts.contaminated)
     if described is not None:
         state.inputs.append(described)
     write_card(out, state, recipe.form, recipe.kind)
-    write_manifest(out, state, recipe.form)
+    write_manifest(out, state, recipe.form, None if attestor is None else attestor.key)
     state.save(out)
     for name in state.replaces:
         (out / name).unlink(missing_ok=True)
@@ -189,11 +130,16 @@ def _conclude(
 class _Run:
     """Reads all partitions, and writes what is whole."""
 
-    def __init__(self, source: Input, recipe: Recipe, state: State, shards: Shards, counts: Counts, say: Say) -> None:
+    def __init__(
+        self, source: Input, recipe: Recipe, state: State, shards: Shards, ledger: Ledger, counts: Counts, say: Say,
+        attestor: Attestor | None,
+    ) -> None:  # fmt: skip
         self._source = source
         self._recipe = recipe
         self._state = state
         self._shards = shards
+        self._ledger = ledger
+        self._attestor = attestor
         self._counts = counts
         self._say = say
         items = None if recipe.eval_items is None else _items(recipe.eval_items)
@@ -218,13 +164,13 @@ class _Run:
             for topic, each in sources.items():
                 read.setdefault(topic.name, {})[partition] = (each.start, each.position)
             self._counts.open += reader.open
-            self._counts.undecodable += reader.undecodable
+            self._counts.bad_lines += reader.undecodable
         return read
 
     def _topics(self) -> list[Topic]:
         needed = [TOPICS_OF[kind] for kind in self._recipe.form.needs]
         labels = [LIFECYCLE] if self._recipe.filters.by_label else []
-        return list(dict.fromkeys((EVIDENCE, RANKINGS, *ROWS, *sorted(needed), *labels)))
+        return list(dict.fromkeys((EVIDENCE, CLOSURES, RANKINGS, *ROWS, *sorted(needed), *labels)))
 
     def _miss(self, found: Incomplete) -> None:
         self._counts.incomplete += 1
@@ -241,33 +187,34 @@ class _Run:
             self._counts.leave(f"filtered:{refusal}")
             return
         split = self._recipe.split.of(whole.rollout_id)
-        group, refused = self._selection.select(_group(whole, split), self._recipe.form.needs)
+        group, refused = self._selection.select(_group(whole, split, self._attestor), self._recipe.form.needs)
         for each in refused:
             self._counts.leave(each.reason)
             if each.item is not None:
                 self._counts.contaminated[each.item] = self._counts.contaminated.get(each.item, 0) + 1
-        rows = [self._redacted(made) for made in self._recipe.form.make(group) if not self._left(made)]
+        rows = []
+        again = self._recipe.redact and not whole.redacted and not self._recipe.form.verbatim
+        for made in self._recipe.form.make(group):
+            row = self._redacted(made) if again and isinstance(made, Row) else made
+            if isinstance(row, Left):
+                self._counts.leave(row.reason)
+            else:
+                rows.append(row)
         self._counts.rows += len(rows)
-        self._shards.write(rows, split, whole.weight)
+        places = self._shards.write(rows, split, whole.weight)
+        self._ledger.add(whole, rows, places)
 
-    def _left(self, made: Row | Left) -> bool:
-        if isinstance(made, Left):
-            self._counts.leave(made.reason)
-            return True
-        return False
-
-    def _redacted(self, made: Row | Left) -> Row:
-        """The last look before something leaves: rows were redacted when they were made, unless that was switched off."""
-        row = cast("Row", made)
-        if not self._recipe.redact:
-            return row
+    def _redacted(self, row: Row) -> Row | Left:
+        """The last look before something leaves that was not redacted when it was made, or by other rules than ours."""
         found = redact_json(row.value)
+        if has_unremoved(kind for kind, _ in found.counts):
+            return Left("secret_not_removed")
         if found.value is not row.value:
             self._counts.redacted += 1
         return row._replace(value=found.value)
 
 
-def _group(whole: Whole, split: str) -> Group:
+def _group(whole: Whole, split: str, attestor: Attestor | None) -> Group:
     return Group(
         whole.ranking,
         split,
@@ -277,6 +224,8 @@ def _group(whole: Whole, split: str) -> Group:
         cast("tuple[RejectedRecord, ...]", whole.rows.get(REJECTED, ())),
         whole.branches,
         whole.evidence,
+        whole.chain,
+        attestor,
     )
 
 

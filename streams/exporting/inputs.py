@@ -182,7 +182,12 @@ class KafkaInput(Input):
 
     def describe(self, read: Mapping[str, Mapping[int, tuple[int, int]]]) -> dict[str, Any]:
         """Topics, partitions and offsets."""
-        return {"kind": self.kind, "prefix": self._log.settings.prefix, "topics": _spans(read)}
+        return {
+            "kind": self.kind,
+            "prefix": self._log.settings.prefix,
+            "topics": _spans(read),
+            "registry_ids": self.codec.registry_ids(),
+        }
 
 
 class _KafkaSource(Source):

@@ -4,6 +4,7 @@ Rows are told apart by the digest of their Avro body, which the closing record s
 is missing, and one that was written twice is one row. What belongs to rollouts that are not whole stays for the next time.
 """
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -12,14 +13,16 @@ from typing import NamedTuple, cast
 from agents.training.formats.shape import Kind
 from schemas.base import Record
 from schemas.branches import BranchRecord
+from schemas.closures import Closure, RolloutSettled
 from schemas.errors import DecodeError
 from schemas.evidence import AepClosing, AepRecord
 from schemas.lifecycle import Lifecycle
 from schemas.rankings import Ranking
 from streams.codec import Codec, body_of
 from streams.exporting.inputs import Source
+from streams.headers import is_redacted
 from streams.looking.log import Stored
-from streams.topics import BRANCHES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
+from streams.topics import BRANCHES, CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
 
 ROWS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED)
 """Whose records a closing record lists, beside its ranking."""
@@ -35,11 +38,18 @@ class Whole(NamedTuple):
 
     rollout_id: str
     closing: AepClosing
+    settled: RolloutSettled
     ranking: Ranking
     rows: Mapping[Topic, tuple[Record, ...]]
     """In the order in which evidence lists them; only topics that were asked for."""
     branches: tuple[BranchRecord, ...]
     evidence: Mapping[int, AepRecord]
+    chain: tuple[AepRecord, ...]
+    """All its evidence in order, the closing record last."""
+    kept_out: Mapping[str, int]
+    """Rows that the worker kept out of training, by their first reason."""
+    redacted: bool
+    """Whether everything that rows are made of was redacted by the rules that this code has."""
     labels: Mapping[str, str]
     weight: int
     """Bytes of its records in the log."""
@@ -60,11 +70,22 @@ class _Pending:
 
     rows: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """By topic and digest; empty bytes where only the digest is needed."""
-    branches: list[bytes] = field(default_factory=list)
+    unredacted: set[str] = field(default_factory=set)
+    """Digests of rows that do not say that they were redacted by the rules of this code."""
+    branches: list[tuple[bytes, bool]] = field(default_factory=list)
+    """With whether they say so."""
+    closures: list[bytes] = field(default_factory=list)
     evidence: dict[str, AepRecord] = field(default_factory=dict)
     closed: bool = False
     first: dict[str, int] = field(default_factory=dict)
     """By topic, the offset of its first record."""
+
+
+class _Branch(NamedTuple):
+    """The record of a branch, and whether it says that it was redacted by the rules of this code."""
+
+    record: BranchRecord
+    redacted: bool
 
 
 class PartitionReader:
@@ -73,7 +94,9 @@ class PartitionReader:
     def __init__(self, sources: Mapping[Topic, Source], codec: Codec, kinds: Iterable[Kind], seen: set[int]) -> None:
         self._sources = sources
         self._codec = codec
-        self._wanted = {TOPICS_OF[kind] for kind in kinds} | {RANKINGS}
+        self._wanted = {TOPICS_OF[kind] for kind in kinds}
+        self._kept = self._wanted | {RANKINGS, REJECTED}
+        """Whose bytes are needed, and not only their digests."""
         self._seen = seen
         self._pending: dict[bytes, _Pending] = {}
         self._labels: dict[bytes, dict[str, str]] = {}
@@ -92,7 +115,7 @@ class PartitionReader:
                 pending.evidence[record.record_id] = record
             elif not pending.closed:
                 pending.closed = True
-                yield await self._close(stored.key, pending, record.rollout_id, record.closing)
+                yield await self._close(stored.key, pending, record, record.closing)
 
     def offsets(self) -> dict[str, int]:
         """From where to read the next time: by topic, the first record of a rollout that is not whole, else the end."""
@@ -109,7 +132,7 @@ class PartitionReader:
 
     # -- one rollout ---------------------------------------------------------------------------------------------------
 
-    async def _close(self, key: bytes, pending: _Pending, rollout_id: str, closing: AepClosing) -> Whole | Incomplete:
+    async def _close(self, key: bytes, pending: _Pending, last: AepRecord, closing: AepClosing) -> Whole | Incomplete:
         listed: dict[Topic, list[str]] = {topic: [] for topic in ROWS}
         listed[RANKINGS] = [closing.ranking_digest]
         names = {topic.name: topic for topic in ROWS}
@@ -120,39 +143,50 @@ class PartitionReader:
             f"{len(absent)} of {topic.name}"
             for topic, digests in listed.items() if (absent := await self._fetch(key, pending, topic, digests))
         ]  # fmt: skip
-        branches: dict[Branch, BranchRecord] = {}
+        branches: dict[Branch, _Branch] = {}
         if BRANCHES in self._wanted:
             branches, absent_branches = await self._branches(key, pending)
             missing += [f"{absent_branches} of {BRANCHES.name}"] if absent_branches else []
+        settled = await self._settled(key, pending, closing.settled_id)
+        missing += [f"1 of {CLOSURES.name}"] if settled is None else []
         if len(pending.evidence) < closing.records:
             missing.append(f"{closing.records - len(pending.evidence)} of {EVIDENCE.name}")
-        if missing:
+        if missing or settled is None:
             pending.rows.clear()  # nothing more will come of it now: only where it begins matters
             pending.branches.clear()
-            return Incomplete(rollout_id, ", ".join(missing))
-        whole = self._whole(rollout_id, closing, listed, pending, branches)
+            pending.closures.clear()
+            return Incomplete(last.rollout_id, ", ".join(missing))
+        whole = self._whole(last, closing, settled, listed, pending, branches)
         labels = await self._labels_of(key)
         del self._pending[key]
         self._seen.add(short(key))
         return whole._replace(labels=labels)
 
     def _whole(
-        self, rollout_id: str, closing: AepClosing, listed: Mapping[Topic, list[str]], pending: _Pending,
-        branches: Mapping[Branch, BranchRecord],
+        self, last: AepRecord, closing: AepClosing, settled: RolloutSettled, listed: Mapping[Topic, list[str]],
+        pending: _Pending, branches: Mapping[Branch, _Branch],
     ) -> Whole:  # fmt: skip
         values = {topic: [pending.rows[topic.name][digest] for digest in listed[topic]] for topic in listed}
-        weight = sum(len(value) for found in values.values() for value in found) + sum(map(len, pending.branches))
+        weight = sum(len(value) for found in values.values() for value in found)
+        weight += sum(len(value) for value, _ in pending.branches)
+        found_branches = [branches[branch] for branch in sorted(branches, key=lambda each: each[:2])]
+        reasons = (self._codec.fields(REJECTED, value)["reasons"] for value in dict.fromkeys(values[REJECTED]))
         unlisted = sum(len(pending.rows.get(topic.name, {}).keys() - set(listed[topic])) for topic in ROWS)
         return Whole(
-            rollout_id,
+            last.rollout_id,
             closing,
+            settled,
             cast("Ranking", self._codec.decode(RANKINGS, values[RANKINGS][0])),
             {
                 topic: tuple(self._codec.decode(topic, value) for value in dict.fromkeys(values[topic]))
                 for topic in ROWS if topic in self._wanted
             },
-            tuple(branches[branch] for branch in sorted(branches, key=lambda each: each[:2])),
+            tuple(branch.record for branch in found_branches),
             {_branch_of(record)[0]: record for record in pending.evidence.values()},
+            (*pending.evidence.values(), last),
+            Counter(found[0] if found else "unknown" for found in reasons),
+            pending.unredacted.isdisjoint(digest for topic in self._kept & listed.keys() for digest in listed[topic])
+            and all(branch.redacted for branch in found_branches),
             {},
             weight,
             unlisted,
@@ -172,26 +206,30 @@ class PartitionReader:
             return ""
         await self._learn(stored)
         digest = sha256(body_of(stored.value)).hexdigest()
-        kept = stored.value if topic in self._wanted else b""
-        self._of(stored).rows.setdefault(topic.name, {})[digest] = kept
+        kept = stored.value if topic in self._kept else b""
+        pending = self._of(stored)
+        pending.rows.setdefault(topic.name, {})[digest] = kept
+        if kept and not is_redacted(stored.headers):
+            pending.unredacted.add(digest)
         return digest
 
-    async def _branches(self, key: bytes, pending: _Pending) -> tuple[dict[Branch, BranchRecord], int]:
+    async def _branches(self, key: bytes, pending: _Pending) -> tuple[dict[Branch, _Branch], int]:
         """The records of the branches that evidence speaks of, and how many are not there."""
         wanted = {_branch_of(record) for record in pending.evidence.values()}
-        found: dict[Branch, BranchRecord] = {}
-        for value in pending.branches:
-            self._match(value, wanted, found)
+        found: dict[Branch, _Branch] = {}
+        for value, redacted in pending.branches:
+            self._match(value, redacted, wanted, found)
         while len(found) < len(wanted) and (stored := await self._sources[BRANCHES].next()) is not None:
             if stored.value is None or stored.key is None or short(stored.key) in self._seen:
                 continue
             await self._learn(stored)
-            self._of(stored).branches.append(stored.value)
+            redacted = is_redacted(stored.headers)
+            self._of(stored).branches.append((stored.value, redacted))
             if stored.key == key:
-                self._match(stored.value, wanted, found)
+                self._match(stored.value, redacted, wanted, found)
         return found, len(wanted) - len(found)
 
-    def _match(self, value: bytes, wanted: set[Branch], found: dict[Branch, BranchRecord]) -> None:
+    def _match(self, value: bytes, redacted: bool, wanted: set[Branch], found: dict[Branch, _Branch]) -> None:
         try:
             record = cast("BranchRecord", self._codec.decode(BRANCHES, value))
         except DecodeError:
@@ -199,7 +237,29 @@ class PartitionReader:
             return
         branch = (record.branch_index, record.attempt, record.raw_digest)
         if branch in wanted:
-            found[branch] = record
+            found[branch] = _Branch(record, redacted)
+
+    async def _settled(self, key: bytes, pending: _Pending, settled_id: str) -> RolloutSettled | None:
+        """The decision that evidence names."""
+        for value in pending.closures:
+            if (settled := self._settling(value, settled_id)) is not None:
+                return settled
+        while (stored := await self._sources[CLOSURES].next()) is not None:
+            if stored.value is None or stored.key is None or short(stored.key) in self._seen:
+                continue
+            await self._learn(stored)
+            self._of(stored).closures.append(stored.value)
+            if stored.key == key and (settled := self._settling(stored.value, settled_id)) is not None:
+                return settled
+        return None
+
+    def _settling(self, value: bytes, settled_id: str) -> RolloutSettled | None:
+        try:
+            settled = cast("Closure", self._codec.decode(CLOSURES, value)).settled
+        except DecodeError:
+            self.undecodable += 1
+            return None
+        return settled if settled is not None and settled.settled_id == settled_id else None
 
     async def _labels_of(self, key: bytes) -> Mapping[str, str]:
         """The labels of the rollout's opening; the first one counts."""

@@ -1,6 +1,6 @@
 """Files of rows, JSON lines or Parquet, that become visible together, when all of them are complete.
 
-A rollout's rows are never spread over two files. Until `publish` every file has a temporary name; whatever goes wrong
+A rollout's rows are never spread over two files. Until `reveal` every file has a temporary name; whatever goes wrong
 before, nothing half is ever to be seen.
 """
 
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from agents.evidence.canonical import canonical_bytes
 from agents.training.formats.shape import Column, FileKind, Format, ListOf, Row, Struct
 from schemas.jsontext import compact
 
@@ -36,7 +37,15 @@ class Shard(NamedTuple):
     sha256: str
 
 
-class _Writer(ABC):
+class Place(NamedTuple):
+    """Where a row went, and its digest: of its line, or of its values in a Parquet file."""
+
+    file: str
+    row: int
+    sha256: str
+
+
+class Writer(ABC):
     """One file while it is written."""
 
     def __init__(self, path: Path) -> None:
@@ -44,29 +53,35 @@ class _Writer(ABC):
         self.rows = 0
 
     @abstractmethod
-    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> None:
-        """Add rows."""
+    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> list[str]:
+        """Add rows; returns the digest of each."""
 
     @abstractmethod
     def close(self) -> None:
         """Write what is left."""
 
 
-class _Lines(_Writer):
+class Lines(Writer):
+    """JSON lines."""
+
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._out = path.open("wb")
 
-    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> None:
+    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> list[str]:
+        """Add rows, one a line."""
         del weight
-        self._out.writelines(compact(row).encode() + b"\n" for row in rows)
+        lines = [compact(row).encode() for row in rows]
+        self._out.writelines(line + b"\n" for line in lines)
         self.rows += len(rows)
+        return [sha256(line).hexdigest() for line in lines]
 
     def close(self) -> None:
+        """Write what is left."""
         self._out.close()
 
 
-class _Parquet(_Writer):
+class _Parquet(Writer):
     def __init__(self, path: Path, columns: Mapping[str, Column]) -> None:
         super().__init__(path)
         self._columns = columns
@@ -75,12 +90,14 @@ class _Parquet(_Writer):
         self._waiting: list[dict[str, Any]] = []
         self._weight = 0
 
-    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> None:
-        self._waiting += [as_columns(row, self._columns) for row in rows]
+    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> list[str]:
+        columns = [as_columns(row, self._columns) for row in rows]
+        self._waiting += columns
         self.rows += len(rows)
         self._weight += weight
         if len(self._waiting) >= ROWS_AT_ONCE or self._weight >= BYTES_AT_ONCE:
             self._flush()
+        return [values_digest(row) for row in columns]
 
     def close(self) -> None:
         if self._waiting:
@@ -102,53 +119,84 @@ class Shards:
         self._shard_rows = shard_rows
         self.numbers = dict(numbers)
         """By the beginning of its name, the number of the next file."""
-        self._open: dict[str, tuple[_Writer, str, str]] = {}
-        self._done: list[tuple[Path, Shard]] = []
+        self._open: dict[str, tuple[Writer, str, str]] = {}
+        self._done: list[Shard] = []
 
-    def write(self, rows: Sequence[Row], split: str, weight: int) -> None:
-        """Add the rows of one rollout."""
+    def write(self, rows: Sequence[Row], split: str, weight: int) -> list[Place]:
+        """Add the rows of one rollout; says where each of them went."""
+        places: dict[int, Place] = {}
         for part in dict.fromkeys(row.part for row in rows):
             name = f"{part}-{split}" if part else split
             if name not in self._open:
                 self._open[name] = (self._create(name, part), part, split)
             writer = self._open[name][0]
-            writer.write([row.value for row in rows if row.part == part], weight)
+            chosen = [number for number, row in enumerate(rows) if row.part == part]
+            before = writer.rows
+            digests = writer.write([rows[number].value for number in chosen], weight)
+            for offset, (number, digest) in enumerate(zip(chosen, digests, strict=True)):
+                places[number] = Place(writer.path.name.removesuffix(PARTIAL), before + offset, digest)
             if writer.rows >= self._shard_rows:
                 self._close(name)
+        return [places[number] for number in range(len(rows))]
 
-    def publish(self) -> list[Shard]:
-        """Complete all files, and let them be seen."""
+    def finish(self) -> list[Shard]:
+        """Complete all files."""
         for name in list(self._open):
             self._close(name)
-        for path, shard in self._done:
-            path.replace(self._folder / shard.name)
-        sync_folder(self._folder)
-        return [shard for _, shard in self._done]
+        return self._done
 
     def discard(self) -> None:
         """Remove everything that was written."""
         for writer, _, _ in self._open.values():
             writer.close()
             writer.path.unlink(missing_ok=True)
-        for path, _ in self._done:
-            path.unlink(missing_ok=True)
+        for shard in self._done:
+            partial(self._folder, shard.name).unlink(missing_ok=True)
 
-    def _create(self, name: str, part: str) -> _Writer:
+    def _create(self, name: str, part: str) -> Writer:
         number = self.numbers.get(name, 0)
         self.numbers[name] = number + 1
-        path = self._folder / f"{name}-{number:05d}.{self._kind}{PARTIAL}"
-        return _Lines(path) if self._kind == "jsonl" else _Parquet(path, self._form.columns[part])
+        path = partial(self._folder, f"{name}-{number:05d}.{self._kind}")
+        return Lines(path) if self._kind == "jsonl" else _Parquet(path, self._form.columns[part])
 
     def _close(self, name: str) -> None:
-        writer, part, split = self._open.pop(name)
-        writer.close()
-        digest = sha256()
-        with writer.path.open("rb") as source:
-            while block := source.read(READ_BYTES):
-                digest.update(block)
-            os.fsync(source.fileno())
-        size, final = writer.path.stat().st_size, writer.path.name.removesuffix(PARTIAL)
-        self._done.append((writer.path, Shard(final, part, split, writer.rows, size, digest.hexdigest())))
+        self._done.append(finished(self._folder, *self._open.pop(name)))
+
+
+def partial(folder: Path, name: str) -> Path:
+    """What a file is called until it is complete."""
+    return folder / f"{name}{PARTIAL}"
+
+
+def finished(folder: Path, writer: Writer, part: str, split: str) -> Shard:
+    """Complete a file, which stays unseen."""
+    writer.close()
+    digest = sha256()
+    with writer.path.open("rb") as source:
+        while block := source.read(READ_BYTES):
+            digest.update(block)
+        os.fsync(source.fileno())
+    name = str(writer.path.relative_to(folder)).removesuffix(PARTIAL)
+    return Shard(name, part, split, writer.rows, writer.path.stat().st_size, digest.hexdigest())
+
+
+def reveal(folder: Path, shards: Sequence[Shard]) -> None:
+    """Let complete files be seen, all of them one after the other."""
+    for shard in shards:
+        partial(folder, shard.name).replace(folder / shard.name)
+    for parent in {(folder / shard.name).parent for shard in shards}:
+        sync_folder(parent)
+
+
+def values_digest(row: Mapping[str, Any]) -> str:
+    """The digest of a row of columns: of what it says, whether a null is written out or left out."""
+    return sha256(canonical_bytes(_known(row), big_integers="exact")).hexdigest()
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _known(each) for name, each in value.items() if each is not None}
+    return [_known(each) for each in value] if isinstance(value, list) else value
 
 
 def arrow_type(column: Column) -> Any:

@@ -9,21 +9,25 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from agents.evidence.signing import SigningKey, sign_record
 from agents.training.formats.shape import FileKind, Format
+from schemas.base import Record
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
+from streams.exporting.ledger import EVIDENCE, FOLDER
 from streams.exporting.shards import PARTIAL, Shard, write_whole
 from streams.letters import CODE_VERSION
 
 CHECKPOINT = "checkpoint.json"
 MANIFEST = "manifest.json"
 CARD = "README.md"
-CHECKPOINT_VERSION = 1
+CHECKPOINT_VERSION = 2
 
 
 class ExportError(BraidError):
@@ -43,6 +47,8 @@ class State:
     numbers: dict[str, int] = field(default_factory=dict)
     """By the beginning of its name, the number of the next file."""
     shards: list[Shard] = field(default_factory=list)
+    ledgers: list[Shard] = field(default_factory=list)
+    """The files that say where rows came from."""
     totals: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
     contaminated: Counter[str] = field(default_factory=Counter)
@@ -63,6 +69,7 @@ class State:
             },
             "seen": base64.b64encode(seen).decode(),
             "shards": [shard._asdict() for shard in self.shards],
+            "ledgers": [shard._asdict() for shard in self.ledgers],
         }
         del plain["replaces"]
         write_whole(folder / CHECKPOINT, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS) + b"\n")
@@ -82,6 +89,7 @@ def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) ->
             _seen(plain["seen"]),
             plain["numbers"],
             [Shard(**shard) for shard in plain["shards"]],
+            [Shard(**shard) for shard in plain["ledgers"]],
             Counter(plain["totals"]),
             Counter(plain["rejected"]),
             Counter(plain["contaminated"]),
@@ -91,7 +99,7 @@ def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) ->
     except (ValueError, KeyError, TypeError) as error:
         raise ExportError(f"{path}: not a checkpoint of an export ({error}); export to another directory") from None
     if from_beginning:
-        return State(recipe, numbers=state.numbers, replaces=[shard.name for shard in state.shards])
+        return State(recipe, numbers=state.numbers, replaces=[shard.name for shard in (*state.shards, *state.ledgers)])
     differing = sorted(
         name for name in recipe.keys() | state.recipe.keys() if recipe.get(name) != state.recipe.get(name)
     )
@@ -111,12 +119,13 @@ def _seen(text: str) -> set[int]:
 
 def clear_leftovers(folder: Path, state: State, names: Iterable[str]) -> None:
     """Remove what an export that was killed left behind. Raises ExportError for files that may be somebody else's."""
-    known = {shard.name for shard in state.shards} | set(state.replaces)
+    known = {shard.name for shard in (*state.shards, *state.ledgers)} | set(state.replaces)
     ours = re.compile(
         rf"({'|'.join(map(re.escape, {*names, *state.numbers}))})-[0-9]{{5,}}\.(jsonl|parquet)({PARTIAL})?"
     )
-    for path in sorted(folder.iterdir()):
-        if not ours.fullmatch(path.name) or path.name in known:
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if not ours.fullmatch(name) or name in known:
             continue
         if not (folder / CHECKPOINT).exists() and path.suffix != PARTIAL:
             raise ExportError(
@@ -125,23 +134,37 @@ def clear_leftovers(folder: Path, state: State, names: Iterable[str]) -> None:
         path.unlink()
 
 
-def write_manifest(folder: Path, state: State, form: Format) -> None:
-    """Write what the dataset is made of, and from what."""
+def write_manifest(folder: Path, state: State, form: Format, key: SigningKey | None) -> None:
+    """Write what the dataset is made of, and from what; signed, where there is a key."""
     rollouts = state.totals["rollouts"]
-    manifest = {
+    manifest: dict[str, Any] = {
         "format": form.name,
         "recipe": state.recipe,
         "code_version": CODE_VERSION,
-        "schema_versions": {name: latest(record).number for name, record in sorted(RECORDS.items())},
+        "schemas": {name: _schema(record) for name, record in sorted(RECORDS.items())},
         "config_digests": dict(sorted(state.configs.items())),
-        "closures": {"settled": rollouts, "closed": rollouts},
+        # The ids of both decisions of every rollout stand in the closing records of these files.
+        "closures": {
+            "settled": rollouts,
+            "closed": rollouts,
+            "files": [shard.name for shard in state.ledgers if shard.name.startswith(EVIDENCE)],
+        },
         "inputs": state.inputs,
         "counts": dict(sorted(state.totals.items())),
         "rejected": dict(sorted(state.rejected.items())),
         "contaminated": dict(sorted(state.contaminated.items())),
+        "card": sha256((folder / CARD).read_bytes()).hexdigest(),
         "files": [shard._asdict() for shard in state.shards],
+        "provenance": [shard._asdict() for shard in state.ledgers],
     }
+    if key is not None:
+        manifest = sign_record(manifest, key)
     write_whole(folder / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def _schema(record: type[Record]) -> dict[str, Any]:
+    version = latest(record)
+    return {"version": version.number, "fingerprint": version.fingerprint.hex()}
 
 
 def write_card(folder: Path, state: State, form: Format, kind: FileKind) -> None:
@@ -166,7 +189,8 @@ def write_card(folder: Path, state: State, form: Format, kind: FileKind) -> None
     lines += ["## Files", "", "| file | rows | SHA-256 |", "|---|---:|---|"]
     lines += [f"| {shard.name} | {shard.rows:,} | `{shard.sha256}` |" for shard in state.shards]
     redacted = "Rows were redacted." if state.recipe.get("redact") else "Redaction was switched off."
-    lines += ["", f"Where every row came from stands in `{MANIFEST}`. {redacted}", ""]
+    lines += ["", f"Where every row came from stands in `{FOLDER}/`, and all of it in `{MANIFEST}`. {redacted}", ""]
+    lines += ["`braid verify` checks every file and row here against the signed evidence.", ""]
     write_whole(folder / CARD, "\n".join(lines).encode())
 
 

@@ -228,7 +228,8 @@ class RolloutDriver:
         for index, number in rollout.newly_ended():
             ended = ended_branch(rollout, index, number, self._settings.emission)
             self._ended.setdefault(rollout_id, {})[index] = ended
-            await self._write(ended.record, rollout_id, self._partition[rollout_id], ended.body)
+            redacted = rollout.redacting and self._settings.emission.redact
+            await self._write(ended.record, rollout_id, self._partition[rollout_id], ended.body, redacted=redacted)
 
     async def _decide(self, rollout_id: str, rollout: Rollout) -> None:
         partition = self._partition[rollout_id]
@@ -281,7 +282,8 @@ class RolloutDriver:
         announced = {each.record.record_id for each in ended.values()}
         branches = [branch for branch in emission.branches if branch.record_id not in announced]
         for record in (*branches, emission.ranking, *emission.rows, *emission.rejected):
-            await self._write(record, rollout_id, partition, emission.bodies[identity(record)])
+            body = emission.bodies[identity(record)]
+            await self._write(record, rollout_id, partition, body, redacted=emission.redacted)
         for evidence in emission.evidence:
             await self._write(sign(evidence, self._key) if self._key else evidence, rollout_id, partition)
         self._show(rollout_id, rollout, emission)
@@ -390,7 +392,9 @@ class RolloutDriver:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    async def _write(self, record: Record, rollout_id: str, partition: int, body: bytes | None = None) -> None:
+    async def _write(
+        self, record: Record, rollout_id: str, partition: int, body: bytes | None = None, *, redacted: bool = False
+    ) -> None:
         topic = BY_RECORD[type(record)]
         self._metrics.written.labels(topic.name).inc()
         await self._loop.send(
@@ -398,7 +402,7 @@ class RolloutDriver:
             partition,
             rollout_id.encode(),
             self._codec.encode(record, body),
-            cloud_event(record, "worker"),
+            cloud_event(record, "worker", redacted=redacted),
         )
 
     async def _write_letters(self) -> None:

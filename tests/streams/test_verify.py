@@ -21,7 +21,8 @@ from streams.codec import Codec
 from streams.config import Settings
 from streams.demo.sample import sample_lines
 from streams.embedded import LogWriter, read_partition
-from streams.inspection import ROW_TOPICS, Finding
+from streams.findings import Finding
+from streams.inspection import ROW_TOPICS
 from streams.looking.log import LookError
 from streams.run import run_files
 from streams.topics import BY_RECORD, EVIDENCE, RANKINGS, SFT, Topic

@@ -1,9 +1,11 @@
 """The shapes that trainers load, by name; one module for each family."""
 
-from agents.training.formats import atif, nemo, openai, rollout_wire, sharegpt, trl, verl
+from agents.training.formats import atif, dsse, nemo, openai, rollout_wire, sharegpt, steps, trl, verl
 from agents.training.formats.shape import Format
 
 FORMATS: dict[str, Format] = {
-    each.name: each for family in (trl, openai, verl, nemo, sharegpt, rollout_wire, atif) for each in family.FORMATS
+    each.name: each
+    for family in (trl, openai, verl, nemo, sharegpt, rollout_wire, atif, steps, dsse)
+    for each in family.FORMATS
 }
 """Every format, in the order in which the documentation lists them."""

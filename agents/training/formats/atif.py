@@ -27,7 +27,8 @@ def trajectories(group: Group) -> Iterator[Row | Left]:
         if category:
             yield Left(category)
         else:
-            yield Row(_trajectory(branch, group, rows.get(branch.branch_index)))
+            row = rows.get(branch.branch_index)
+            yield Row(_trajectory(branch, group, row), (branch,) if row is None else (branch, row))
 
 
 def _trajectory(branch: BranchRecord, group: Group, row: PpoRecord | None) -> dict[str, Any]:

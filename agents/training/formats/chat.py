@@ -1,6 +1,6 @@
 """Chat messages and tools as trainers write them: OpenAI's shape, arguments and tool lists as JSON text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from schemas.jsontext import compact, parse
@@ -29,11 +29,6 @@ def message(said: Message, *, names: bool = True) -> dict[str, Any]:
 def messages(said: Iterable[Message], *, names: bool = True) -> list[dict[str, Any]]:
     """Messages, in order."""
     return [message(each, names=names) for each in said]
-
-
-def has_content(said: Sequence[Message]) -> bool:
-    """Whether a completion says or calls anything."""
-    return any(each.role == "assistant" and (each.content or each.tool_calls) for each in said)
 
 
 def tool_list(tools: str, said: Iterable[Message] = ()) -> list[dict[str, Any]]:

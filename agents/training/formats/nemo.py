@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from agents.training.formats.chat import has_content, messages
+from agents.training.formats.chat import messages
 from agents.training.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row, Struct
+from agents.training.messages import has_content
 from schemas.training import Message, PpoRecord
 
 
@@ -22,7 +23,8 @@ def preference(group: Group) -> Iterator[Row | Left]:
                 "context": messages(group.ppo[0].prompt),
                 "completions": [{"rank": rank, "completion": messages(row.completion)} for rank, row in ranked],
                 "rollout_id": group.rollout_id,
-            }
+            },
+            tuple(row for _, row in ranked),
         )
 
 

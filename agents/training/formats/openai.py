@@ -9,13 +9,14 @@ from typing import Any
 
 from agents.training.formats.chat import message, tool_list
 from agents.training.formats.shape import MESSAGES, Format, Group, Left, Row, Struct
+from agents.training.messages import is_blank
 from schemas.training import DpoRecord, Message
 
 
 def sft(group: Group) -> Iterator[Row | Left]:
     """{messages, tools?, parallel_tool_calls?}."""
     for record in group.sft:
-        yield Row({"messages": _messages(record.messages), **_offer(record.tools, record.messages)})
+        yield Row({"messages": _messages(record.messages), **_offer(record.tools, record.messages)}, (record,))
 
 
 def dpo(group: Group) -> Iterator[Row | Left]:
@@ -35,13 +36,14 @@ def dpo(group: Group) -> Iterator[Row | Left]:
                 "input": {"messages": _messages(shared), **_offer(record.tools, shared)},
                 "preferred_output": [{"role": "assistant", "content": chosen}],
                 "non_preferred_output": [{"role": "assistant", "content": rejected}],
-            }
+            },
+            (record,),
         )
 
 
 def _answers(record: DpoRecord) -> tuple[tuple[Message, ...], str, str] | Left:
     chosen, rejected = record.chosen_answer, record.rejected_answer
-    if not chosen or not rejected:
+    if chosen is None or rejected is None or is_blank(chosen) or is_blank(rejected):
         return Left("empty_answer")
     if chosen == rejected:
         return Left("same_answer")

@@ -10,6 +10,7 @@ from typing import Any
 
 from agents.training.formats.chat import arguments
 from agents.training.formats.shape import Column, Format, Group, Left, Row
+from agents.training.messages import is_blank
 from schemas.branches import BranchCall, BranchRecord
 from schemas.training import DpoRecord, PpoRecord
 
@@ -30,13 +31,16 @@ def wire(group: Group) -> Iterator[Row | Left]:
     calls = {branch.branch_index: _calls(branch) for branch in group.branches}
     for branch in group.branches:
         category = group.barred(branch.branch_index)
-        yield Left(category) if category else Row(_branch(branch, group, calls[branch.branch_index]), "branches")
+        if category:
+            yield Left(category)
+        else:
+            yield Row(_branch(branch, group, calls[branch.branch_index]), (branch,), "branches")
     for pair in group.dpo:
         made = _pair(pair, group, calls.get(pair.chosen_branch, []))
-        yield Left(made) if isinstance(made, str) else Row(made, "dpo")
+        yield Left(made) if isinstance(made, str) else Row(made, (pair,), "dpo")
     for rewarded in group.ppo:
         row = _reward(rewarded, group, calls.get(rewarded.branch_index, []))
-        yield Left(row) if isinstance(row, str) else Row(row, "ppo")
+        yield Left(row) if isinstance(row, str) else Row(row, (rewarded,), "ppo")
 
 
 def _branch(branch: BranchRecord, group: Group, calls: list[dict[str, Any]]) -> dict[str, Any]:
@@ -115,7 +119,7 @@ def _event(kind: str, data: dict[str, Any], at: int | None) -> dict[str, Any]:
 
 
 def _pair(record: DpoRecord, group: Group, calls: list[dict[str, Any]]) -> dict[str, Any] | str:
-    if not record.chosen_answer or not record.rejected_answer:
+    if is_blank(record.chosen_answer) or is_blank(record.rejected_answer):
         return "empty_answer"
     if record.chosen_answer == record.rejected_answer:
         return "same_answer"

@@ -7,12 +7,16 @@ of all the others, filled with nulls, and would change what a model is trained t
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from agents.training.messages import is_blank
 from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
 from schemas.rankings import RankedBranch, Ranking
-from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord, TrainingRecord
+
+if TYPE_CHECKING:
+    from agents.training.formats.dsse import Attestor
 
 Kind = Literal["sft", "dpo", "ppo", "rejected", "branches"]
 """The records a format is made from."""
@@ -65,6 +69,10 @@ class Group:
     branches: tuple[BranchRecord, ...] = ()
     evidence: Mapping[int, AepRecord] = field(default_factory=dict)
     """The evidence of each branch, by its index."""
+    chain: tuple[AepRecord, ...] = ()
+    """All evidence in order, the closing record last."""
+    attestor: "Attestor | None" = None
+    """Who signs envelopes."""
 
     @property
     def rollout_id(self) -> str:
@@ -91,15 +99,22 @@ class Group:
         """The final answer of the best passing branch; None when no passing branch has one."""
         answers = {row.branch_index: row.final_answer for row in self.ppo}
         for ranked in self.ranking.branches:
-            if ranked.objective_status == "pass" and answers.get(ranked.branch_index):
-                return answers[ranked.branch_index]
+            answer = answers.get(ranked.branch_index)
+            if ranked.objective_status == "pass" and not is_blank(answer):
+                return answer
         return None
+
+
+Made = TrainingRecord | BranchRecord | AepRecord
+"""What rows are made of."""
 
 
 class Row(NamedTuple):
     """One row of the dataset."""
 
     value: dict[str, Any]
+    sources: tuple[Made, ...]
+    """The records that it was made of: what leads back to the evidence."""
     part: str = ""
     """Formats of several kinds of records keep each kind in files of its own; empty for the others."""
 
@@ -126,3 +141,5 @@ class Format(NamedTuple):
     """The columns of each part."""
     files: tuple[FileKind, ...] = ("jsonl", "parquet")
     """In which files it makes sense; the first is the default."""
+    verbatim: bool = False
+    """Whether its rows are signed, and so must leave as they are."""

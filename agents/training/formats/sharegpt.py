@@ -25,7 +25,8 @@ def conversations(group: Group) -> Iterator[Row | Left]:
                 "tools": _tools(record),
                 "rollout_id": record.rollout_id,
                 "record_id": record.record_id,
-            }
+            },
+            (record,),
         )
 
 

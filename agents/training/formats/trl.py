@@ -7,8 +7,9 @@ the log; trainers ignore columns they do not know.
 from collections.abc import Iterator
 from typing import Any
 
-from agents.training.formats.chat import has_content, messages, tool_text
+from agents.training.formats.chat import messages, tool_text
 from agents.training.formats.shape import MESSAGES, Column, Format, Group, Left, ListOf, Row
+from agents.training.messages import has_content
 from schemas.training import DpoRecord, TrainingRecord
 
 _IDS: dict[str, Column] = {"rollout_id": "text", "record_id": "text"}
@@ -22,7 +23,7 @@ def sft(group: Group) -> Iterator[Row | Left]:
     """{messages, tools}: the whole conversation."""
     for record in group.sft:
         tools = tool_text(record.tools, record.messages)
-        yield Row({"messages": messages(record.messages), "tools": tools, **_ids(record)})
+        yield Row({"messages": messages(record.messages), "tools": tools, **_ids(record)}, (record,))
 
 
 def dpo(group: Group) -> Iterator[Row | Left]:
@@ -37,7 +38,8 @@ def dpo(group: Group) -> Iterator[Row | Left]:
                 "margin": record.margin,
                 "basis": record.basis,
                 **_ids(record),
-            }
+            },
+            (record,),
         )
 
 
@@ -51,7 +53,8 @@ def reward(group: Group) -> Iterator[Row | Left]:
                 "tools": _pair_tools(record),
                 "margin": record.margin,
                 **_ids(record),
-            }
+            },
+            (record,),
         )
 
 
@@ -71,7 +74,8 @@ def kto(group: Group) -> Iterator[Row | Left]:
                     "label": status == "pass",
                     "tools": tool_text(record.tools, record.completion),
                     **_ids(record),
-                }
+                },
+                (record,),
             )
 
 
@@ -96,14 +100,16 @@ def grpo(group: Group) -> Iterator[Row | Left]:
             "tools": tool_text(first.tools, [said for row in rows for said in row.completion]),
             "task": first.task,
             "reference_answer": group.reference_answer(),
-            "completions": [messages(row.completion) for row in rows],
+            # Not `completions`: so the trainer calls its own, and a column of that name makes it fail.
+            "sampled": [messages(row.completion) for row in rows],
             "rewards": [row.reward for row in rows],
             "advantages": [row.advantage for row in rows],
             "branches": [row.branch_index for row in rows],
             "group_mean": first.group_mean,
             "group_std": first.group_std,
             "rollout_id": group.rollout_id,
-        }
+        },
+        tuple(rows),
     )
 
 
@@ -129,7 +135,7 @@ FORMATS = (
         {
             "": {
                 "prompt": MESSAGES, "tools": "text", "task": "text", "reference_answer": "text",
-                "completions": ListOf(MESSAGES), "rewards": ListOf("real"), "advantages": ListOf("real"),
+                "sampled": ListOf(MESSAGES), "rewards": ListOf("real"), "advantages": ListOf("real"),
                 "branches": ListOf("whole"), "group_mean": "real", "group_std": "real", "rollout_id": "text",
             }
         },

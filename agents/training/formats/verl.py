@@ -38,7 +38,8 @@ def prompts(group: Group) -> Iterator[Row | Left]:
                 "group_std": first.group_std,
                 "group_size": first.group_size,
             },
-        }
+        },
+        group.ppo,
     )
 
 

@@ -158,6 +158,14 @@ def test_rollout_wire_of_other_systems_goes_in(name: str) -> None:
         )
 
 
+def test_the_fixtures_of_the_wire_format_are_accepted_and_refused_as_they_say() -> None:
+    """What its authors call valid goes in, what they call invalid does not."""
+    fixtures = conformance("protocol", "fixtures")
+    assert len(LineReader().read((fixtures / "valid" / "rollout-wire" / "example.json").read_bytes())) == 1
+    with pytest.raises(LineError):
+        LineReader().read((fixtures / "invalid" / "rollout-wire" / "example.json").read_bytes())
+
+
 def test_an_explicit_unknown_is_no_verdict() -> None:
     """`objective_status: unknown` stays unknown although a score stands beside it; a running build is no failure."""
     wire = {"rollout_id": "r", "branch_index": 0, "final_answer": "x", "objective_score": 0}

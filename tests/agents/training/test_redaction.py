@@ -1,6 +1,7 @@
 """Redaction: made-up secrets leave every context entirely, look-alikes stay byte for byte."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.training import redaction
 from agents.training.redaction import RULES, Redacted, contains_secret, placeholder, redact, redact_json
 from agents.training.secret_assignments import SecretName, secret_name
+from tests.agents.training.formats.rollouts import branch, group_of, opening
 from tests.agents.training.secrets_corpus import CUT_KEYS, FORMATS, IN_CONTEXT, LOOK_ALIKES, Found, Secret, fake, pem
 
 CONTEXTS: dict[str, str] = {
@@ -346,3 +349,24 @@ def test_deep_json_does_not_exhaust_the_stack() -> None:
 def test_what_a_name_promises(name: str, kind: SecretName | None) -> None:
     """A name promises a secret by its words, not by its letters, and not when it is about one."""
     assert secret_name(name) is kind
+
+
+def test_a_change_of_the_rules_has_a_version_of_its_own() -> None:
+    """Rows say by which rules they were redacted: what was redacted by others is redacted again before it leaves."""
+    names = ("redaction", "secret_rules", "secret_shapes", "secret_assignments", "private_keys", "personal_rules")
+    texts = [(Path(redaction.__file__).parent / f"{name}.py").read_bytes() for name in names]
+    found = sha256(b"\0".join(texts)).hexdigest()[:16]
+    assert (redaction.RULES_VERSION, found) == ("1", "bc8a5fee18a30136"), (
+        "the rules changed: raise RULES_VERSION where they remove something else, and put the new digest here"
+    )
+
+
+def test_the_opening_of_a_rollout_is_redacted_too() -> None:
+    """A system prompt or a tool that quotes a key: removed in every row, and counted."""
+    key = FORMATS[0].text
+    lines = [opening("r1", 1, system_prompt=f"Use {key}.", tools=[{"name": "shell", "description": f"with {key}"}])]
+    group = group_of([*lines, *branch("r1", 0, "Done.", passes=True)])
+    (row,) = group.sft
+    assert key not in row.model_dump_json()
+    assert row.messages[0].content == "Use [REDACTED:anthropic_key]."
+    assert row.redactions == {"anthropic_key": 2}

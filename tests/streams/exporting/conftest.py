@@ -9,7 +9,8 @@ import pytest
 
 from agents.training.formats import FORMATS
 from streams.config import Settings
-from streams.exporting.export import Counts, Recipe, export
+from streams.exporting.counts import Counts
+from streams.exporting.export import Recipe, export
 from streams.exporting.inputs import DirectoryInput
 from streams.run import run_files
 from tests.agents.training.formats.rollouts import Line, encoded, mixed

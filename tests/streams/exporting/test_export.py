@@ -17,7 +17,7 @@ from tests.agents.training.formats.rollouts import mixed
 from tests.conformance import conformance
 from tests.streams.exporting.conftest import make_run, rows, take, visible
 
-BESIDE = ["README.md", "checkpoint.json", "manifest.json"]
+BESIDE = ["README.md", "checkpoint.json", "manifest.json", "provenance"]
 
 
 def rewritten(run: Path, folder: Path, change: Any) -> Path:
@@ -41,7 +41,13 @@ def test_counts_files_and_manifest_agree(ran: Path, tmp_path: Path) -> None:
     (file,) = manifest["files"]
     content = (tmp_path / "out" / file["name"]).read_bytes()
     assert (file["sha256"], file["bytes"], file["rows"]) == (sha256(content).hexdigest(), len(content), 9)
-    assert manifest["closures"] == {"settled": 3, "closed": 3}
+    assert manifest["closures"] == {"settled": 3, "closed": 3, "files": ["provenance/evidence-00000.jsonl"]}
+    assert counts.events == 3 * (8 + 4 + 4)
+    assert manifest["schemas"]["PpoRecord"]["version"] == 1
+    assert len(bytes.fromhex(manifest["schemas"]["PpoRecord"]["fingerprint"])) == 8
+    for beside in manifest["provenance"]:
+        content = (tmp_path / "out" / beside["name"]).read_bytes()
+        assert (beside["sha256"], beside["rows"]) == (sha256(content).hexdigest(), content.count(b"\n"))
     assert sum(manifest["config_digests"].values()) == 3
     (inputs,) = manifest["inputs"]
     assert inputs["topics"][PPO.name] == {"0": [0, 9]}
@@ -151,11 +157,11 @@ def test_killed_half_way_nothing_is_visible(
     """Whole files or none: an export that ends early leaves what was there, and the next one does it all."""
     real, written = shards.Shards.write, []
 
-    def write(self: shards.Shards, *args: Any) -> None:
+    def write(self: shards.Shards, *args: Any) -> list[shards.Place]:
         written.append(args)
         if len(written) == 3:
             raise KeyboardInterrupt
-        real(self, *args)
+        return real(self, *args)
 
     monkeypatch.setattr(shards.Shards, "write", write)
     with pytest.raises(KeyboardInterrupt):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from streams.exporting.inputs import DirectoryInput
 from streams.exporting.rollouts import ROWS, Incomplete, PartitionReader, Whole, short
-from streams.topics import EVIDENCE, PPO, RANKINGS, SFT
+from streams.topics import CLOSURES, EVIDENCE, PPO, RANKINGS, SFT
 from tests.streams.exporting.test_export import rewritten
 
 
@@ -14,7 +14,9 @@ async def read(
 ) -> tuple[list[Whole | Incomplete], PartitionReader]:
     """The rollouts of a run, at most `limit`, and the reader as it stands then."""
     source = DirectoryInput(directory)
-    reader = PartitionReader(await source.open(0, (EVIDENCE, RANKINGS, *ROWS), {}), source.codec, {"sft"}, seen)
+    reader = PartitionReader(
+        await source.open(0, (EVIDENCE, CLOSURES, RANKINGS, *ROWS), {}), source.codec, {"sft"}, seen
+    )
     found: list[Whole | Incomplete] = []
     rollouts = reader.rollouts()
     async for each in rollouts:

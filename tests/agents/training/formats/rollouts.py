@@ -81,12 +81,13 @@ def encoded(lines: list[Line]) -> bytes:
     return b"".join(orjson.dumps(line) + b"\n" for line in lines)
 
 
-def group_of(lines: list[Line], split: str = "train") -> Group:
-    """The whole rollout in lines of one rollout."""
+def group_of(lines: list[Line], split: str = "train", *, in_order: bool = True) -> Group:
+    """The whole rollout in lines of one rollout; `in_order` says that all of them count."""
     rollout, reader, slicer = Rollout(lines[0]["rollout_id"]), LineReader(), Slicer()
     facts = [ready for line in lines for fact in reader.read(orjson.dumps(line)) for ready in slicer.add(fact)]
     for offset, fact in enumerate([*facts, *slicer.flush()]):
-        assert rollout.add(fact, 1_768_467_600_000, ("facts", 0, offset)) == []
+        complaints = rollout.add(fact, 1_768_467_600_000, ("facts", 0, offset))
+        assert not complaints or not in_order
     settled = Closure(settled=settle_now(rollout, EmissionConfig(), ClosingPolicy()))
     rollout.add(settled, 1_768_467_600_000, ("closures", 0, 0))
     rollout.add(Closure(closed=close_now(rollout)), 1_768_467_600_000, ("closures", 0, 1))
@@ -100,6 +101,7 @@ def group_of(lines: list[Line], split: str = "train") -> Group:
         made.rejected,
         made.branches,
         dict(enumerate(made.evidence[:-1])),
+        made.evidence,
     )
 
 

@@ -27,11 +27,11 @@ def test_every_format_of_the_contract_is_there() -> None:
     """All names that the command takes, and no others."""
     assert list(FORMATS) == [
         "trl-sft", "trl-dpo", "trl-kto", "trl-grpo", "trl-reward", "openai-sft", "openai-dpo", "verl-parquet",
-        "nemo-preference", "sharegpt", "rollout-wire", "atif",
+        "nemo-preference", "sharegpt", "rollout-wire", "atif", "rl-transitions", "trl-stepwise", "dsse",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", [name for name, form in FORMATS.items() if not form.verbatim])
 def test_rows_have_only_declared_columns_and_are_strict_json(name: str, group: Group) -> None:
     """What Parquet would not know is never in a row, and no row holds a NaN."""
     for part, columns in FORMATS[name].columns.items():
@@ -87,7 +87,7 @@ def test_trl_grpo_is_one_row_for_each_group(group: Group) -> None:
     (row,) = rows("trl-grpo", group)
     assert row["prompt"] == [SYSTEM, USER]
     assert (row["rewards"], row["branches"], row["reference_answer"]) == ([1.0, 0.0, 0.0], [0, 1, 2], "Done.")
-    assert [said[-1]["content"] for said in row["completions"]] == ["Done.", "I tried.", "Done."]
+    assert [said[-1]["content"] for said in row["sampled"]] == ["Done.", "I tried.", "Done."]
     assert row["advantages"] == [each.advantage for each in group.ppo]
 
 
