@@ -91,15 +91,18 @@ class Bodies(dict[str, bytes]):
 def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies | None = None) -> AnyRecord:
     """The record with its id, a function of everything else in it; its Avro body goes into `bodies`.
 
+    A record that comes with a blank id gets its own and is returned itself; another one is copied.
+
     The id is the record's first field (checked here), so the body with the id is the body without it and another beginning.
     """
     assert next(iter(type(record).model_fields)) == field
-    nameless = record if getattr(record, field) == BLANK else record.model_copy(update={field: BLANK})
-    blank = encode(nameless, None if bodies is None else bodies.memo)
+    fresh = record if getattr(record, field) == BLANK else record.model_copy(update={field: BLANK})
+    blank = encode(fresh, None if bodies is None else bodies.memo)
     found = sha256(type(record).__name__.encode() + b"\0" + blank).hexdigest()[:ID_LENGTH]
     if bodies is not None:
         bodies[found] = bytes((2 * ID_LENGTH,)) + found.encode() + blank[1 + len(BLANK) :]
-    return record.model_copy(update={field: found})
+    fresh.__dict__[field] = found  # a record without its id is nobody's yet: it need not be copied to get one
+    return fresh
 
 
 MADE = {"AgentEvent": made_event}

@@ -40,7 +40,7 @@ class FactWriter:
         self._producer = await start_producer(self.settings)
         return self
 
-    async def write(self, record: Record, body: bytes | None = None) -> None:
+    async def write(self, record: Record, body: bytes | None = None, *, redacted: bool = False) -> None:
         """Write one record, whose Avro body somebody may have. Raises TooLargeError when it is over its topic's limit."""
         topic = BY_RECORD[type(record)]
         value = self._codec.encode(record, body)
@@ -53,7 +53,7 @@ class FactWriter:
                 value,
                 key=rollout_id.encode(),
                 partition=partition_of(rollout_id, self.settings.partitions),
-                headers=cloud_event(record, self._source),
+                headers=cloud_event(record, self._source, redacted=redacted),
             )
         )
         self.written += 1

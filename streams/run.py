@@ -18,7 +18,6 @@ from typing import Any
 
 import orjson
 
-from agents.evidence.build import sign
 from agents.evidence.signing import SigningKey
 from agents.importers.errors import LineError
 from agents.importers.lines import LineReader
@@ -30,7 +29,6 @@ from agents.rollouts.emit import Emission, emit
 from agents.rollouts.rollout import Complaint, Fact, Ref, Rollout
 from schemas.base import Record
 from schemas.closures import Closure
-from schemas.evidence import AepRecord
 from schemas.jsontext import parse_object
 from schemas.judging import JudgeVote
 from schemas.training import DpoRecord, PpoRecord, SftRecord
@@ -303,10 +301,10 @@ class _Folder:
     def _close(self, rollout: Rollout) -> None:
         self._decided(rollout, Closure(closed=close_now(rollout)))
         emission = emit(rollout)
-        for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *emission.evidence):
-            signed = sign(record, self._key) if self._key is not None and isinstance(record, AepRecord) else record
-            self._write(signed, rollout, redacted=emission.redacted)
-            self._outputs.write(signed)
+        evidence = emission.signed(self._key)
+        for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *evidence):
+            self._write(record, rollout, redacted=emission.redacted)
+            self._outputs.write(record)
         self._counts.add(emission)
 
     def _decided(self, rollout: Rollout, closure: Closure) -> None:

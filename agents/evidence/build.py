@@ -110,6 +110,14 @@ def _verifier_results(
     return tuple(results)
 
 
+class Placed(NamedTuple):
+    """A record in its place in the chain."""
+
+    record: AepRecord
+    message: bytes
+    """Its canonical bytes: what is hashed and signed."""
+
+
 def chain_of(
     branches: Sequence[AepRecord],
     ranking: Ranking,
@@ -118,12 +126,13 @@ def chain_of(
     closed: RolloutClosed,
     votes: Sequence[JudgeVote],
     emitted: Sequence[EmittedRecord],
-) -> list[AepRecord]:
+) -> list[Placed]:
     """The rollout's evidence in order, chained, with the closing record last."""
-    chained, head = [], None
+    chained: list[Placed] = []
+    head = None
     for record in branches:
         chained.append(_placed(record, head))
-        head = chained[-1].record_id
+        head = chained[-1].record.record_id
     closing = AepRecord(
         record_id="-",
         rollout_id=ranking.rollout_id,
@@ -143,14 +152,16 @@ def chain_of(
     return [*chained, _placed(closing, head)]
 
 
-def _placed(record: AepRecord, head: str | None) -> AepRecord:
+def _placed(record: AepRecord, head: str | None) -> Placed:
     linked = record.model_copy(update={"prev_record_hash": head})
-    return linked.model_copy(update={"record_id": digest(canonical_bytes(json_view(linked)))})
+    message = canonical_bytes(json_view(linked))
+    return Placed(linked.model_copy(update={"record_id": digest(message)}), message)
 
 
-def sign(record: AepRecord, key: SigningKey) -> AepRecord:
-    """The record with its signature."""
-    signature = AepSignature(alg="ed25519", key_id=key.key_id, sig=key.sign(signed_bytes(json_view(record))))
+def sign(record: AepRecord, key: SigningKey, message: bytes | None = None) -> AepRecord:
+    """The record with its signature; `message` has its canonical bytes where somebody has them already."""
+    message = signed_bytes(json_view(record)) if message is None else message
+    signature = AepSignature(alg="ed25519", key_id=key.key_id, sig=key.sign(message))
     return record.model_copy(update={"signature": signature})
 
 

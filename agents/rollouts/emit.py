@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from agents.evidence.build import branch_evidence, chain_of, judges_of
+from agents.evidence.build import Placed, branch_evidence, chain_of, judges_of, sign
+from agents.evidence.signing import SigningKey
 from agents.ranking.ranking import RankingResult
 from agents.rewards.rewards import JudgedScores, reward_of
 from agents.rollouts.decide import objective_statuses, pinned_config, settled_attempt
@@ -45,10 +46,19 @@ class Emission(NamedTuple):
     rows: tuple[Row, ...]
     rejected: tuple[RejectedRecord, ...]
     evidence: tuple[AepRecord, ...]
+    messages: tuple[bytes, ...]
+    """What a key signs of each evidence record."""
     bodies: Bodies
     """The Avro bodies of all but the evidence, by id."""
     redacted: bool
     """Whether secrets were removed from all of it, by the rules that this code has."""
+
+    def signed(self, key: SigningKey | None) -> tuple[AepRecord, ...]:
+        """The evidence, signed where there is a key."""
+        if key is None:
+            return self.evidence
+        pairs = zip(self.evidence, self.messages, strict=True)
+        return tuple(sign(record, key, message) for record, message in pairs)
 
 
 class Ended(NamedTuple):
@@ -169,7 +179,7 @@ def emit(
         for ranked in ranking.branches
     ]
     rows = RowMaker(settled, closed, opening, config, config_digest, result.probability, bodies).make(candidates)
-    chain: list[AepRecord] = []
+    chain: list[Placed] = []
     if evidence:
         by_index = {ranked.branch_index: ranked for ranked in ranking.branches}
         acts = [
@@ -186,7 +196,8 @@ def emit(
         rejected=rows.rejected,
         bodies=bodies,
         redacted=rollout.redacting and config.redact,
-        evidence=tuple(chain),
+        evidence=tuple(placed.record for placed in chain),
+        messages=tuple(placed.message for placed in chain),
     )
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from agents.evidence.build import sign
 from agents.evidence.signing import SigningKey
 from agents.judge.judge import Judge
 from agents.judge.requests import Asking, judge_requests
@@ -176,8 +175,7 @@ class TopicTarget(Target):
 
 def signed(emission: Emission, key: SigningKey | None) -> list[Record]:
     """All records of an emission in the order in which they are written, evidence signed."""
-    evidence = [sign(record, key) if key is not None else record for record in emission.evidence]
-    return [*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *evidence]
+    return [*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *emission.signed(key)]
 
 
 @dataclass

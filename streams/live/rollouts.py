@@ -12,7 +12,6 @@ import structlog
 from aiokafka import TopicPartition
 from faust.types.tuples import TP
 
-from agents.evidence.build import sign
 from agents.evidence.signing import SigningKey
 from agents.judge.requests import judge_requests
 from agents.rollouts.decide import decide, next_cutoff, pinned_config
@@ -284,8 +283,8 @@ class RolloutDriver:
         for record in (*branches, emission.ranking, *emission.rows, *emission.rejected):
             body = emission.bodies[identity(record)]
             await self._write(record, rollout_id, partition, body, redacted=emission.redacted)
-        for evidence in emission.evidence:
-            await self._write(sign(evidence, self._key) if self._key else evidence, rollout_id, partition)
+        for evidence in emission.signed(self._key):
+            await self._write(evidence, rollout_id, partition)
         self._show(rollout_id, rollout, emission)
         assert rollout.settled is not None
         assert rollout.closed is not None

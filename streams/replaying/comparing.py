@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from agents.evidence.build import sign
 from agents.evidence.signing import SigningKey
 from agents.rollouts.emit import Emission
 from schemas import avro_body
@@ -32,6 +31,8 @@ class Made(NamedTuple):
     """Signed, where it is evidence and there is a key."""
     body: bytes | None
     """Its Avro body, where it is known."""
+    redacted: bool
+    """Whether secrets were removed from it, by the rules that this code has."""
 
 
 class Comparison(BaseModel):
@@ -80,11 +81,11 @@ class Emitted:
         for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected):
             topic, body = BY_RECORD[type(record)], emission.bodies[identity(record)]
             self._count(topic, identity(record), body)
-            made.append(Made(topic, record, body))
-        for evidence in emission.evidence:
+            made.append(Made(topic, record, body, emission.redacted))
+        for evidence, signed in zip(emission.evidence, emission.signed(key), strict=True):
             body = avro_body.encode(evidence)
             self._count(EVIDENCE, evidence.record_id, body)
-            made.append(Made(EVIDENCE, evidence, body) if key is None else Made(EVIDENCE, sign(evidence, key), None))
+            made.append(Made(EVIDENCE, signed, body if signed is evidence else None, emission.redacted))
         return made
 
     def _count(self, topic: Topic, record_id: str, body: bytes) -> None:

@@ -11,6 +11,7 @@ from schemas.closures import Closure
 from streams.codec import Codec
 from streams.config import Settings
 from streams.embedded import LogWriter
+from streams.headers import REDACTED
 from streams.producing import FactWriter
 from streams.replaying.comparing import Made
 from streams.replaying.logs import ReplayError
@@ -63,8 +64,9 @@ class Files(Target):
         if decided:
             for closure in _decisions(rollout):
                 self._writer.append(CLOSURES.name, partition, key, self._codec.encode(closure), at)
-        for topic, record, body in made:
-            self._writer.append(topic.name, partition, key, self._codec.encode(record, body), at)
+        for topic, record, body, redacted in made:
+            headers = (REDACTED,) if redacted else ()
+            self._writer.append(topic.name, partition, key, self._codec.encode(record, body), at, headers)
 
     async def publish(self, partition: int) -> None:
         """Give the partition's files their names."""
@@ -91,8 +93,8 @@ class Topics(Target):
         if decided:
             for closure in _decisions(rollout):
                 await self._writer.write(closure)
-        for _, record, body in made:
-            await self._writer.write(record, body)
+        for _, record, body, redacted in made:
+            await self._writer.write(record, body, redacted=redacted)
 
     async def publish(self, partition: int) -> None:
         """Wait until the broker has everything."""

@@ -17,7 +17,7 @@ import pytest
 from streams.cluster import partition_of
 from streams.demo.sample import write_sample
 from streams.embedded import LogWriter, file_of, partitions_of, read_partition
-from streams.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, DPO, FACTS, JUDGE_VOTES, SFT, TOPICS, Topic
+from streams.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, DPO, FACTS, JUDGE_VOTES, LIFECYCLE, SFT, TOPICS, Topic
 from tests.conftest import Braid
 
 
@@ -179,9 +179,12 @@ def test_summaries_can_be_cut_again_from_the_log(log: Path, braid: Braid, tmp_pa
 
 def test_reclose_decides_again_under_another_policy(log: Path, braid: Braid, tmp_path: Path) -> None:
     """A deadline that no rollout meets: everything settles by it, and what it misses is unknown."""
-    again = _replay(braid, log, "--out", tmp_path / "a", "--reclose")
+    undated = tmp_path / "undated"  # an opening states a deadline of its own, which is a fact
+    shutil.copytree(log, undated, ignore=shutil.ignore_patterns(LIFECYCLE.name))
+    again = _replay(braid, undated, "--out", tmp_path / "a", "--reclose")
     assert again["rollouts"] == 12
-    early = _replay(braid, log, "--out", tmp_path / "b", "--reclose", "--set", "closing.deadline_ms=1000")
+    early = _replay(braid, undated, "--out", tmp_path / "b", "--reclose", "--set", "closing.deadline_ms=1000")
+    assert early["rollouts"] == 12
     assert early["unknown"] > again["unknown"]
     code, _, said = braid("replay", "--from-dir", log, "--dry-run", "--set", "closing.deadline_ms=1")
     assert code == 1

@@ -1,0 +1,273 @@
+"""benchmarks/replay: branches a second from an archive and from Kafka, where the time goes, and memory.
+
+    python -m benchmarks.replay [--branches N] [--full] [--no-kafka]
+
+The log is generated: rollouts of four branches, about 8 events and 5 KB a branch, verdicts, votes and decisions. `--full` adds
+a log three times as long: memory has to stay the same.
+"""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from agents.rollouts.decide import ClosingPolicy, decide
+from agents.rollouts.rollout import Fact, Rollout
+from benchmarks.live import environment, run_worker
+from schemas.closures import Closure, RolloutSettled
+from schemas.emission import EmissionConfig
+from schemas.events import AgentEvent, AgentEvents
+from schemas.jsontext import compact
+from schemas.judging import JudgeVote
+from schemas.lifecycle import Lifecycle, RolloutOpened
+from schemas.verdicts import BuildVerdict
+from streams import broker
+from streams.broker import places
+from streams.cluster import partition_of
+from streams.codec import Codec
+from streams.config import Settings
+from streams.embedded import LogWriter
+from streams.topics import BY_RECORD
+
+PARTITIONS = 8
+BRANCHES = 4
+TEMPLATES = 200
+"""Rollouts that differ in content; the others are copies of them under other ids."""
+ID = "bench-{:07d}"
+START_MS = 1_768_000_000_000
+
+_LINE = "tests/test_{0}.py::test_{1} PASSED and some words about what was seen on the way to it\n"
+
+
+def branch_events(number: int, branch: int) -> list[AgentEvent]:
+    """Eight events, about 5 KB: a task, two steps of which one calls a tool with a long output, and an answer."""
+    output = "".join(_LINE.format(number, line) for line in range(45)) + f"{branch + 3} passed, {branch % 2} failed\n"
+    command = f"python -m pytest -q tests/test_{number}.py --maxfail={branch + 1}"
+    said = f"I look at how module {number} is tested before I change it, and run what is there. " * 4
+    events: list[tuple[str, str, dict[str, object]]] = [
+        ("text", "run_start", {"task": f"Mend module {number}", "agentConfig": {"model": "m", "tools": ["run"]}}),
+        ("thinking", "step_start", {"step": 0}),
+        ("thinking", "thinking_delta", {"delta": said, "step": 0}),
+        ("model", "model_done", {"modelId": "m", "step": 0, "inputTokens": 900, "outputTokens": 80}),
+        ("tool", "tool_call", {"toolName": "run", "args": {"command": command}, "callId": "c0", "stepIndex": 0}),
+        ("tool", "tool_result", {"callId": "c0", "output": output}),
+        ("model", "model_done", {"modelId": "m", "step": 1, "inputTokens": 2100, "outputTokens": 130}),
+        ("text", "final_answer", {"answer": f"Module {number} is mended as branch {branch} would do it."}),
+    ]
+    return [
+        AgentEvent(trace_id="t", channel=channel, event=kind, data=compact(data), timestamp_ms=START_MS + at)
+        for at, (channel, kind, data) in enumerate(events)
+    ]
+
+
+def rollout_facts(number: int) -> list[Fact]:
+    """All facts of a rollout but its decisions: two branches pass, two fail, each tier has a vote in every order."""
+    name = ID.format(number)
+    opened = RolloutOpened(rollout_id=name, task=f"Mend module {number}", branches=BRANCHES, required=("build",))
+    facts: list[Fact] = [Lifecycle(opened=opened)]
+    for branch in range(BRANCHES):
+        events = tuple(branch_events(number, branch))
+        facts.append(AgentEvents(rollout_id=name, branch_index=branch, events=events))
+    for branch in range(BRANCHES):
+        status, code = (("success", 0), ("failure", 1))[branch % 2]
+        plain = {"rollout_id": name, "branch_index": branch, "verdict_id": f"{name}/{branch}", "status": status}
+        facts.append(BuildVerdict.model_validate(plain | {"exit_code": code}))
+    for a, b in ((0, 2), (1, 3)):
+        for sample in range(2):
+            for order in ("ab", "ba"):
+                plain = {
+                    "vote_id": f"{name}/{a}{order}{sample}", "rollout_id": name, "a": a, "b": b, "order": order, "sample": sample,
+                    "judge": "j", "preferred": "a" if (number + a) % 3 else "tie", "reasoning": "it is shorter",
+                }  # fmt: skip
+                facts.append(JudgeVote.model_validate(plain))
+    return facts
+
+
+def template(number: int) -> list[tuple[str, bytes]]:
+    """A rollout's facts and decisions: topic and value, in the order in which they were written."""
+    codec, rollout = Codec(), Rollout(ID.format(number))
+    facts: list[Fact] = rollout_facts(number)
+    for at, fact in enumerate(facts):
+        rollout.add(fact, START_MS + at, ("t", 0, at))
+    while (decision := decide(rollout, EmissionConfig(), ClosingPolicy(), START_MS + 10**9, {})) is not None:
+        closure = Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)
+        facts.append(closure)
+        rollout.add(closure, START_MS + 50, ("c", 0, 0))
+    return [(BY_RECORD[type(fact)].name, codec.encode(fact)) for fact in facts]
+
+
+def generate(folder: Path, branches: int) -> int:
+    """Write the log; returns the bytes of its events."""
+    made = [template(number) for number in range(TEMPLATES)]
+    size = 0
+    with LogWriter(folder / "log", 64 * 1024 * 1024) as writer:
+        for number in range(branches // BRANCHES):
+            name, old = ID.format(number).encode(), ID.format(number % TEMPLATES).encode()
+            partition = partition_of(name.decode(), PARTITIONS)
+            for topic, value in made[number % TEMPLATES]:
+                size += len(value)
+                writer.append(topic, partition, name, value.replace(old, name), START_MS + number)
+    return size
+
+
+class Watch(threading.Thread):
+    """The largest PSS of any process of a replay, looked at ten times a second."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        super().__init__(daemon=True)
+        self._process = process
+        self.peak = 0.0
+        self.start()
+
+    def run(self) -> None:
+        """Look until the process has ended."""
+        while True:
+            try:
+                for each in [self._process, *self._process.children(recursive=True)]:
+                    self.peak = max(self.peak, each.memory_full_info().pss / 1e6)
+            except psutil.Error:
+                if not self._process.is_running() or self._process.status() == psutil.STATUS_ZOMBIE:
+                    return
+            time.sleep(0.1)
+
+
+def replay(*words: str, settings: Settings | None = None) -> tuple[dict[str, Any], float, float]:
+    """Run `braid replay`; returns what it says, the seconds it took without starting Python, and the largest PSS."""
+    command = [sys.executable, "-m", "streams.cli", "replay", "--json", *words]
+    env = None if settings is None else environment(settings)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=env)
+    watch = Watch(psutil.Process(process.pid))
+    out, _ = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)}: exit {process.returncode}")
+    found = json.loads(out)
+    return found, found["seconds"], watch.peak
+
+
+PLAIN = ("--no-evidence", "--set", "redact=false")
+
+
+def rows(
+    source: list[str], branches: int, folder: Path, settings: Settings | None = None
+) -> list[tuple[str, float, float]]:
+    """The replays of one source: branches a second, and memory."""
+    out = []
+    for what, more in (("fold, ranking, rows", PLAIN), ("redaction, signed evidence, too", ())):
+        for processes in (1, 2):
+            target = folder / f"out-{len(list(folder.glob('out-*')))}"
+            _, seconds, peak = replay(
+                *source, *more, "--out", str(target), "--processes", str(processes), settings=settings
+            )
+            out.append((f"{what}; {processes} process{'es' if processes > 1 else ''}", branches / seconds, peak))
+    return out
+
+
+def stages(directory: Path, branches: int) -> list[tuple[str, float]]:
+    """CPU microseconds a branch by stage, one process, everything on."""
+    from streams.replaying.job import Job
+    from streams.replaying.logs import ArchiveLog
+    from streams.replaying.replay import replay as run
+
+    async def whole() -> dict[str, float]:
+        spans = await ArchiveLog(directory).spans()
+        done = await run(Job(directory=directory, spans=spans), Settings(), 1)
+        return done.stages
+
+    return [(name, seconds / branches * 1e6) for name, seconds in asyncio.run(whole()).items()]
+
+
+def live_rate(base: Settings, folder: Path, rollouts: int) -> float:
+    """Branches a second of the live worker on the same facts."""
+    from streams.producing import FactWriter
+
+    settings = base.model_copy(update={"prefix": "live."})
+
+    async def produce() -> None:
+        async with FactWriter(settings, "bench") as writer:
+            for number in range(rollouts):
+                for fact in rollout_facts(number):
+                    await writer.write(fact)
+
+    asyncio.run(produce())
+    seconds, _ = run_worker(settings, rollouts, folder)
+    return rollouts * BRANCHES / seconds
+
+
+def main() -> None:
+    """Run everything and print the tables."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--branches", type=int, default=100_000)
+    arguments.add_argument("--full", action="store_true")
+    arguments.add_argument("--no-kafka", action="store_true")
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        size = generate(folder / "log", given.branches)
+        print(
+            f"{given.branches:,} branches, {size / given.branches:,.0f} bytes of facts a branch, {PARTITIONS} partitions\n"
+        )
+        print(f"{'source, what is made':<62}{'branches/s':>12}{'PSS, MB':>10}")
+        for what, rate, peak in rows(["--from-dir", str(folder / "log")], given.branches, folder):
+            print(f"{'archive: ' + what:<62}{rate:>12,.0f}{peak:>10.0f}")
+        if given.full:
+            generate(folder / "long", 3 * given.branches)
+            _, seconds, peak = replay("--from-dir", str(folder / "long"), "--dry-run", "--processes", "2")
+            rate = 3 * given.branches / seconds
+            print(
+                f"{f'archive, {3 * given.branches:,} branches: everything; 2 processes':<62}{rate:>12,.0f}{peak:>10.0f}"
+            )
+        if not given.no_kafka:
+            kafka(folder, given.branches)
+        print("\nCPU microseconds a branch, everything on, one process")
+        for stage, micros in stages(folder / "log", given.branches):
+            print(f"  {stage:<30}{micros:>10.1f}")
+
+
+def kafka(folder: Path, branches: int) -> None:
+    """The same log on a broker, and the live worker on the same facts."""
+    endpoint = broker.start(folder / "broker", places.cache_dir())
+    try:
+        settings = Settings(
+            kafka=endpoint.bootstrap, registry=endpoint.registry or "", prefix="bench.", partitions=PARTITIONS
+        )
+        asyncio.run(_upload(folder / "log", settings))
+        for what, rate, peak in rows([], branches, folder, settings):
+            print(f"{'Kafka: ' + what:<62}{rate:>12,.0f}{peak:>10.0f}")
+        rate = live_rate(settings, folder, 500)
+        print(f"{'live worker, the same facts':<62}{rate:>12,.0f}")
+    finally:
+        broker.stop(folder / "broker", wipe=True)
+
+
+async def _upload(directory: Path, settings: Settings) -> None:
+    from streams.cluster import ensure_topics, start_producer
+    from streams.embedded import partitions_of, read_blocks
+    from streams.topics import FACTS
+
+    await ensure_topics(settings)
+    producer = await start_producer(settings)
+    try:
+        for topic in FACTS:
+            for partition in partitions_of(directory / "log", topic.name):
+                for block in read_blocks(directory / "log", topic.name, partition):
+                    acks = [
+                        await producer.send(
+                            settings.prefix + topic.name, record.value, key=record.key, partition=partition
+                        )
+                        for record in block
+                    ]
+                    await asyncio.gather(*acks)
+    finally:
+        await producer.stop()
+
+
+if __name__ == "__main__":
+    main()
