@@ -6,7 +6,7 @@ was made of, and hold the evidence that lists those records. Nothing else is nee
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ from streams.findings import Finding
 from streams.inspection import Inspection
 
 DATA = (".jsonl", ".parquet")
-READ_BYTES = 1024 * 1024
 NOT_OURS = "not of this dataset: no line of its provenance has its digest"
 
 Found = Callable[[Finding], None]
@@ -189,8 +188,5 @@ def _read_rows(path: Path, read: Read) -> Iterator[_Row]:
 
 
 def _digest(path: Path) -> str:
-    digest = sha256()
     with path.open("rb") as source:
-        while block := source.read(READ_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+        return file_digest(source, "sha256").hexdigest()

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,8 +27,6 @@ from streams.topics import EVIDENCE, LIFECYCLE, Topic
 
 BATCH = 500
 """Records taken from the client at once."""
-
-READ_BYTES = 1024 * 1024
 
 
 class Source(ABC):
@@ -249,8 +247,5 @@ def _spans(read: Mapping[str, Mapping[int, tuple[int, int]]]) -> dict[str, Any]:
 
 
 def _digest(path: Path) -> str:
-    digest = sha256()
     with path.open("rb") as source:
-        while block := source.read(READ_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+        return file_digest(source, "sha256").hexdigest()

@@ -7,7 +7,7 @@ before, nothing half is ever to be seen.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +22,6 @@ PARTIAL = ".part"
 ROWS_AT_ONCE = 1000
 BYTES_AT_ONCE = 8 * 1024 * 1024
 """Parquet is written in groups of rows: so many rows, or what came of so many bytes of the log."""
-
-READ_BYTES = 1024 * 1024
 
 
 class Shard(NamedTuple):
@@ -171,10 +169,8 @@ def partial(folder: Path, name: str) -> Path:
 def finished(folder: Path, writer: Writer, part: str, split: str) -> Shard:
     """Complete a file, which stays unseen."""
     writer.close()
-    digest = sha256()
     with writer.path.open("rb") as source:
-        while block := source.read(READ_BYTES):
-            digest.update(block)
+        digest = file_digest(source, "sha256")
         os.fsync(source.fileno())
     name = str(writer.path.relative_to(folder)).removesuffix(PARTIAL)
     return Shard(name, part, split, writer.rows, writer.path.stat().st_size, digest.hexdigest())
