@@ -8,7 +8,8 @@ kills everything in the namespace: daemons, double forks, new sessions.
 Without them (`"isolation": "processes"`, only when somebody asks for it): limits, no capabilities, and a keeper that adopts
 orphans (a child subreaper) and kills all of its descendants at the end. The network and this user's files are within reach.
 
-Trouble before the command starts is written to the status descriptor; an exit code is always the command's own.
+Trouble before the command starts is written to the status descriptor; an exit code is always the command's own. Where the
+machine is itself a sandbox (e2b), the same keeper runs there: no parent to die with, standard error as the descriptor.
 """
 
 import ctypes
@@ -56,7 +57,8 @@ def main() -> NoReturn:
     """Confine, run, clean up, and exit as the command did."""
     spec = json.loads(sys.argv[1])
     status = spec["status_fd"]
-    os.set_inheritable(status, False)
+    if status > 2:
+        os.set_inheritable(status, False)
     try:
         code = in_namespaces(spec) if spec["isolation"] == "namespaces" else in_processes(spec)
     except OSError as error:
@@ -237,10 +239,10 @@ def children() -> list[int]:
 # -- both ------------------------------------------------------------------------------------------------------------------
 
 
-def die_with_parent(number: signal.Signals, parent: int) -> None:
+def die_with_parent(number: signal.Signals, parent: int | None) -> None:
     """Get a signal when the runner dies, even by SIGKILL; at once when it is dead already."""
     call("prctl", PR_SET_PDEATHSIG, number, 0, 0, 0)
-    if os.getppid() != parent:
+    if parent is not None and os.getppid() != parent:
         os._exit(125)
 
 

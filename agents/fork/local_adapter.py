@@ -130,6 +130,7 @@ class LocalSandbox:
         self._scratch = folder / "root"
         self._folder = folder
         self._isolation = isolation
+        self._running: set[asyncio.subprocess.Process] = set()
         self._workspace.mkdir(parents=True)
         self._scratch.mkdir()
         self.root = INSIDE if isolation == "namespaces" else str(self._workspace)
@@ -228,6 +229,7 @@ class LocalSandbox:
             raise SandboxError(f"a command cannot be started: {error}") from None
         finally:
             os.close(status_write)
+        self._running.add(process)
         out, err = Collector(), Collector()
         reading = asyncio.gather(_collect(process.stdout, out), _collect(process.stderr, err))
         ended = Ended.EXITED
@@ -238,7 +240,10 @@ class LocalSandbox:
         except TimeoutError:
             ended = Ended.TIMEOUT
         finally:
-            await _stop(process, reading)
+            try:
+                await _stop(process, reading)
+            finally:
+                self._running.discard(process)
             trouble = await asyncio.to_thread(_read_all, status_read)
         if trouble:
             raise SandboxError(f"the sandbox cannot be set up: {trouble}")
@@ -267,6 +272,7 @@ class LocalSandbox:
 
     async def reset(self) -> None:
         """Empty the workspace for the next one. Raises SandboxError when it is broken."""
+        await self._end_commands()
         if not self._workspace.is_dir() or not self._scratch.is_dir():
             raise SandboxError(f"{self._folder} is damaged")
         try:
@@ -277,7 +283,17 @@ class LocalSandbox:
 
     async def dispose(self) -> None:
         """Remove it."""
+        await self._end_commands()
         await asyncio.to_thread(_remove, self._folder)
+
+    async def _end_commands(self) -> None:
+        """Stop what somebody left running; whoever waits for it gets its result."""
+        for process in self._running:
+            with suppress(ProcessLookupError):
+                process.terminate()
+        ends = time.monotonic() + 3 * STOP_S
+        while self._running and time.monotonic() < ends:
+            await asyncio.sleep(0.01)
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
