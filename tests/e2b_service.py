@@ -4,7 +4,6 @@ definition, with real processes and real files behind them. Not a virtual machin
 import asyncio
 import os
 import shutil
-import signal
 import socket
 import threading
 import uuid
@@ -13,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import uvicorn
 from connectrpc.code import Code
 from connectrpc.errors import ConnectError
@@ -44,7 +44,13 @@ class E2bService:
         name = uuid.uuid4().hex[:12]
         self.machines[name] = {}
         self.most_alive = max(self.most_alive, len(self.machines))
-        body = {"templateID": "base", "sandboxID": name, "clientID": "c", "envdVersion": "0.6.7", "envdAccessToken": name}
+        body = {
+            "templateID": "base",
+            "sandboxID": name,
+            "clientID": "c",
+            "envdVersion": "0.6.7",
+            "envdAccessToken": name,
+        }
         return JSONResponse(body, 201)
 
     async def end(self, request: Request) -> Response:
@@ -57,8 +63,11 @@ class E2bService:
     def lose(self, name: str) -> None:
         """The machine ends, with all its processes."""
         for process in self.machines.pop(name).values():
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            with suppress(psutil.NoSuchProcess):
+                keeper = psutil.Process(process.pid)
+                for each in (*keeper.children(recursive=True), keeper):
+                    with suppress(psutil.NoSuchProcess):
+                        each.kill()
         shutil.rmtree(self.folder, ignore_errors=True)  # a machine's disk goes with it; one machine at a time, here
 
     # -- envd ----------------------------------------------------------------------------------------------------------
@@ -117,7 +126,10 @@ class Envd(Process):
 
         assert process.stdout is not None
         assert process.stderr is not None
-        drains = [asyncio.create_task(drain("stdout", process.stdout)), asyncio.create_task(drain("stderr", process.stderr))]
+        drains = [
+            asyncio.create_task(drain("stdout", process.stdout)),
+            asyncio.create_task(drain("stderr", process.stderr)),
+        ]
         yield _event(Oneof("start", pb.ProcessEvent.StartEvent(pid=process.pid)))
         open_streams = len(drains)
         while open_streams:
@@ -128,7 +140,9 @@ class Envd(Process):
             yield _event(Oneof("data", pb.ProcessEvent.DataEvent(output=Oneof(item[0], item[1]))))  # type: ignore[arg-type]
         code = await process.wait()
         running.pop(process.pid, None)
-        end = pb.ProcessEvent.EndEvent(exit_code=code if code >= 0 else -1, exited=code >= 0, status=f"exit status {code}")
+        end = pb.ProcessEvent.EndEvent(
+            exit_code=code if code >= 0 else -1, exited=code >= 0, status=f"exit status {code}"
+        )
         yield _event(Oneof("end", end))
 
     async def send_signal(self, request: pb.SendSignalRequest, ctx: Any, /) -> pb.SendSignalResponse:
@@ -165,10 +179,17 @@ def e2b_service(folder: Path) -> Iterator[E2bService]:
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     service.url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none"))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none")
+    )
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])), daemon=True)
     thread.start()
-    named = {"E2B_API_KEY": "e2b_test", "E2B_API_URL": service.url, "E2B_SANDBOX_URL": service.url, "E2B_HTTP_VERSION": "1.1"}
+    named = {
+        "E2B_API_KEY": "e2b_test",
+        "E2B_API_URL": service.url,
+        "E2B_SANDBOX_URL": service.url,
+        "E2B_HTTP_VERSION": "1.1",
+    }
     before = {name: os.environ.get(name) for name in named}
     os.environ.update(named)
     try:

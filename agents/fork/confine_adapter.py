@@ -36,7 +36,18 @@ AT_RECURSIVE, ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 0x8000, 1, 2, 4
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 LAST_CAPABILITY = 63
 
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl")
+SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/ssl",
+)
 """What programs need of the machine. Nothing of anybody's home, of /etc's secrets, or of other people's /tmp."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -120,8 +131,8 @@ def build_root(spec: dict[str, Any]) -> None:
         bring(path, root)
     for folder in ("dev", "proc", "tmp", "dev/shm", "etc", "old"):
         Path(root, folder).mkdir(parents=True, exist_ok=True)
-    mount("tmpfs", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "size=256m,mode=1777")
-    mount("tmpfs", f"{root}/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=1777")
+    mount("tmpfs", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "size=256m,mode=1777")  # noqa: S108 - private
+    mount("tmpfs", f"{root}/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=1777")  # noqa: S108 - private
     mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV)
     for name in DEVICES:
         Path(root, "dev", name).touch()

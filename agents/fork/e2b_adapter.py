@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import httpx
 from e2b import AsyncSandbox, CommandExitException, FileNotFoundException, SandboxException, TimeoutException
+from e2b import CommandResult as RemoteResult
 from e2b.exceptions import AuthenticationException, NotFoundException, ServiceBusyException
 
 from agents.fork.errors import FileProblemError, SandboxError
@@ -161,7 +162,7 @@ class E2bSandbox:
                 await self._stop(handle.pid, waiting)
         return CommandResult(code, ended, out.finish(), err.finish(), round((time.monotonic() - began) * 1000))
 
-    async def _stop(self, pid: int, waiting: "asyncio.Future[object]") -> None:
+    async def _stop(self, pid: int, waiting: "asyncio.Task[RemoteResult[None]]") -> None:
         """Be sure that it is over: the keeper is asked, and takes everything with it."""
         if not waiting.done():
             with suppress(CommandExitException):

@@ -1,6 +1,6 @@
 """Test counts from a JUnit report. The report was written next to untrusted code: it is read as such."""
 
-from xml.etree import ElementTree as Xml
+from xml.etree import ElementTree as ET
 
 from schemas.verdicts import TestCounts
 
@@ -12,8 +12,8 @@ def read_counts(report: bytes) -> TestCounts | None:
     if len(report) > MAX_REPORT or b"<!" in report.replace(b"<![CDATA[", b""):  # no document types, no entities
         return None
     try:
-        cases = Xml.fromstring(report).findall(".//testcase")  # noqa: S314 - entities are refused above
-    except Xml.ParseError:
+        cases = ET.fromstring(report).findall(".//testcase")  # noqa: S314 - entities are refused above
+    except ET.ParseError:
         return None
     failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
     skipped = sum(

@@ -52,7 +52,6 @@ class LocalSandboxes:
         """Sweep what dead runners left, and make a place for this one's. Raises SandboxError when commands cannot be closed in."""
         if sys.platform != "linux":
             raise SandboxError("local sandboxes need Linux; use --sandbox e2b")
-        base.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(sweep, base)
         lock, name = _claim(base)
         made = cls(base, isolation, lock, name)
@@ -103,6 +102,7 @@ def _claim(base: Path) -> tuple[int, str]:
 
 def sweep(base: Path) -> list[str]:
     """Remove the folders of runners that are dead; returns their names."""
+    base.mkdir(parents=True, exist_ok=True)
     gone = []
     for path in sorted(base.glob("*.lock")):
         try:
@@ -147,7 +147,7 @@ class LocalSandbox:
 
     async def put(self, files: Files) -> None:
         """Write many files."""
-        await asyncio.to_thread(lambda: [self._write(path, file) for path, file in files.items()])
+        await asyncio.to_thread(self._write_all, files)
 
     async def files(self, under: str = ".") -> dict[str, File]:
         """All files below a folder. Raises FileProblemError."""
@@ -187,6 +187,10 @@ class LocalSandbox:
             place.chmod(0o755 if file.executable else 0o644)
         except OSError as error:
             raise FileProblemError("unwritable", f"{path}: {error.strerror}") from None
+
+    def _write_all(self, files: Files) -> None:
+        for path, file in files.items():
+            self._write(path, file)
 
     def _files(self, under: str) -> dict[str, File]:
         start = self._place(under)
@@ -291,9 +295,10 @@ class LocalSandbox:
         for process in self._running:
             with suppress(ProcessLookupError):
                 process.terminate()
-        ends = time.monotonic() + 3 * STOP_S
-        while self._running and time.monotonic() < ends:
-            await asyncio.sleep(0.01)
+        if self._running:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(3 * STOP_S):
+                    await asyncio.gather(*(process.wait() for process in self._running))
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
@@ -308,7 +313,7 @@ async def _collect(stream: asyncio.StreamReader | None, into: Collector) -> None
         into.add(chunk)
 
 
-async def _stop(process: asyncio.subprocess.Process, reading: "asyncio.Future[list[None]]") -> None:
+async def _stop(process: asyncio.subprocess.Process, reading: "asyncio.Future[tuple[None, None]]") -> None:
     """Be sure that it is over: asked first, so that the keeper can wait for the last one to be gone."""
     for stop in (process.terminate, process.kill):
         if process.returncode is None and not reading.done():
@@ -334,7 +339,7 @@ def _file_at(place: Path, path: str) -> File | None:
         path.encode()
         found = place.lstat()
         if stat.S_ISLNK(found.st_mode):
-            target = os.readlink(place)
+            target = str(place.readlink())
             return File(target.encode(), link=True) if stays_inside(path, target) else None
         if not stat.S_ISREG(found.st_mode):
             return None

@@ -50,7 +50,9 @@ class KernelPool(Generic[AnySandbox]):
         try:
             sandbox = await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:  # served in the same moment: pass it on
+            if (
+                turn.done() and not turn.cancelled() and turn.exception() is None
+            ):  # served in the same moment: pass it on
                 self._hand_back(turn.result())
             raise
         if sandbox is None:

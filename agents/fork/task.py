@@ -129,4 +129,3 @@ class Task(NamedTuple):
     def is_protected(self, path: str) -> bool:
         """Whether an agent must leave a file as it is."""
         return any(fnmatchcase(path, pattern) for pattern in self.braid.protected)
-

@@ -149,7 +149,10 @@ async def test_memory_cpu_and_file_sizes_are_limited(sandbox: Any) -> None:
     done = await sh(sandbox, "python3 -c 'bytearray(600 * 2**20)'", Limits(memory_mb=200))
     assert done.exit_code != 0
     assert "MemoryError" in done.stderr.text
-    assert (await sh(sandbox, "python3 -c 'while True: pass'", Limits(cpu_s=1, timeout_s=20))).exit_code not in (0, None)
+    assert (await sh(sandbox, "python3 -c 'while True: pass'", Limits(cpu_s=1, timeout_s=20))).exit_code not in (
+        0,
+        None,
+    )
     await sh(sandbox, "head -c 5000000 /dev/zero > big", Limits(file_mb=1))
     assert len(await sandbox.read("big")) == 2**20
 
@@ -196,7 +199,9 @@ async def test_the_machines_files_are_out_of_sight(closed: LocalSandbox, tmp_pat
     """Homes, other sandboxes and the machine's secrets are not there; its programs cannot be changed."""
     secret = tmp_path / "secret"
     secret.write_text("s3cret")
-    done = await sh(closed, f"cat {secret} /etc/shadow; ls /home /root/.ssh /var; touch /usr/bin/x /x; echo x > /etc/passwd")
+    done = await sh(
+        closed, f"cat {secret} /etc/shadow; ls /home /root/.ssh /var; touch /usr/bin/x /x; echo x > /etc/passwd"
+    )
     assert done.stdout.text == ""
     assert "No such file" in done.stderr.text
     assert (await sh(closed, "pwd; touch here; ls")).stdout.text == "/workspace\nhere\n"
@@ -216,7 +221,9 @@ async def test_root_inside_has_no_powers(closed: LocalSandbox) -> None:
     assert done.stdout.text.strip().endswith("1")
 
 
-async def test_commands_see_nothing_of_the_runners_environment(closed: LocalSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commands_see_nothing_of_the_runners_environment(
+    closed: LocalSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Keys that the runner holds stay with it."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
     assert "sk-ant" not in (await sh(closed, "env; cat /proc/1/environ")).stdout.text
