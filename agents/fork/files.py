@@ -66,6 +66,12 @@ def stays_inside(path: str, target: str) -> bool:
     return True
 
 
+def parents(path: str) -> list[str]:
+    """The folders that a path lies in, outermost first."""
+    parts = path.split("/")
+    return ["/".join(parts[:length]) for length in range(1, len(parts))]
+
+
 def digest(files: Files, among: Iterable[str] | None = None) -> str:
     """SHA-256 over names, kinds and contents, in the order of names."""
     total = sha256()

@@ -9,7 +9,7 @@ import tarfile
 from hashlib import sha256
 
 from agents.fork.errors import FileProblemError, SnapshotError
-from agents.fork.files import MAX_FILES, MAX_TOTAL, File, Files, checked, is_kept, stays_inside
+from agents.fork.files import MAX_FILES, MAX_TOTAL, File, Files, checked, is_kept, parents, stays_inside
 from schemas.events import Workspace
 
 SCHEME = "snapshot:"
@@ -53,7 +53,7 @@ def unpack(archive: bytes) -> dict[str, File]:
     except (tarfile.TarError, FileProblemError, UnicodeError, EOFError, ValueError) as error:
         raise SnapshotError(f"not a usable snapshot: {error}") from None
     for path in found:
-        if any(parent in found for parent in _parents(path)):
+        if any(parent in found for parent in parents(path)):
             raise SnapshotError(f"{path}: lies below something that is not a folder")
     return found
 
@@ -72,7 +72,3 @@ def _read(source: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> File:
         raise SnapshotError(f"{path}: neither a file nor a link inside the workspace")
     return File(content.read(), executable=bool(entry.mode & 0o100))
 
-
-def _parents(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:length]) for length in range(1, len(parts))]

@@ -6,6 +6,7 @@ The directory is Harbor's (instruction.md, task.toml, environment/, tests/, solu
     [metadata.braid]
     required = ["build"]                # the verdicts a branch needs
     protected = ["checks/**"]           # files an agent must not change
+    install = ["npm", "ci"]             # optional, before the tests; and `build` after it
 
     [metadata.braid.page]               # for the visual verifier
     path = "index.html"
@@ -61,6 +62,10 @@ class BraidOptions(_Part):
     """The verdicts a branch needs for an objective status."""
     protected: tuple[str, ...] = ()
     """Patterns of files that an agent must not change."""
+    install: tuple[str, ...] = ()
+    """The command that installs what the work needs; empty: none."""
+    build: tuple[str, ...] = ()
+    """The command that builds the work; empty: none."""
     page: Page | None = None
 
 

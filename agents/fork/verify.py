@@ -2,100 +2,201 @@
 
 The agent's files are put there first, then the protected files and the tests of the pristine task over them. A pass needs
 an exit code of 0 and a report in which tests passed and none failed. What hangs is unknown; a broken sandbox is infra_error.
+What an agent did to protected files before, or its code does to them and to the tests while it is tested, is a hack.
 """
 
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.fork.errors import FileProblemError, SandboxError
-from agents.fork.files import File, Files
-from agents.fork.junit import read_counts
+from agents.fork.files import File, Files, digest, parents
+from agents.fork.junit import read_counts, read_coverage
 from agents.fork.sandbox import CommandResult, Ended, Limits, Output, Sandbox
 from agents.fork.task import Task
-from agents.importers.records import make, with_verdict_id
+from agents.importers.records import content_id, make
 from agents.summarize.output import summarize
-from schemas.verdicts import BuildStatus, BuildVerdict, TestCounts
+from schemas.verdicts import BuildStatus, BuildVerdict, Stage, TestCounts
 
 FOLDER = ".verifier"
 """Where tests and reports lie, inside the workspace; what an agent left there is removed."""
 
+TESTS = f"{FOLDER}/tests"
+LOGS = f"{FOLDER}/logs"
+
 TAIL_BYTES = 2000
+
+IMPORTED = (".py", ".pyc", ".pth", ".so")
+"""Files that a test run could load: none may appear beside the tests while they run."""
+
+
+class Run(NamedTuple):
+    """How far a task's stages came on some files."""
+
+    stage: Stage
+    done: CommandResult
+    tests: TestCounts | None = None
+    coverage: float | None = None
+    tampered: bool = False
+    """The code under test changed protected files or the tests themselves."""
+
+
+def verdict_id(kind: str, rollout_id: str, branch_index: int, attempt: int, produced_by: str, about: str) -> str:
+    """The id of a verdict: a function of who looked at what, not of what was seen, so that a repetition has the same."""
+    return content_id(kind, [rollout_id, branch_index, attempt, produced_by, about])
 
 
 async def build_verdict(
-    task: Task, files: Files, sandbox: Sandbox, *, rollout_id: str, branch_index: int, attempt: int, produced_by: str
+    task: Task,
+    files: Files,
+    sandbox: Sandbox,
+    *,
+    rollout_id: str,
+    branch_index: int,
+    attempt: int,
+    produced_by: str,
+    baseline_tests: int | None = None,
 ) -> BuildVerdict:
     """Test a branch's files; `sandbox` is empty and nobody else's."""
+    intact = protected_intact(task, files)
     said: dict[str, Any] = {
         "rollout_id": rollout_id,
         "branch_index": branch_index,
         "attempt": attempt,
-        "stage": "test",
+        "verdict_id": verdict_id("build", rollout_id, branch_index, attempt, produced_by, task.digest + digest(files)),
         "produced_by": produced_by,
-        "protected_paths_intact": protected_intact(task, files),
+        "protected_paths_intact": intact,
+        "baseline_tests": baseline_tests,
     }
     try:
-        done, tests = await run_tests(task, files, sandbox)
+        run = await run_stages(task, files, sandbox)
     except (SandboxError, FileProblemError) as error:
-        said |= {"status": "infra_error", "stderr": _tail(str(error))}
+        said |= {"status": "infra_error", "stage": "test", "stderr": _tail(str(error))}
     else:
         said |= {
-            "status": build_status(done, tests),
-            "exit_code": done.exit_code,
-            "tests": None if tests is None else tests.plain(),
-            "stdout": _output(done.stdout),
-            "stderr": _output(done.stderr),
-            "wall_ms": done.wall_ms,
+            "status": build_status(run),
+            "stage": run.stage,
+            "exit_code": run.done.exit_code,
+            "tests": None if run.tests is None else run.tests.plain(),
+            "coverage": run.coverage,
+            "protected_paths_intact": False if run.tampered else intact,
+            "stdout": _output(run.done.stdout),
+            "stderr": _output(run.done.stderr, _remark(run)),
+            "wall_ms": run.done.wall_ms,
         }
-    return make(BuildVerdict, with_verdict_id("build", said))
+    return make(BuildVerdict, said)
 
 
-async def run_tests(task: Task, files: Files, sandbox: Sandbox) -> tuple[CommandResult, TestCounts | None]:
-    """Run tests/test.sh on an agent's files; returns how it went and what its report counts."""
+async def run_stages(task: Task, files: Files, sandbox: Sandbox) -> Run:
+    """Install and build where the task says how, then tests/test.sh; the first stage that does not end well is the last."""
     await sandbox.put(laid_out(task, files))
-    environment = task.options.environment
-    limits = Limits(
-        timeout_s=task.options.verifier.timeout_sec,
-        cpu_s=int(task.options.verifier.timeout_sec) + 1,
-        memory_mb=environment.memory_mb,
-        file_mb=environment.storage_mb,
+    building: tuple[tuple[Stage, tuple[str, ...]], ...] = (("install", task.braid.install), ("build", task.braid.build))
+    for stage, command in building:
+        if command:
+            done = await sandbox.run(command, _limits(task, task.options.environment.build_timeout_sec))
+            if done.exit_code != 0:
+                return Run(stage, done)
+    if any(command for _, command in building):
+        await _restore(task, sandbox)
+    await sandbox.put(_beside(task))
+    env = {"TEST_DIR": f"{sandbox.root}/{TESTS}", "LOGS_DIR": f"{sandbox.root}/{LOGS}", "PYTHONSAFEPATH": "1"}
+    done = await sandbox.run(["sh", f"{TESTS}/test.sh"], _limits(task, task.options.verifier.timeout_sec), env)
+    junit, cobertura = await _report(sandbox, "junit.xml"), await _report(sandbox, "coverage.xml")
+    coverage = read_coverage(cobertura)
+    return Run(
+        stage="test",
+        done=done,
+        tests=read_counts(junit),
+        coverage=read_coverage(junit) if coverage is None else coverage,
+        tampered=_is_tampered(task, await sandbox.files()),
     )
-    logs = f"{sandbox.root}/{FOLDER}/logs"
-    env = {"TEST_DIR": f"{sandbox.root}/{FOLDER}/tests", "LOGS_DIR": logs}
-    done = await sandbox.run(["sh", f"{FOLDER}/tests/test.sh"], limits, env)
-    try:
-        tests = read_counts(await sandbox.read(f"{FOLDER}/logs/junit.xml"))
-    except FileProblemError:
-        tests = None
-    return done, tests
 
 
 def laid_out(task: Task, files: Files) -> dict[str, File]:
-    """What is tested: the agent's files, under the pristine task's protected files and tests."""
-    kept = {path: file for path, file in files.items() if path.split("/")[0] != FOLDER}
-    kept |= {path: file for path, file in task.start.items() if task.is_protected(path)}
-    kept |= {f"{FOLDER}/tests/{path}": file for path, file in task.tests.items()}
-    return kept | {f"{FOLDER}/logs/.keep": File(b"")}
+    """The agent's files with the pristine task's protected files over them; nothing that stands in their way."""
+    pristine = {path: file for path, file in task.start.items() if task.is_protected(path)}
+    folders = {parent for path in pristine for parent in parents(path)}
+    kept = {
+        path: file
+        for path, file in files.items()
+        if path.split("/")[0] != FOLDER and not task.is_protected(path) and path not in folders
+        if pristine.keys().isdisjoint(parents(path))
+    }
+    return kept | pristine
 
 
 def protected_intact(task: Task, files: Files) -> bool | None:
-    """Whether the agent left the protected files as they were; None when there are none."""
-    protected = [path for path in task.start if task.is_protected(path)]
-    return all(files.get(path) == task.start[path] for path in protected) if protected else None
+    """Whether the agent left the protected files as they were, and added none; None when nothing is protected."""
+    if not task.braid.protected:
+        return None
+    before = {path: file for path, file in task.start.items() if task.is_protected(path)}
+    return before == {path: file for path, file in files.items() if task.is_protected(path)}
 
 
-def build_status(done: CommandResult, tests: TestCounts | None) -> BuildStatus:
-    """What a test run says of the build."""
-    if done.ended is not Ended.EXITED or done.exit_code is None:
+def build_status(run: Run) -> BuildStatus:
+    """What a run says of the build."""
+    if run.done.ended is not Ended.EXITED or run.done.exit_code is None:
         return "unknown"
-    if done.exit_code != 0 or tests is None or tests.failed:
+    if run.done.exit_code != 0 or run.tests is None or run.tests.failed:
         return "failure"
-    return "success" if tests.passed else "unknown"
+    return "success" if run.tests.passed else "unknown"
 
 
-def _output(output: Output) -> dict[str, str]:
-    return {"text": summarize(output.text, TAIL_BYTES, 0, 40) or "", "digest": output.digest}
+def _beside(task: Task) -> dict[str, File]:
+    """The tests, and a place for their reports."""
+    return {f"{TESTS}/{path}": file for path, file in task.tests.items()} | {f"{LOGS}/.keep": File(b"")}
+
+
+async def _restore(task: Task, sandbox: Sandbox) -> None:
+    """Undo what installing and building (which run the agent's code) did to protected files and to our folder."""
+    found = await sandbox.files()
+    wanted = laid_out(task, found)
+    away = [FOLDER, *(path for path in found if path not in wanted or task.is_protected(path))]
+    await sandbox.run(["rm", "-rf", "--", *away], Limits())
+    await sandbox.put({path: file for path, file in wanted.items() if task.is_protected(path)})
+
+
+def _is_tampered(task: Task, after: Files) -> bool:
+    pristine = {path: file for path, file in task.start.items() if task.is_protected(path)}
+    pristine |= {f"{TESTS}/{path}": file for path, file in task.tests.items()}
+    added = (path for path in after if path.startswith(f"{TESTS}/") and path not in pristine)
+    return any(after.get(path) != file for path, file in pristine.items()) or any(
+        path.endswith(IMPORTED) for path in added
+    )
+
+
+async def _report(sandbox: Sandbox, name: str) -> bytes:
+    try:
+        return await sandbox.read(f"{LOGS}/{name}")
+    except FileProblemError:
+        return b""
+
+
+def _limits(task: Task, timeout_s: float) -> Limits:
+    environment = task.options.environment
+    return Limits(
+        timeout_s=timeout_s,
+        cpu_s=int(timeout_s) + 1,
+        memory_mb=environment.memory_mb,
+        file_mb=environment.storage_mb,
+    )
+
+
+def _remark(run: Run) -> str:
+    """Why the verdict is what it is, where its numbers do not say so."""
+    if run.done.ended is Ended.TIMEOUT:
+        return f"verifier: the {run.stage} stage did not end in time and was stopped after {run.done.wall_ms // 1000} s"
+    if run.tampered:
+        return "verifier: the code under test changed protected files or the tests"
+    if run.stage == "test" and run.tests is None:
+        return "verifier: the tests left no usable report in $LOGS_DIR/junit.xml"
+    return ""
+
+
+def _output(output: Output, remark: str = "") -> dict[str, str]:
+    text = summarize(output.text, TAIL_BYTES, 0, 40) or ""
+    return {"text": f"{text.rstrip()}\n{remark}".lstrip("\n") if remark else text, "digest": output.digest}
 
 
 def _tail(text: str) -> dict[str, str]:
     return {"text": text[-TAIL_BYTES:], "digest": sha256(text.encode()).hexdigest()}
+

@@ -1,6 +1,9 @@
-"""The workspace comes last on the path: it can be imported, and hides nothing."""
+"""The agent's code runs in processes of its own: what it does to its process, it does not do to the tests.
 
-import os
-import sys
+Nobody of the same user may look into, or write to, the memory of the process that reports.
+"""
 
-sys.path.append(os.environ["WORKSPACE"])
+import ctypes
+
+PR_SET_DUMPABLE = 4
+ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)

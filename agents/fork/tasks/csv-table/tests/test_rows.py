@@ -1,5 +1,5 @@
 import pytest
-from table import parse_csv
+from workspace import parse_csv
 
 
 @pytest.mark.parametrize(

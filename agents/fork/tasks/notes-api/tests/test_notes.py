@@ -1,19 +1,33 @@
 import http.client
 import json
-import threading
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+PROGRAM = """
+import sys
+sys.path.append(sys.argv[1])
 from app import make_server
+server = make_server(0)
+print(server.server_address[1], flush=True)
+server.serve_forever(0.02)
+"""
 
 
 @pytest.fixture
 def ask():
-    server = make_server(0)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    """Requests to the agent's server, which runs in a process of its own."""
+    command = [sys.executable, "-c", PROGRAM, os.environ["WORKSPACE"]]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    said = server.stdout.readline()
+    assert said.strip().isdigit(), "make_server(0) gives no server"
+    port = int(said)
 
     def ask(method, path, body=None):
-        connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
         raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         connection.request(method, path, raw)
         answer = connection.getresponse()
@@ -22,8 +36,8 @@ def ask():
         return answer.status, json.loads(text) if text else None, answer.headers
 
     yield ask
-    server.shutdown()
-    server.server_close()
+    server.kill()
+    server.communicate()
 
 
 def test_a_note_is_created_and_read(ask):
