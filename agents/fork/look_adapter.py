@@ -1,0 +1,136 @@
+"""A look at a page, as a script of its own: runs inside a sandbox (`python -I look_adapter.py SPEC`), imports nothing of ours.
+
+Serves the workspace on the sandbox's loopback, opens the page in headless Chromium, and prints one JSON object: errors, probes,
+whether anything was drawn, the screenshot's digest. The sandbox has no other network; what the page asks of other addresses
+is refused here as well. Trouble of the browser itself is printed as `{"trouble": ...}`: it says nothing about the page.
+"""
+
+import functools
+import json
+import sys
+import threading
+from hashlib import sha256
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from playwright.sync_api import ConsoleMessage, Error, Page, Route, TimeoutError, sync_playwright
+
+VIEW = {"width": 1280, "height": 800}
+SETTLE_MS = 250
+"""Scripts that work after loading have this long before questions are asked."""
+
+FLAGS = (
+    "--no-sandbox",  # the sandbox is around this process; Chromium's own does not start as root
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--force-color-profile=srgb",
+    "--font-render-hinting=none",
+    "--disable-lcd-text",
+    "--hide-scrollbars",
+    "--no-proxy-server",
+)
+
+VISIBLE = """() => {
+  const drawn = (each) => {
+    const box = each.getBoundingClientRect(), style = getComputedStyle(each);
+    return box.width > 0 && box.height > 0 && style.visibility !== "hidden" && Number(style.opacity) > 0;
+  };
+  if (document.body && document.body.innerText.trim()) return true;
+  return [...document.querySelectorAll("img, canvas, svg, video, input, button, select, textarea")].some(drawn);
+}"""
+
+MAX_MESSAGES = 50
+MAX_MESSAGE = 500
+
+
+class Files(SimpleHTTPRequestHandler):
+    """The workspace, quietly."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """A file; a browser's own wish for an icon is no error of the page."""
+        if self.path == "/favicon.ico" and not self.translate_path(self.path).startswith("//"):
+            self.send_response(204)
+            self.end_headers()
+            return
+        super().do_GET()
+
+
+def main() -> None:
+    """Look, and print what was seen."""
+    spec = json.loads(sys.argv[1])
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=spec["root"]))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        seen = look(spec, f"http://127.0.0.1:{server.server_address[1]}")
+    except Error as error:
+        seen = {"trouble": error.message[:6000]}
+    print(json.dumps(seen))  # noqa: T201 - the answer
+
+
+def look(spec: dict[str, Any], origin: str) -> dict[str, Any]:
+    """Open the page and ask it."""
+    uncaught: list[str] = []
+    console: list[str] = []
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            console.append(message.text)
+
+    def passes(route: Route) -> None:
+        if route.request.url.startswith((origin + "/", "data:", "blob:")):
+            route.continue_()
+        else:
+            route.abort()
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=spec["browser"], args=list(FLAGS), timeout=spec["start_ms"])
+        context = browser.new_context(viewport=VIEW, locale="en-US", timezone_id="UTC", reduced_motion="reduce")
+        context.set_default_timeout(spec["load_ms"])
+        page = context.new_page()
+        blank = shot(page)
+        context.route("**/*", passes)
+        page.on("pageerror", lambda error: uncaught.append(str(error)))
+        page.on("console", heard)
+        page.on("dialog", lambda dialog: dialog.dismiss())
+        try:
+            answer = page.goto(f"{origin}/{spec['path']}", wait_until="load")
+        except TimeoutError:
+            return {"late": f"{spec['path']} had not loaded after {spec['load_ms'] / 1000:g} s"}
+        if answer is None or not answer.ok:
+            return {"absent": f"{spec['path']}: {answer.status if answer else 'no'} answer"}
+        page.wait_for_timeout(SETTLE_MS)
+        picture = shot(page)
+        found = {
+            "renders_non_empty": picture != blank and bool(page.evaluate(VISIBLE)),
+            "screenshot": sha256(picture).hexdigest(),
+            "probes": [probe(page, each) for each in spec["probes"]],
+            "browser": browser.version,
+        }
+        browser.close()
+    return found | {"uncaught": cut(uncaught), "console": cut(console)}
+
+
+def shot(page: Page) -> bytes:
+    """What is drawn, without what moves."""
+    return page.screenshot(animations="disabled", caret="hide")
+
+
+def probe(page: Page, asked: dict[str, str]) -> dict[str, Any]:
+    """Ask one question; only `true` is a yes."""
+    try:
+        said = page.evaluate(f"() => ({asked['script']})")
+    except Error as error:
+        return {"name": asked["name"], "ok": False, "detail": error.message[:6000]}
+    return {"name": asked["name"], "ok": said is True, "detail": None if said is True else f"gave {said!r}"[:MAX_MESSAGE]}
+
+
+def cut(messages: list[str]) -> list[str]:
+    """Messages of a size that fits a record."""
+    return [message[:MAX_MESSAGE] for message in messages[:MAX_MESSAGES]]
+
+
+if __name__ == "__main__":
+    main()
