@@ -68,6 +68,8 @@ class Agent:
     sleep: Sleep = asyncio.sleep
     patience: float = 1.0
     """Scales the waits between attempts."""
+    notice: Callable[[str], None] = lambda _what: None
+    """Told what the agent does now."""
     entries: list[Entry] = field(default_factory=list)
     """The conversation so far; a fork from the middle begins with some."""
     steps: int = 0
@@ -80,12 +82,12 @@ class Agent:
         self._limits = summary_limits(EmissionConfig(), self.opened)
 
     async def run(self) -> Ending:
-        """Work until there is an answer, or a reason why there is none. The events of the end are taken, not yet written."""
+        """Work until there is an answer (its event is taken, not yet written), or a reason why there is none."""
         try:
             while True:
                 over = exhausted(self.budgets, self.steps, self.own_tokens, self.spent)
                 if over is not None:
-                    return self._failure(Ending(over.status, over.why))
+                    return Ending(over.status, over.why)
                 turn = await self._turn()
                 if not turn.calls:
                     return self._answer(turn)
@@ -94,9 +96,9 @@ class Agent:
                 await self._call_all(turn)
                 await self.recorder.flush()
         except _EndError as end:
-            return self._failure(end.ending)
+            return end.ending
         except SandboxError as error:
-            return self._failure(Ending("infra_error", f"sandbox: {error}"))
+            return Ending("infra_error", f"sandbox: {error}")
 
     def start(self) -> None:
         """The first event."""
@@ -113,6 +115,7 @@ class Agent:
 
     async def _turn(self) -> Turn:
         self.steps += 1
+        self.notice(f"step {self.steps}: asks the model")
         self.recorder.event("step_start", {"step": self.steps})
         turn = await self._ask()
         self.tokens, self.own_tokens = self.tokens.plus(turn.tokens), self.own_tokens.plus(turn.tokens)
@@ -162,6 +165,7 @@ class Agent:
                     },
                 )
                 await self.recorder.flush()
+                self.notice(f"step {self.steps}: {trouble.kind}, attempt {failures}")
                 if wait is None:
                     raise _EndError(
                         "infra_error", f"model: {trouble.kind} after {failures} attempts: {trouble}"
@@ -174,6 +178,7 @@ class Agent:
         """All calls of a turn, in the model's order; what it sees of each is what will be trained on."""
         answers = []
         for call in turn.calls:
+            self.notice(f"step {self.steps}: {call.name}")
             outcome = CUT_OFF if turn.stop == "max_tokens" else await self.tools.call(call.name, call.arguments)
             answers.append(self._answered(call, self._record_result(call, outcome)))
             if self.recorder.is_full:
@@ -213,7 +218,3 @@ class Agent:
             raise _EndError("failed", "the model ended its work without an answer")
         self.recorder.event("final_answer", {"answer": turn.text.strip()})
         return Ending("answered")
-
-    def _failure(self, ending: Ending) -> Ending:
-        self.recorder.event("error", {"error": ending.error, "step": self.steps})
-        return ending

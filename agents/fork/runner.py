@@ -5,7 +5,7 @@ turn in flight: `unfinished` says what is left, and those branches run again as 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -121,7 +121,7 @@ class ForkRunner:
         """Put the rollout on the log: before any of its branches."""
         await self.log.append(Lifecycle(opened=self.opened))
 
-    async def run(self, jobs: Sequence[Job]) -> AsyncIterator[BranchResult]:
+    async def run(self, jobs: Sequence[Job]) -> AsyncGenerator[BranchResult, None]:
         """Run branches, as many at once as the pool has slots; each result when its branch has ended.
 
         Closing the iterator early stops the branches that run; they end as aborted.
@@ -175,6 +175,7 @@ class ForkRunner:
         agent = Agent(
             self.opened, model, tools, recorder, self.budgets, self.spent,
             temperature=info.temperature, seed=info.seed, redacting=self.redacting, patience=self.patience,
+            notice=lambda what: self.progress(job.branch_index, what),
         )  # fmt: skip
         self.progress(job.branch_index, "starts")
         try:
@@ -219,7 +220,7 @@ class ForkRunner:
                 workspace = self.snapshots.keep(await sandbox.files())
             except (SandboxError, SnapshotError, FileProblemError) as error:
                 ending = Ending("infra_error", f"the workspace could not be kept: {error}")
-        if ending.status == "aborted":
+        if ending.status != "answered":
             recorder.event("error", {"error": ending.error, "step": agent.steps if agent else 0})
         await recorder.end(ending.status, ending.error, workspace)
         self.progress(job.branch_index, ending.status)
