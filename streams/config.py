@@ -146,6 +146,27 @@ class JudgeWorkerConfig(_Section):
     """Price of a million generated tokens."""
 
 
+class ForkConfig(_Section):
+    """The fork runner: `braid fork`."""
+
+    model: str = ""
+    """The agent's model, for --model anthropic. The key is ANTHROPIC_API_KEY."""
+    base_url: str = ""
+    """Of the Messages API; empty: ANTHROPIC_BASE_URL, else the API itself."""
+    timeout_s: float = Field(default=300.0, gt=0)
+    """Of one turn."""
+    max_tokens: int = Field(default=8192, ge=256)
+    """Of one turn."""
+    isolation: Literal["namespaces", "processes"] = "namespaces"
+    """Of local sandboxes. With `processes`, agents have this user's network and files: only for machines that are thrown away."""
+    sandboxes: Path | None = None
+    """Where local sandboxes live; unset: below the state directory."""
+    snapshots: Path | None = None
+    """Where workspaces are kept; unset: below the state directory."""
+    e2b_template: str = ""
+    """Empty: E2B's base template. The key is E2B_API_KEY."""
+
+
 class Settings(BaseSettings):
     """Everything that can be configured."""
 
@@ -169,6 +190,7 @@ class Settings(BaseSettings):
     gateway: GatewayConfig = GatewayConfig()
     worker: WorkerConfig = WorkerConfig()
     judge: JudgeWorkerConfig = JudgeWorkerConfig()
+    fork: ForkConfig = ForkConfig()
     signing_key: str = ""
     """File with the evidence key; empty: a development key, made on first use."""
     state_dir: Path | None = None

@@ -42,23 +42,29 @@ class FactWriter:
 
     async def write(self, fact: Fact) -> None:
         """Write one fact. Raises TooLargeError when it is over the limit of its topic."""
+        self._unacked.append(await self._send(fact))
+        if len(self._unacked) >= MAX_UNACKED:
+            await self.flush()
+
+    async def append(self, fact: Fact) -> None:
+        """Write one fact and wait until the broker has it: the log that something below us writes to."""
+        await (await self._send(fact))
+
+    async def _send(self, fact: Fact) -> Awaitable[Any]:
         topic = BY_RECORD[type(fact)]
         value = self._codec.encode(fact)
         if len(value) > topic.max_bytes:
             raise TooLargeError(f"{len(value)} bytes; {topic.name} takes {topic.max_bytes}")
         rollout_id = rollout_of(fact)
-        self._unacked.append(
-            await self._producer.send(
-                self.settings.prefix + topic.name,
-                value,
-                key=rollout_id.encode(),
-                partition=partition_of(rollout_id, self.settings.partitions),
-                headers=cloud_event(fact, self._source),
-            )
+        sent: Awaitable[Any] = await self._producer.send(
+            self.settings.prefix + topic.name,
+            value,
+            key=rollout_id.encode(),
+            partition=partition_of(rollout_id, self.settings.partitions),
+            headers=cloud_event(fact, self._source),
         )
         self.written += 1
-        if len(self._unacked) >= MAX_UNACKED:
-            await self.flush()
+        return sent
 
     async def flush(self) -> None:
         """Wait until the broker has everything."""
