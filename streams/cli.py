@@ -26,6 +26,8 @@ _COMMANDS = {
     "broker": ("streams.commands.broker:app", "A real Kafka and schema registry on this machine, without Docker."),
     "worker": ("streams.commands.worker:worker", "Fold facts into closed rollouts, live."),
     "judge": ("streams.commands.judge:app", "Ask a judge about branches, and look at how it behaves."),
+    "build-verifier": ("streams.commands.verifiers:build_verifier", "Test finished branches in fresh sandboxes."),
+    "visual-verifier": ("streams.commands.verifiers:visual_verifier", "Look at finished branches' pages in a browser."),
     "gateway": ("streams.commands.gateway:gateway", "Take events and verdicts over HTTP."),
     "ingest": ("streams.commands.ingest:ingest", "Write the lines of files to the log."),
     "rollouts": ("streams.commands.rollouts:rollouts", "List rollouts and how they stand."),

@@ -167,6 +167,25 @@ class ForkConfig(_Section):
     """Empty: E2B's base template. The key is E2B_API_KEY."""
 
 
+class VerifierConfig(_Section):
+    """The verifiers: `braid build-verifier` and `braid visual-verifier`. Sandboxes and snapshots are those of `fork`."""
+
+    slot: int = Field(default=0, ge=0)
+    """Static membership: a restarted verifier with the same slot is back at once. Every one of a kind has its own."""
+    concurrency: int = Field(default=2, ge=1, le=256)
+    """Branches that are looked at at once, each in a sandbox of its own; never more."""
+    tasks: tuple[Path, ...] = ()
+    """Folders of task directories, beside the samples. The pristine tests come from here, never from a branch."""
+    sandbox: Literal["local", "e2b"] = "local"
+    """Of the build verifier. A browser needs a local one."""
+    browser: Path | None = None
+    """Chromium itself; unset: the system's."""
+    announce_s: float = Field(default=30.0, ge=0)
+    """A build that takes longer is announced as running."""
+    grace_s: float = Field(default=20.0, ge=0)
+    """How long work under way may still take when a verifier is told to stop."""
+
+
 class Settings(BaseSettings):
     """Everything that can be configured."""
 
@@ -191,6 +210,7 @@ class Settings(BaseSettings):
     worker: WorkerConfig = WorkerConfig()
     judge: JudgeWorkerConfig = JudgeWorkerConfig()
     fork: ForkConfig = ForkConfig()
+    verifier: VerifierConfig = VerifierConfig()
     signing_key: str = ""
     """File with the evidence key; empty: a development key, made on first use."""
     state_dir: Path | None = None
@@ -215,6 +235,10 @@ class Settings(BaseSettings):
     def judge_group(self) -> str:
         """The consumer group of the judge workers."""
         return f"{self.prefix}braid-judge"
+
+    def verifier_group(self, kind: str) -> str:
+        """The consumer group of the verifiers of a kind."""
+        return f"{self.prefix}braid-{kind}-verifier"
 
 
 def config_file() -> Path:

@@ -111,8 +111,8 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._failure: BaseException | None = None
 
     @abstractmethod
-    async def do(self, held: Held, record: Any) -> bool:
-        """Work on a record; True when all that follows from it is acknowledged, False when somebody else shall do it."""
+    async def do(self, held: Held, record: Any, at: int) -> bool:
+        """Work on a record, appended at a time; True when all that follows from it is acknowledged, False to leave it to others."""
 
     async def let_go(self) -> None:
         """Called last, when no work is under way any more."""
@@ -207,12 +207,12 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             await self._bury(record, error)
             held.finish(record.offset)
             return
-        task = asyncio.create_task(self._do(held, record.offset, value))
+        task = asyncio.create_task(self._do(held, record.offset, value, record.timestamp))
         self._work.add(task)
         task.add_done_callback(self._done)
 
-    async def _do(self, held: Held, offset: int, value: Record) -> None:
-        if await self.do(held, value):
+    async def _do(self, held: Held, offset: int, value: Record, at: int) -> None:
+        if await self.do(held, value, at):
             held.finish(offset)
 
     def _done(self, task: asyncio.Task[None]) -> None:

@@ -2,20 +2,23 @@
 
 Serves the workspace on the sandbox's loopback, opens the page in headless Chromium, and prints one JSON object: errors, probes,
 whether anything was drawn, the screenshot's digest. The sandbox has no other network; what the page asks of other addresses
-is refused here as well. Trouble of the browser itself is printed as `{"trouble": ...}`: it says nothing about the page.
+is refused here as well. Questions are asked in a script world of their own: they see the document, and nothing that the page's
+scripts have put in its place. Trouble of the browser itself is printed as `{"trouble": ...}`: it says nothing about the page.
 """
 
 import functools
 import json
 import sys
 import threading
+from collections.abc import Callable
 from hashlib import sha256
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from playwright.sync_api import ConsoleMessage, Error, Page, Route, TimeoutError, sync_playwright
+from playwright.sync_api import BrowserContext, ConsoleMessage, Error, Page, Route, ViewportSize, sync_playwright
+from playwright.sync_api import TimeoutError as LateError
 
-VIEW = {"width": 1280, "height": 800}
+VIEW = ViewportSize(width=1280, height=800)
 SETTLE_MS = 250
 """Scripts that work after loading have this long before questions are asked."""
 
@@ -30,14 +33,14 @@ FLAGS = (
     "--no-proxy-server",
 )
 
-VISIBLE = """() => {
+VISIBLE = """(() => {
   const drawn = (each) => {
     const box = each.getBoundingClientRect(), style = getComputedStyle(each);
     return box.width > 0 && box.height > 0 && style.visibility !== "hidden" && Number(style.opacity) > 0;
   };
   if (document.body && document.body.innerText.trim()) return true;
   return [...document.querySelectorAll("img, canvas, svg, video, input, button, select, textarea")].some(drawn);
-}"""
+})()"""
 
 MAX_MESSAGES = 50
 MAX_MESSAGE = 500
@@ -51,7 +54,7 @@ class Files(SimpleHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """A file; a browser's own wish for an icon is no error of the page."""
-        if self.path == "/favicon.ico" and not self.translate_path(self.path).startswith("//"):
+        if self.path == "/favicon.ico":
             self.send_response(204)
             self.end_headers()
             return
@@ -66,8 +69,8 @@ def main() -> None:
     try:
         seen = look(spec, f"http://127.0.0.1:{server.server_address[1]}")
     except Error as error:
-        seen = {"trouble": error.message[:6000]}
-    print(json.dumps(seen))  # noqa: T201 - the answer
+        seen = {"trouble": first_line(error)}
+    sys.stdout.write(json.dumps(seen) + "\n")
 
 
 def look(spec: dict[str, Any], origin: str) -> dict[str, Any]:
@@ -86,7 +89,9 @@ def look(spec: dict[str, Any], origin: str) -> dict[str, Any]:
             route.abort()
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=spec["browser"], args=list(FLAGS), timeout=spec["start_ms"])
+        browser = playwright.chromium.launch(
+            executable_path=spec["browser"], args=list(FLAGS), timeout=spec["start_ms"]
+        )
         context = browser.new_context(viewport=VIEW, locale="en-US", timezone_id="UTC", reduced_motion="reduce")
         context.set_default_timeout(spec["load_ms"])
         page = context.new_page()
@@ -97,17 +102,16 @@ def look(spec: dict[str, Any], origin: str) -> dict[str, Any]:
         page.on("dialog", lambda dialog: dialog.dismiss())
         try:
             answer = page.goto(f"{origin}/{spec['path']}", wait_until="load")
-        except TimeoutError:
+        except LateError:
             return {"late": f"{spec['path']} had not loaded after {spec['load_ms'] / 1000:g} s"}
         if answer is None or not answer.ok:
             return {"absent": f"{spec['path']}: {answer.status if answer else 'no'} answer"}
         page.wait_for_timeout(SETTLE_MS)
-        picture = shot(page)
+        picture, ask = shot(page), questions(context, page)
         found = {
-            "renders_non_empty": picture != blank and bool(page.evaluate(VISIBLE)),
+            "renders_non_empty": picture != blank and ask(VISIBLE) is True,
             "screenshot": sha256(picture).hexdigest(),
-            "probes": [probe(page, each) for each in spec["probes"]],
-            "browser": browser.version,
+            "probes": [probe(ask, each) for each in spec["probes"]],
         }
         browser.close()
     return found | {"uncaught": cut(uncaught), "console": cut(console)}
@@ -118,13 +122,36 @@ def shot(page: Page) -> bytes:
     return page.screenshot(animations="disabled", caret="hide")
 
 
-def probe(page: Page, asked: dict[str, str]) -> dict[str, Any]:
+def questions(context: BrowserContext, page: Page) -> Callable[[str], Any]:
+    """Evaluates expressions on the page's document, in a world where the page's scripts have replaced nothing."""
+    devtools = context.new_cdp_session(page)
+    frame = devtools.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+    world = devtools.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "questions"})
+    asked = {"contextId": world["executionContextId"], "returnByValue": True, "awaitPromise": True}
+
+    def ask(expression: str) -> Any:
+        answer = devtools.send("Runtime.evaluate", asked | {"expression": expression})
+        trouble = answer.get("exceptionDetails")
+        if trouble is not None:
+            raise ValueError(trouble.get("exception", {}).get("description") or trouble["text"])
+        return answer["result"].get("value")
+
+    return ask
+
+
+def probe(ask: Callable[[str], Any], asked: dict[str, str]) -> dict[str, Any]:
     """Ask one question; only `true` is a yes."""
     try:
-        said = page.evaluate(f"() => ({asked['script']})")
-    except Error as error:
-        return {"name": asked["name"], "ok": False, "detail": error.message[:6000]}
-    return {"name": asked["name"], "ok": said is True, "detail": None if said is True else f"gave {said!r}"[:MAX_MESSAGE]}
+        said = ask(f"({asked['script']})")
+    except ValueError as error:
+        return {"name": asked["name"], "ok": False, "detail": str(error).partition("\n")[0][:MAX_MESSAGE]}
+    detail = None if said is True else f"gave {json.dumps(said)}"[:MAX_MESSAGE]
+    return {"name": asked["name"], "ok": said is True, "detail": detail}
+
+
+def first_line(error: Error) -> str:
+    """What a person needs of the library's message."""
+    return error.message.partition("\n")[0][:MAX_MESSAGE]
 
 
 def cut(messages: list[str]) -> list[str]:

@@ -71,4 +71,3 @@ def _read(source: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> File:
     if content is None:
         raise SnapshotError(f"{path}: neither a file nor a link inside the workspace")
     return File(content.read(), executable=bool(entry.mode & 0o100))
-

@@ -13,13 +13,20 @@ The directory is Harbor's (instruction.md, task.toml, environment/, tests/, solu
     [[metadata.braid.page.probe]]
     name = "three cards"
     script = "document.querySelectorAll('.card').length === 3"
+
+    [[metadata.braid.criteria]]         # checks of the files that are left behind
+    name = "has notes"
+    method = "word_count_min"
+    path = "NOTES.md"
+    count = 50
 """
 
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from agents.criteria.criterion import ALL_TOGETHER, Criterion
 from agents.fork.files import File, Files, digest
 from schemas.jsontext import compact
 
@@ -67,6 +74,20 @@ class BraidOptions(_Part):
     build: tuple[str, ...] = ()
     """The command that builds the work; empty: none."""
     page: Page | None = None
+    criteria: tuple[Criterion, ...] = ()
+    """Checks of the files; each becomes a verdict of its name, and all together one named `criteria`."""
+
+    @model_validator(mode="after")
+    def _can_be_known(self) -> Self:
+        names = [each.name for each in self.criteria]
+        if len(set(names)) < len(names):
+            raise ValueError("two criteria have the same name")
+        for verdict, source in (("visual", self.page), (ALL_TOGETHER, self.criteria)):
+            if verdict in self.required and not source:
+                raise ValueError(
+                    f"required names {verdict}, but the task has no {'page' if source is None else verdict}"
+                )
+        return self
 
 
 class Metadata(_Tolerant):

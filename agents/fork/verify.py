@@ -6,14 +6,15 @@ What an agent did to protected files before, or its code does to them and to the
 """
 
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agents.fork.errors import FileProblemError, SandboxError
-from agents.fork.files import File, Files, digest, parents
+from agents.fork.files import File, Files, parents
 from agents.fork.junit import read_counts, read_coverage
 from agents.fork.sandbox import CommandResult, Ended, Limits, Output, Sandbox
+from agents.fork.subject import Subject
 from agents.fork.task import Task
-from agents.importers.records import content_id, make
+from agents.importers.records import make
 from agents.summarize.output import summarize
 from schemas.verdicts import BuildStatus, BuildVerdict, Stage, TestCounts
 
@@ -40,63 +41,40 @@ class Run(NamedTuple):
     """The code under test changed protected files or the tests themselves."""
 
 
-def verdict_id(kind: str, rollout_id: str, branch_index: int, attempt: int, produced_by: str, about: str) -> str:
-    """The id of a verdict: a function of who looked at what, not of what was seen, so that a repetition has the same."""
-    return content_id(kind, [rollout_id, branch_index, attempt, produced_by, about])
-
-
 async def build_verdict(
-    task: Task,
-    files: Files,
-    sandbox: Sandbox,
-    *,
-    rollout_id: str,
-    branch_index: int,
-    attempt: int,
-    produced_by: str,
-    baseline_tests: int | None = None,
+    task: Task, files: Files, sandbox: Sandbox, subject: Subject, baseline_tests: int | None = None
 ) -> BuildVerdict:
     """Test a branch's files; `sandbox` is empty and nobody else's."""
     intact = protected_intact(task, files)
-    said: dict[str, Any] = {
-        "rollout_id": rollout_id,
-        "branch_index": branch_index,
-        "attempt": attempt,
-        "verdict_id": verdict_id("build", rollout_id, branch_index, attempt, produced_by, task.digest + digest(files)),
-        "produced_by": produced_by,
-        "protected_paths_intact": intact,
-        "baseline_tests": baseline_tests,
-    }
     try:
         run = await run_stages(task, files, sandbox)
     except (SandboxError, FileProblemError) as error:
-        said |= {"status": "infra_error", "stage": "test", "stderr": _tail(str(error))}
-    else:
-        said |= {
-            "status": build_status(run),
-            "stage": run.stage,
-            "exit_code": run.done.exit_code,
-            "tests": None if run.tests is None else run.tests.plain(),
-            "coverage": run.coverage,
-            "protected_paths_intact": False if run.tampered else intact,
-            "stdout": _output(run.done.stdout),
-            "stderr": _output(run.done.stderr, _remark(run)),
-            "wall_ms": run.done.wall_ms,
-        }
-    return make(BuildVerdict, said)
+        return untested(subject, "infra_error", str(error)).model_copy(update={"protected_paths_intact": intact})
+    seen = {
+        "status": build_status(run),
+        "stage": run.stage,
+        "exit_code": run.done.exit_code,
+        "tests": None if run.tests is None else run.tests.plain(),
+        "coverage": run.coverage,
+        "protected_paths_intact": False if run.tampered else intact,
+        "baseline_tests": baseline_tests,
+        "stdout": _output(run.done.stdout),
+        "stderr": _output(run.done.stderr, _remark(run)),
+        "wall_ms": run.done.wall_ms,
+    }
+    return make(BuildVerdict, subject.said("build") | seen)
+
+
+def untested(subject: Subject, status: BuildStatus, why: str) -> BuildVerdict:
+    """The verdict that there is none (yet), and why; its id is another one, so that a real one can follow."""
+    return make(BuildVerdict, subject.said(f"build:{status}") | {"status": status, "stderr": _tail(f"verifier: {why}")})
 
 
 async def run_stages(task: Task, files: Files, sandbox: Sandbox) -> Run:
     """Install and build where the task says how, then tests/test.sh; the first stage that does not end well is the last."""
-    await sandbox.put(laid_out(task, files))
-    building: tuple[tuple[Stage, tuple[str, ...]], ...] = (("install", task.braid.install), ("build", task.braid.build))
-    for stage, command in building:
-        if command:
-            done = await sandbox.run(command, _limits(task, task.options.environment.build_timeout_sec))
-            if done.exit_code != 0:
-                return Run(stage, done)
-    if any(command for _, command in building):
-        await _restore(task, sandbox)
+    stuck = await run_building(task, files, sandbox)
+    if stuck is not None:
+        return stuck
     await sandbox.put(_beside(task))
     env = {"TEST_DIR": f"{sandbox.root}/{TESTS}", "LOGS_DIR": f"{sandbox.root}/{LOGS}", "PYTHONSAFEPATH": "1"}
     done = await sandbox.run(["sh", f"{TESTS}/test.sh"], _limits(task, task.options.verifier.timeout_sec), env)
@@ -109,6 +87,20 @@ async def run_stages(task: Task, files: Files, sandbox: Sandbox) -> Run:
         coverage=read_coverage(junit) if coverage is None else coverage,
         tampered=_is_tampered(task, await sandbox.files()),
     )
+
+
+async def run_building(task: Task, files: Files, sandbox: Sandbox) -> Run | None:
+    """Put the files there, install and build where the task says how; returns the stage that did not end well."""
+    await sandbox.put(laid_out(task, files))
+    stages: tuple[tuple[Stage, tuple[str, ...]], ...] = (("install", task.braid.install), ("build", task.braid.build))
+    for stage, command in stages:
+        if command:
+            done = await sandbox.run(command, _limits(task, task.options.environment.build_timeout_sec))
+            if done.exit_code != 0:
+                return Run(stage, done)
+    if any(command for _, command in stages):
+        await _restore(task, sandbox)
+    return None
 
 
 def laid_out(task: Task, files: Files) -> dict[str, File]:
@@ -199,4 +191,3 @@ def _output(output: Output, remark: str = "") -> dict[str, str]:
 
 def _tail(text: str) -> dict[str, str]:
     return {"text": text[-TAIL_BYTES:], "digest": sha256(text.encode()).hexdigest()}
-

@@ -52,7 +52,7 @@ class JudgeWorker(GroupWorker):
             task.cancel()
         await asyncio.gather(*self._calls.values(), return_exceptions=True)
 
-    async def do(self, held: Held, record: JudgeRequest) -> bool:
+    async def do(self, held: Held, record: JudgeRequest, at: int) -> bool:  # noqa: ARG002 - it has no use for the time
         """Make all calls of a request whose votes are not in the log yet."""
         if record.rollout_id in held.closed:
             log.info("too late", rollout=record.rollout_id, request=record.request_id)

@@ -7,10 +7,12 @@ import pytest
 
 from agents.fork.errors import TaskError
 from agents.fork.local_adapter import LocalSandboxes
+from agents.fork.subject import Subject
 from agents.fork.task_adapter import SAMPLES, find_task, load_task, overlays, sample_names
 from agents.fork.verify import build_verdict
 from agents.verdicts.meaning import build_meaning
 
+SUBJECT = Subject("r", 0, 0, "test", "files")
 CASES = [(name, overlay) for name in sample_names() for overlay in overlays(SAMPLES / name)]
 
 
@@ -21,10 +23,7 @@ async def test_a_reference_solution_passes_and_a_broken_one_fails(
     """In a fresh sandbox, by the task's own tests."""
     task = load_task(find_task(name))
     sandbox = await local.create()
-    verdict = await build_verdict(
-        task, {**task.start, **overlays(SAMPLES / name)[overlay]}, sandbox,
-        rollout_id="r", branch_index=0, attempt=0, produced_by="test",
-    )  # fmt: skip
+    verdict = await build_verdict(task, {**task.start, **overlays(SAMPLES / name)[overlay]}, sandbox, SUBJECT)
     assert verdict.tests is not None, verdict
     assert build_meaning(verdict).outcome == ("pass" if overlay == "solution" else "fail"), verdict
 
@@ -33,9 +32,7 @@ async def test_a_reference_solution_passes_and_a_broken_one_fails(
 async def test_an_untouched_task_fails(name: str, local: LocalSandboxes) -> None:
     """Doing nothing is not a solution."""
     task = load_task(find_task(name))
-    verdict = await build_verdict(
-        task, task.start, await local.create(), rollout_id="r", branch_index=0, attempt=0, produced_by="test"
-    )
+    verdict = await build_verdict(task, task.start, await local.create(), SUBJECT)
     assert build_meaning(verdict).outcome == "fail"
 
 

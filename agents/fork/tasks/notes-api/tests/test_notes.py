@@ -7,23 +7,41 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+# For each line a fresh server, whose port is the answer; answers have a pipe of their own.
 PROGRAM = """
-import sys
+import sys, threading
 sys.path.append(sys.argv[1])
 from app import make_server
-server = make_server(0)
-print(server.server_address[1], flush=True)
-server.serve_forever(0.02)
+with open(int(sys.argv[2]), "w") as answers:
+    for _ in sys.stdin:
+        server = make_server(0)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        print(server.server_address[1], file=answers, flush=True)
 """
 
 
+@pytest.fixture(scope="module")
+def servers():
+    """A process that runs the agent's code, and the pipe that its answers come from."""
+    answers, inside = os.pipe()
+    command = [sys.executable, "-c", PROGRAM, os.environ["WORKSPACE"], str(inside)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(inside,), text=True
+    )
+    os.close(inside)
+    with os.fdopen(answers) as told:
+        yield process, told
+    process.kill()
+    process.wait()
+
+
 @pytest.fixture
-def ask():
-    """Requests to the agent's server, which runs in a process of its own."""
-    command = [sys.executable, "-c", PROGRAM, os.environ["WORKSPACE"]]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    said = server.stdout.readline()
-    assert said.strip().isdigit(), "make_server(0) gives no server"
+def ask(servers):
+    """Requests to a fresh server of the agent's."""
+    process, told = servers
+    print(file=process.stdin, flush=True)
+    said = told.readline().strip()
+    assert said.isdigit(), "make_server(0) gives no server"
     port = int(said)
 
     def ask(method, path, body=None):
@@ -35,9 +53,7 @@ def ask():
         connection.close()
         return answer.status, json.loads(text) if text else None, answer.headers
 
-    yield ask
-    server.kill()
-    server.communicate()
+    return ask
 
 
 def test_a_note_is_created_and_read(ask):
