@@ -121,7 +121,7 @@ async def _run(
 ) -> int:
     from agents.fork.task_adapter import load_task
     from streams.forking.board import Board
-    from streams.forking.run import prepare, sandbox_pool
+    from streams.forking.run import models, prepare, sandbox_pool
 
     task = load_task(folder)
     loop, current = asyncio.get_running_loop(), asyncio.current_task()
@@ -129,9 +129,13 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, current.cancel)
     path = _path(options, settings, path)
-    async with _log(settings, path) as log, sandbox_pool(sandbox, settings, concurrency) as pool:
+    async with (
+        _log(settings, path) as log,
+        models(options, folder, settings) as model_for,
+        sandbox_pool(sandbox, settings, concurrency) as pool,
+    ):
         board = Board(options.rollout_id, quiet=json)
-        fork = await prepare(options, task, folder, log, pool, settings, board.say)
+        fork = await prepare(options, task, model_for, log, pool, settings, board.say)
         if fork.is_new:
             await fork.runner.open()
         board.begin(fork.jobs, log.place)
