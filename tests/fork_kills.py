@@ -65,7 +65,17 @@ class Killed:
             }  # fmt: skip
 
     def start(self, rollout_id: str, *more: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "streams.cli", "fork", "csv-table", "--branches", str(BRANCHES), "--concurrency", "3"]
+        command = [
+            sys.executable,
+            "-m",
+            "streams.cli",
+            "fork",
+            "csv-table",
+            "--branches",
+            str(BRANCHES),
+            "--concurrency",
+            "3",
+        ]
         command += ["--script", str(self.script), "--json", *more]
         if self.settings is None:
             command += ["--log", str(self.folder / f"{rollout_id}.ndjson")]
@@ -103,20 +113,28 @@ class Killed:
             await asyncio.sleep(0.05)
 
 
-async def kill_and_resume(killed: Killed, rollout_id: str, chance: random.Random, longest_s: float) -> float:
-    """Kill a fork with SIGKILL, resume it (perhaps killed again on the way) until it completes; returns the moment."""
-    moment = chance.uniform(0.2, longest_s)
-    first = killed.start(rollout_id, "--id", rollout_id)
+async def kill_at_random(killed: Killed, running: "subprocess.Popen[str]", chance: random.Random) -> str:
+    """SIGKILL at a random moment: mostly while branches run, sometimes while the runner starts; returns which."""
+    if chance.random() < 0.2:
+        moment = chance.uniform(0.1, 2.0)
+        said = f"{moment:.2f} s after its start"
+    else:
+        assert running.stdout is not None
+        await asyncio.to_thread(running.stdout.readline)
+        moment = chance.uniform(0.0, 2.5)
+        said = f"{moment:.2f} s into its branches"
     await asyncio.sleep(moment)
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
     await killed.no_strays()
+    return said
+
+
+async def kill_and_resume(killed: Killed, rollout_id: str, chance: random.Random) -> str:
+    """Kill a fork, resume it (perhaps killed again on the way) until it completes; returns the moment of the first kill."""
+    moment = await kill_at_random(killed, killed.start(rollout_id, "--id", rollout_id), chance)
     if chance.random() < 0.3:
-        again = killed.start(rollout_id, "--resume", rollout_id)
-        await asyncio.sleep(chance.uniform(0.2, longest_s))
-        again.send_signal(signal.SIGKILL)
-        again.communicate()
-        await killed.no_strays()
+        await kill_at_random(killed, killed.start(rollout_id, "--resume", rollout_id), chance)
     last = killed.start(rollout_id, "--resume", rollout_id)
     out, err = await asyncio.to_thread(last.communicate)
     if "the log has no rollout" in err:  # it was killed before its first record
@@ -142,7 +160,9 @@ def check(slices: list[AgentEvents]) -> None:
         assert {event.trace_id for event in one.events} <= {trace}, "events of another attempt"
     assert sorted(newest) == list(range(BRANCHES))
     for branch, attempt in newest.items():
-        ended = [number for (index, number), parts in attempts.items() if index == branch and any(p.ended for p in parts)]
+        ended = [
+            number for (index, number), parts in attempts.items() if index == branch and any(p.ended for p in parts)
+        ]
         assert ended == [attempt], f"branch {branch} ended in attempts {ended} of {attempt + 1}"
         kinds = [event.event for one in attempts[branch, attempt] for event in one.events]
         assert (kinds[0], kinds[-1]) == ("run_start", "final_answer")

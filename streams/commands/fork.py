@@ -83,7 +83,7 @@ def fork(
     total_tokens
         Tokens of all branches together.
     json
-        Print one JSON object per branch, and one for the rollout at the end.
+        Print JSON: the rollout's id first, one object for each branch that ends, the counts last.
     """
     from agents.fork.budget import Budgets
     from agents.fork.errors import ForkError
@@ -139,6 +139,8 @@ async def _run(
         if fork.is_new:
             await fork.runner.open()
         board.begin(fork.jobs, log.place)
+        if json:  # first of all the id, so that whoever started it can resume it
+            _print({"rollout_id": options.rollout_id, "log": log.place, "to_run": len(fork.jobs)})
         results = []
         try:
             async with aclosing(fork.runner.run(fork.jobs)) as running:

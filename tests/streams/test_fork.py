@@ -25,7 +25,11 @@ from tests.live import records_of
 
 def braid(*words: str, env: dict[str, str] | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "streams.cli", *words], capture_output=True, text=True, check=False, env=os.environ | (env or {})
+        [sys.executable, "-m", "streams.cli", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | (env or {}),
     )
     assert done.returncode == code, done.stderr
     return done
@@ -41,7 +45,7 @@ async def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
     """SIGKILL whenever: after --resume every branch has ended once, attempts are not mixed, nothing is left over."""
     killed, chance = Killed(tmp_path, None), random.Random(11)
     for number in range(4):
-        await kill_and_resume(killed, f"r{number}", chance, 4.0)
+        await kill_and_resume(killed, f"r{number}", chance)
 
 
 @pytest.mark.kafka
@@ -49,7 +53,7 @@ async def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
 async def test_killed_and_resumed_on_kafka(settings: Settings, tmp_path: Path) -> None:
     """The same on Kafka; the rollout is on the log before its first branch."""
     killed = Killed(tmp_path, settings)
-    await kill_and_resume(killed, "k", random.Random(3), 4.0)
+    await kill_and_resume(killed, "k", random.Random(3))
     opened = [record for record in await records_of(settings, LIFECYCLE) if isinstance(record, Lifecycle)]
     assert [one.opened.rollout_id for one in opened if one.opened] == ["k"]
 
@@ -76,11 +80,30 @@ def test_a_fork_from_the_middle_shares_its_beginning(tmp_path: Path, state: dict
     )  # fmt: skip
     script = tmp_path / "on.toml"
     script.write_text(ON)
-    words = ("--branches", "2", "--id", "b", "--fork-from", f"a/2@{cut + 2}", "--script", str(script), "--log", str(log))
+    words = (
+        "--branches",
+        "2",
+        "--id",
+        "b",
+        "--fork-from",
+        f"a/2@{cut + 2}",
+        "--script",
+        str(script),
+        "--log",
+        str(log),
+    )
     braid("fork", "csv-table", *words, env=state)
-    old = [line["event"]["data"] for line in lines(log) if line["rollout_id"] == "a" and line.get("branch_index") == 2 and "seq" in line]
+    old = [
+        line["event"]["data"]
+        for line in lines(log)
+        if line["rollout_id"] == "a" and line.get("branch_index") == 2 and "seq" in line
+    ]
     for branch in (0, 1):
-        new = [line["event"] for line in lines(log) if line["rollout_id"] == "b" and line.get("branch_index") == branch and "seq" in line]
+        new = [
+            line["event"]
+            for line in lines(log)
+            if line["rollout_id"] == "b" and line.get("branch_index") == branch and "seq" in line
+        ]
         assert [event["data"] for event in new[: cut + 1]] == old[: cut + 1]
         assert new[cut + 1]["event"] == "status"
         assert new[cut + 1]["data"]["phase"] == "prefix_replayed"
@@ -96,7 +119,9 @@ def test_a_fork_from_the_middle_shares_its_beginning(tmp_path: Path, state: dict
     braid("run", str(log), "--out", str(tmp_path / "out"))
     [pair] = [row for row in lines(tmp_path / "out" / "dpo.jsonl") if row["rollout_id"] == "b"]
     calls = [call["function"]["name"] for message in pair["prompt"] for call in message.get("tool_calls") or []]
-    assert calls == ["read_file", "read_file", "write_file", "run", "run", "run"], "the prompt is not the shared beginning"
+    assert calls == ["read_file", "read_file", "write_file", "run", "run", "run"], (
+        "the prompt is not the shared beginning"
+    )
     assert [message["content"] for message in pair["chosen"]] == ["Branch 0 is done."]
     branches = [row for row in lines(tmp_path / "out" / "branches.jsonl") if row["rollout_id"] == "b"]
     assert all(row["observed"] == "summarized" and row["workspace"]["digest"] for row in branches)
@@ -137,7 +162,12 @@ def test_a_place_that_cannot_be_forked_from_is_refused(tmp_path: Path, state: di
     log = tmp_path / "log.ndjson"
     braid("fork", "csv-table", "--branches", "1", "--id", "a", "--log", str(log), env=state)
     before = log.read_bytes()
-    for place, says in (("a/0", "ROLLOUT/BRANCH@SEQ"), ("a/0@2", "a later seq"), ("a/7@9", "no branch 7"), ("z/0@9", "no branch")):
+    for place, says in (
+        ("a/0", "ROLLOUT/BRANCH@SEQ"),
+        ("a/0@2", "a later seq"),
+        ("a/7@9", "no branch 7"),
+        ("z/0@9", "no branch"),
+    ):
         done = braid("fork", "csv-table", "--id", "b", "--fork-from", place, "--log", str(log), env=state, code=1)
         assert says in done.stderr
     assert log.read_bytes() == before
@@ -164,7 +194,8 @@ def test_ctrl_c_ends_the_branches_as_aborted(tmp_path: Path, state: dict[str, st
 def test_without_a_broker_it_writes_a_file_and_says_so(tmp_path: Path, state: dict[str, str]) -> None:
     """No Kafka: the lines go to a file named after the rollout."""
     done = subprocess.run(
-        [sys.executable, "-m", "streams.cli", "fork", "price-page", "--branches", "1", "--id", "p", "--temperature", "0.2,0.9", "--seed", "4"],
+        [sys.executable, "-m", "streams.cli", "fork", "price-page", "--branches", "1", "--id", "p",
+         "--temperature", "0.2,0.9", "--seed", "4"],
         capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, **state, "BRAID_KAFKA": ""},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -181,7 +212,11 @@ async def test_slices_are_written_while_a_branch_runs(settings: Settings, tmp_pa
     done = killed.start("s", "--id", "s")
     done.communicate(timeout=60)
     assert done.returncode == 0
-    slices = [one for one in await records_of(settings, AGENT_EVENTS) if isinstance(one, AgentEvents) and one.branch_index == 0]
+    slices = [
+        one
+        for one in await records_of(settings, AGENT_EVENTS)
+        if isinstance(one, AgentEvents) and one.branch_index == 0
+    ]
     shape = [[event.event for event in one.events] for one in slices]
     assert shape[:3] == [["run_start"], ["step_start", "model_done", "tool_call"], ["tool_result"]]
     assert ["step_start", "error_recovery"] in shape
