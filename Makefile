@@ -15,7 +15,7 @@ help: ## List the targets
 
 setup: $(READY) ## Install uv (if missing) and the virtual environment
 
-demo: $(READY) ## See it all: a dozen forked rollouts on a real Kafka, ranked, with training rows and evidence
+demo: $(READY) ## See it all: four tasks forked live on a real Kafka, ranked, with training rows and evidence
 	@$(BIN)/braid demo
 
 test: $(READY) ## Lint, types and all tests, on a real Kafka and registry (about five minutes)

@@ -18,7 +18,7 @@ Try `braid demo` first. With files only: `braid run FILE --out DIR`. On Kafka: `
 app = App(name="braid", help=HELP, help_format="markdown")
 
 _COMMANDS = {
-    "demo": ("streams.commands.demo:demo", "Show everything on a dozen sample rollouts, on a real Kafka."),
+    "demo": ("streams.commands.demo:demo", "Show everything on four forked tasks, on a real Kafka."),
     "fork": ("streams.commands.fork:fork", "Run a task N times side by side, agents in sandboxes, live on the log."),
     "run": ("streams.commands.run:run", "Turn files into rankings, evidence and training rows, without a broker."),
     "rank": ("streams.commands.rank:rank", "Rank branches by the verdicts and votes in files."),

@@ -61,6 +61,17 @@ def test_decisions_know_no_clock_no_randomness_and_no_io() -> None:
     assert guilty == {}
 
 
+def test_only_adapters_of_the_fork_runner_know_a_disk_a_service_or_a_process() -> None:
+    """The runner waits (asyncio), so it is no pure core; but what it waits for is behind modules that are named adapters."""
+    outside = OUTSIDE - {"asyncio"} | {"httpx2", "tempfile", "ctypes"}
+    guilty = {
+        path.name: imports(path) & outside
+        for path in sorted((ROOT / "agents" / "fork").glob("*.py"))
+        if imports(path) & outside and not path.stem.endswith("_adapter")
+    }
+    assert guilty == {}
+
+
 def test_schemas_know_only_schemas() -> None:
     """Records import no code of ours but each other."""
     for path in (ROOT / "schemas").rglob("*.py"):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import anthropic
-import httpx
+import httpx2
 from anthropic import APIConnectionError, APIStatusError, APITimeoutError, AsyncAnthropic
 
 from agents.fork.errors import ForkError
@@ -62,15 +62,15 @@ class AnthropicModel:
         try:
             async with asyncio.timeout(self._options.timeout_s):
                 return await self._stream(ask)
-        except (TimeoutError, APITimeoutError, httpx.TimeoutException):
+        except (TimeoutError, APITimeoutError, httpx2.TimeoutException):
             raise ModelTroubleError("timeout", f"no whole turn within {self._options.timeout_s:g} s") from None
         except APIStatusError as error:
             if error.status_code == 400 and self._takes_temperature and "temperature" in error.message:
                 self._takes_temperature = False  # some models take none
                 return await self.ask(ask)
             raise _trouble(error) from None
-        except (APIConnectionError, httpx.HTTPError) as error:
-            raise ModelTroubleError("connection", f"the connection was lost: {error}") from None
+        except (APIConnectionError, httpx2.HTTPError, ValueError) as error:
+            raise ModelTroubleError("connection", f"the stream was lost: {error}") from None
         except anthropic.AnthropicError as error:
             raise ModelTroubleError("setup", str(error)) from None
 
@@ -90,9 +90,10 @@ class AnthropicModel:
             "tools": tools(ask),
         }
         async with self._client.messages.stream(**request, extra_body=extra or None) as stream:
+            kinds = [event.type async for event in stream]
+            if "message_stop" not in kinds:
+                raise ModelTroubleError("connection", "the stream ended before the turn was complete")
             message = await stream.get_final_message()
-        if message.stop_reason is None:
-            raise ModelTroubleError("connection", "the stream ended before the turn was complete")
         return read_message(message.model_dump(mode="json"))
 
 

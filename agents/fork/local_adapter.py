@@ -304,7 +304,15 @@ class LocalSandbox:
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
     """What a command sees: nothing of the runner's own environment, which holds its keys."""
     path = os.pathsep.join((str(Path(sys.prefix) / "bin"), "/usr/local/bin", "/usr/bin", "/bin"))
-    return {"PATH": path, "HOME": "/tmp", "LANG": "C.UTF-8", "TZ": "UTC", "PYTHONDONTWRITEBYTECODE": "1", **env}  # noqa: S108 - inside
+    return {
+        "PATH": path,
+        "HOME": "/tmp",  # noqa: S108 - inside
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # the Python inside is ours: its plugins are nobody's business there
+        **env,
+    }
 
 
 async def _collect(stream: asyncio.StreamReader | None, into: Collector) -> None:

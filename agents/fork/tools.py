@@ -137,7 +137,7 @@ class Tools:
         left_out = [f"--exclude-dir={name}" for name in sorted(LEFT_OUT)]
         command = [
             "grep",
-            "-rnIE",
+            "-HrnIE",
             *left_out,
             "-e",
             _text(arguments, "pattern"),

@@ -83,7 +83,7 @@ def fork(
     total_tokens
         Tokens of all branches together.
     json
-        Print one JSON object per branch, and one for the rollout at the end.
+        Print JSON: the rollout's id first, one object for each branch that ends, the counts last.
     """
     from agents.fork.budget import Budgets
     from agents.fork.errors import ForkError
@@ -121,7 +121,7 @@ async def _run(
 ) -> int:
     from agents.fork.task_adapter import load_task
     from streams.forking.board import Board
-    from streams.forking.run import prepare, sandbox_pool
+    from streams.forking.run import models, prepare, sandbox_pool
 
     task = load_task(folder)
     loop, current = asyncio.get_running_loop(), asyncio.current_task()
@@ -129,12 +129,18 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, current.cancel)
     path = _path(options, settings, path)
-    async with _log(settings, path) as log, sandbox_pool(sandbox, settings, concurrency) as pool:
+    async with (
+        _log(settings, path) as log,
+        models(options, folder, settings) as model_for,
+        sandbox_pool(sandbox, settings, concurrency) as pool,
+    ):
         board = Board(options.rollout_id, quiet=json)
-        fork = await prepare(options, task, folder, log, pool, settings, board.say)
+        fork = await prepare(options, task, model_for, log, pool, settings, board.say)
         if fork.is_new:
             await fork.runner.open()
         board.begin(fork.jobs, log.place)
+        if json:  # first of all the id, so that whoever started it can resume it
+            _print({"rollout_id": options.rollout_id, "log": log.place, "to_run": len(fork.jobs)})
         results = []
         try:
             async with aclosing(fork.runner.run(fork.jobs)) as running:

@@ -88,18 +88,23 @@ def snapshot_store(settings: Settings) -> SnapshotStore:
     return SnapshotStore(settings.fork.snapshots or (settings.state_dir or places.state_dir()) / "snapshots")
 
 
-def model_maker(options: ForkOptions, folder: Path, settings: Settings) -> Callable[[int], Model]:
+@asynccontextmanager
+async def models(options: ForkOptions, folder: Path, settings: Settings) -> AsyncIterator[Callable[[int], Model]]:
     """The model of each branch. Raises ForkError when it cannot be asked."""
     if options.model == "scripted":
         from agents.fork.scripted_adapter import SCRIPT, ScriptedModel, read_script
 
         script = read_script(options.script or folder / SCRIPT)
-        return lambda branch: ScriptedModel(script, branch)
+        yield lambda branch: ScriptedModel(script, branch)
+        return
     from agents.fork.anthropic_adapter import AnthropicModel, ModelOptions
 
     asked = settings.fork
     shared = AnthropicModel(ModelOptions(asked.model, asked.base_url, asked.timeout_s, asked.max_tokens))
-    return lambda _branch: shared
+    try:
+        yield lambda _branch: shared
+    finally:
+        await shared.close()
 
 
 @dataclass
@@ -112,7 +117,7 @@ class Fork:
 
 
 async def prepare(
-    options: ForkOptions, task: Task, folder: Path, log: ForkLog, pool: KernelPool[Sandbox], settings: Settings,
+    options: ForkOptions, task: Task, model_for: Callable[[int], Model], log: ForkLog, pool: KernelPool[Sandbox], settings: Settings,
     progress: Progress = lambda _branch, _what: None,
 ) -> Fork:  # fmt: skip
     """Read what the log holds, and decide what is to be run. Nothing is written yet. Raises ForkError."""
@@ -130,7 +135,7 @@ async def prepare(
         opened, fork_from = _opening(options, task), options.fork_from
         jobs = [Job(branch) for branch in range(options.branches)]
     runner = ForkRunner(
-        task=task, opened=opened, model_for=model_maker(options, folder, settings), pool=pool, log=log,
+        task=task, opened=opened, model_for=model_for, pool=pool, log=log,
         snapshots=snapshot_store(settings), clock=lambda: time.time_ns() // 1_000_000, budgets=options.budgets,
         sampling=sampling, prefix=await _prefix(fork_from, task, log), redacting=settings.emission.redact, progress=progress,
     )  # fmt: skip
