@@ -22,8 +22,9 @@ def demo(
 ) -> None:
     """Fork four tasks live, on a real Kafka, and watch them become rankings, training rows and evidence.
 
-    Starts a Kafka and a schema registry (stopped again at the end unless --keep is given), a worker and a judge process, and
-    runs four branches of each sample task in sandboxes: agents that play scripts, real files, real commands, real tests.
+    Starts a Kafka and a schema registry (stopped again at the end unless --keep is given), a worker, a judge and two verifiers
+    as processes, and runs four branches of each sample task in sandboxes: agents that play scripts, real files, real commands.
+    The verifiers test what they leave in fresh sandboxes, and open the page among it in a browser where there is one.
     The files go to a directory. Without Java and Maven, and without BRAID_KAFKA, it runs on the embedded log and says so.
 
     Parameters
@@ -69,7 +70,7 @@ def _on_kafka(settings: "Settings", out: Path, screen: "Console", *, keep: bool)
 
 def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
     from streams.commands.tables import counts_table
-    from streams.demo.forks import Forks, run_forks
+    from streams.demo.forks import Forks, look_here, run_forks, usable
     from streams.demo.show import SHOWN
     from streams.forking.logs import file_log
     from streams.looking.account import account_of
@@ -81,8 +82,10 @@ def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
     lines.unlink(missing_ok=True)
 
     async def fork() -> None:
+        forks = Forks(say=lambda line: screen.print(line, highlight=False))
+        working = await usable(settings, out, forks.say)
         async with file_log(lines) as log:
-            await run_forks(log, settings, out, Forks(say=lambda line: screen.print(line, highlight=False)))
+            await run_forks(log, working, forks, look_here)
 
     asyncio.run(fork())
     screen.print(counts_table(run_files([lines], out, settings, signing_key(settings))))

@@ -1,7 +1,7 @@
 """The demo: forked branches become a ranking, a preference pair and evidence, on a real Kafka, while one watches.
 
-It starts a broker (unless one is configured), a worker and a judge as processes of their own, and forks the sample tasks
-in real sandboxes. Where neither Java nor a cluster is there, the same forks go to a file and over the embedded log.
+It starts a broker (unless one is configured), a worker, a judge and two verifiers as processes of their own, and forks the
+sample tasks in real sandboxes. Where neither Java nor a cluster is there, the same forks go to a file and over the embedded log.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -20,12 +21,16 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from agents.fork.browser_adapter import find_browser
+from agents.fork.task_adapter import SAMPLES, load_task, sample_names
+from agents.verdicts.meaning import kind_of
 from schemas.lifecycle import CloseRequested, Lifecycle
 from schemas.training import DpoRecord, Message
+from schemas.verdicts import BuildVerdict, VisualVerdict
 from streams import broker
 from streams.broker import places
 from streams.config import Settings
-from streams.demo.forks import Forks, run_forks
+from streams.demo.forks import BRANCHES, Forks, in_words, run_forks, usable
 from streams.forking.logs import KafkaForkLog
 from streams.looking.account import Account, account_of
 from streams.looking.kafka import KafkaLog, View
@@ -34,15 +39,15 @@ from streams.looking.page import ranking_sheet
 from streams.looking.view import newest_first
 from streams.outputs import SINK_FILES, Outputs
 from streams.producing import FactWriter
-from streams.topics import BY_RECORD
+from streams.topics import BUILD_VERDICTS, BY_RECORD, VISUAL_VERDICTS
 
 SHOWN = "csv-table"
 """The rollout whose ranking and pair are shown at the end: a mixed group with judged branches and a retried turn."""
 
 RULES = Path(__file__).with_name("judge.toml")
 
-FORKS_S = 120.0
-"""The branches and their tests have this long."""
+FORKS_S = 300.0
+"""The branches and their verdicts have this long, on a busy machine, too."""
 
 CLOSE_S = 60.0
 """The worker has this long to close everything after the last fact."""
@@ -71,7 +76,7 @@ def running_broker(settings: Settings, say: Callable[[str], None], *, keep: bool
 
 @asynccontextmanager
 async def running(settings: Settings, log: Path, *command: str) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """A real process of ours, a worker or a judge, stopped with SIGTERM."""
+    """A real process of ours (a worker, a judge, a verifier), stopped with SIGTERM."""
     env = os.environ | {
         "BRAID_KAFKA": settings.kafka,
         "BRAID_REGISTRY": settings.registry,
@@ -79,6 +84,8 @@ async def running(settings: Settings, log: Path, *command: str) -> AsyncIterator
         "BRAID_PARTITIONS": str(settings.partitions),
         "BRAID_EMISSION__JUDGE__KIND": "scripted",
         "BRAID_JUDGE__RULES": str(RULES),
+        "BRAID_FORK__SNAPSHOTS": str(settings.fork.snapshots),
+        "BRAID_FORK__ISOLATION": settings.fork.isolation,
     }
     with log.open("wb") as out:
         process = subprocess.Popen([sys.executable, "-m", "streams.cli", *command], env=env, stdout=out, stderr=out)  # noqa: ASYNC220 - returns at once
@@ -89,26 +96,60 @@ async def running(settings: Settings, log: Path, *command: str) -> AsyncIterator
         await asyncio.to_thread(process.wait, 15)
 
 
-async def fork_all(writer: FactWriter, settings: Settings, out: Path, forks: Forks) -> set[str]:
-    """Fork the sample tasks, test their branches, and say that nothing more will come; returns the rollouts."""
-    rollouts = await run_forks(KafkaForkLog(writer), settings, out, forks)
+async def fork_all(writer: FactWriter, settings: Settings, forks: Forks) -> set[str]:
+    """Fork the sample tasks, wait for their verdicts, and say that nothing more will come; returns the rollouts."""
+    awaiting = asyncio.create_task(await_verdicts(settings, forks))
+    try:
+        rollouts = await run_forks(KafkaForkLog(writer), settings, forks)
+        await awaiting
+    finally:
+        awaiting.cancel()
     for rollout_id in rollouts:
         await writer.append(Lifecycle(close_requested=CloseRequested(rollout_id=rollout_id, end_of_input=True)))
     return set(rollouts)
 
 
+async def await_verdicts(settings: Settings, forks: Forks) -> None:
+    """Follow what the verifiers say, until every branch of every task has all its verdicts, whatever they are."""
+    tasks = {name: load_task(SAMPLES / name) for name in sample_names()}
+    waiting = {(name, branch) for name in tasks for branch in range(BRANCHES)}
+    async with KafkaLog(settings) as log:
+        while waiting:
+            said: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
+            async for stored in log.records([BUILD_VERDICTS, VISUAL_VERDICTS]):
+                verdict = await log.decode(stored)
+                if isinstance(verdict, VisualVerdict) or (
+                    isinstance(verdict, BuildVerdict) and verdict.status != "running"
+                ):
+                    said[verdict.rollout_id, verdict.branch_index][kind_of(verdict)] = in_words(verdict)
+            for name, branch in sorted(waiting):
+                result, verdicts = forks.results.get((name, branch)), said[name, branch]
+                if result is None or (result.workspace and len(verdicts) < (2 if tasks[name].braid.page else 1)):
+                    continue
+                if result.workspace:
+                    forks.done(name, result, [verdicts[kind] for kind in sorted(verdicts)])
+                waiting.discard((name, branch))
+            await asyncio.sleep(0.5)
+
+
 async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Account:
     """Fork onto Kafka, watch it close, write the files; returns all about the rollout that is shown."""
     forks = Forks(say=lambda _line: None if console.is_terminal else console.print(_line, highlight=False))
+    settings = await usable(settings, out, forks.say)
+    if isinstance(browser := find_browser(settings.verifier.browser), str):
+        console.print(f"Pages will be unknown: {browser}\n", highlight=False)
     async with (
         FactWriter(settings, "demo") as writer,
         running(settings, out / "worker.log", "worker") as worker,
         running(settings, out / "judge.log", "judge", "worker") as judge,
+        running(settings, out / "build-verifier.log", "build-verifier", "--concurrency", "3") as builds,
+        running(settings, out / "visual-verifier.log", "visual-verifier", "--concurrency", "1") as pages,
         KafkaLog(settings) as log,
     ):
-        forking = asyncio.create_task(fork_all(writer, settings, out, forks))
+        processes = {"worker": worker, "judge": judge, "build-verifier": builds, "visual-verifier": pages}
+        forking = asyncio.create_task(fork_all(writer, settings, forks))
         try:
-            await _watch(log, forking, forks, {"worker": worker, "judge": judge}, out, console)
+            await _watch(log, forking, forks, processes, out, console)
         finally:
             forking.cancel()
             await asyncio.wait([forking])
