@@ -34,6 +34,7 @@ _COMMANDS = {
     "show": ("streams.commands.show:show", "Show one rollout: ranking, rows, evidence, what was left out."),
     "tail": ("streams.commands.tail:tail", "Print a topic's records as they come."),
     "export": ("streams.commands.export:export", "Write whole rollouts as a dataset that trainers load."),
+    "memory": ("streams.commands.memory:app", "Remember branches that passed, and find them again."),
     "cancel": ("streams.commands.lifecycle:cancel", "Give a rollout up: no training rows come of it."),
     "close": ("streams.commands.lifecycle:close", "Settle a rollout with what it has now."),
     "dead-letters": ("streams.commands.dead_letters:app", "What did not count, why, and putting it back."),

@@ -186,6 +186,25 @@ class VerifierConfig(_Section):
     """How long work under way may still take when a verifier is told to stop."""
 
 
+class MemoryConfig(_Section):
+    """Memory of what worked: `braid memory`, and `braid fork --memories`."""
+
+    path: Path | None = None
+    """The embedded store; unset: below the state directory."""
+    top_k: int = Field(default=3, ge=0, le=50)
+    """At most so many memories for a task."""
+    floor: float = Field(default=0.2, ge=0.0, le=1.0)
+    """None that fits less."""
+    embedding: str = ""
+    """`module:function` from texts to vectors; empty: BM25 in the embedded store, hashed words in a Qdrant."""
+    qdrant: str = ""
+    """URL of a Qdrant to use instead of the embedded store."""
+    qdrant_key: SecretStr = SecretStr("")
+    """Its key."""
+    collection: str = "braid-memories"
+    """In the Qdrant."""
+
+
 class Settings(BaseSettings):
     """Everything that can be configured."""
 
@@ -211,6 +230,7 @@ class Settings(BaseSettings):
     judge: JudgeWorkerConfig = JudgeWorkerConfig()
     fork: ForkConfig = ForkConfig()
     verifier: VerifierConfig = VerifierConfig()
+    memory: MemoryConfig = MemoryConfig()
     signing_key: str = ""
     """File with the evidence key; empty: a development key, made on first use."""
     state_dir: Path | None = None

@@ -40,6 +40,7 @@ def fork(
     total_time: float | None = None,
     branch_tokens: int | None = None,
     total_tokens: int | None = None,
+    memories: int = 0,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Run a task N times side by side, each branch a coding agent in a sandbox of its own, every step on the log.
@@ -82,6 +83,8 @@ def fork(
         Tokens of a branch.
     total_tokens
         Tokens of all branches together.
+    memories
+        Tell the agents of up to so many past branches that passed at similar tasks (`braid memory add` remembers them).
     json
         Print JSON: the rollout's id first, one object for each branch that ends, the counts last.
     """
@@ -91,6 +94,7 @@ def fork(
     from agents.fork.task_adapter import find_task, load_task
     from streams.config import load
     from streams.forking.run import ForkOptions
+    from streams.memory import recall
 
     settings, folder = load(), find_task(task)
     loaded = load_task(folder)
@@ -105,6 +109,7 @@ def fork(
         rollout_id=resume or id or f"{loaded.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}",
         branches=branches, sampling=Sampling(temperatures, seed), model=model, script=script, resume=bool(resume),
         budgets=Budgets(max_steps, branch_tokens, total_tokens, limit_s, total_time), fork_from=fork_from,
+        memories=tuple(recall(settings, loaded.instruction, memories)) if memories and not resume else (),
     )  # fmt: skip
     sys.exit(asyncio.run(_run(options, folder, settings, sandbox, concurrency, log, json=json)))
 

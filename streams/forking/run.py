@@ -17,6 +17,7 @@ from agents.fork.runner import ForkRunner, Progress, Sampling, opening
 from agents.fork.sandbox import Sandbox
 from agents.fork.snapshot_adapter import SnapshotStore
 from agents.fork.task import Task
+from agents.memory.memory import Found, with_experience
 from schemas.events import AgentEvent
 from schemas.lifecycle import RolloutOpened
 from streams.broker import places
@@ -42,6 +43,8 @@ class ForkOptions(NamedTuple):
     """Of the scripted model; the task's own otherwise."""
     resume: bool = False
     fork_from: str = ""
+    memories: tuple[Found, ...] = ()
+    """Past experience that the agents are told of."""
 
 
 class Sandboxes(Protocol):
@@ -150,8 +153,14 @@ def _opening(options: ForkOptions, task: Task) -> RolloutOpened:
     }
     total_s = options.budgets.total_s or options.budgets.branch_s * options.branches
     deadline_ms = round(total_s * 1000) + SPARE_MS
-    return opening(
+    opened = opening(
         task, options.rollout_id, options.branches, {name: text for name, text in labels.items() if text}, deadline_ms
+    )
+    return opened.model_copy(
+        update={
+            "system_prompt": with_experience(opened.system_prompt or "", options.memories),
+            "memories": tuple(found.memory.id for found in options.memories),
+        }
     )
 
 
