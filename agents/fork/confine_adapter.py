@@ -91,6 +91,8 @@ def in_namespaces(spec: dict[str, Any]) -> int:
     Path("/proc/self/gid_map").write_text(f"0 {group} 1")
     # After the new credentials, which would clear it: this process dies with the runner, and the namespace with this process.
     die_with_parent(signal.SIGKILL, spec["parent"])
+    # Counted in the new namespace only from here on; set before, it would count all processes of the user.
+    lower(resource.RLIMIT_NPROC, spec["processes"])
     alive, held = os.pipe()
     init = os.fork()
     if init == 0:
@@ -217,6 +219,8 @@ def in_processes(spec: dict[str, Any]) -> int:
     if main_process == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         limit(spec)
+        if spec["parent"] is None:  # a machine of its own: nobody else's processes are counted
+            lower(resource.RLIMIT_NPROC, spec["processes"])
         drop_capabilities()  # for a runner that is root: the command could change the machine's mounts otherwise
         execute(spec)
     code = wait_for(main_process)
@@ -263,12 +267,16 @@ def limit(spec: dict[str, Any]) -> None:
         (resource.RLIMIT_CPU, spec["cpu_s"]),
         (resource.RLIMIT_DATA, spec["memory_mb"] * 2**20),
         (resource.RLIMIT_FSIZE, spec["file_mb"] * 2**20),
-        (resource.RLIMIT_NPROC, spec["processes"]),
         (resource.RLIMIT_CORE, 0),
     ):
-        hard = resource.getrlimit(kind)[1]
-        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (allowed, allowed))
+        lower(kind, value)
+
+
+def lower(kind: int, value: int) -> None:
+    """Set a limit, unless it is lower already."""
+    hard = resource.getrlimit(kind)[1]
+    allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (allowed, allowed))
 
 
 def execute(spec: dict[str, Any]) -> NoReturn:

@@ -360,6 +360,8 @@ def _file_at(place: Path, path: str) -> File | None:
 
 def _remove(folder: Path) -> None:
     """Remove a folder, whatever permissions were set inside."""
+    if folder.is_symlink():  # nobody is led elsewhere
+        folder.unlink()
     if not folder.exists():
         return
     for parent, folders, _ in os.walk(folder):

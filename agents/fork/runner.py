@@ -5,7 +5,7 @@ turn in flight: `unfinished` says what is left, and those branches run again as 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -159,10 +159,10 @@ class ForkRunner:
             async with self.pool.lease() as sandbox:
                 return await self._in_sandbox(job, sandbox, model, recorder, info)
         except SandboxError as error:
-            return await self._end(job, recorder, Ending("infra_error", f"sandbox: {error}"), None, None)
+            return await _seen_through(self._end(job, recorder, Ending("infra_error", f"sandbox: {error}"), None, None))
         except asyncio.CancelledError as stop:
             # Cancelled while waiting for a sandbox: the branch still ends with its reason.
-            return await self._end(job, recorder, _aborted(stop), None, None)
+            return await _seen_through(self._end(job, recorder, _aborted(stop), None, None))
 
     async def _in_sandbox(
         self, job: Job, sandbox: Sandbox, model: Model, recorder: Recorder, info: BranchInfo
@@ -189,7 +189,7 @@ class ForkRunner:
             ending = _aborted(stop)
         except FileProblemError as error:
             ending = Ending("infra_error", f"sandbox: the task's files cannot be put there: {error}")
-        return await self._end(job, recorder, ending, agent, sandbox)
+        return await _seen_through(self._end(job, recorder, ending, agent, sandbox))
 
     async def _begin(self, agent: Agent, tools: Tools) -> None:
         """Start the run: from the task, or from a recorded beginning."""
@@ -226,6 +226,15 @@ class ForkRunner:
         self.progress(job.branch_index, ending.status)
         steps, tokens = (agent.steps, agent.own_tokens) if agent else (0, Tokens())
         return BranchResult(*job, ending.status, ending.error, workspace, steps, tokens)
+
+
+async def _seen_through(work: Coroutine[None, None, BranchResult]) -> BranchResult:
+    """Work that is finished whatever is cancelled meanwhile: a branch ends once."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    return task.result()
 
 
 def _stop(tasks: Sequence["asyncio.Task[BranchResult]"], why: str) -> None:

@@ -17,6 +17,9 @@ PAGE_LINES = 500
 MAX_CONTENT = 512 * 1024
 """Bytes of a file that an agent writes: arguments travel in one slice of events."""
 
+MAX_LISTED = 1000
+"""Files in one listing."""
+
 SUMMARIES = (
     SummaryOptions(tool="read_file", max_bytes=16_384, keep_first_lines=1000, keep_last_lines=0),
     SummaryOptions(tool="list_files", max_bytes=4096, keep_first_lines=80, keep_last_lines=10),
@@ -131,7 +134,9 @@ class Tools:
 
     async def _list_files(self, arguments: Mapping[str, Any]) -> Any:
         files = await self._sandbox.files(_text(arguments, "path", "."))
-        return "\n".join(f"{path} ({len(file.content)} bytes)" for path, file in files.items()) or "no files"
+        shown = [f"{path} ({len(file.content)} bytes)" for path, file in list(files.items())[:MAX_LISTED]]
+        more = [f"[{len(files) - MAX_LISTED} more: list a folder]"] if len(files) > MAX_LISTED else []
+        return "\n".join([*shown, *more]) or "no files"
 
     async def _search(self, arguments: Mapping[str, Any]) -> Any:
         left_out = [f"--exclude-dir={name}" for name in sorted(LEFT_OUT)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import orjson
+from aiokafka.errors import KafkaError
 
 from agents.fork.errors import ForkError
 from agents.fork.history import History, read_history
@@ -45,7 +46,12 @@ class KafkaForkLog:
 
     async def append(self, fact: Fact) -> None:
         """Add a fact; all replicas have it when this returns."""
-        await self._writer.append(fact)
+        try:
+            await self._writer.append(fact)
+        except KafkaError as error:
+            raise ForkError(
+                f"{self.place} does not take records any more: {error}; when it does, --resume runs what is unfinished"
+            ) from None
 
     async def history(self, rollout_id: str) -> History:
         """What the topics hold of a rollout."""

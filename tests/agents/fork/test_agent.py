@@ -17,6 +17,7 @@ from agents.fork.retry import ATTEMPTS
 from agents.fork.runner import Sampling
 from agents.fork.snapshot_adapter import SnapshotStore
 from agents.training.messages import conversation
+from schemas.events import AgentEvents
 from tests.agents.fork.forks import ListLog, run_all, runner, whole
 from tests.messages_api import MessagesApi, Play, messages_api, refusal, streamed
 
@@ -334,3 +335,19 @@ def test_an_ask_has_no_default_sampling() -> None:
     """What nobody chose is not sent."""
     ask = Ask("", "t", (), ())
     assert (ask.temperature, ask.seed) == (None, None)
+
+
+async def test_stopped_at_any_moment_a_branch_ends_once(tmp_path: Path, model: Any) -> None:
+    """While it waits, asks, runs, or is just ending: one end on the log, no seq twice."""
+    _, asked = model(turns([use("run", 1, command="true")], [use("write_file", 2, path="x", content="y")], DONE))
+    chance = random.Random(1)
+    for number in range(10):
+        log = ListLog()
+        async with runner(tmp_path / str(number), lambda _: asked, log, branches=2, slots=1) as forked:
+            running = asyncio.create_task(run_all(forked))
+            await asyncio.sleep(chance.uniform(0.0, 0.7))
+            running.cancel()
+            await asyncio.wait([running])
+        started = {one.branch_index for one in log.facts if isinstance(one, AgentEvents)}
+        for branch in started:
+            assert log.events(branch)[-1].event in ("error", "final_answer")
