@@ -38,7 +38,7 @@ def service() -> FastAPI:
 
     @app.post("/collections/{name}/points/query")
     def query(name: str, body: dict[str, Any]) -> dict[str, Any]:
-        found = engine.query_points(name, query=body["query"], limit=body["limit"], with_payload=True)
+        found = engine.query_points(name, query=body["query"]["nearest"], limit=body["limit"], with_payload=True)
         return _answer(found.model_dump(mode="json"))
 
     @app.post("/collections/{name}/points/delete")

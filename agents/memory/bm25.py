@@ -1,7 +1,8 @@
-"""BM25 over short texts, as a share of the best that a query could score: 0 nothing in common, towards 1 the same words.
+"""BM25 over short texts, as a share of what the query would score as one of them: 0 nothing in common, 1 the same words.
 
-Lucene's form of the weights (never negative), so one text alone can be found, too. Ties are broken by id: the same texts
-and the same query give the same order on every machine.
+Lucene's form of the weights (never negative), as if there were a thousand texts at least: in a small store every word is
+rare, and a share of them is a share of the words. Ties are broken by id: the same texts and the same query give the same order
+on every machine.
 """
 
 import math
@@ -14,6 +15,15 @@ from schemas.numbers import nine
 
 K1 = 1.2
 B = 0.75
+FEWEST = 1000
+"""Texts that weights are taken for, at least."""
+
+COMMON = frozenset({
+    "a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "each", "every", "for", "from",
+    "has", "have", "if", "in", "into", "is", "it", "its", "must", "no", "not", "of", "on", "one",
+    "only", "or", "so", "that", "the", "their", "then", "there", "they", "this", "to", "with", "you", "your",
+})  # fmt: skip
+"""Words that say nothing about a task."""
 
 _WORD = re.compile(r"\w+")
 
@@ -23,9 +33,8 @@ def words(text: str) -> list[str]:
     found = []
     for word in _WORD.findall(normalize("NFKC", text)):
         parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+", word)
-        found.append(word.casefold())
-        found += [part.casefold() for part in parts] if len(parts) > 1 else []
-    return found
+        found += [word, *parts] if len(parts) > 1 else [word]
+    return [folded for word in found if (folded := word.casefold()) not in COMMON]
 
 
 class Bm25:
@@ -42,20 +51,20 @@ class Bm25:
 
     def search(self, query: str) -> list[tuple[str, float]]:
         """All texts that share a word with the query, best first."""
-        asked = sorted(set(words(query)))
-        best = sum(self._weight(word) * (K1 + 1) for word in asked)
-        scores: dict[str, float] = {}
-        for word in asked:
+        asked = Counter(words(query))
+        best, scores = 0.0, dict[str, float]()
+        for word, count in sorted(asked.items()):
+            weight = self._weight(word)
+            best += weight * self._saturated(count, asked.total())
             for name in self._places.get(word, ()):
-                scores[name] = scores.get(name, 0.0) + self._weight(word) * self._saturated(name, word)
-        found = [(name, nine(score / best)) for name, score in scores.items()] if best else []
+                found_here = self._saturated(self._counts[name][word], self._lengths[name])
+                scores[name] = scores.get(name, 0.0) + weight * found_here
+        found = [(name, nine(min(1.0, score / best))) for name, score in scores.items()]
         return sorted(found, key=lambda each: (-each[1], each[0]))
 
     def _weight(self, word: str) -> float:
         n = len(self._places.get(word, ()))
-        return math.log(1 + (len(self._counts) - n + 0.5) / (n + 0.5))
+        return math.log(1 + (max(FEWEST, len(self._counts)) - n + 0.5) / (n + 0.5))
 
-    def _saturated(self, name: str, word: str) -> float:
-        count = self._counts[name][word]
-        length = self._lengths[name] / self._mean
-        return count * (K1 + 1) / (count + K1 * (1 - B + B * length))
+    def _saturated(self, count: int, length: int) -> float:
+        return count * (K1 + 1) / (count + K1 * (1 - B + B * length / (self._mean or 1.0)))

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from agents.fork.task_adapter import find_task, load_task
 from agents.memory.errors import MemoryStoreError
 from streams.config import MemoryConfig, Settings
 from streams.memory import embedding, memory_store
 from tests.qdrant_service import qdrant_service
 
-TASK = "Teach parse_csv to read quoted fields"
+TASK = load_task(find_task("csv-table")).instruction.replace("parse_csv", "read_table")
 
 
 def braid(folder: Path, *words: str, code: int = 0, **env: str) -> str:
@@ -48,7 +49,8 @@ def test_what_passed_is_remembered_found_and_told_to_the_next_fork(tmp_path: Pat
         said = json.loads(braid(tmp_path, "memory", "add", "--from-dir", str(out), "--json"))
         assert said == {"remembered": ["past/b0"], "in_all": 1}
     (found,) = [
-        json.loads(line) for line in braid(tmp_path, "memory", "search", "csv quoted fields", "--json").splitlines()
+        json.loads(line)
+        for line in braid(tmp_path, "memory", "search", "quoted fields of a table", "--json").splitlines()
     ]
     assert (found["id"], found["answer"], found["score"] > 0.2) == ("past/b0", "answer 0", True)
     assert "nothing that fits" in braid(tmp_path, "memory", "search", "paint the fence")
@@ -72,7 +74,7 @@ def test_the_same_on_a_qdrant(tmp_path: Path) -> None:
                 braid(tmp_path, "memory", "add", "--from-dir", str(out), "--json", BRAID_MEMORY__QDRANT=url)
             )
             assert said == {"remembered": ["past/b0"], "in_all": 1}
-        shown = braid(tmp_path, "memory", "search", "csv quoted fields", "--json", BRAID_MEMORY__QDRANT=url)
+        shown = braid(tmp_path, "memory", "search", "quoted fields of a table", "--json", BRAID_MEMORY__QDRANT=url)
         assert json.loads(shown)["id"] == "past/b0"
 
 

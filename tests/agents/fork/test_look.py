@@ -43,6 +43,8 @@ async def test_the_reference_passes_and_broken_pages_fail(
 LIES = """<title>t</title><body>here<script>
 document.querySelectorAll = () => ({length: 3}); Array.prototype.join = () => "yes"; Document.prototype.querySelector = () => ({});
 </script>"""
+CANVAS = """<body><canvas width=50 height=50></canvas><script>
+document.querySelector("canvas").getContext("2d").fillRect(0, 0, 9, 9)</script>"""
 NETWORK = """<body>here<script>fetch("http://192.0.2.1/").catch(() => {}); new Image().src = "http://192.0.2.1/x.png"</script>"""
 
 
@@ -50,7 +52,7 @@ NETWORK = """<body>here<script>fetch("http://192.0.2.1/").catch(() => {}); new I
     ("html", "outcome", "says"),
     [
         ("<body><p>hello</p>", "pass", ""),
-        ("<body><canvas width=50 height=50></canvas><script>document.querySelector('canvas').getContext('2d').fillRect(0,0,9,9)</script>", "pass", ""),
+        (CANVAS, "pass", ""),
         ("<body></body>", "fail", "nothing is drawn"),
         ("<body style='background:#eee'></body>", "fail", "nothing is drawn"),
         ("<body><p style='display:none'>x</p>", "fail", "nothing is drawn"),

@@ -16,49 +16,17 @@ from agents.memory.qdrant_adapter import QdrantMemory
 from schemas.branches import BranchRecord
 from schemas.rankings import Ranking
 
-VERBS = [
-    "sort",
-    "parse",
-    "merge",
-    "split",
-    "cache",
-    "render",
-    "migrate",
-    "validate",
-    "escape",
-    "compress",
-    "encrypt",
-    "throttle",
-    "paginate",
-    "schedule",
-    "debounce",
-]
-THINGS = [
-    "invoice",
-    "customer",
-    "matrix",
-    "calendar",
-    "playlist",
-    "sensor",
-    "ticket",
-    "recipe",
-    "passport",
-    "vehicle",
-    "blueprint",
-    "ledger",
-    "voucher",
-    "roster",
-]
-PLACES = [
-    "python service",
-    "rust crate",
-    "shell script",
-    "react page",
-    "sqlite table",
-    "java module",
-    "go daemon",
-    "css grid",
-]
+VERBS = (
+    "sort", "parse", "merge", "split", "cache", "render", "migrate", "validate",
+    "escape", "compress", "encrypt", "throttle", "paginate", "schedule", "debounce",
+)  # fmt: skip
+THINGS = (
+    "invoice", "customer", "matrix", "calendar", "playlist", "sensor", "ticket", "recipe",
+    "passport", "vehicle", "blueprint", "ledger", "voucher", "roster",
+)  # fmt: skip
+PLACES = (
+    "python service", "rust crate", "shell script", "react page", "sqlite table", "java module", "go daemon", "css grid",
+)  # fmt: skip
 
 
 def memory(name: str, task: str, answer: str = "done") -> Memory:
