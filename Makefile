@@ -8,12 +8,18 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test test-cores test-kafka check lock schemas bench faults clean
+.PHONY: help setup browser demo test test-cores test-kafka check lock schemas bench faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Install uv (if missing) and the virtual environment
+
+browser: ## Install Chromium for the visual verifier (Debian, Ubuntu; needs root)
+	@if command -v chromium chromium-browser >/dev/null; then echo "Chromium is there"; \
+	elif command -v apt-get >/dev/null; then sudo=$$(test $$(id -u) = 0 || echo sudo); \
+	  $$sudo apt-get install -y -q --no-install-recommends chromium || { $$sudo apt-get update -q && $$sudo apt-get install -y -q --no-install-recommends chromium; }; \
+	else echo "install Chromium with this system's package manager, or set BRAID_VERIFIER__BROWSER"; exit 1; fi
 
 demo: $(READY) ## See it all: four tasks forked live on a real Kafka, ranked, with training rows and evidence
 	@$(BIN)/braid demo

@@ -7,11 +7,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-PURE = ("rollouts", "summarize", "verdicts", "ranking", "rewards", "training", "evidence", "importers", "judge")
+PURE = (
+    "rollouts",
+    "summarize",
+    "verdicts",
+    "ranking",
+    "rewards",
+    "training",
+    "evidence",
+    "importers",
+    "judge",
+    "criteria",
+    "memory",
+)
 ADAPTERS = {
     "agents/evidence/keys.py",
     "agents/judge/anthropic_adapter.py",
     "agents/judge/scripted_adapter.py",
+    "agents/memory/disk_adapter.py",
+    "agents/memory/qdrant_adapter.py",
 }
 """The only modules below streams that may know a disk, a model's service or a sandbox."""
 
@@ -23,6 +37,9 @@ OUTSIDE = {
     "uvicorn",
     "anthropic",
     "e2b",
+    "playwright",
+    "qdrant_client",
+    "sqlite3",
     "asyncio",
     "socket",
     "subprocess",

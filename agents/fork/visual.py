@@ -6,11 +6,10 @@ that dies. Everything else is what was seen.
 
 import json
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from agents.fork.errors import FileProblemError, SandboxError
-from agents.fork.files import Files
+from agents.fork.files import Files, checked
 from agents.fork.sandbox import Ended, Limits, Sandbox
 from agents.fork.subject import Subject
 from agents.fork.task import Page, Task
@@ -66,7 +65,7 @@ async def look(page: Page, sandbox: Sandbox, browser: Browser) -> dict[str, Any]
     await sandbox.write(f"{FOLDER}/fonts.conf", FONTS)
     spec = {
         "root": sandbox.root,
-        "path": PurePosixPath(page.path).as_posix(),
+        "path": checked(page.path),
         "probes": [probe.model_dump() for probe in page.probe],
         "browser": browser.program,
         "start_ms": START_MS,

@@ -75,7 +75,8 @@ class Openings:
         """Where a rollout comes from; None when its opening does not say. `at`: a time when it was open."""
         if rollout_id not in self._origins:
             await self._read(partition_of(rollout_id, self._settings.partitions), at - self._look_back_ms)
-        return self._origins.get(rollout_id)
+        # One that has branches and no opening by now has none: it is not asked for again.
+        return self._origins.setdefault(rollout_id, None)
 
     async def _read(self, partition: int, since: int) -> None:
         async with KafkaLog(self._settings) as kafka:

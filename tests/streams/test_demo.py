@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from agents.fork.browser_adapter import find_browser
 from streams.config import Settings
 
 PASSING = {"csv-table": {0, 2}, "name-migration": {0, 2}, "notes-api": {0, 3}, "price-page": {0, 2}}
 UNKNOWN = {("name-migration", 3)}
+BLIND = isinstance(find_browser(), str)
+"""Without a browser a page that passes its tests is unknown: its look is required."""
 
 
 def run(out: Path, state: Path, *words: str, **env: str) -> None:
@@ -30,10 +33,10 @@ def check(out: Path) -> list[dict[str, Any]]:
         for branch in ranking["branches"]:
             place = (ranking["rollout_id"], branch["branch_index"])
             passing = branch["branch_index"] in PASSING[ranking["rollout_id"]]
-            assert branch["objective_status"] == ("unknown" if place in UNKNOWN else "pass" if passing else "fail"), (
-                place
-            )
-    assert len((out / "sft.jsonl").read_text().splitlines()) == 8
+            unseen = BLIND and passing and ranking["rollout_id"] == "price-page"
+            expected = "unknown" if place in UNKNOWN or unseen else "pass" if passing else "fail"
+            assert branch["objective_status"] == expected, place
+    assert len((out / "sft.jsonl").read_text().splitlines()) == (6 if BLIND else 8)
     return rankings
 
 
@@ -45,7 +48,8 @@ def test_four_tasks_forked_on_kafka(cluster: Settings, tmp_path: Path) -> None:
     env = {"BRAID_KAFKA": cluster.kafka, "BRAID_REGISTRY": cluster.registry}
     run(out, state, "demo", "--out", str(out), **env)
     rankings = check(out)
-    assert all(branch["n_comparisons"] == 4 for ranking in rankings for branch in ranking["branches"][:2]), "not judged"
+    judged = [ranking for ranking in rankings if not (BLIND and ranking["rollout_id"] == "price-page")]
+    assert all(branch["n_comparisons"] == 4 for ranking in judged for branch in ranking["branches"][:2]), "not judged"
     run(out, state, "verify", str(out))
     records = [json.loads(line) for line in (out / "branches.jsonl").read_text().splitlines()]
     kept = {path.stem for path in (out / "snapshots").rglob("*.tar")}
