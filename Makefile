@@ -9,14 +9,20 @@ BIN := .venv/bin
 READY := .venv/.ready
 TRAINERS := .venv-trainers
 
-.PHONY: help setup demo test test-cores test-kafka test-trainers check lock schemas bench faults clean
+.PHONY: help setup browser demo test test-cores test-kafka test-trainers check lock schemas bench faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Install uv (if missing) and the virtual environment
 
-demo: $(READY) ## See it all: a dozen forked rollouts on a real Kafka, ranked, with training rows and evidence
+browser: ## Install Chromium for the visual verifier (Debian, Ubuntu; needs root)
+	@if command -v chromium chromium-browser >/dev/null; then echo "Chromium is there"; \
+	elif command -v apt-get >/dev/null; then sudo=$$(test $$(id -u) = 0 || echo sudo); \
+	  $$sudo apt-get install -y -q --no-install-recommends chromium || { $$sudo apt-get update -q && $$sudo apt-get install -y -q --no-install-recommends chromium; }; \
+	else echo "install Chromium with this system's package manager, or set BRAID_VERIFIER__BROWSER"; exit 1; fi
+
+demo: $(READY) ## See it all: four tasks forked live on a real Kafka, ranked, with training rows and evidence
 	@$(BIN)/braid demo
 
 test: $(READY) ## Lint, types and all tests, on a real Kafka and registry (about five minutes)

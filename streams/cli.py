@@ -18,13 +18,16 @@ Try `braid demo` first. With files only: `braid run FILE --out DIR`. On Kafka: `
 app = App(name="braid", help=HELP, help_format="markdown")
 
 _COMMANDS = {
-    "demo": ("streams.commands.demo:demo", "Show everything on a dozen sample rollouts, on a real Kafka."),
+    "demo": ("streams.commands.demo:demo", "Show everything on four forked tasks, on a real Kafka."),
+    "fork": ("streams.commands.fork:fork", "Run a task N times side by side, agents in sandboxes, live on the log."),
     "run": ("streams.commands.run:run", "Turn files into rankings, evidence and training rows, without a broker."),
     "rank": ("streams.commands.rank:rank", "Rank branches by the verdicts and votes in files."),
     "up": ("streams.commands.up:up", "Create the topics and register the schemas."),
     "broker": ("streams.commands.broker:app", "A real Kafka and schema registry on this machine, without Docker."),
     "worker": ("streams.commands.worker:worker", "Fold facts into closed rollouts, live."),
     "judge": ("streams.commands.judge:app", "Ask a judge about branches, and look at how it behaves."),
+    "build-verifier": ("streams.commands.verifiers:build_verifier", "Test finished branches in fresh sandboxes."),
+    "visual-verifier": ("streams.commands.verifiers:visual_verifier", "Look at finished branches' pages in a browser."),
     "gateway": ("streams.commands.gateway:gateway", "Take events and verdicts over HTTP."),
     "ingest": ("streams.commands.ingest:ingest", "Write the lines of files to the log."),
     "rollouts": ("streams.commands.rollouts:rollouts", "List rollouts and how they stand."),
@@ -34,6 +37,7 @@ _COMMANDS = {
     "replay": ("streams.commands.replay:replay", "Fold the log again: the same bytes, or what other rules would give."),
     "archive": ("streams.commands.archive:app", "Keep the log in files, and bring it back."),
     "diff": ("streams.commands.diff:diff", "Tell what changed between two datasets, and which rule did it."),
+    "memory": ("streams.commands.memory:app", "Remember branches that passed, and find them again."),
     "cancel": ("streams.commands.lifecycle:cancel", "Give a rollout up: no training rows come of it."),
     "close": ("streams.commands.lifecycle:close", "Settle a rollout with what it has now."),
     "dead-letters": ("streams.commands.dead_letters:app", "What did not count, why, and putting it back."),

@@ -151,6 +151,65 @@ class JudgeWorkerConfig(_Section):
     """Price of a million generated tokens."""
 
 
+class ForkConfig(_Section):
+    """The fork runner: `braid fork`."""
+
+    model: str = ""
+    """The agent's model, for --model anthropic. The key is ANTHROPIC_API_KEY."""
+    base_url: str = ""
+    """Of the Messages API; empty: ANTHROPIC_BASE_URL, else the API itself."""
+    timeout_s: float = Field(default=300.0, gt=0)
+    """Of one turn."""
+    max_tokens: int = Field(default=8192, ge=256)
+    """Of one turn."""
+    isolation: Literal["namespaces", "processes"] = "namespaces"
+    """Of local sandboxes. With `processes`, agents have this user's network and files: only for machines that are thrown away."""
+    sandboxes: Path | None = None
+    """Where local sandboxes live; unset: below the state directory."""
+    snapshots: Path | None = None
+    """Where workspaces are kept; unset: below the state directory."""
+    e2b_template: str = ""
+    """Empty: E2B's base template. The key is E2B_API_KEY."""
+
+
+class VerifierConfig(_Section):
+    """The verifiers: `braid build-verifier` and `braid visual-verifier`. Sandboxes and snapshots are those of `fork`."""
+
+    slot: int = Field(default=0, ge=0)
+    """Static membership: a restarted verifier with the same slot is back at once. Every one of a kind has its own."""
+    concurrency: int = Field(default=2, ge=1, le=256)
+    """Branches that are looked at at once, each in a sandbox of its own; never more."""
+    tasks: tuple[Path, ...] = ()
+    """Folders of task directories, beside the samples. The pristine tests come from here, never from a branch."""
+    sandbox: Literal["local", "e2b"] = "local"
+    """Of the build verifier. A browser needs a local one."""
+    browser: Path | None = None
+    """Chromium itself; unset: the system's."""
+    announce_s: float = Field(default=30.0, ge=0)
+    """A build that takes longer is announced as running."""
+    grace_s: float = Field(default=20.0, ge=0)
+    """How long work under way may still take when a verifier is told to stop."""
+
+
+class MemoryConfig(_Section):
+    """Memory of what worked: `braid memory`, and `braid fork --memories`."""
+
+    path: Path | None = None
+    """The embedded store; unset: below the state directory."""
+    top_k: int = Field(default=3, ge=0, le=50)
+    """At most so many memories for a task."""
+    floor: float = Field(default=0.2, ge=0.0, le=1.0)
+    """None that fits less."""
+    embedding: str = ""
+    """`module:function` from texts to vectors; empty: BM25 in the embedded store, hashed words in a Qdrant."""
+    qdrant: str = ""
+    """URL of a Qdrant to use instead of the embedded store."""
+    qdrant_key: SecretStr = SecretStr("")
+    """Its key."""
+    collection: str = "braid-memories"
+    """In the Qdrant."""
+
+
 class Settings(BaseSettings):
     """Everything that can be configured."""
 
@@ -174,6 +233,9 @@ class Settings(BaseSettings):
     gateway: GatewayConfig = GatewayConfig()
     worker: WorkerConfig = WorkerConfig()
     judge: JudgeWorkerConfig = JudgeWorkerConfig()
+    fork: ForkConfig = ForkConfig()
+    verifier: VerifierConfig = VerifierConfig()
+    memory: MemoryConfig = MemoryConfig()
     signing_key: str = ""
     """File with the evidence key; empty: a development key, made on first use."""
     state_dir: Path | None = None
@@ -198,6 +260,10 @@ class Settings(BaseSettings):
     def judge_group(self) -> str:
         """The consumer group of the judge workers."""
         return f"{self.prefix}braid-judge"
+
+    def verifier_group(self, kind: str) -> str:
+        """The consumer group of the verifiers of a kind."""
+        return f"{self.prefix}braid-{kind}-verifier"
 
 
 def config_file() -> Path:

@@ -42,23 +42,29 @@ class FactWriter:
 
     async def write(self, record: Record, body: bytes | None = None, *, redacted: bool = False) -> None:
         """Write one record, whose Avro body somebody may have. Raises TooLargeError when it is over its topic's limit."""
+        self._unacked.append(await self._send(record, body, redacted=redacted))
+        if len(self._unacked) >= MAX_UNACKED:
+            await self.flush()
+
+    async def append(self, record: Record) -> None:
+        """Write one record and wait until the broker has it: the log that something below us writes to."""
+        await (await self._send(record))
+
+    async def _send(self, record: Record, body: bytes | None = None, *, redacted: bool = False) -> Awaitable[Any]:
         topic = BY_RECORD[type(record)]
         value = self._codec.encode(record, body)
         if len(value) > topic.max_bytes:
             raise TooLargeError(f"{len(value)} bytes; {topic.name} takes {topic.max_bytes}")
         rollout_id = rollout_of(record)
-        self._unacked.append(
-            await self._producer.send(
-                self.settings.prefix + topic.name,
-                value,
-                key=rollout_id.encode(),
-                partition=partition_of(rollout_id, self.settings.partitions),
-                headers=cloud_event(record, self._source, redacted=redacted),
-            )
+        sent: Awaitable[Any] = await self._producer.send(
+            self.settings.prefix + topic.name,
+            value,
+            key=rollout_id.encode(),
+            partition=partition_of(rollout_id, self.settings.partitions),
+            headers=cloud_event(record, self._source, redacted=redacted),
         )
         self.written += 1
-        if len(self._unacked) >= MAX_UNACKED:
-            await self.flush()
+        return sent
 
     async def flush(self) -> None:
         """Wait until the broker has everything."""

@@ -4,14 +4,14 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 Play = Callable[[dict[str, Any], int], Awaitable[Response]]
@@ -29,6 +29,58 @@ def message(content: list[dict[str, Any]], stop: str = "end_turn") -> Response:
         "stop_sequence": None, "usage": {"input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 5},
     }  # fmt: skip
     return JSONResponse(body)
+
+
+def streamed(
+    content: list[dict[str, Any]], stop: str = "end_turn", *, cut_after: int | None = None, error: str | None = None,
+    usage: dict[str, int] | None = None,
+) -> Response:  # fmt: skip
+    """A message as the API streams it; cut off after so many events, or ended by an error event, when told."""
+    used = {
+        "input_tokens": 100,
+        "output_tokens": 1,
+        "cache_read_input_tokens": 5,
+        "cache_creation_input_tokens": 0,
+        **(usage or {}),
+    }
+    head = {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None,
+        "stop_sequence": None, "usage": used,
+    }  # fmt: skip
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
+    for index, part in enumerate(content):
+        if part["type"] == "text":
+            start, deltas = (
+                {"type": "text", "text": ""},
+                [{"type": "text_delta", "text": piece} for piece in _pieces(part["text"])],
+            )
+        else:
+            start = {**part, "input": {}}
+            deltas = [
+                {"type": "input_json_delta", "partial_json": piece} for piece in _pieces(json.dumps(part["input"]))
+            ]
+        events.append({"type": "content_block_start", "index": index, "content_block": start})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", "index": index})
+    end = {"stop_reason": stop, "stop_sequence": None}
+    events += [
+        {"type": "message_delta", "delta": end, "usage": {"output_tokens": used["output_tokens"] + 19}},
+        {"type": "message_stop"},
+    ]
+    if error is not None:
+        events = [*events[:2], {"type": "error", "error": {"type": error, "message": f"{error}, as told"}}]
+
+    async def body() -> AsyncIterator[bytes]:
+        for event in events[:cut_after]:
+            yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+        if cut_after is not None:
+            raise ConnectionAbortedError("cut off, as told")
+
+    return StreamingResponse(body(), media_type="text/event-stream")
+
+
+def _pieces(text: str) -> list[str]:
+    return [text[start : start + 7] for start in range(0, len(text), 7)]
 
 
 def refusal(status: int, kind: str, **headers: str) -> Response:
@@ -71,7 +123,7 @@ def messages_api(play: Play) -> Iterator[MessagesApi]:
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     api.url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-    config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none")
+    config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1, ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])), daemon=True)
     thread.start()

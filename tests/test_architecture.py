@@ -7,11 +7,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-PURE = ("rollouts", "summarize", "verdicts", "ranking", "rewards", "training", "evidence", "importers", "judge")
+PURE = (
+    "rollouts",
+    "summarize",
+    "verdicts",
+    "ranking",
+    "rewards",
+    "training",
+    "evidence",
+    "importers",
+    "judge",
+    "criteria",
+    "memory",
+)
 ADAPTERS = {
     "agents/evidence/keys.py",
     "agents/judge/anthropic_adapter.py",
     "agents/judge/scripted_adapter.py",
+    "agents/memory/disk_adapter.py",
+    "agents/memory/qdrant_adapter.py",
 }
 """The only modules below streams that may know a disk, a model's service or a sandbox."""
 
@@ -23,6 +37,9 @@ OUTSIDE = {
     "uvicorn",
     "anthropic",
     "e2b",
+    "playwright",
+    "qdrant_client",
+    "sqlite3",
     "asyncio",
     "socket",
     "subprocess",
@@ -58,6 +75,17 @@ def test_decisions_know_no_clock_no_randomness_and_no_io() -> None:
             known = imports(path) & OUTSIDE
             if known and str(path.relative_to(ROOT)) not in ADAPTERS:
                 guilty[str(path.relative_to(ROOT))] = known
+    assert guilty == {}
+
+
+def test_only_adapters_of_the_fork_runner_know_a_disk_a_service_or_a_process() -> None:
+    """The runner waits (asyncio), so it is no pure core; but what it waits for is behind modules that are named adapters."""
+    outside = OUTSIDE - {"asyncio"} | {"httpx2", "tempfile", "ctypes"}
+    guilty = {
+        path.name: imports(path) & outside
+        for path in sorted((ROOT / "agents" / "fork").glob("*.py"))
+        if imports(path) & outside and not path.stem.endswith("_adapter")
+    }
     assert guilty == {}
 
 

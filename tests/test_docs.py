@@ -21,7 +21,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 def test_the_tour_of_the_readme_runs_as_it_stands(settings: Settings, tmp_path: Path) -> None:
     """All shell blocks of the README, one after the other in one shell, end without an error and show what they promise."""
     gone = "braid broker stop"  # the broker of this test run serves other tests
@@ -46,7 +46,7 @@ def test_the_tour_of_the_readme_runs_as_it_stands(settings: Settings, tmp_path: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=140,
+        timeout=280,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert '"accepted"' in done.stdout
@@ -74,6 +74,15 @@ def test_the_converter_of_the_lines_page_works(tmp_path: Path) -> None:
     counts = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert (counts["rollouts"], counts["branches"], counts["events"], counts["passes"]) == (6, 60, 8518, 6)
     assert (counts["bad_lines"], counts["dead_letters"]) == (0, 0)
+
+
+def test_the_library_example_of_the_fork_page_works(tmp_path: Path) -> None:
+    """The code forks two branches in real sandboxes."""
+    (code,) = blocks(ROOT / "docs" / "fork.md", "python")
+    (tmp_path / "fork.py").write_text(code)
+    done = subprocess.run([sys.executable, tmp_path / "fork.py"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Lifecycle\n")
+    assert done.stdout.count("answered snapshot:") == 2
 
 
 def test_every_command_that_is_named_exists() -> None:

@@ -1,4 +1,4 @@
-"""`braid demo`: everything on a dozen sample rollouts."""
+"""`braid demo`: everything, on four forked tasks."""
 
 import asyncio
 import sys
@@ -20,10 +20,12 @@ Flag = Parameter(negative="")
 def demo(
     *, out: Path = Path("braid-demo"), keep: Annotated[bool, Flag] = False, embedded: Annotated[bool, Flag] = False
 ) -> None:
-    """Play a dozen forked rollouts into a real Kafka and watch them become rankings, training rows and evidence.
+    """Fork four tasks live, on a real Kafka, and watch them become rankings, training rows and evidence.
 
-    Starts a Kafka and a schema registry (stopped again at the end unless --keep is given), a worker process, and writes the
-    files to a directory. Without Java and Maven, and without BRAID_KAFKA, it runs on the embedded log and says so.
+    Starts a Kafka and a schema registry (stopped again at the end unless --keep is given), a worker, a judge and two verifiers
+    as processes, and runs four branches of each sample task in sandboxes: agents that play scripts, real files, real commands.
+    The verifiers test what they leave in fresh sandboxes, and open the page among it in a browser where there is one.
+    The files go to a directory. Without Java and Maven, and without BRAID_KAFKA, it runs on the embedded log and says so.
 
     Parameters
     ----------
@@ -61,23 +63,32 @@ def _on_kafka(settings: "Settings", out: Path, screen: "Console", *, keep: bool)
     with running_broker(settings, _say, keep=keep) as resolved:
         account = asyncio.run(run_on_kafka(resolved, out, screen))
     if keep:
-        hint = f"BRAID_PREFIX={settings.prefix} BRAID_PARTITIONS={settings.partitions} braid show lru-cache"
+        hint = f"BRAID_PREFIX={settings.prefix} BRAID_PARTITIONS={settings.partitions} braid show csv-table"
         screen.print(f"\nKafka stays at {resolved.kafka} (`braid broker stop` ends it). Look around:\n  {hint}")
     return account
 
 
 def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
     from streams.commands.tables import counts_table
-    from streams.demo.sample import write_sample
+    from streams.demo.forks import Forks, look_here, run_forks, usable
     from streams.demo.show import SHOWN
+    from streams.forking.logs import file_log
     from streams.looking.account import account_of
     from streams.looking.files import EmbeddedLog
     from streams.run import run_files
     from streams.signing import signing_key
 
-    sample = out / "sample.ndjson"
-    write_sample(sample)
-    screen.print(counts_table(run_files([sample], out, settings, signing_key(settings))))
+    lines = out / "forks.ndjson"
+    lines.unlink(missing_ok=True)
+
+    async def fork() -> None:
+        forks = Forks(say=lambda line: screen.print(line, highlight=False))
+        working = await usable(settings, out, forks.say)
+        async with file_log(lines) as log:
+            await run_forks(log, working, forks, look_here)
+
+    asyncio.run(fork())
+    screen.print(counts_table(run_files([lines], out, settings, signing_key(settings))))
     return asyncio.run(account_of(EmbeddedLog(out), SHOWN))
 
 

@@ -1,7 +1,7 @@
 """The demo: forked branches become a ranking, a preference pair and evidence, on a real Kafka, while one watches.
 
-It starts a broker (unless one is configured), a real worker process, and plays a dozen sample rollouts into the log. Where
-neither Java nor a cluster is there, the same agents run over the embedded log.
+It starts a broker (unless one is configured), a worker, a judge and two verifiers as processes of their own, and forks the
+sample tasks in real sandboxes. Where neither Java nor a cluster is there, the same forks go to a file and over the embedded log.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -20,14 +21,17 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from agents.importers.lines import LineReader
-from agents.importers.slices import Slicer, rollout_of
+from agents.fork.browser_adapter import find_browser
+from agents.fork.task_adapter import SAMPLES, load_task, sample_names
+from agents.verdicts.meaning import kind_of
 from schemas.lifecycle import CloseRequested, Lifecycle
 from schemas.training import DpoRecord, Message
+from schemas.verdicts import BuildVerdict, VisualVerdict
 from streams import broker
 from streams.broker import places
 from streams.config import Settings
-from streams.demo.sample import sample_lines
+from streams.demo.forks import BRANCHES, Forks, in_words, run_forks, usable
+from streams.forking.logs import KafkaForkLog
 from streams.looking.account import Account, account_of
 from streams.looking.kafka import KafkaLog, View
 from streams.looking.listing import listing
@@ -35,13 +39,15 @@ from streams.looking.page import ranking_sheet
 from streams.looking.view import newest_first
 from streams.outputs import SINK_FILES, Outputs
 from streams.producing import FactWriter
-from streams.topics import BY_RECORD
+from streams.topics import BUILD_VERDICTS, BY_RECORD, VISUAL_VERDICTS
 
-PACE_S = 6.0
-"""How long the sample takes to come in: long enough to watch, short enough to wait for."""
+SHOWN = "csv-table"
+"""The rollout whose ranking and pair are shown at the end: a mixed group with judged branches and a retried turn."""
 
-SHOWN = "csv-parser"
-"""The rollout whose ranking and pair are shown at the end: a mixed group with judged branches and a retried one."""
+RULES = Path(__file__).with_name("judge.toml")
+
+FORKS_S = 300.0
+"""The branches and their verdicts have this long, on a busy machine, too."""
 
 CLOSE_S = 60.0
 """The worker has this long to close everything after the last fact."""
@@ -69,17 +75,20 @@ def running_broker(settings: Settings, say: Callable[[str], None], *, keep: bool
 
 
 @asynccontextmanager
-async def running_worker(settings: Settings, log: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """A real worker process, stopped with SIGTERM."""
+async def running(settings: Settings, log: Path, *command: str) -> AsyncIterator[subprocess.Popen[bytes]]:
+    """A real process of ours (a worker, a judge, a verifier), stopped with SIGTERM."""
     env = os.environ | {
         "BRAID_KAFKA": settings.kafka,
         "BRAID_REGISTRY": settings.registry,
         "BRAID_PREFIX": settings.prefix,
         "BRAID_PARTITIONS": str(settings.partitions),
-        "BRAID_EMISSION__JUDGE__KIND": "external",
+        "BRAID_EMISSION__JUDGE__KIND": "scripted",
+        "BRAID_JUDGE__RULES": str(RULES),
+        "BRAID_FORK__SNAPSHOTS": str(settings.fork.snapshots),
+        "BRAID_FORK__ISOLATION": settings.fork.isolation,
     }
     with log.open("wb") as out:
-        process = subprocess.Popen([sys.executable, "-m", "streams.cli", "worker"], env=env, stdout=out, stderr=out)  # noqa: ASYNC220 - returns at once
+        process = subprocess.Popen([sys.executable, "-m", "streams.cli", *command], env=env, stdout=out, stderr=out)  # noqa: ASYNC220 - returns at once
     try:
         yield process
     finally:
@@ -87,68 +96,105 @@ async def running_worker(settings: Settings, log: Path) -> AsyncIterator[subproc
         await asyncio.to_thread(process.wait, 15)
 
 
-async def play(writer: FactWriter, pace_s: float) -> set[str]:
-    """Write the sample's facts at the pace at which they would come; returns the rollouts."""
-    reader, slicer = LineReader(), Slicer()
-    lines = list(sample_lines())
-    rollouts: dict[str, None] = {}
-    began = time.monotonic()
-    for position, line in enumerate(lines):
-        for fact in reader.read_object(dict(line)):
-            rollouts[rollout_of(fact)] = None
-            for ready in slicer.add(fact):
-                await writer.write(ready)
-        due = began + pace_s * position / len(lines)
-        if position % 25 == 0 and time.monotonic() < due:
-            for ready in slicer.flush():
-                await writer.write(ready)
-            await writer.flush()
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-    for ready in slicer.flush():
-        await writer.write(ready)
+async def fork_all(writer: FactWriter, settings: Settings, forks: Forks) -> set[str]:
+    """Fork the sample tasks, wait for their verdicts, and say that nothing more will come; returns the rollouts."""
+    awaiting = asyncio.create_task(await_verdicts(settings, forks))
+    try:
+        rollouts = await run_forks(KafkaForkLog(writer), settings, forks)
+        await awaiting
+    finally:
+        awaiting.cancel()
     for rollout_id in rollouts:
-        await writer.write(Lifecycle(close_requested=CloseRequested(rollout_id=rollout_id, end_of_input=True)))
-    await writer.flush()
+        await writer.append(Lifecycle(close_requested=CloseRequested(rollout_id=rollout_id, end_of_input=True)))
     return set(rollouts)
 
 
-async def run_on_kafka(settings: Settings, out: Path, console: Console, pace_s: float = PACE_S) -> Account:
-    """Play the sample into Kafka, watch it close, write the files; returns all about the rollout that is shown."""
-    worker_log = out / "worker.log"
-    async with FactWriter(settings, "demo") as writer, running_worker(settings, worker_log) as worker:
-        playing = asyncio.create_task(play(writer, pace_s))
-        async with KafkaLog(settings) as log:
-            await _watch(log, playing, worker, worker_log, console)
-            with Outputs(out, SINK_FILES) as outputs:
-                async for stored in log.records([BY_RECORD[record] for record in SINK_FILES]):
-                    outputs.write(await log.decode(stored))
-            return await account_of(log, SHOWN)
+async def await_verdicts(settings: Settings, forks: Forks) -> None:
+    """Follow what the verifiers say, until every branch of every task has all its verdicts, whatever they are."""
+    tasks = {name: load_task(SAMPLES / name) for name in sample_names()}
+    waiting = {(name, branch) for name in tasks for branch in range(BRANCHES)}
+    async with KafkaLog(settings) as log:
+        while waiting:
+            said: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
+            async for stored in log.records([BUILD_VERDICTS, VISUAL_VERDICTS]):
+                verdict = await log.decode(stored)
+                if isinstance(verdict, VisualVerdict) or (
+                    isinstance(verdict, BuildVerdict) and verdict.status != "running"
+                ):
+                    said[verdict.rollout_id, verdict.branch_index][kind_of(verdict)] = in_words(verdict)
+            for name, branch in sorted(waiting):
+                result, verdicts = forks.results.get((name, branch)), said[name, branch]
+                if result is None or (result.workspace and len(verdicts) < (2 if tasks[name].braid.page else 1)):
+                    continue
+                if result.workspace:
+                    forks.done(name, result, [verdicts[kind] for kind in sorted(verdicts)])
+                waiting.discard((name, branch))
+            await asyncio.sleep(0.5)
+
+
+async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Account:
+    """Fork onto Kafka, watch it close, write the files; returns all about the rollout that is shown."""
+    forks = Forks(say=lambda _line: None if console.is_terminal else console.print(_line, highlight=False))
+    settings = await usable(settings, out, forks.say)
+    if isinstance(browser := find_browser(settings.verifier.browser), str):
+        console.print(f"Pages will be unknown: {browser}\n", highlight=False)
+    async with (
+        FactWriter(settings, "demo") as writer,
+        running(settings, out / "worker.log", "worker") as worker,
+        running(settings, out / "judge.log", "judge", "worker") as judge,
+        running(settings, out / "build-verifier.log", "build-verifier", "--concurrency", "3") as builds,
+        running(settings, out / "visual-verifier.log", "visual-verifier", "--concurrency", "1") as pages,
+        KafkaLog(settings) as log,
+    ):
+        processes = {"worker": worker, "judge": judge, "build-verifier": builds, "visual-verifier": pages}
+        forking = asyncio.create_task(fork_all(writer, settings, forks))
+        try:
+            await _watch(log, forking, forks, processes, out, console)
+        finally:
+            forking.cancel()
+            await asyncio.wait([forking])
+        with Outputs(out, SINK_FILES) as outputs:
+            async for stored in log.records([BY_RECORD[record] for record in SINK_FILES]):
+                outputs.write(await log.decode(stored))
+        return await account_of(log, SHOWN)
 
 
 async def _watch(
     log: KafkaLog,
-    playing: "asyncio.Task[set[str]]",
-    worker: subprocess.Popen[bytes],
-    worker_log: Path,
+    forking: "asyncio.Task[set[str]]",
+    forks: Forks,
+    processes: dict[str, subprocess.Popen[bytes]],
+    out: Path,
     console: Console,
 ) -> None:
     view = View(log)
-    ends = time.monotonic() + PACE_S + CLOSE_S
+    ends = time.monotonic() + FORKS_S + CLOSE_S
     with Live(
         Text("starting the worker ..."), console=console, auto_refresh=False, transient=not console.is_terminal
     ) as live:
         while True:
             await view.refresh()
-            if console.is_terminal and view.rows:
-                live.update(listing(newest_first(view.rows), 0, view.rows.values()), refresh=True)
-            done = playing.done() and all(view.rows.get(each) and view.rows[each].is_final for each in playing.result())
-            if done:
+            if console.is_terminal:
+                live.update(Group(_board(forks), listing(newest_first(view.rows), 0, view.rows.values())), refresh=True)
+            if forking.done() and all(view.rows.get(each) and view.rows[each].is_final for each in forking.result()):
                 break
-            if worker.poll() is not None or time.monotonic() > ends:
-                raise DemoError(f"the worker did not finish (exit code {worker.poll()}); its log: {worker_log}")
+            for name, process in processes.items():
+                if process.poll() is not None or time.monotonic() > ends:
+                    raise DemoError(
+                        f"the {name} did not finish (exit code {process.poll()}); its log: {out / name}.log"
+                    )
             await asyncio.sleep(0.3)
     if not console.is_terminal:
         console.print(listing(newest_first(view.rows), 0, view.rows.values()))
+
+
+def _board(forks: Forks) -> Table:
+    """The branches of all tasks, as they are now."""
+    tasks = sorted({name for name, _ in forks.now})
+    board = Table("branch", *tasks, box=None, pad_edge=False, expand=True)
+    for branch in sorted({number for _, number in forks.now}):
+        board.add_row(str(branch), *(Text(_cut(forks.now.get((task, branch), ""), 44)) for task in tasks))
+    return board
 
 
 class DemoError(broker.BrokerError):

@@ -17,7 +17,18 @@ import pytest
 from streams.cluster import partition_of
 from streams.demo.sample import write_sample
 from streams.embedded import LogWriter, file_of, partitions_of, read_partition
-from streams.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, DPO, FACTS, JUDGE_VOTES, LIFECYCLE, SFT, TOPICS, Topic
+from streams.topics import (
+    AGENT_EVENTS,
+    BUILD_VERDICTS,
+    CLOSURES,
+    DPO,
+    FACTS,
+    JUDGE_VOTES,
+    LIFECYCLE,
+    SFT,
+    TOPICS,
+    Topic,
+)
 from tests.conftest import Braid
 
 

@@ -1,0 +1,48 @@
+"""What a branch, and all branches together, may spend. Times are the caller's, so that nothing here needs a clock."""
+
+from dataclasses import dataclass
+
+from agents.fork.model import Tokens
+from schemas.events import EndStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """The limits of a fork. None is no limit."""
+
+    steps: int = 40
+    """Turns of a branch."""
+    branch_tokens: int | None = None
+    total_tokens: int | None = None
+    branch_s: float = 600.0
+    total_s: float | None = None
+
+
+@dataclass(slots=True)
+class Spent:
+    """Tokens of all branches so far."""
+
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """A budget that is used up, and how a branch that meets it ends."""
+
+    status: EndStatus
+    """`failed` for what the agent itself used up; `aborted` for time, which a slow service also takes, and for what others
+    used up: such a branch says nothing about the agent."""
+    why: str
+
+
+def exhausted(budgets: Budgets, steps: int, tokens: Tokens, spent: Spent) -> Exhausted | None:
+    """The budget that forbids another turn, if one does."""
+    if steps >= budgets.steps:
+        return Exhausted("failed", f"budget: {budgets.steps} turns without an answer")
+    if budgets.branch_tokens is not None and tokens.total >= budgets.branch_tokens:
+        return Exhausted("failed", f"budget: {tokens.total} tokens used, the branch has {budgets.branch_tokens}")
+    if budgets.total_tokens is not None and spent.tokens >= budgets.total_tokens:
+        return Exhausted(
+            "aborted", f"budget: all branches together used {spent.tokens} of {budgets.total_tokens} tokens"
+        )
+    return None

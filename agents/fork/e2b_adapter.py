@@ -1,0 +1,243 @@
+"""Sandboxes of E2B: a small machine each, reached through its SDK. The key is E2B_API_KEY.
+
+Commands run under the same keeper as on this machine (limits, and nothing left when they return). Being reset means
+another machine: whatever a branch left in the old one is gone with it. A machine that is lost, or that nobody ends because
+the runner was killed, ends by itself after `lifetime_s`.
+"""
+
+import asyncio
+import io
+import json
+import os
+import shlex
+import tarfile
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+from e2b import AsyncSandbox, CommandExitException, FileNotFoundException, SandboxException, TimeoutException
+from e2b import CommandResult as RemoteResult
+from e2b.exceptions import AuthenticationException, NotFoundException, ServiceBusyException
+
+from agents.fork.errors import FileProblemError, SandboxError
+from agents.fork.files import LEFT_OUT, MAX_FILES, MAX_TOTAL, File, Files, checked, stays_inside
+from agents.fork.output import Collector
+from agents.fork.sandbox import NO_ENV, CommandResult, Ended, Limits
+from agents.fork.snapshot import pack
+
+KEEPER = Path(__file__).with_name("confine_adapter.py")
+STOP_S = 5.0
+
+TROUBLE = (SandboxException, AuthenticationException, ServiceBusyException, httpx.HTTPError, OSError)
+"""What the SDK raises when the service or the machine does not do as asked."""
+
+
+class E2bOptions(NamedTuple):
+    """Which machines."""
+
+    template: str = ""
+    """Empty: E2B's base template. It needs Python 3, tar and what the task's tests need."""
+    root: str = "/home/user/workspace"
+    internet: bool = False
+    lifetime_s: int = 3600
+
+
+class E2bSandboxes:
+    """Makes sandboxes."""
+
+    def __init__(self, options: E2bOptions) -> None:
+        if not os.environ.get("E2B_API_KEY"):
+            raise SandboxError("no key for E2B: set E2B_API_KEY, or use --sandbox local")
+        self._options = options
+
+    async def create(self) -> "E2bSandbox":
+        """A new machine with an empty workspace. Raises SandboxError."""
+        sandbox = E2bSandbox(self._options)
+        await sandbox.start()
+        return sandbox
+
+    async def close(self) -> None:
+        """Nothing is held besides the sandboxes."""
+
+
+class E2bSandbox:
+    """One machine."""
+
+    def __init__(self, options: E2bOptions) -> None:
+        self.root = options.root
+        self._options = options
+        self._machine: AsyncSandbox | None = None
+        self._keeper = f"{os.path.dirname(options.root)}/.braid-keeper.py"  # noqa: PTH120 - a path over there
+
+    async def start(self) -> None:
+        """Make the machine and its workspace."""
+        async with _plainly("an E2B sandbox cannot be made"):
+            self._machine = await AsyncSandbox.create(
+                template=self._options.template or None,
+                timeout=self._options.lifetime_s,
+                allow_internet_access=self._options.internet,
+            )
+            try:
+                await self._machine.files.write(self._keeper, KEEPER.read_bytes(), use_octet_stream=True)
+                await self._do(["mkdir", "-p", self.root])
+            except BaseException:
+                await self.dispose()
+                raise
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    async def read(self, path: str) -> bytes:
+        """A file's content. Raises FileProblemError."""
+        place = f"{self.root}/{checked(path)}"
+        async with _plainly(path):
+            try:
+                return bytes(await self._there.files.read(place, format="bytes"))
+            except (FileNotFoundException, NotFoundException):
+                raise FileProblemError("not_found", f"no such file: {path}") from None
+            except SandboxException as error:
+                if await self._there.is_running():
+                    raise FileProblemError("unreadable", f"{path}: {error}") from None
+                raise
+
+    async def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
+        """Create or replace a file, with its folders. Raises FileProblemError."""
+        await self.put({path: File(content, executable)})
+
+    async def put(self, files: Files) -> None:
+        """Write many files: one upload, unpacked over there."""
+        if not files:
+            return
+        archive = f"{self.root}.in.tar"
+        async with _plainly("files cannot be written"):
+            packed = pack({checked(path): file for path, file in files.items()})
+            await self._there.files.write(archive, packed, use_octet_stream=True)
+            done = await self._do(["tar", "-xf", archive, "-C", self.root, "--no-same-owner"], check=False)
+            await self._do(["rm", "-f", archive])
+        if done:
+            raise FileProblemError("unwritable", f"{', '.join(list(files)[:3])}: {done}")
+
+    async def files(self, under: str = ".") -> dict[str, File]:
+        """All files below a folder: packed over there, one download. Raises FileProblemError."""
+        folder = checked(under)
+        archive = f"{self.root}.out.tar"
+        left_out = [f"--exclude={name}" for name in sorted(LEFT_OUT)]
+        async with _plainly("files cannot be read"):
+            trouble = await self._do(["tar", "-cf", archive, "-C", self.root, *left_out, folder], check=False)
+            if trouble:
+                raise FileProblemError("not_found", f"no such folder: {under}")
+            packed = bytes(await self._there.files.read(archive, format="bytes"))
+            await self._do(["rm", "-f", archive])
+        return _unpacked(packed)
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    async def run(self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV) -> CommandResult:
+        """Run a command in the workspace; nothing that it started is left when this returns. Raises SandboxError."""
+        began = time.monotonic()
+        out, err = Collector(), Collector()
+        spec = {
+            "command": list(command), "isolation": "processes", "root": self.root, "parent": None, "status_fd": 2,
+            "cpu_s": limits.cpu_s, "memory_mb": limits.memory_mb, "file_mb": limits.file_mb, "processes": limits.processes,
+        }  # fmt: skip
+        keeper = "exec " + shlex.join(["python3", "-I", "-S", self._keeper, json.dumps(spec)])
+        async with _plainly("a command cannot be run"):
+            handle = await self._there.commands.run(
+                keeper, background=True, cwd=self.root, timeout=limits.timeout_s + 4 * STOP_S, retain_output=False,
+                envs={"LANG": "C.UTF-8", "TZ": "UTC", "PYTHONDONTWRITEBYTECODE": "1", **env},
+                on_stdout=lambda text: out.add(text.encode()), on_stderr=lambda text: err.add(text.encode()),
+            )  # fmt: skip
+            ended, code = Ended.EXITED, None
+            waiting = asyncio.ensure_future(handle.wait())
+            try:
+                async with asyncio.timeout(limits.timeout_s):
+                    code = (await asyncio.shield(waiting)).exit_code
+            except CommandExitException as error:
+                code = error.exit_code
+            except TimeoutError:
+                ended = Ended.TIMEOUT
+            finally:
+                await self._stop(handle.pid, waiting)
+        return CommandResult(code, ended, out.finish(), err.finish(), round((time.monotonic() - began) * 1000))
+
+    async def _stop(self, pid: int, waiting: "asyncio.Task[RemoteResult[None]]") -> None:
+        """Be sure that it is over: the keeper is asked, and takes everything with it."""
+        if not waiting.done():
+            with suppress(CommandExitException):
+                await self._there.commands.run(f"kill -TERM {pid}", timeout=STOP_S)
+            with suppress(TimeoutError, CommandExitException):
+                async with asyncio.timeout(STOP_S):
+                    await asyncio.shield(waiting)
+        if not waiting.done():
+            waiting.cancel()
+            raise SandboxError("a command could not be stopped")
+        waiting.exception()
+
+    async def _do(self, command: Sequence[str], *, check: bool = True) -> str:
+        """A command of our own; what it said on standard error when it failed."""
+        try:
+            await self._there.commands.run(shlex.join(command), timeout=60)
+        except CommandExitException as error:
+            if check:
+                raise
+            return str(error.stderr or f"exit code {error.exit_code}")
+        return ""
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _there(self) -> AsyncSandbox:
+        if self._machine is None:
+            raise SandboxError("the sandbox is gone")
+        return self._machine
+
+    async def reset(self) -> None:
+        """Another machine in the place of this one. Raises SandboxError."""
+        await self.dispose()
+        await self.start()
+
+    async def dispose(self) -> None:
+        """End the machine."""
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            with suppress(NotFoundException):
+                async with _plainly("an E2B sandbox cannot be ended"):
+                    await machine.kill()
+
+
+@asynccontextmanager
+async def _plainly(what: str) -> AsyncIterator[None]:
+    """The SDK's trouble as ours."""
+    try:
+        yield
+    except TimeoutException as error:
+        raise SandboxError(f"{what}: E2B did not answer in time: {error}") from None
+    except TROUBLE as error:
+        raise SandboxError(f"{what}: {error}") from None
+
+
+def _unpacked(packed: bytes) -> dict[str, File]:
+    """The files of an archive that was made over there, by an agent's machine: nothing in it is trusted."""
+    found: dict[str, File] = {}
+    total = 0
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as source:
+            for entry in source:
+                if not (entry.isreg() or entry.issym()):
+                    continue
+                path = checked(entry.name)
+                total += entry.size
+                if len(found) >= MAX_FILES or total > MAX_TOTAL:
+                    raise FileProblemError("too_large", f"more than {MAX_FILES} files or {MAX_TOTAL} bytes")
+                if entry.issym():
+                    if stays_inside(path, entry.linkname):
+                        found[path] = File(entry.linkname.encode(), link=True)
+                    continue
+                content = source.extractfile(entry)
+                assert content is not None
+                found[path] = File(content.read(), executable=bool(entry.mode & 0o100))
+    except (tarfile.TarError, UnicodeError) as error:
+        raise SandboxError(f"the workspace cannot be read: {error}") from None
+    return dict(sorted(found.items()))

@@ -1,0 +1,48 @@
+"""Test counts and coverage from reports. A report was written next to untrusted code: it is read as such."""
+
+from math import isfinite
+from xml.etree import ElementTree as ET
+
+from schemas.verdicts import TestCounts
+
+MAX_REPORT = 8 * 1024 * 1024
+
+
+def read_counts(report: bytes) -> TestCounts | None:
+    """What a JUnit report counts; None when it is not a usable one."""
+    root = _parsed(report)
+    if root is None:
+        return None
+    cases = root.findall(".//testcase")
+    failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
+    skipped = sum(
+        case.find("skipped") is not None and case.find("failure") is None and case.find("error") is None
+        for case in cases
+    )
+    return TestCounts(passed=len(cases) - failed - skipped, failed=failed, skipped=skipped, total=len(cases))
+
+
+def read_coverage(report: bytes) -> float | None:
+    """Line coverage: of a Cobertura report (`line-rate`), or a JUnit report's property `coverage`; None where it says none."""
+    root = _parsed(report)
+    if root is None:
+        return None
+    said = root.get("line-rate") if root.tag == "coverage" else None
+    if said is None:
+        found = [each.get("value") for each in root.iter("property") if each.get("name") == "coverage"]
+        said = found[0] if len(found) == 1 else None
+    try:
+        share = float(said) if said is not None else None
+    except ValueError:
+        return None
+    return share if share is not None and isfinite(share) and 0.0 <= share <= 1.0 else None
+
+
+def _parsed(report: bytes) -> ET.Element | None:
+    """The report; None for what is too large, has a document type or entities, or is not XML."""
+    if len(report) > MAX_REPORT or b"<!DOCTYPE" in report or b"<!ENTITY" in report:
+        return None
+    try:
+        return ET.fromstring(report)  # noqa: S314 - entities are refused above
+    except (ET.ParseError, ValueError, LookupError):
+        return None

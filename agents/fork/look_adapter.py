@@ -1,0 +1,163 @@
+"""A look at a page, as a script of its own: runs inside a sandbox (`python -I look_adapter.py SPEC`), imports nothing of ours.
+
+Serves the workspace on the sandbox's loopback, opens the page in headless Chromium, and prints one JSON object: errors, probes,
+whether anything was drawn, the screenshot's digest. The sandbox has no other network; what the page asks of other addresses
+is refused here as well. Questions are asked in a script world of their own: they see the document, and nothing that the page's
+scripts have put in its place. Trouble of the browser itself is printed as `{"trouble": ...}`: it says nothing about the page.
+"""
+
+import functools
+import json
+import sys
+import threading
+from collections.abc import Callable
+from hashlib import sha256
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from playwright.sync_api import BrowserContext, ConsoleMessage, Error, Page, Route, ViewportSize, sync_playwright
+from playwright.sync_api import TimeoutError as LateError
+
+VIEW = ViewportSize(width=1280, height=800)
+SETTLE_MS = 250
+"""Scripts that work after loading have this long before questions are asked."""
+
+FLAGS = (
+    "--no-sandbox",  # the sandbox is around this process; Chromium's own does not start as root
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--force-color-profile=srgb",
+    "--font-render-hinting=none",
+    "--disable-lcd-text",
+    "--hide-scrollbars",
+    "--no-proxy-server",
+)
+
+VISIBLE = """(() => {
+  const drawn = (each) => {
+    const box = each.getBoundingClientRect(), style = getComputedStyle(each);
+    return box.width > 0 && box.height > 0 && style.visibility !== "hidden" && Number(style.opacity) > 0;
+  };
+  if (document.body && document.body.innerText.trim()) return true;
+  return [...document.querySelectorAll("img, canvas, svg, video, input, button, select, textarea")].some(drawn);
+})()"""
+
+MAX_MESSAGES = 50
+MAX_MESSAGE = 500
+
+
+class Files(SimpleHTTPRequestHandler):
+    """The workspace, quietly."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """A file; a browser's own wish for an icon is no error of the page."""
+        if self.path == "/favicon.ico":
+            self.send_response(204)
+            self.end_headers()
+            return
+        super().do_GET()
+
+
+def main() -> None:
+    """Look, and print what was seen."""
+    spec = json.loads(sys.argv[1])
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=spec["root"]))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        seen = look(spec, f"http://127.0.0.1:{server.server_address[1]}")
+    except Error as error:
+        seen = {"trouble": first_line(error)}
+    sys.stdout.write(json.dumps(seen) + "\n")
+
+
+def look(spec: dict[str, Any], origin: str) -> dict[str, Any]:
+    """Open the page and ask it."""
+    uncaught: list[str] = []
+    console: list[str] = []
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            console.append(message.text)
+
+    def passes(route: Route) -> None:
+        if route.request.url.startswith((origin + "/", "data:", "blob:")):
+            route.continue_()
+        else:
+            route.abort()
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=spec["browser"], args=list(FLAGS), timeout=spec["start_ms"]
+        )
+        context = browser.new_context(viewport=VIEW, locale="en-US", timezone_id="UTC", reduced_motion="reduce")
+        context.set_default_timeout(spec["load_ms"])
+        page = context.new_page()
+        blank = shot(page)
+        context.route("**/*", passes)
+        page.on("pageerror", lambda error: uncaught.append(str(error)))
+        page.on("console", heard)
+        page.on("dialog", lambda dialog: dialog.dismiss())
+        try:
+            answer = page.goto(f"{origin}/{spec['path']}", wait_until="load")
+        except LateError:
+            return {"late": f"{spec['path']} had not loaded after {spec['load_ms'] / 1000:g} s"}
+        if answer is None or not answer.ok:
+            return {"absent": f"{spec['path']}: {answer.status if answer else 'no'} answer"}
+        page.wait_for_timeout(SETTLE_MS)
+        picture, ask = shot(page), questions(context, page)
+        found = {
+            "renders_non_empty": picture != blank and ask(VISIBLE) is True,
+            "screenshot": sha256(picture).hexdigest(),
+            "probes": [probe(ask, each) for each in spec["probes"]],
+        }
+        browser.close()
+    return found | {"uncaught": cut(uncaught), "console": cut(console)}
+
+
+def shot(page: Page) -> bytes:
+    """What is drawn, without what moves."""
+    return page.screenshot(animations="disabled", caret="hide")
+
+
+def questions(context: BrowserContext, page: Page) -> Callable[[str], Any]:
+    """Evaluates expressions on the page's document, in a world where the page's scripts have replaced nothing."""
+    devtools = context.new_cdp_session(page)
+    frame = devtools.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+    world = devtools.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "questions"})
+    asked = {"contextId": world["executionContextId"], "returnByValue": True, "awaitPromise": True}
+
+    def ask(expression: str) -> Any:
+        answer = devtools.send("Runtime.evaluate", asked | {"expression": expression})
+        trouble = answer.get("exceptionDetails")
+        if trouble is not None:
+            raise ValueError(trouble.get("exception", {}).get("description") or trouble["text"])
+        return answer["result"].get("value")
+
+    return ask
+
+
+def probe(ask: Callable[[str], Any], asked: dict[str, str]) -> dict[str, Any]:
+    """Ask one question; only `true` is a yes."""
+    try:
+        said = ask(f"({asked['script']})")
+    except ValueError as error:
+        return {"name": asked["name"], "ok": False, "detail": str(error).partition("\n")[0][:MAX_MESSAGE]}
+    detail = None if said is True else f"gave {json.dumps(said)}"[:MAX_MESSAGE]
+    return {"name": asked["name"], "ok": said is True, "detail": detail}
+
+
+def first_line(error: Error) -> str:
+    """What a person needs of the library's message."""
+    return error.message.partition("\n")[0][:MAX_MESSAGE]
+
+
+def cut(messages: list[str]) -> list[str]:
+    """Messages of a size that fits a record."""
+    return [message[:MAX_MESSAGE] for message in messages[:MAX_MESSAGES]]
+
+
+if __name__ == "__main__":
+    main()

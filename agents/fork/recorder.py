@@ -1,0 +1,91 @@
+"""A branch's events on their way to the log: numbered, timed, and written in slices while the branch runs."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from agents.fork.log import Log
+from agents.importers.events import CHANNELS
+from agents.importers.slices import MAX_TEXT
+from agents.summarize.output import byte_length
+from schemas.events import AgentEvent, AgentEvents, BranchInfo, EndStatus, Workspace
+from schemas.jsontext import compact
+
+Clock = Callable[[], int]
+"""Milliseconds since 1970."""
+
+
+class Recorder:
+    """Writes one attempt of one branch. What was flushed is on the log; a crash loses at most what was not."""
+
+    def __init__(
+        self, log: Log, rollout_id: str, branch_index: int, attempt: int, info: BranchInfo, clock: Clock
+    ) -> None:
+        self.rollout_id = rollout_id
+        self.branch_index = branch_index
+        self.attempt = attempt
+        self.written = 0
+        """Events on the log."""
+        self._log = log
+        self._info: BranchInfo | None = info
+        self._clock = clock
+        self._waiting: list[AgentEvent] = []
+        self._size = 0
+
+    @property
+    def trace_id(self) -> str:
+        """The same for the same attempt, wherever it is made."""
+        return f"{self.rollout_id}/b{self.branch_index}/a{self.attempt}"
+
+    def event(self, kind: str, data: dict[str, Any]) -> AgentEvent:
+        """Take an event; it goes with the next flush."""
+        event = AgentEvent(
+            trace_id=self.trace_id,
+            channel=CHANNELS.get(kind, "status"),
+            event=kind,
+            data=compact(data),
+            timestamp_ms=self._clock(),
+        )
+        self.take(event)
+        return event
+
+    def take(self, event: AgentEvent) -> None:
+        """Take an event as it is."""
+        self._waiting.append(event)
+        self._size += byte_length(event.data)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a slice of good size waits."""
+        return self._size >= MAX_TEXT
+
+    async def flush(self) -> None:
+        """Write what waits, if anything does."""
+        if self._waiting:
+            await self._write({})
+
+    async def end(self, status: EndStatus, error: str | None, workspace: Workspace | None) -> None:
+        """Write the last slice."""
+        last = self.written + len(self._waiting) - 1
+        end: dict[str, Any] = {"ended": True, "status": status, "error": error, "workspace": workspace}
+        await self._write(end | {"last_seq": last if last >= 0 else None})
+
+    async def _write(self, end: dict[str, Any]) -> None:
+        slice_ = AgentEvents(
+            rollout_id=self.rollout_id,
+            branch_index=self.branch_index,
+            attempt=self.attempt,
+            first_seq=self.written,
+            events=tuple(self._waiting),
+            branch=self._info,
+            **end,
+        )
+        self._waiting, self._size, self._info = [], 0, None
+        self.written += len(slice_.events)
+        # Once begun it is seen through: a cancelled write would leave open whether its seqs are taken.
+        writing = asyncio.ensure_future(self._log.append(slice_))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait([writing])
+            raise

@@ -1,0 +1,88 @@
+"""What a sandbox is: a place of its own with files and commands, that can be emptied and thrown away.
+
+Whatever runs inside has an exit code, zero or not: that is a result. `SandboxError` means that the sandbox itself is
+broken; the pool then replaces it.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from agents.fork.files import File, Files
+
+MAX_OUTPUT = 128 * 1024
+"""Bytes kept of each output stream: half from its beginning, half from its end. A slice of events takes 1 MiB."""
+
+NO_ENV: Mapping[str, str] = {}
+
+
+class Ended(StrEnum):
+    """Why a command is over."""
+
+    EXITED = "exited"
+    TIMEOUT = "timeout"
+    """It was stopped, with everything that it had started."""
+
+
+class Output(NamedTuple):
+    """An output stream."""
+
+    text: str
+    """All of it, or its two ends with a note of what was left out."""
+    n_bytes: int
+    """Of all of it."""
+    digest: str
+    """SHA-256 of all of it."""
+
+
+class CommandResult(NamedTuple):
+    """How a command went."""
+
+    exit_code: int | None
+    """128 + the signal's number for one that was killed; None when it was stopped for its time."""
+    ended: Ended
+    stdout: Output
+    stderr: Output
+    wall_ms: int
+
+
+class Limits(NamedTuple):
+    """What a command may use."""
+
+    timeout_s: float = 120.0
+    cpu_s: int = 120
+    """Of each process."""
+    memory_mb: int = 2048
+    """Of each process."""
+    file_mb: int = 256
+    """Of each file."""
+    processes: int = 256
+
+
+class Sandbox(Protocol):
+    """A place for one branch at a time."""
+
+    @property
+    def root(self) -> str:
+        """The workspace's path, as commands see it."""
+
+    async def read(self, path: str) -> bytes:
+        """A file's content. Raises FileProblemError."""
+
+    async def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
+        """Create or replace a file, with its folders. Raises FileProblemError."""
+
+    async def put(self, files: Files) -> None:
+        """Write many files."""
+
+    async def files(self, under: str = ".") -> dict[str, File]:
+        """All files below a folder, by their path in the workspace. Raises FileProblemError."""
+
+    async def run(self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV) -> CommandResult:
+        """Run a command in the workspace; nothing that it started is left when this returns."""
+
+    async def reset(self) -> None:
+        """Empty the workspace for the next one. Raises SandboxError when it is broken."""
+
+    async def dispose(self) -> None:
+        """Throw it away. Safe to call twice, and for a broken one."""

@@ -1,0 +1,157 @@
+"""A task: what agents are asked, the files they start with, and how their work is tested.
+
+The directory is Harbor's (instruction.md, task.toml, environment/, tests/, solution/). What only we know stands under
+`[metadata.braid]`, which other runners ignore:
+
+    [metadata.braid]
+    required = ["build"]                # the verdicts a branch needs
+    protected = ["checks/**"]           # files an agent must not change
+    install = ["npm", "ci"]             # optional, before the tests; and `build` after it
+
+    [metadata.braid.page]               # for the visual verifier
+    path = "index.html"
+    [[metadata.braid.page.probe]]
+    name = "three cards"
+    script = "document.querySelectorAll('.card').length === 3"
+
+    [[metadata.braid.criteria]]         # checks of the files that are left behind
+    name = "has notes"
+    method = "word_count_min"
+    path = "NOTES.md"
+    count = 50
+"""
+
+from fnmatch import fnmatchcase
+from typing import NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from agents.criteria.criterion import ALL_TOGETHER, Criterion
+from agents.fork.files import File, Files, digest
+from schemas.jsontext import compact
+
+NOT_WORKSPACE = ("Dockerfile", "docker-compose.yaml", "docker-compose.yml", ".dockerignore")
+"""Files of environment/ that build an image: the agent does not start with them."""
+
+MAX_INSTRUCTION = 64 * 1024
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class _Tolerant(BaseModel):
+    """Settings that other runners of the same format may have more of."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+
+class Probe(_Part):
+    """A question asked of the page."""
+
+    name: str = Field(min_length=1)
+    script: str = Field(min_length=1)
+    """A JavaScript expression that is true when it holds."""
+
+
+class Page(_Part):
+    """What a visual verifier opens."""
+
+    path: str = "index.html"
+    """Relative to the workspace."""
+    probe: tuple[Probe, ...] = ()
+
+
+class BraidOptions(_Part):
+    """`[metadata.braid]`."""
+
+    required: tuple[str, ...] = ("build",)
+    """The verdicts a branch needs for an objective status."""
+    protected: tuple[str, ...] = ()
+    """Patterns of files that an agent must not change."""
+    install: tuple[str, ...] = ()
+    """The command that installs what the work needs; empty: none."""
+    build: tuple[str, ...] = ()
+    """The command that builds the work; empty: none."""
+    page: Page | None = None
+    criteria: tuple[Criterion, ...] = ()
+    """Checks of the files; each becomes a verdict of its name, and all together one named `criteria`."""
+
+    @model_validator(mode="after")
+    def _can_be_known(self) -> Self:
+        names = [each.name for each in self.criteria]
+        if len(set(names)) < len(names):
+            raise ValueError("two criteria have the same name")
+        for verdict, source in (("visual", self.page), (ALL_TOGETHER, self.criteria)):
+            if verdict in self.required and not source:
+                raise ValueError(
+                    f"required names {verdict}, but the task has no {'page' if source is None else verdict}"
+                )
+        return self
+
+
+class Metadata(_Tolerant):
+    """`[metadata]`: free, but for ours."""
+
+    braid: BraidOptions = BraidOptions()
+
+
+class AgentLimits(_Tolerant):
+    """`[agent]`."""
+
+    timeout_sec: float = Field(default=600.0, gt=0)
+
+
+class VerifierLimits(_Tolerant):
+    """`[verifier]`."""
+
+    timeout_sec: float = Field(default=120.0, gt=0)
+
+
+class Environment(_Tolerant):
+    """`[environment]`."""
+
+    build_timeout_sec: float = Field(default=600.0, gt=0)
+    cpus: float = Field(default=1, gt=0)
+    memory_mb: int = Field(default=2048, ge=16)
+    storage_mb: int = Field(default=1024, ge=1)
+
+
+class TaskToml(_Tolerant):
+    """task.toml."""
+
+    version: str = "1.0"
+    metadata: Metadata = Metadata()
+    agent: AgentLimits = AgentLimits()
+    verifier: VerifierLimits = VerifierLimits()
+    environment: Environment = Environment()
+
+
+class Task(NamedTuple):
+    """A task as a value: nothing of it is read again later."""
+
+    name: str
+    """The name of its directory."""
+    instruction: str
+    options: TaskToml
+    start: Files
+    """What the agent starts with."""
+    tests: Files
+    """What verifies it; the agent never sees it."""
+
+    @property
+    def braid(self) -> BraidOptions:
+        """What only we know of."""
+        return self.options.metadata.braid
+
+    @property
+    def digest(self) -> str:
+        """A function of all that an agent or a verifier can see of the task."""
+        both = {f"environment/{path}": file for path, file in self.start.items()}
+        both |= {f"tests/{path}": file for path, file in self.tests.items()}
+        asked = {"instruction": self.instruction, **self.options.model_dump(mode="json")}
+        return digest(both | {"task": File(compact(asked).encode())})
+
+    def is_protected(self, path: str) -> bool:
+        """Whether an agent must leave a file as it is."""
+        return any(fnmatchcase(path, pattern) for pattern in self.braid.protected)

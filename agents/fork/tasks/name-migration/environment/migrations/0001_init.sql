@@ -1,0 +1,10 @@
+CREATE TABLE people (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    email TEXT NOT NULL UNIQUE
+);
+CREATE TABLE orders (
+    id INTEGER PRIMARY KEY,
+    person_id INTEGER NOT NULL REFERENCES people (id) ON DELETE CASCADE,
+    total_cents INTEGER NOT NULL
+);

@@ -1,0 +1,2 @@
+#!/bin/sh
+cp -r "$(dirname "$0")"/files/. .

@@ -1,0 +1,1 @@
+// Show PLANS in #plans.

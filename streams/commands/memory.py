@@ -1,0 +1,106 @@
+"""`braid memory`: what worked before, kept and found again."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+from cyclopts import App, Parameter
+
+Flag = Parameter(negative="")
+
+app = App(name="memory", help="Remember branches that passed, and find them by the words of a task.")
+
+
+@app.command
+def add(*rollouts: str, from_dir: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
+    """Remember the branches of closed rollouts that passed and show no sign of a hack.
+
+    Nothing else is ever remembered. Doing it again changes nothing: a branch that is remembered already is replaced.
+
+    Parameters
+    ----------
+    rollouts
+        Only these; all that are closed otherwise.
+    from_dir
+        Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
+    json
+        Print one JSON object.
+    """
+    import asyncio
+
+    from agents.memory.memory import Memory
+    from streams.commands.progress import progress
+    from streams.config import load
+    from streams.looking.files import EmbeddedLog
+    from streams.looking.kafka import KafkaLog, hush
+    from streams.memory import memory_store, remembered
+
+    settings = load()
+
+    async def read() -> list[Memory]:
+        if from_dir is not None:
+            return await remembered(EmbeddedLog(from_dir), rollouts)
+        hush()
+        with progress() as say:
+            async with KafkaLog(settings, say) as log:
+                return await remembered(log, rollouts)
+
+    store, found = memory_store(settings), asyncio.run(read())
+    store.upsert(found)
+    if json:
+        _print({"remembered": [each.id for each in found], "in_all": store.count()})
+    else:
+        sys.stdout.write(
+            f"{len(found)} branches remembered, {store.count()} in all. Next: `braid fork TASK --memories 3`\n"
+        )
+
+
+@app.command
+def search(
+    task: str, /, *, top_k: int | None = None, floor: float | None = None, json: Annotated[bool, Flag] = False
+) -> None:
+    """Show what would be remembered for a task: the best fitting first, with its score (0 to 1).
+
+    Parameters
+    ----------
+    task
+        The task's words.
+    top_k
+        At most so many; memory.top_k otherwise.
+    floor
+        None that fits less; memory.floor otherwise.
+    json
+        Print one JSON object per memory.
+    """
+    from streams.config import load
+    from streams.memory import recall
+
+    found = recall(load(), task, top_k, floor)
+    for each in found:
+        if json:
+            _print({"score": each.score, **each.memory.model_dump()})
+        else:
+            first = each.memory.task.strip().partition("\n")[0]
+            sys.stdout.write(f"{each.score:.3f}  {each.memory.id}  {first[:100]}\n")
+    if not found and not json:
+        sys.stdout.write("nothing that fits well enough; `braid memory add` remembers closed rollouts\n")
+
+
+@app.command
+def forget(*ids: str) -> None:
+    """Remove memories.
+
+    Parameters
+    ----------
+    ids
+        As `braid memory search` shows them.
+    """
+    from streams.config import load
+    from streams.memory import memory_store
+
+    sys.stdout.write(f"{memory_store(load()).forget(ids)} forgotten\n")
+
+
+def _print(value: dict[str, Any]) -> None:
+    sys.stdout.write(orjson.dumps(value).decode() + "\n")

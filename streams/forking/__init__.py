@@ -1,0 +1,1 @@
+"""The fork runner, wired: which log, which model, which sandboxes."""

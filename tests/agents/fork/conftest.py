@@ -1,0 +1,32 @@
+"""Sandboxes of every kind behind one name, so that one suite says what a sandbox is."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.fork.e2b_adapter import E2bOptions, E2bSandboxes
+from agents.fork.local_adapter import LocalSandboxes
+from tests.e2b_service import e2b_service
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[LocalSandboxes]:
+    """Sandboxes on this machine, closed in by namespaces."""
+    made = await LocalSandboxes.open(tmp_path / "sandboxes")
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=["namespaces", "processes", "e2b"])
+async def sandboxes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+    """Every kind of sandbox. E2B's service is played on loopback, with its SDK's own protocol."""
+    if request.param != "e2b":
+        made = await LocalSandboxes.open(tmp_path / "sandboxes", request.param)
+        yield made
+        await made.close()
+        return
+    with e2b_service(tmp_path / "e2b") as service:
+        yield E2bSandboxes(E2bOptions(root=str(tmp_path / "e2b" / "home" / "workspace")))
+        assert service.machines == {}, "a machine was left running"

@@ -1,0 +1,353 @@
+"""The coding agent against a server that plays the Messages API: streams, tools, trouble, budgets, ends."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+
+from agents.fork.anthropic_adapter import AnthropicModel, ModelOptions
+from agents.fork.budget import Budgets
+from agents.fork.model import Ask
+from agents.fork.retry import ATTEMPTS
+from agents.fork.runner import Sampling
+from agents.fork.snapshot_adapter import SnapshotStore
+from agents.training.messages import conversation
+from schemas.events import AgentEvents
+from tests.agents.fork.forks import ListLog, run_all, runner, whole
+from tests.messages_api import MessagesApi, Play, messages_api, refusal, streamed
+
+DONE = [{"type": "text", "text": "Done."}]
+
+
+def use(name: str, number: int = 0, **arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": arguments}
+
+
+def turns(*contents: list[dict[str, Any]]) -> Play:
+    """Plays turns by where the conversation is, so that any number of branches can ask."""
+
+    async def play(body: dict[str, Any], _number: int) -> Response:
+        turn = sum(message["role"] == "assistant" for message in body["messages"])
+        content = contents[turn]
+        return streamed(content, "tool_use" if content[-1]["type"] == "tool_use" else "end_turn")
+
+    return play
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[Any]:
+    """Makes models of a server that plays as it is told."""
+    opened = []
+
+    def make(play: Play, **options: Any) -> tuple[MessagesApi, AnthropicModel]:
+        context = messages_api(play)
+        api = context.__enter__()
+        made = AnthropicModel(ModelOptions("claude-test", api.url, **options), api_key="k")
+        opened.append((context, made))
+        return api, made
+
+    yield make
+    for context, made in opened:
+        await made.close()
+        context.__exit__(None, None, None)
+
+
+async def test_the_model_sees_exactly_what_will_be_trained_on(tmp_path: Path, model: Any) -> None:
+    """Parallel calls, long and failed outputs and secrets: the tool messages of the API's requests are those of the rows."""
+    key = "sk-ant-api03-" + "A1b2C3d4" * 11 + "AA"
+    api, asked = model(
+        turns(
+            [{"type": "text", "text": "Looking."}, use("read_file", 1, path="table.py"), use("read_file", 2, path="nope")],
+            [use("run", 3, command=f"seq 3000; echo key={key}; exit 4"), use("run", 4, command="yes é | head -30000 > big.txt")],
+            [use("read_file", 5, path="big.txt"), use("search", 6, pattern="parse", path="."), use("list_files", 7, path=".")],
+            [use("edit_file", 8, path="table.py", old="splitlines", new="split"), use("nothing", 9), use("run", 10, command=5)],
+            DONE,
+        )
+    )  # fmt: skip
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log) as forked:
+        [result] = await run_all(forked)
+    assert (result.status, result.steps) == ("answered", 5)
+    whole(log, 1)
+    seen = {
+        part["tool_use_id"]: part["content"]
+        for message in api.bodies[-1]["messages"]
+        for part in message["content"]
+        if part["type"] == "tool_result"
+    }
+    record = log.record(forked.opened)
+    trained = conversation(record, forked.opened).messages
+    assert [message.content for message in trained if message.role == "tool"] == list(seen.values())
+    assert record.observed == "summarized"
+    assert trained[0].content == api.bodies[-1]["system"][0]["text"]
+    assert trained[1].content == api.bodies[-1]["messages"][0]["content"][0]["text"]
+    assert [len(message.tool_calls) for message in trained if message.tool_calls] == [2, 2, 3, 3]
+    assert key not in str(seen)
+    assert "lines omitted" in seen["toolu_3"]
+    assert seen["toolu_3"].endswith("[exit code 4]")
+    assert "go on with first_line=" in seen["toolu_5"]
+    assert [part["is_error"] for part in api.bodies[1]["messages"][2]["content"]] == [False, True]
+    files = SnapshotStore(tmp_path / "snapshots").load(record.workspace)  # type: ignore[arg-type]
+    assert b"text.split()" in files["table.py"].content
+
+
+async def test_prompts_are_cached_and_temperatures_sent(tmp_path: Path, model: Any) -> None:
+    """The system prompt, the last tool and the end of the conversation are marked; a model without temperature gets none."""
+
+    async def play(body: dict[str, Any], number: int) -> Response:
+        if "temperature" in body and number == 0:
+            return refusal(400, "invalid_request_error: temperature")
+        return await turns([use("list_files", 1, path=".")], DONE)(body, number)
+
+    api, asked = model(play)
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log, sampling=Sampling((0.7,), seed=3)) as forked:
+        await run_all(forked)
+    assert [body.get("temperature") for body in api.bodies] == [0.7, None, None]
+    last = api.bodies[-1]
+    assert last["system"][-1]["cache_control"] == last["tools"][-1]["cache_control"] == {"type": "ephemeral"}
+    marked = [part for message in last["messages"] for part in message["content"] if "cache_control" in part]
+    assert marked == [last["messages"][-1]["content"][-1]]
+    assert last["stream"] is True
+    record = log.record(forked.opened)
+    assert (record.temperature, record.seed) == (0.7, None), "the API takes no seed, so none is claimed"
+    assert record.usage is not None
+    assert (record.usage.input_tokens, record.usage.output_tokens, record.usage.cached_tokens) == (200, 40, 10)
+
+
+TROUBLE: dict[str, tuple[Callable[[], Response], str]] = {
+    "429": (lambda: refusal(429, "rate_limit_error", retry_after="0"), "rate_limited"),
+    "500": (lambda: refusal(500, "api_error"), "http_5xx"),
+    "529": (lambda: refusal(529, "overloaded_error"), "overloaded"),
+    "overloaded in the stream": (lambda: streamed(DONE, error="overloaded_error"), "overloaded"),
+    "cut after the first event": (lambda: streamed(DONE, cut_after=1), "connection"),
+    "cut in a tool call": (lambda: streamed([use("run", 1, command="echo never")], cut_after=4), "connection"),
+    "cut before the end": (lambda: streamed(DONE, cut_after=4), "connection"),
+    "ended without an end": (lambda: Response(b"", media_type="text/event-stream"), "connection"),
+}
+"""What the service does, and the kind it is on the log. Made anew each time: a stream plays once."""
+
+
+@pytest.mark.parametrize("name", TROUBLE)
+async def test_trouble_that_passes_is_retried_and_on_the_log(tmp_path: Path, model: Any, name: str) -> None:
+    """Two bad answers before each turn; the branch answers, and every retry can be seen with its kind."""
+
+    async def play(body: dict[str, Any], number: int) -> Response:
+        return (
+            TROUBLE[name][0]() if number % 3 != 2 else await turns([use("list_files", 1, path=".")], DONE)(body, number)
+        )
+
+    api, asked = model(play)
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log) as forked:
+        [result] = await run_all(forked)
+    assert (result.status, api.calls) == ("answered", 6)
+    whole(log, 1)
+    seen = [(data["step"], data["attempt"], data["kind"], data["action"]) for data in log.data("error_recovery")]
+    kind = TROUBLE[name][1]
+    assert seen == [(step, attempt, kind, "retry") for step in (1, 2) for attempt in (1, 2)]
+
+
+async def test_trouble_that_stays_is_the_providers(tmp_path: Path, model: Any) -> None:
+    """After so many attempts the branch ends as infra_error with its reason: no failure of the agent, no empty answer."""
+    _, asked = model(lambda body, number: _later(refusal(529, "overloaded_error")))
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log) as forked:
+        [result] = await run_all(forked)
+    assert result.status == "infra_error"
+    assert f"overloaded after {ATTEMPTS} attempts" in str(result.error)
+    assert [data["action"] for data in log.data("error_recovery")] == ["retry"] * (ATTEMPTS - 1) + ["give_up"]
+    record = log.record(forked.opened)
+    assert (record.status, record.final_answer) == ("infra_error", None)
+
+
+async def _later(response: Response) -> Response:
+    return response
+
+
+async def test_a_wrong_key_is_not_retried(tmp_path: Path, model: Any) -> None:
+    """What no retry can help is given up at once."""
+    api, asked = model(lambda body, number: _later(refusal(401, "authentication_error")))
+    async with runner(tmp_path, lambda _: asked, ListLog()) as forked:
+        [result] = await run_all(forked)
+    assert (result.status, api.calls) == ("infra_error", 1)
+
+
+async def test_retry_after_is_respected(tmp_path: Path, model: Any) -> None:
+    """The service's own wait counts, not ours."""
+
+    async def play(body: dict[str, Any], number: int) -> Response:
+        return refusal(429, "rate_limit_error", retry_after="1") if number == 0 else streamed(DONE)
+
+    _, asked = model(play)
+    log, began = ListLog(), time.monotonic()
+    async with runner(tmp_path, lambda _: asked, log) as forked:
+        await run_all(forked)
+    assert time.monotonic() - began >= 1
+    assert log.data("error_recovery")[0]["waitMs"] >= 1000
+
+
+@pytest.mark.parametrize(
+    ("response", "says"),
+    [
+        (lambda: streamed([{"type": "text", "text": " \n"}]), "without an answer"),
+        (lambda: streamed([]), "without an answer"),
+        (lambda: streamed(DONE, "refusal"), "refused"),
+        (lambda: streamed(DONE, "max_tokens"), "cut off"),
+    ],
+)
+async def test_no_answer_is_a_failure_with_its_reason(tmp_path: Path, model: Any, response: Any, says: str) -> None:
+    """Nothing said, refused, or cut off: failed, never an empty answer."""
+    _, asked = model(lambda body, number: _later(response()))
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log) as forked:
+        [result] = await run_all(forked)
+    assert result.status == "failed"
+    assert says in str(result.error)
+    whole(log, 1)
+
+
+async def test_a_call_that_was_cut_off_is_not_made(tmp_path: Path, model: Any) -> None:
+    """The model is told, and goes on."""
+
+    async def play(body: dict[str, Any], number: int) -> Response:
+        return streamed([use("write_file", 1, path="x", content="ha")], "max_tokens") if number == 0 else streamed(DONE)
+
+    api, asked = model(play)
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log) as forked:
+        [result] = await run_all(forked)
+    assert result.status == "answered"
+    assert "cut off" in api.bodies[1]["messages"][-1]["content"][0]["content"]
+    assert "x" not in SnapshotStore(tmp_path / "snapshots").load(result.workspace)  # type: ignore[arg-type]
+
+
+# -- budgets and ends ------------------------------------------------------------------------------------------------------
+
+FOREVER = turns(*([[use("run", 1, command="true")]] * 60))
+
+
+@pytest.mark.parametrize(
+    ("budgets", "status", "says"),
+    [
+        (Budgets(steps=3, branch_s=60), "failed", "3 turns"),
+        (Budgets(branch_tokens=300, branch_s=60), "failed", "the branch has 300"),
+        (Budgets(total_tokens=300, branch_s=60), "aborted", "together"),
+        (Budgets(branch_s=1.5), "aborted", "the branch's time"),
+        (Budgets(branch_s=60, total_s=1.5), "aborted", "the fork's time"),
+    ],
+)
+async def test_budgets_hold(tmp_path: Path, model: Any, budgets: Budgets, status: str, says: str) -> None:
+    """A branch that goes on for ever meets its limit and says which."""
+    _, asked = model(FOREVER)
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log, branches=2, budgets=budgets) as forked:
+        results = await asyncio.wait_for(run_all(forked), 30)
+    assert {result.status for result in results} == {status}
+    assert all(says in str(result.error) for result in results)
+    assert sum(result.tokens.total for result in results) <= (budgets.total_tokens or 10**6) + 2 * 125
+    whole(log, 2)
+
+
+async def test_a_service_that_never_answers_cannot_hang_a_branch(tmp_path: Path, model: Any) -> None:
+    """A turn has a time limit, and so has a branch."""
+
+    async def play(_body: dict[str, Any], _number: int) -> Response:
+        await asyncio.sleep(30)
+        return streamed(DONE)
+
+    _, asked = model(play, timeout_s=0.3)
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log) as forked:
+        [result] = await asyncio.wait_for(run_all(forked), 20)
+    assert (result.status, log.data("error_recovery")[0]["kind"]) == ("infra_error", "timeout")
+
+
+async def test_stopping_ends_every_branch_as_aborted(tmp_path: Path, model: Any) -> None:
+    """Those that run and those that wait for a sandbox: each ends on the log, with the reason."""
+    _, asked = model(FOREVER)
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log, branches=4, slots=2) as forked:
+        running = asyncio.create_task(run_all(forked))
+        while len(log.facts) < 8:
+            await asyncio.sleep(0.05)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert [log.slices(branch)[-1].status for branch in range(4)] == ["aborted"] * 4
+    assert all("stopped" in str(log.slices(branch)[-1].error) for branch in range(4))
+    whole(log, 4)
+
+
+async def test_a_dead_sandbox_is_not_the_agents_failure(tmp_path: Path, model: Any) -> None:
+    """Its branch ends as infra_error; the next one has a new sandbox."""
+    _, asked = model(turns([use("run", 1, command="echo 1")], DONE))
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log, branches=2, slots=1) as forked:
+        create = forked.pool._create
+        made: list[Any] = []
+
+        async def breaking() -> Any:
+            sandbox: Any = await create()
+            if not made:
+                sandbox._isolation = "namespaces"
+                sandbox._scratch.rmdir()  # what a command's root is built on is gone
+            made.append(sandbox)
+            return sandbox
+
+        forked.pool._create = breaking
+        results = await run_all(forked)
+    assert [result.status for result in results] == ["infra_error", "answered"]
+    assert "sandbox" in str(results[0].error)
+
+
+async def test_eight_branches_through_a_storm(tmp_path: Path, model: Any) -> None:
+    """Half of all requests fail in one way or another: no branch hangs, no event is lost, what failed is on the log."""
+    chance = random.Random(5)
+    script = turns(
+        [use("read_file", 1, path="table.py"), use("run", 2, command="echo hi")],
+        [use("write_file", 3, path="table.py", content="x = 1\n")],
+        DONE,
+    )
+
+    async def play(body: dict[str, Any], number: int) -> Response:
+        if chance.random() < 0.5:
+            return chance.choice(list(TROUBLE.values()))[0]()
+        return await script(body, number)
+
+    api, asked = model(play)
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log, branches=8, slots=4) as forked:
+        results = await asyncio.wait_for(run_all(forked), 90)
+    whole(log, 8)
+    assert {result.status for result in results} <= {"answered", "infra_error"}
+    assert sum(result.status == "answered" for result in results) >= 5
+    turns_taken = sum(len(log.data("model_done", branch)) for branch in range(8))
+    assert turns_taken + sum(len(log.data("error_recovery", branch)) for branch in range(8)) == api.calls
+
+
+def test_an_ask_has_no_default_sampling() -> None:
+    """What nobody chose is not sent."""
+    ask = Ask("", "t", (), ())
+    assert (ask.temperature, ask.seed) == (None, None)
+
+
+async def test_stopped_at_any_moment_a_branch_ends_once(tmp_path: Path, model: Any) -> None:
+    """While it waits, asks, runs, or is just ending: one end on the log, no seq twice."""
+    _, asked = model(turns([use("run", 1, command="true")], [use("write_file", 2, path="x", content="y")], DONE))
+    chance = random.Random(1)
+    for number in range(10):
+        log = ListLog()
+        async with runner(tmp_path / str(number), lambda _: asked, log, branches=2, slots=1) as forked:
+            running = asyncio.create_task(run_all(forked))
+            await asyncio.sleep(chance.uniform(0.0, 0.7))
+            running.cancel()
+            await asyncio.wait([running])
+        started = {one.branch_index for one in log.facts if isinstance(one, AgentEvents)}
+        for branch in started:
+            assert log.events(branch)[-1].event in ("error", "final_answer")
