@@ -104,7 +104,7 @@ async def replay_partition(
         records = emitted.add(emission, key)
         counts.add(emission)
         stages["sign and digest"] += (moment := time.process_time()) - then
-        await target.write(rollout, partition, records, decided=job.reclose)
+        await target.write(rollout, partition, records)
         stages["write"] += time.process_time() - moment
 
     async for topic, records in run.facts():

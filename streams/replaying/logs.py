@@ -20,7 +20,8 @@ from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.registry import Registry
 from streams.topics import FACTS, TOPICS, Topic
 
-MANIFEST = "manifest.json"
+MANIFEST = "log-manifest.json"
+"""Beside a log in files: what it holds and where that came from. An exported dataset has a manifest of its own."""
 ARCHIVE = "archive"
 READ_BYTES = 2 * 1024 * 1024
 BATCH = 2000

@@ -24,8 +24,8 @@ class Target(ABC):
     """Takes the records of whole rollouts."""
 
     @abstractmethod
-    async def write(self, rollout: Rollout, partition: int, made: Sequence[Made], *, decided: bool) -> None:
-        """Take a rollout's records; `decided`: its decisions are new and are written, too."""
+    async def write(self, rollout: Rollout, partition: int, made: Sequence[Made]) -> None:
+        """Take a rollout's records, and the decisions that they follow from: what is written can be checked and exported."""
 
     @abstractmethod
     async def publish(self, partition: int) -> None:
@@ -43,7 +43,7 @@ class Target(ABC):
 class Nowhere(Target):
     """A dry run."""
 
-    async def write(self, rollout: Rollout, partition: int, made: Sequence[Made], *, decided: bool) -> None:
+    async def write(self, rollout: Rollout, partition: int, made: Sequence[Made]) -> None:
         """Nothing is written."""
 
     async def publish(self, partition: int) -> None:
@@ -57,13 +57,12 @@ class Files(Target):
         self._writer = LogWriter(out / LOG)
         self._codec = Codec()
 
-    async def write(self, rollout: Rollout, partition: int, made: Sequence[Made], *, decided: bool) -> None:
+    async def write(self, rollout: Rollout, partition: int, made: Sequence[Made]) -> None:
         """Append to the files of the partition."""
         assert rollout.closed is not None
         key, at = rollout.rollout_id.encode(), rollout.closed.decided_at_ms
-        if decided:
-            for closure in _decisions(rollout):
-                self._writer.append(CLOSURES.name, partition, key, self._codec.encode(closure), at)
+        for closure in _decisions(rollout):
+            self._writer.append(CLOSURES.name, partition, key, self._codec.encode(closure), at)
         for topic, record, body, redacted in made:
             headers = (REDACTED,) if redacted else ()
             self._writer.append(topic.name, partition, key, self._codec.encode(record, body), at, headers)
@@ -87,12 +86,11 @@ class Topics(Target):
         beside = settings.model_copy(update={"prefix": prefix, "partitions": partitions})
         self._writer = FactWriter(beside, "replay")
 
-    async def write(self, rollout: Rollout, partition: int, made: Sequence[Made], *, decided: bool) -> None:
+    async def write(self, rollout: Rollout, partition: int, made: Sequence[Made]) -> None:
         """Send; records of an earlier run that was cut off are there twice, with the same bytes."""
         del partition
-        if decided:
-            for closure in _decisions(rollout):
-                await self._writer.write(closure)
+        for closure in _decisions(rollout):
+            await self._writer.write(closure)
         for _, record, body, redacted in made:
             await self._writer.write(record, body, redacted=redacted)
 

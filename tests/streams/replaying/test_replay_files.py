@@ -64,7 +64,7 @@ def test_the_same_bytes_with_one_two_and_four_processes(log: Path, braid: Braid,
     results = [_replay(braid, log, "--out", tmp_path / str(count), "--processes", count) for count in (1, 2, 4)]
     assert results[0]["rollouts"] == 12
     assert results[0]["digests"] == results[1]["digests"] == results[2]["digests"]
-    manifests = [json.loads((tmp_path / str(count) / "manifest.json").read_text()) for count in (1, 2, 4)]
+    manifests = [json.loads((tmp_path / str(count) / "log-manifest.json").read_text()) for count in (1, 2, 4)]
     assert manifests[0]["files"] == manifests[1]["files"] == manifests[2]["files"]
 
 
@@ -222,7 +222,7 @@ def test_a_rule_that_does_not_exist_is_refused_before_anything_is_read(
 
 def test_bounds_cut_the_log(log: Path, braid: Braid, tmp_path: Path) -> None:
     whole = _replay(braid, log, "--out", tmp_path / "whole")
-    ends = json.loads((tmp_path / "whole" / "manifest.json").read_text())["inputs"]["topics"]
+    ends = json.loads((tmp_path / "whole" / "log-manifest.json").read_text())["inputs"]["topics"]
     half = ends[CLOSURES.name]["0"][1] // 2 * 2 // 2
     cut = _replay(braid, log, "--dry-run", "--to", f"{CLOSURES.name}/0@{half}")
     assert cut["rollouts"] < whole["rollouts"]
