@@ -16,7 +16,10 @@ async def test_ten_random_moments(
     place: str, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every rollout completes, attempts are not mixed, no process or directory is left."""
-    killed, chance = Killed(tmp_path, settings if place == "kafka" else None), random.Random(20 if place == "file" else 21)
+    killed, chance = (
+        Killed(tmp_path, settings if place == "kafka" else None),
+        random.Random(20 if place == "file" else 21),
+    )
     again = 0
     for number in range(10):
         moment = await kill_and_resume(killed, f"r{number}", chance)
