@@ -54,7 +54,7 @@ schemas: $(READY) ## Write the Avro of models that changed, as the next version
 	@$(BIN)/braid schemas write
 
 bench: $(READY) ## Benchmarks, each with its baseline beside it
-	@for name in ranking contamination live; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@for name in ranking contamination live export replay soak; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 faults: $(READY) ## The long fault run: workers and broker killed over thousands of rollouts
 	@$(BIN)/pytest -m faults -s tests/faults
