@@ -23,9 +23,11 @@ browser: ## Install Chromium for the visual verifier (Debian, Ubuntu; needs root
 	else echo "install Chromium with this system's package manager, or set BRAID_VERIFIER__BROWSER"; exit 1; fi
 
 demo: $(READY) ## See it all: four tasks forked live on a real Kafka, ranked, with training rows and evidence
+	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: pages will be unknown, and the demo says so"
 	@$(BIN)/braid demo
 
 test: $(READY) ## Lint, types and all tests, on a real Kafka and registry (about five minutes)
+	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: the browser's tests will be skipped, and say so"
 	@$(MAKE) --no-print-directory -j3 --output-sync=line check test-cores test-kafka
 
 # Two halves side by side: what decides needs no broker, and the broker's half mostly waits.
