@@ -54,7 +54,7 @@ for _name, (_target, _help) in _COMMANDS.items():
 def main(words: list[str] | None = None) -> None:
     """The entry point; the words of the command line when they are not given."""
     try:
-        app(words)
+        app() if words is None else app(words)
     except BraidError as error:
         sys.stderr.write(f"braid: {error}\n")
         sys.exit(1)
