@@ -9,7 +9,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 TRAINERS := .venv-trainers
 
-.PHONY: help setup browser demo test test-cores test-kafka test-trainers check lock schemas bench faults clean
+.PHONY: help setup browser demo test test-cores test-live test-kafka test-trainers check lock schemas bench faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,16 +26,21 @@ demo: $(READY) ## See it all: four tasks forked live on a real Kafka, ranked, wi
 	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: pages will be unknown, and the demo says so"
 	@$(BIN)/braid demo
 
-test: $(READY) ## Lint, types and all tests, on a real Kafka and registry (about five minutes)
+test: $(READY) ## Lint, types and all tests, on a real Kafka and registry (about eight minutes on two processors)
 	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: the browser's tests will be skipped, and say so"
-	@$(MAKE) --no-print-directory -j3 --output-sync=line check test-cores test-kafka
+	@$(MAKE) --no-print-directory -j4 --output-sync=line check test-cores test-live test-kafka
 
-# Two halves side by side: what decides needs no broker, and the broker's half mostly waits.
+# Three parts side by side: what decides needs no broker, and those that do mostly wait; each of them starts one of its own.
+LIVE := tests/faults tests/streams/live tests/streams/judging tests/streams/replaying
+
 test-cores: $(READY)
 	@$(BIN)/pytest tests/agents tests/schemas
 
+test-live: $(READY)
+	@$(BIN)/pytest $(LIVE) -p no:cacheprovider
+
 test-kafka: $(READY)
-	@$(BIN)/pytest --ignore=tests/agents --ignore=tests/schemas -p no:cacheprovider
+	@$(BIN)/pytest --ignore=tests/agents --ignore=tests/schemas $(LIVE:%=--ignore=%) -p no:cacheprovider
 
 test-trainers: $(TRAINERS)/.ready ## Exported files through TRL's trainers and torch (some 6 GB, once, in an environment of its own)
 	@HF_HUB_OFFLINE=1 $(TRAINERS)/bin/pytest -m trainers -p no:cacheprovider tests/trainers
