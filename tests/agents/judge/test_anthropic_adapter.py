@@ -14,7 +14,7 @@ from agents.judge.judge import JudgeSetupError, JudgeTroubleError
 from agents.judge.prompt import prompt_of
 from agents.judge.votes import Call
 from tests.agents.judge.asking import request_of
-from tests.messages_api import MessagesApi, Play, answer, message, messages_api, prefers, refusal
+from tests.messages_api import MessagesApi, Play, answer, message, messages_api, prefers, refusal, streamed
 
 PROMPT = prompt_of(request_of(), Call("ab", 0))
 GOOD = {"preferred": "b", "reasoning": "B ran the tests; A {only} claims it."}
@@ -118,6 +118,15 @@ async def test_a_busy_service_is_waited_for_and_then_given_up(status: int, kind:
         await ask(api)
     assert (trouble.value.cause, api.calls) == (cause, 5)
     with messages_api(in_turn(lambda: refusal(status, kind), lambda: answer(GOOD))) as api:
+        assert (await ask(api)).letter == "b"
+
+
+async def test_a_connection_that_is_cut_is_tried_again() -> None:
+    """In the middle of an answer: a cause after five calls, never a crash; one that succeeds in between counts."""
+    with messages_api(always(lambda: streamed([], cut_after=1))) as api, pytest.raises(JudgeTroubleError) as trouble:
+        await ask(api)
+    assert (trouble.value.cause, api.calls) == ("unknown", 5)
+    with messages_api(in_turn(lambda: streamed([], cut_after=1), lambda: answer(GOOD))) as api:
         assert (await ask(api)).letter == "b"
 
 
