@@ -8,13 +8,10 @@ ends closes with cause end_of_input; what it misses is unknown.
 import shutil
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -25,16 +22,16 @@ from agents.importers.slices import Slicer, rollout_of
 from agents.judge.requests import Asking, judge_requests
 from agents.judge.votes import calls_of
 from agents.rollouts.decide import close_now, settle_now
-from agents.rollouts.emit import Emission, emit
+from agents.rollouts.emit import emit
 from agents.rollouts.rollout import Complaint, Fact, Ref, Rollout
 from schemas.base import Record
 from schemas.closures import Closure
 from schemas.jsontext import parse_object
 from schemas.judging import JudgeVote
-from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.cluster import partition_of
 from streams.codec import Codec
 from streams.config import Settings
+from streams.counts import Counts
 from streams.embedded import LogRecord, LogWriter
 from streams.headers import cloud_event, domain_time
 from streams.inputs import SIDECAR, Line, Rejected, check_length, read_lines, total_bytes
@@ -52,56 +49,6 @@ STREAM_PARTITIONS = 32
 
 Say = Callable[[str, float], None]
 """Progress: what is being done, and how much of it (0..1)."""
-
-
-@dataclass
-class Counts:
-    """What a run did: the object that `--json` prints."""
-
-    rollouts: int = 0
-    branches: int = 0
-    events: int = 0
-    closed: int = 0
-    passes: int = 0
-    fails: int = 0
-    unknown: int = 0
-    not_required: int = 0
-    sft: int = 0
-    dpo: int = 0
-    ppo: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
-    aep: int = 0
-    dead_letters: int = 0
-    bad_lines: int = 0
-    seconds: float = 0.0
-    out: str = ""
-    judge: dict[str, Any] | None = None
-    """What asking a judge took; None when nobody was asked."""
-    first_bad: list[str] = field(default_factory=list, repr=False)
-
-    def add(self, emission: Emission) -> None:
-        """Count what a rollout became."""
-        self.rollouts += 1
-        self.closed += 1
-        self.branches += len(emission.branches)
-        self.events += sum(branch.n_events for branch in emission.branches)
-        statuses = Counter(branch.objective_status for branch in emission.ranking.branches)
-        self.passes += statuses["pass"]
-        self.fails += statuses["fail"]
-        self.unknown += statuses["unknown"]
-        self.not_required += statuses["not_required"]
-        self.sft += sum(isinstance(row, SftRecord) for row in emission.rows)
-        self.dpo += sum(isinstance(row, DpoRecord) for row in emission.rows)
-        self.ppo += sum(isinstance(row, PpoRecord) for row in emission.rows)
-        self.aep += len(emission.evidence)
-        for record in emission.rejected:
-            self.rejected[record.reasons[0]] = self.rejected.get(record.reasons[0], 0) + 1
-
-    def plain(self) -> dict[str, Any]:
-        """As `--json` prints it."""
-        unsaid = {"first_bad"} if self.judge is not None else {"first_bad", "judge"}
-        shown = {name: value for name, value in vars(self).items() if name not in unsaid}
-        return {**shown, "rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
 
 
 def run_files(

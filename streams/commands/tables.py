@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from streams.run import Counts
+from streams.counts import Counts
 
 PIPE_WIDTH = 160
 """Columns where no terminal says how many there are."""

@@ -15,6 +15,7 @@ from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError
+from streams.counts import Counts
 from streams.facts import read_fact, rollout_of_key
 from streams.looking.kafka import Span
 from streams.replaying.comparing import Comparison, Emitted
@@ -23,7 +24,6 @@ from streams.replaying.logs import FactLog
 from streams.replaying.overrides import Overrides
 from streams.replaying.reading import in_step
 from streams.replaying.targets import Target
-from streams.run import Counts
 from streams.topics import CLOSURES, FACTS, Topic
 
 FOR_EVER = 2**53

@@ -17,6 +17,7 @@ import orjson
 
 from schemas.versions import RECORDS, latest
 from streams.config import Settings
+from streams.counts import Counts
 from streams.embedded import SUFFIX
 from streams.exporting.shards import write_whole
 from streams.letters import CODE_VERSION
@@ -26,7 +27,6 @@ from streams.replaying.job import Job, Result
 from streams.replaying.logs import MANIFEST, ReplayError
 from streams.replaying.processes import run_partitions
 from streams.replaying.targets import LOG
-from streams.run import Counts
 
 NOTES = ".replay"
 """Results of the partitions that are done, until all of them are."""

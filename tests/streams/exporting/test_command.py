@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from streams import cli
-from streams.run import Counts as RunCounts
+from streams.counts import Counts as RunCounts
 from tests.streams.exporting.conftest import visible
 
 Output = pytest.CaptureFixture[str]

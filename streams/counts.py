@@ -1,0 +1,78 @@
+"""What became of rollouts, counted: the names that `--json` of `braid run`, `braid export` and `braid replay` share."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.rollouts.emit import Emission
+from schemas.rankings import Ranking
+from schemas.training import DpoRecord, PpoRecord, SftRecord
+
+
+@dataclass
+class RolloutCounts:
+    """Closed rollouts and what they gave."""
+
+    rollouts: int = 0
+    branches: int = 0
+    events: int = 0
+    closed: int = 0
+    passes: int = 0
+    fails: int = 0
+    unknown: int = 0
+    not_required: int = 0
+    sft: int = 0
+    dpo: int = 0
+    ppo: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    """What was left out, by its first reason."""
+    aep: int = 0
+    bad_lines: int = 0
+    """Lines, or records of the log, that could not be read."""
+    seconds: float = 0.0
+    out: str = ""
+
+    def count(self, ranking: Ranking, events: int, evidence: int) -> None:
+        """One more rollout."""
+        self.rollouts += 1
+        self.closed += 1
+        self.branches += len(ranking.branches)
+        self.events += events
+        self.aep += evidence
+        statuses = Counter(branch.objective_status for branch in ranking.branches)
+        self.passes += statuses["pass"]
+        self.fails += statuses["fail"]
+        self.unknown += statuses["unknown"]
+        self.not_required += statuses["not_required"]
+
+    def leave(self, reason: str, count: int = 1) -> None:
+        """Something was left out."""
+        self.rejected[reason] = self.rejected.get(reason, 0) + count
+
+    def plain(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return vars(self) | {"rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
+
+
+@dataclass
+class Counts(RolloutCounts):
+    """Rollouts that were folded here."""
+
+    dead_letters: int = 0
+    judge: dict[str, Any] | None = None
+    """What asking a judge took; None when nobody was asked."""
+    first_bad: list[str] = field(default_factory=list, repr=False)
+
+    def add(self, emission: Emission) -> None:
+        """Count what a rollout became."""
+        self.count(emission.ranking, sum(branch.n_events for branch in emission.branches), len(emission.evidence))
+        self.sft += sum(isinstance(row, SftRecord) for row in emission.rows)
+        self.dpo += sum(isinstance(row, DpoRecord) for row in emission.rows)
+        self.ppo += sum(isinstance(row, PpoRecord) for row in emission.rows)
+        for record in emission.rejected:
+            self.leave(record.reasons[0])
+
+    def plain(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        unsaid = {"first_bad"} if self.judge is not None else {"first_bad", "judge"}
+        return {name: value for name, value in super().plain().items() if name not in unsaid}
