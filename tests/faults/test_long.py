@@ -104,13 +104,15 @@ async def test_the_broker_dies_and_comes_back(own_broker: tuple[Settings, Path],
 
 async def test_the_control_loses_rollouts(own_broker: tuple[Settings, Path], tmp_path: Path) -> None:
     """The same faults on Faust's own consumer without the offset check: if this loses nothing, the harness proves nothing."""
-    settings = fresh(own_broker[0])
-    load = make_load(seed=14, rollouts=int(600 * SCALE) or 40)
-    chaos = Chaos(settings, tmp_path, workers=1, seed=14, module="tests.faults.control")
-    kills = max(6, int(14 * SCALE))
-    rate = len(load.facts) / (kills * 4.5)
-    ROWS["control: stock consumer"] = account = await run(
-        load, settings, chaos, [chaos.kill] * kills, every_s=(3.0, 5.0), per_second=rate, seed=14, patience_s=25
-    )
-    assert account.lost < account.rollouts, "the control did not run at all"
-    assert account.lost + account.wrong + account.mixed + account.unlike_refold > 0, table({"control": account})
+    for attempt in range(3):  # whether a kill meets the moment in which messages are lost is chance
+        settings = fresh(own_broker[0])
+        load = make_load(seed=14 + attempt, rollouts=150)
+        chaos = Chaos(settings, tmp_path, workers=1, seed=14 + attempt, module="tests.faults.control")
+        rate = len(load.facts) / (6 * 4.5)
+        ROWS["control: stock consumer"] = account = await run(
+            load, settings, chaos, [chaos.kill] * 6, every_s=(3.0, 5.0), per_second=rate, seed=14, patience_s=25
+        )
+        assert account.lost < account.rollouts, "the control did not run at all"
+        if account.lost + account.wrong + account.mixed + account.unlike_refold > 0:
+            return
+    raise AssertionError(table({"control": account}))
