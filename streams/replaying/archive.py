@@ -20,14 +20,12 @@ from streams.embedded import LogRecord, LogWriter, read_blocks, segments_of
 from streams.exporting.shards import write_whole
 from streams.letters import CODE_VERSION
 from streams.looking.kafka import KafkaLog, Span
-from streams.replaying.logs import MANIFEST, ArchiveLog, ClusterLog, FactLog, ReplayError, read_manifest
+from streams.replaying.logs import MANIFEST, ArchiveLog, ClusterLog, ReplayError, read_manifest
 from streams.replaying.targets import LOG
 from streams.topics import BY_NAME, Topic
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Of a file, compressed; then the next one begins."""
-
-MAX_UNACKED = 2000
 
 Say = Callable[[str, float], None]
 
@@ -70,12 +68,13 @@ async def archive(
                             writer.append(
                                 name, number, record.key, record.value, record.at, record.headers, record.offset
                             )
-                            schema_ids.add(_schema_id(record.value) or 0)
+                            if (schema_id := _schema_id(record.value)) is not None:
+                                schema_ids.add(schema_id)
                         found.records += len(block)
                         say(f"archiving {name}", found.records / max(1, total))
                     writer.publish(name, number)
                     files |= _described(out, name, number)
-        schemas = await _schemas(log, schema_ids - {0}, found)
+        schemas = await _schemas(log, schema_ids, found)
     manifest = {
         "kind": "archive",
         "code_version": CODE_VERSION,
@@ -95,8 +94,7 @@ def _require_room(out: Path) -> None:
         raise ReplayError(f"{out} is not empty; give another directory")
 
 
-async def _schemas(log: FactLog, schema_ids: set[int], found: Archived) -> dict[str, Any]:
-    assert isinstance(log, ClusterLog)
+async def _schemas(log: ClusterLog, schema_ids: set[int], found: Archived) -> dict[str, Any]:
     registry = registry_of(log.settings)
     schemas: dict[str, Any] = {}
     try:
@@ -113,7 +111,7 @@ async def _schemas(log: FactLog, schema_ids: set[int], found: Archived) -> dict[
 
 
 def _described(out: Path, topic: str, partition: int) -> dict[str, Any]:
-    """What is known of the files of a partition: digest, and which records."""
+    """The files of a partition: digest and size."""
     described: dict[str, Any] = {}
     for path in segments_of(out / LOG, topic, partition):
         described[str(path.relative_to(out))] = {"sha256": _digest(path), "bytes": path.stat().st_size}

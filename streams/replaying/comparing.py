@@ -14,7 +14,7 @@ from schemas.base import Record
 from schemas.errors import DecodeError
 from schemas.evidence import AepRecord
 from streams.headers import identity
-from streams.replaying.logs import FactLog
+from streams.replaying.logs import FactLog, ReplayError
 from streams.topics import BRANCHES, BY_RECORD, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
 
 SINKS: tuple[Topic, ...] = (BRANCHES, RANKINGS, EVIDENCE, SFT, DPO, PPO, REJECTED)
@@ -104,6 +104,10 @@ class Emitted:
         found = Comparison()
         seen: set[tuple[str, str]] = set()
         spans = await log.spans(SINKS)
+        if not any(spans.values()):
+            raise ReplayError(
+                f"{log.place} holds facts only: there is nothing to compare with (`braid archive --all` keeps it)"
+            )
         for topic in SINKS:
             span = spans[topic.name].get(partition)
             if span is None:

@@ -79,7 +79,9 @@ class Fold:
     def _refuse(self, topic: str, record: LogRecord, error: DecodeError) -> None:
         self.undecodable += 1
         rollout_id = (record.key or b"").decode(errors="replace")
-        self._unreadable.setdefault(rollout_id, []).append(f"{topic}/{self._partition}@{record.offset}: {error}")
+        known = self._unreadable.setdefault(rollout_id, [])
+        if len(known) < NAMED:
+            known.append(f"{topic}/{self._partition}@{record.offset}: {error}")
 
     def remaining(self) -> list[Rollout]:
         """All rollouts that have not left, and nothing is held any more: for those who decide themselves."""
@@ -95,7 +97,7 @@ class Fold:
             self._closing |= self._open.keys()
         gone = tuple(f"{name}/{self._partition}: {what}" for name, what in sorted(lost.items()))
         return [
-            Hole(rollout_id, (*missing(self._open[rollout_id]), *self._unreadable.get(rollout_id, [])[:NAMED], *gone))
+            Hole(rollout_id, (*missing(self._open[rollout_id]), *self._unreadable.get(rollout_id, []), *gone))
             for rollout_id in sorted(self._closing)
         ]
 

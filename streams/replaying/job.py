@@ -119,7 +119,10 @@ async def replay_partition(
             if run.reclosed(rollout):
                 await finish(rollout)
     await target.publish(partition)
-    lost = {name: parts[partition] for name, parts in job.lost.items() if partition in parts}
+    lost = {
+        name: parts[partition]
+        for losses in (job.lost, log.damaged) for name, parts in losses.items() if partition in parts
+    }  # fmt: skip
     compared = await emitted.compare(log, partition) if job.verify else None
     stages["read, and the rest"] = time.process_time() - cpu - sum(stages.values())
     return Result(

@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -14,11 +14,11 @@ from schemas.errors import BraidError
 from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
-from streams.embedded import LogRecord, partitions_of, place_of, read_blocks, segments_of
+from streams.embedded import EmbeddedLogError, LogRecord, partitions_of, place_of, read_blocks
 from streams.looking.files import log_folder
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.registry import Registry
-from streams.topics import FACTS, TOPICS, Topic
+from streams.topics import FACTS, Topic
 
 MANIFEST = "log-manifest.json"
 """Beside a log in files: what it holds and where that came from. An exported dataset has a manifest of its own."""
@@ -45,6 +45,10 @@ class FactLog(ABC):
     place: str
     """For people."""
     codec: Codec
+
+    def __init__(self) -> None:
+        self.damaged: Losses = {}
+        """By topic and partition, why reading ended too early."""
 
     @abstractmethod
     async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
@@ -95,6 +99,7 @@ class ArchiveLog(FactLog):
     kind = "files"
 
     def __init__(self, directory: Path) -> None:
+        super().__init__()
         self.folder = log_folder(directory)
         self.place = str(directory)
         self._directory = directory
@@ -125,10 +130,9 @@ class ArchiveLog(FactLog):
 
     def _span(self, topic: Topic, partition: int) -> Span:
         first = last = None
-        for block in read_blocks(self.folder, topic.name, partition):
-            if block:
-                first = block[0].offset if first is None else first
-                last = block[-1].offset
+        for block in self._whole(topic.name, partition):
+            first = block[0].offset if first is None else first
+            last = block[-1].offset
         return Span(0, 0) if first is None or last is None else Span(first, last + 1)
 
     async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
@@ -138,30 +142,29 @@ class ArchiveLog(FactLog):
             for number, span in parts.items():
                 later = (
                     record.offset
-                    for block in read_blocks(self.folder, name, number) for record in block if record.at >= at
+                    for block in self._whole(name, number) for record in block if record.at >= at
                 )  # fmt: skip
                 found.setdefault(name, {})[number] = next(later, span.end)
         return found
 
     async def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
         """Block by block, as they were written."""
-        for block in read_blocks(self.folder, topic.name, partition, span.start):
-            if block and (block[0].offset < span.start or block[-1].offset >= span.end):
+        for block in self._whole(topic.name, partition, span.start):
+            if block[0].offset < span.start or block[-1].offset >= span.end:
                 inside = [record for record in block if span.start <= record.offset < span.end]
                 if inside:
                     yield inside
                 if block[-1].offset >= span.end:
                     return
-            elif block:
+            else:
                 yield block
 
-    def files(self, topics: Iterable[Topic] = TOPICS) -> list[Path]:
-        """All files of topics."""
-        return [
-            path
-            for topic in topics for number in partitions_of(self.folder, topic.name)
-            for path in segments_of(self.folder, topic.name, number)
-        ]  # fmt: skip
+    def _whole(self, topic: str, partition: int, start: int = 0) -> Iterator[list[LogRecord]]:
+        """The blocks of a partition up to its end, or to where a file is damaged: what was before counts."""
+        try:
+            yield from (block for block in read_blocks(self.folder, topic, partition, start) if block)
+        except EmbeddedLogError as error:
+            self.damaged.setdefault(topic, {})[partition] = str(error)
 
 
 class ClusterLog(FactLog):
@@ -170,6 +173,7 @@ class ClusterLog(FactLog):
     kind = "kafka"
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self._log = KafkaLog(settings)
         self.settings = self._log.settings
         self.place = self._log.place

@@ -48,8 +48,8 @@ class Overrides:
     @property
     def redact(self) -> bool | None:
         """Whether events are redacted, where that was set."""
-        said = [value for path, value in self._emission if path == ["redact"]]
-        return bool(said[-1]) if said else None
+        said = any(path == ["redact"] for path, _ in self._emission)
+        return self.config(EmissionConfig()).redact if said else None
 
     def config(self, pinned: EmissionConfig) -> EmissionConfig:
         """A pinned configuration with what was set."""

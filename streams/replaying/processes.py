@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 import orjson
 
 from streams.config import Settings, load
-from streams.garbage import collect_seldom
 from streams.replaying.job import Job, Result, replay_partition
 from streams.replaying.logs import ArchiveLog, ClusterLog, FactLog, ReplayError
 from streams.replaying.targets import Files, Nowhere, Target, Topics
@@ -32,7 +31,6 @@ async def run_partitions(
     """Replay partitions, each by one process; `done` gets every result as it comes."""
     waiting = list(partitions)[::-1]
     if processes <= 1:
-        collect_seldom()
         async with _log(job, settings) as log, _target(job, settings) as target:
             while waiting:
                 done(await _replay(job, settings, log, target, waiting.pop(), moved))
@@ -92,7 +90,6 @@ async def _replay(job: Job, settings: Settings, log: FactLog, target: Target, pa
 
 async def _child() -> None:
     settings = load()
-    collect_seldom()
     read = asyncio.StreamReader(limit=LINE_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(read), sys.stdin)

@@ -24,9 +24,11 @@ from streams.letters import CODE_VERSION
 from streams.replaying.comparing import Comparison, combined
 from streams.replaying.fold import Hole
 from streams.replaying.job import Job, Result
-from streams.replaying.logs import MANIFEST, ReplayError
+from streams.replaying.logs import MANIFEST, ReplayError, read_manifest
 from streams.replaying.processes import run_partitions
 from streams.replaying.targets import LOG
+
+REPLAY = "replay"
 
 NOTES = ".replay"
 """Results of the partitions that are done, until all of them are."""
@@ -71,6 +73,7 @@ async def replay(
     """Replay everything that the job names. Raises ReplayError when it cannot begin, or a partition fails."""
     began = time.monotonic()
     notes = _Notes(job, resume=resume)
+    job = notes.job
     results = dict(notes.results)
     left = [number for number in job.partitions if number not in results]
     total = sum(max(0, span[1] - span[0]) for parts in job.spans.values() for span in parts.values())
@@ -101,18 +104,20 @@ class _Notes:
 
     def __init__(self, job: Job, *, resume: bool) -> None:
         self._folder = None if job.out is None else job.out / NOTES
+        self.job = job
+        """What is replayed: when resumed, the part of the log that was set out for, however much it has grown since."""
         self.results: dict[int, Result] = {}
         if self._folder is None:
             if resume:
                 raise ReplayError("--resume needs --out: what is done is noted there")
             return
         assert job.out is not None
-        recipe, path = job.model_dump_json().encode(), self._folder / "job.json"
+        path = self._folder / "job.json"
         if resume and path.is_file():
-            if path.read_bytes() != recipe:
+            self.job = Job.model_validate_json(path.read_bytes())
+            if job.model_copy(update={"spans": self.job.spans, "lost": self.job.lost}) != self.job:
                 raise ReplayError(
-                    f"{job.out} holds another replay that was cut off (other bounds, options or a log that has grown); give its "
-                    "options again with --manifest or --to, or leave --resume out to begin anew"
+                    f"{job.out} holds another replay that was cut off; give its options again, or leave --resume out to begin anew"
                 )
             for note in sorted(self._folder.glob("[0-9]*.json")):
                 result = Result.model_validate_json(note.read_bytes())
@@ -120,7 +125,7 @@ class _Notes:
             return
         _clear(job.out)
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, recipe)
+        write_whole(path, job.model_dump_json().encode())
 
     def keep(self, result: Result) -> None:
         """A partition's files are there: note its result."""
@@ -134,13 +139,11 @@ class _Notes:
 
 
 def _clear(out: Path) -> None:
-    """Make room: what an earlier replay left is replaced, what is somebody else's is not touched."""
+    """Make room: what an earlier replay left is replaced; an archive, or anything else, is not touched."""
     if not out.exists() or not any(out.iterdir()):
         return
-    ours = {LOG, NOTES, MANIFEST}
-    strange = sorted(path.name for path in out.iterdir() if path.name not in ours)
-    if strange and not (out / NOTES).exists() and not (out / MANIFEST).exists():
-        raise ReplayError(f"{out} holds {strange[0]}, which is no replay's; give an empty directory")
+    if not (out / NOTES).is_dir() and read_manifest(out).get("kind") != REPLAY:
+        raise ReplayError(f"{out} is not empty and holds no replay; give another directory")
     shutil.rmtree(out / LOG, ignore_errors=True)
     shutil.rmtree(out / NOTES, ignore_errors=True)
     (out / MANIFEST).unlink(missing_ok=True)
@@ -183,7 +186,7 @@ def _write_manifest(job: Job, replayed: Replayed) -> None:
         for path in sorted((job.out / LOG).glob(f"*/*{SUFFIX}"))
     }
     manifest = {
-        "kind": "replay",
+        "kind": REPLAY,
         "code_version": CODE_VERSION,
         "schema_versions": {name: latest(record).number for name, record in sorted(RECORDS.items())},
         "inputs": {

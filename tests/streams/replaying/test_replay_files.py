@@ -269,12 +269,62 @@ def test_a_replay_that_was_killed_leaves_no_half_file_and_is_resumed(log: Path, 
             assert list(read_partition(out / "log", path.parent.name, int(path.stem))) is not None
         if process.returncode == 0 or killed >= 3:
             break
-    found = _replay(braid, log, "--out", out, "--processes", 1, "--resume")
+    with LogWriter(tmp_path / "more") as writer:  # meanwhile the log grows; what was set out for stays the same
+        more = writer.append(LIFECYCLE.name, 0, b"new", b"not read", 1, offset=10**6)
+    grown = file_of(log / "log", LIFECYCLE.name, 0, more.offset)
+    file_of(tmp_path / "more", LIFECYCLE.name, 0).replace(grown)
+    try:
+        found = _replay(braid, log, "--out", out, "--processes", 1, "--resume")
+    finally:
+        grown.unlink()
+    assert found["undecodable"] == 0
     assert found["digests"] == expected["digests"]
     assert killed
     assert found["resumed"] > 0
     assert not list(out.glob("log/*/*.part"))
     assert not (out / ".replay").exists()
+
+
+def test_what_is_no_replay_is_never_cleared(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """Neither an archive, nor a bare log, nor somebody's files; an earlier replay is replaced."""
+    bare, files = tmp_path / "bare", tmp_path / "files"
+    shutil.copytree(log, bare)
+    files.mkdir()
+    (files / "thesis.txt").write_text("mine")
+    archive = tmp_path / "archive"
+    shutil.copytree(log, archive)
+    (archive / "log-manifest.json").write_text('{"kind":"archive","files":{},"schemas":{}}')
+    for place in (bare, files, archive):
+        before = sorted(place.rglob("*"))
+        code, _, said = braid("replay", "--from-dir", log, "--out", place, "--processes", 1)
+        assert (code, sorted(place.rglob("*"))) == (1, before)
+        assert "holds no replay" in said
+    for _ in range(2):
+        _replay(braid, log, "--out", tmp_path / "again")
+
+
+def test_a_damaged_file_is_a_hole_and_the_rest_is_made(log: Path, braid: Braid, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(log, damaged)
+    path = file_of(damaged / "log", AGENT_EVENTS.name, 2)
+    path.write_bytes(path.read_bytes()[:-40])
+    lost = {(record.key or b"").decode() for record in read_partition(log / "log", AGENT_EVENTS.name, 2)}
+    code, found, said = braid("replay", "--from-dir", damaged, "--dry-run", "--json", "--processes", 1)
+    assert code == 1
+    assert {hole["rollout_id"] for hole in found["holes"]} == lost
+    assert found["rollouts"] == 12 - len(lost)
+    assert "damaged" in said
+
+
+def test_facts_alone_cannot_be_verified(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """That is said, instead of calling every record missing."""
+    facts = tmp_path / "facts"
+    for topic in FACTS:
+        if (log / "log" / topic.name).is_dir():
+            shutil.copytree(log / "log" / topic.name, facts / "log" / topic.name)
+    code, _, said = braid("replay", "--from-dir", facts, "--dry-run", "--verify", "--processes", 1)
+    assert code == 1
+    assert "holds facts only" in said
 
 
 def test_formats_are_exported_from_what_was_replayed(log: Path, braid: Braid, tmp_path: Path) -> None:

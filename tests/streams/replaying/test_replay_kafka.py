@@ -164,6 +164,19 @@ def test_a_trimmed_log_names_what_it_has_lost(
     assert "begins at offset 10" in said
 
 
+def test_the_commands_of_the_page_run_as_they_stand(
+    configured: Settings, braid: Braid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/replay.md, in its order, on a live log; only `diff` ends with 1, because something differs."""
+    page = (Path(__file__).parents[3] / "docs" / "replay.md").read_text()
+    commands = [line.split() for line in page.splitlines() if line.startswith("    braid ")]
+    assert len(commands) >= 8
+    monkeypatch.chdir(tmp_path)
+    for _, *words in commands:
+        code, _, said = braid(*(f"{word}{configured.prefix}" if word == "restored." else word for word in words))
+        assert code == (words[0] == "diff"), (words, said)
+
+
 def test_a_table_says_what_was_compared(configured: Settings, braid: Braid) -> None:
     code, table, said = braid("replay", "--dry-run", "--verify", "--processes", 1)
     assert code == 0, said
