@@ -18,7 +18,7 @@ Write = Callable[[Any, Memo], bytes]
 Read = Callable[..., tuple[Any, int]]
 """From bytes, and a position in them (0 when left out)."""
 
-SHARED = frozenset({"Message", "BranchCall"})
+SHARED = frozenset({"Message"})
 """Records that are parts of several others: their bytes are remembered."""
 
 

@@ -58,10 +58,10 @@ class Attempt:
             before = self.seqs.setdefault(seq, event)
             if before is not event:
                 conflicts += before.digest != event.digest
-            elif isinstance(event.body, (Answer, Failure)):
+                continue
+            self.latest = max(self.latest, at)
+            if isinstance(event.body, (Answer, Failure)):
                 self.terminal = True
-            if before is event and at > self.latest:
-                self.latest = at
         if self.info is None:
             self.info = piece.branch
         if piece.ended and self.end is None:

@@ -166,23 +166,6 @@ def _frame(channel: str, kind: str, parent: str | None, trace: str) -> tuple[byt
     )
 
 
-def event_digest(event: AgentEvent, data: dict[str, Any]) -> bytes:
-    """SHA-256 of the canonical JSON of the raw event."""
-    return sha256(
-        canonical_bytes(
-            {
-                "channel": event.channel,
-                "data": data,
-                "event": event.event,
-                "parent_trace_id": event.parent_trace_id,
-                "timestamp_ms": event.timestamp_ms,
-                "trace_id": event.trace_id,
-            },
-            big_integers="exact",
-        )
-    ).digest()
-
-
 def _call(data: dict[str, Any], redacting: bool, canonical: Canonical) -> tuple[Body, Counts]:
     arguments = first(data, "args", "arguments", "input", default={})
     raw = canonical(arguments)

@@ -5,6 +5,7 @@ restarts it, and the log is read again from the commit.
 """
 
 import asyncio
+import gc
 import signal
 from contextlib import suppress
 
@@ -13,7 +14,6 @@ import structlog
 from streams.cluster import ensure_topics, registry_of, resolve
 from streams.codec import Codec
 from streams.config import Settings
-from streams.garbage import collect_seldom
 from streams.health import Health
 from streams.live.loop import Loop
 from streams.live.rollouts import RolloutDriver
@@ -44,7 +44,9 @@ async def run_worker(
         with suppress(NotImplementedError, RuntimeError):
             running.add_signal_handler(number, loop.stopping.set)
     # What was imported stays: let the collector look at new objects only, and less often; a fold makes many that live a while.
-    collect_seldom()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     health = Health(settings.worker.metrics_host, settings.worker.metrics_port, metrics.registry, lambda: loop.live)
     await health.start()
     log.info(

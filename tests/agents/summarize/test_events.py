@@ -1,11 +1,13 @@
 """What is kept of an event: its digest is that of its canonical JSON, whatever road leads to it."""
 
 import json
+from hashlib import sha256
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agents.summarize.events import Answer, Call, Failure, Result, event_digest, is_provider_trouble, keep
+from agents.evidence.canonical import canonical_bytes
+from agents.summarize.events import Answer, Call, Failure, Result, is_provider_trouble, keep
 from schemas.events import AgentEvent
 from schemas.jsontext import parse_object
 
@@ -19,6 +21,23 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )
+
+
+def event_digest(event: AgentEvent, data: dict[str, object]) -> bytes:
+    """By the definition: SHA-256 of the canonical JSON of the raw event."""
+    return sha256(
+        canonical_bytes(
+            {
+                "channel": event.channel,
+                "data": data,
+                "event": event.event,
+                "parent_trace_id": event.parent_trace_id,
+                "timestamp_ms": event.timestamp_ms,
+                "trace_id": event.trace_id,
+            },
+            big_integers="exact",
+        )
+    ).digest()
 
 
 @given(data=st.dictionaries(TEXT, VALUES, max_size=4), ascii_only=st.booleans(), trace=TEXT)
