@@ -52,16 +52,18 @@ def facts_of(name: str) -> Iterator[Fact]:
 
 def kept_open(partitions: int) -> list[Fact]:
     """One rollout for each of the first partitions that nobody ever ends."""
-    names: dict[int, str] = {}
-    number = 0
-    while len(names) < partitions:
-        name = f"open-{number}"
-        names.setdefault(partition_of(name, PARTITIONS), name) if partition_of(name, PARTITIONS) < partitions else None
-        number += 1
     return [
         Lifecycle(opened=RolloutOpened(rollout_id=name, task="soak", branches=2, deadline_ms=DAY_MS))
-        for name in names.values()
+        for name in one_each("open")[:partitions]
     ]
+
+
+def one_each(stem: str) -> list[str]:
+    """A name for each partition, in their order."""
+    names: dict[int, str] = {}
+    for number in range(1000):
+        names.setdefault(partition_of(f"{stem}-{number}", PARTITIONS), f"{stem}-{number}")
+    return [names[partition] for partition in range(PARTITIONS)]
 
 
 class Worker:
@@ -169,20 +171,18 @@ async def restart(base: Settings, folder: Path, behind: int) -> None:
     finally:
         worker.kill()
     again = Worker(settings, folder / "second.log")
-    wanted: dict[int, str] = {}
-    for number in range(1000):
-        wanted.setdefault(partition_of(f"after-{number}", PARTITIONS), f"after-{number}")
+    wanted = one_each("after")
     async with FactWriter(settings, "soak") as writer:
-        for name in wanted.values():
+        for name in wanted:
             for fact in facts_of(name):
                 await writer.write(fact)
     try:
-        while not set(wanted.values()) <= again.closed.keys():
+        while not set(wanted) <= again.closed.keys():
             await asyncio.sleep(0.1)
             again.look()
     finally:
         again.kill()
-    last = max(again.closed[name] for name in wanted.values())
+    last = max(again.closed[name] for name in wanted)
     print(
         f"\nrestart with {behind:,} facts behind the commits: caught up {last - again.began:.1f} s after it was started"
     )

@@ -24,8 +24,12 @@ from schemas.verdicts import CheckVerdict
 SEARCH_S = 10.0
 """A search for an expression has this long."""
 
+NO_MATCH = 33
+"""The exit code of a search that found nothing: one that no interpreter that is missing or was killed gives."""
+
 SEARCH = (
-    "import re, sys; sys.exit(re.search(sys.argv[1], open(sys.argv[2], encoding='utf-8', newline='').read()) is None)"
+    "import re, sys; found = re.search(sys.argv[1], open(sys.argv[2], encoding='utf-8', newline='').read()); "
+    f"sys.exit(0 if found else {NO_MATCH})"
 )
 
 JUDGED_BYTES = 8000
@@ -99,9 +103,19 @@ async def _in_sandbox(criterion: Command | FileMatches, files: Files, sandbox: S
         return Checked("unknown", f"did not end within {seconds:g} s")
     if done.exit_code == wanted:
         return PASSED
-    if isinstance(criterion, FileMatches):
+    said = done.stderr.text.strip()[-200:]
+    return (
+        searched(criterion, done.exit_code, said)
+        if isinstance(criterion, FileMatches)
+        else Checked("fail", f"exit code {done.exit_code} instead of {wanted}: {said}")
+    )
+
+
+def searched(criterion: FileMatches, exit_code: int | None, said: str) -> Checked:
+    """A search that did not succeed: nothing was found, or nobody could look."""
+    if exit_code == NO_MATCH:
         return Checked("fail", f"{criterion.path} has nothing that matches {criterion.pattern!r}")
-    return Checked("fail", f"exit code {done.exit_code} instead of {wanted}: {done.stderr.text.strip()[-200:]}")
+    return Checked("unknown", f"the search ended with exit code {exit_code}: {said}")
 
 
 async def _judged(criterion: LlmJudge, task: Task, files: Files, judge: Judge | None) -> Checked:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from agents.criteria.checks import PASSED, Checked, check_files, count_headings, together
 from agents.criteria.criterion import Criterion
-from agents.criteria.run import check_verdicts, run_criteria
+from agents.criteria.run import NO_MATCH, check_verdicts, run_criteria, searched
 from agents.fork.errors import TaskError
 from agents.fork.files import File
 from agents.fork.local_adapter import LocalSandboxes
@@ -81,6 +81,16 @@ async def test_commands_and_expressions_run_in_a_sandbox(local: LocalSandboxes) 
     found = await run_criteria(asked, task, FILES, await local.create(), None)
     assert [each.status for each in found] == ["pass", "pass", "pass", "fail", "unknown", "fail", "pass", "fail"]
     assert "exit code 1" in found[3].hint
+
+
+def test_a_search_that_could_not_look_is_unknown() -> None:
+    """A missing or killed interpreter says nothing about the file; only a search that ended by itself does."""
+    asked = criterion("file_matches", pattern="x")
+    assert searched(asked, NO_MATCH, "").status == "fail"
+    for code, said in ((127, "python3: not found"), (-9, ""), (1, "MemoryError"), (None, "")):
+        found = searched(asked, code, said)
+        assert found.status == "unknown"
+        assert said in found.hint
 
 
 def command(text: str, **more: Any) -> Any:
