@@ -1,0 +1,102 @@
+"""What tests of `braid verify` share: a finished run of two rollouts, copies of it to tamper with, and the command."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+
+from agents.evidence.keys import development_key
+from streams.cli import app
+from streams.demo.sample import sample_lines
+
+Json = dict[str, Any]
+Edit = Callable[[list[bytes]], object]
+
+ROLLOUTS = ("debounce-hook", "lru-cache")
+"""Of the sample: with passing and failing branches, votes, and rows of every kind."""
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[Json]:
+        return [orjson.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def verdict(self) -> Json:
+        return self.lines[-1]
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """By position, the reasons of what is not ok."""
+        found: dict[str, list[str]] = {}
+        for line in self.lines[:-1]:
+            if not line["ok"]:
+                found.setdefault(line["position"], []).extend(line["reasons"])
+        return {position: "; ".join(reasons) for position, reasons in found.items()}
+
+
+Verify = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A user's directory of its own, where the development key is made."""
+    with pytest.MonkeyPatch.context() as patch:
+        path = tmp_path_factory.mktemp("home")
+        patch.setenv("XDG_DATA_HOME", str(path))
+        patch.chdir(path)
+        yield path
+
+
+@pytest.fixture(scope="module")
+def finished(home: Path) -> Path:
+    """What `braid run` makes of two rollouts of the sample."""
+    lines = [orjson.dumps(line) for line in sample_lines() if line["rollout_id"] in ROLLOUTS]
+    (home / "sample.ndjson").write_bytes(b"\n".join(lines))
+    app(["run", str(home / "sample.ndjson"), "--out", str(home / "finished"), "--json"], result_action="return_value")
+    return home / "finished"
+
+
+@pytest.fixture
+def out(finished: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return shutil.copytree(finished, tmp_path / "out")
+
+
+@pytest.fixture
+def verify(home: Path, capsys: pytest.CaptureFixture[str]) -> Verify:
+    """Run `braid verify`; with --json unless told otherwise."""
+
+    def run(*arguments: object, json: bool = True) -> Ran:
+        capsys.readouterr()
+        code = 0
+        try:
+            app(["verify", *map(str, arguments), *(["--json"] if json else [])], result_action="return_value")
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Ran(code, *capsys.readouterr())
+
+    return run
+
+
+def edit(path: Path, change: Edit) -> None:
+    """Change the lines of a file in place."""
+    lines = path.read_bytes().splitlines()
+    change(lines)
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def records_of(path: Path) -> list[Json]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def key_flag(home: Path) -> str:
+    key = development_key(home / "braidstream" / "keys")
+    return f"{key.key_id}={key.public.hex()}"
