@@ -5,7 +5,7 @@ One Kafka record carries a contiguous run of a branch's events, typically a turn
 
 from typing import Literal
 
-from schemas.base import MAX_EXACT, Count, Id, Index, Json, Millis, Real, Record, Whole
+from schemas.base import MAX_EXACT, Count, Id, Index, Json, Millis, Real, Record, Whole, unchecked
 
 EndStatus = Literal["answered", "failed", "aborted", "infra_error"]
 """How a branch ended: by an answer, by its own error, because somebody stopped it, or because what it ran on broke."""
@@ -31,8 +31,7 @@ class AgentEvent(Record):
     """When it happened, by the producer's clock."""
 
 
-_FIELDS = set(AgentEvent.model_fields)
-_set = object.__setattr__
+_event = unchecked(AgentEvent)
 
 
 def made_event(
@@ -41,15 +40,9 @@ def made_event(
     """An event from what Avro has typed already: the one limit that Avro does not know is tested, and pydantic is spared."""
     if timestamp_ms is not None and not -MAX_EXACT <= timestamp_ms <= MAX_EXACT:
         raise ValueError(f"timestamp_ms: {timestamp_ms} is not a time in milliseconds")
-    made = AgentEvent.__new__(AgentEvent)
-    _set(made, "__dict__", {
-        "trace_id": trace_id, "parent_trace_id": parent_trace_id, "channel": channel, "event": event, "data": data,
-        "timestamp_ms": timestamp_ms,
-    })  # fmt: skip
-    _set(made, "__pydantic_fields_set__", _FIELDS.copy())
-    _set(made, "__pydantic_extra__", None)
-    _set(made, "__pydantic_private__", None)
-    return made
+    return _event(
+        trace_id=trace_id, parent_trace_id=parent_trace_id, channel=channel, event=event, data=data, timestamp_ms=timestamp_ms
+    )  # fmt: skip
 
 
 class AgentInfo(Record):

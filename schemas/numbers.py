@@ -4,9 +4,11 @@ Two machines may differ in the last bits of a sum; nobody reads those bits. Roun
 compared with a threshold or hashed makes "the same bytes" a promise that can be kept.
 """
 
+from functools import lru_cache
 from math import isfinite
 
 
+@lru_cache(maxsize=4096)  # most numbers are shares of a few things: they come again and again
 def nine(x: float) -> float:
     """Round to nine significant digits; -0.0 becomes 0.0. NaN and infinities have no JSON form: ValueError."""
     if not isfinite(x):

@@ -4,6 +4,7 @@ Raw bytes are not held: an output is redacted whole and cut to an excerpt on the
 Unknown kinds keep their digest, so they still count in the branch's raw digest.
 """
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
@@ -117,25 +118,46 @@ class Kept(NamedTuple):
     """What was removed from the body."""
 
 
+_new = tuple.__new__
+"""Makes a NamedTuple of a tuple without a call of Python code: events come by the million."""
+
+
 def keep(event: AgentEvent, at: int, *, redacting: bool) -> Kept:
     """Reduce an event. Raises ValueError when its data is not a JSON object."""
     text, kind, time = event.data, event.event, event.timestamp_ms
+    token = _token(text) if kind == "thinking_delta" else None
+    if token is not None:
+        said, step = token.groups()
+        raw = text.encode()
+        body: Body = _new(Said, (said, int(step))) if said else None
+        counts: Counts = ()
+    else:
+        raw, body, counts = _read(text, kind, event.channel, redacting)
+    before, between, after = _frame(event.channel, kind, event.parent_trace_id, event.trace_id)
+    moment = b"null" if time is None else b"%d" % time
+    digest = sha256(b"%b%b%b%b%b" % (before, raw, between, moment, after)).digest()
+    return _new(Kept, (digest, at, time, body, counts))
+
+
+def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[bytes, Body, Counts]:
+    """The canonical JSON of an event's data, and what is kept of it."""
     if _IS_RISKY(text):
         data = parse_object(text)
         canonical: Canonical = _exactly
     else:
         data = as_object(parse_short_numbers(text))
         canonical = _plainly
-    before, between, after = _frame(event.channel, kind, event.parent_trace_id, event.trace_id)
-    moment = b"null" if time is None else b"%d" % time
-    digest = sha256(b"%b%b%b%b%b" % (before, canonical(data), between, moment, after)).digest()
+    raw = canonical(data)
     read = _READERS.get(kind)
     if read is not None:
-        body, counts = read(data, redacting, canonical)
-        return Kept(digest, at, time, body, counts)
+        return raw, *read(data, redacting, canonical)
     if kind in DECISIONS:
-        return Kept(digest, at, time, Decision(kind), ())
-    return Kept(digest, at, time, _said(data) if event.channel == "text" else None, ())
+        return raw, Decision(kind), ()
+    return raw, _said(data) if channel == "text" else None, ()
+
+
+_token = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]{0,14})\}').fullmatch
+"""The data of most events, a token of the model's text, where the text is its own canonical JSON: nothing need be parsed."""
 
 
 DECISIONS = frozenset({"supervisor_decision", "guardrail_tripwire"})

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.evidence.canonical import canonical_bytes
-from agents.summarize.events import Answer, Call, Failure, Result, is_provider_trouble, keep
+from agents.summarize.events import Answer, Call, Failure, Result, Said, is_provider_trouble, keep
 from schemas.events import AgentEvent
 from schemas.jsontext import parse_object
 
@@ -48,6 +48,29 @@ def test_the_quick_digest_is_the_exact_one(data: dict[str, object], ascii_only: 
     text = json.dumps(data, ensure_ascii=ascii_only)
     event = AgentEvent(trace_id=trace, channel="c", event="x", data=text, timestamp_ms=len(text))
     assert keep(event, 0, redacting=False).digest == event_digest(event, parse_object(text))
+
+
+@given(
+    delta=st.text(max_size=8),
+    step=st.integers(-1, 10**17) | st.just(True),
+    spaced=st.booleans(),
+    ascii_only=st.booleans(),
+)
+@example(delta="\x7f\u2028\U0001f600", step=10**15, spaced=False, ascii_only=False)
+@example(delta="", step=0, spaced=False, ascii_only=False)
+@settings(max_examples=200, deadline=None)
+def test_a_token_that_is_not_parsed_is_kept_as_one_that_is(
+    delta: str, step: int, spaced: bool, ascii_only: bool
+) -> None:
+    """A text that is its own canonical JSON takes the short road; its digest and body are those of the long one."""
+    delta = delta.encode(errors="replace").decode()
+    data = {"delta": delta, "step": step}
+    text = json.dumps(data, ensure_ascii=ascii_only, separators=None if spaced else (",", ":"))
+    event = AgentEvent(trace_id="t", channel="thinking", event="thinking_delta", data=text, timestamp_ms=7)
+    found = keep(event, 0, redacting=True)
+    assert found.digest == event_digest(event, data)
+    known = step if type(step) is int and 0 <= step < 2**53 else None
+    assert found.body == (Said(delta, known) if delta else None)
 
 
 def kept(kind: str, data: dict[str, object]) -> object:
