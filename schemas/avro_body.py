@@ -95,14 +95,21 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
 
     The id is the record's first field (checked here), so the body with the id is the body without it and another beginning.
     """
-    assert next(iter(type(record).model_fields)) == field
+    kind = type(record)
     fresh = record if getattr(record, field) == BLANK else record.model_copy(update={field: BLANK})
-    blank = encode(fresh, None if bodies is None else bodies.memo)
-    found = sha256(type(record).__name__.encode() + b"\0" + blank).hexdigest()[:ID_LENGTH]
+    blank = _writer(kind)(fresh, {} if bodies is None else bodies.memo)
+    found = sha256(_salt(kind, field) + blank).hexdigest()[:ID_LENGTH]
     if bodies is not None:
-        bodies[found] = bytes((2 * ID_LENGTH,)) + found.encode() + blank[1 + len(BLANK) :]
+        bodies[found] = b"%c%b%b" % (2 * ID_LENGTH, found.encode(), blank[1 + len(BLANK) :])
     fresh.__dict__[field] = found  # a record without its id is nobody's yet: it need not be copied to get one
     return fresh
+
+
+@cache
+def _salt(record: type[Record], field: str) -> bytes:
+    """What sets the ids of this kind of record apart from those of others."""
+    assert next(iter(record.model_fields)) == field
+    return record.__name__.encode() + b"\0"
 
 
 MADE = {"AgentEvent": made_event}

@@ -3,6 +3,7 @@
 Nothing here says *when* a rollout closes (that is the worker's closing policy) or *where* records go; only what they say.
 """
 
+from functools import cached_property
 from hashlib import sha256
 from typing import Literal
 
@@ -131,12 +132,12 @@ class EmissionConfig(_Section):
     pairs: PairsConfig = PairsConfig()
     admission: AdmissionConfig = AdmissionConfig()
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The configuration as JSON: what RolloutSettled pins."""
         return self.model_dump_json()
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of `text`, in hex."""
         return sha256(self.text.encode()).hexdigest()

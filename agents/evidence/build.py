@@ -11,6 +11,7 @@ from agents.evidence.canonical import canonical_bytes, digest
 from agents.evidence.side_effects import side_effect, worst
 from agents.evidence.signing import SigningKey, signed_bytes
 from agents.verdicts.meaning import Verdict, kind_of, meaning
+from schemas.base import unchecked
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.evidence import AepAction, AepBudget, AepClosing, AepRecord, AepSignature, AepVerifierResult, EmittedRecord
@@ -18,6 +19,9 @@ from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.lifecycle import RolloutOpened
 from schemas.rankings import RankedBranch, Ranking
 from schemas.verdicts import CheckVerdict
+
+_record, _action, _result = unchecked(AepRecord), unchecked(AepAction), unchecked(AepVerifierResult)
+_budget, _closing, _signature = unchecked(AepBudget), unchecked(AepClosing), unchecked(AepSignature)
 
 
 class Judges(NamedTuple):
@@ -57,7 +61,7 @@ def branch_evidence(
     )
     classes = [side_effect(call.name, call.arguments) for call in branch.tool_calls]
     actions = tuple(
-        AepAction(
+        _action(
             action_id=call.call_id,
             tool_name=call.name,
             state_changing=effect != "read",
@@ -69,7 +73,7 @@ def branch_evidence(
         for call, effect in zip(branch.tool_calls, classes, strict=True)
     )
     usage = branch.usage
-    return AepRecord(
+    return _record(
         record_id="-",
         rollout_id=branch.rollout_id,
         run_id=f"{branch.rollout_id}/b{branch.branch_index}/a{branch.attempt}",
@@ -79,7 +83,7 @@ def branch_evidence(
         raw_digest=branch.raw_digest,
         actions=actions,
         verifier_results=_verifier_results(verdicts, ranked, judges),
-        budget_ledger=AepBudget(
+        budget_ledger=_budget(
             input_tokens=usage.input_tokens if usage else None,
             output_tokens=usage.output_tokens if usage else None,
             tool_calls=len(actions),
@@ -100,13 +104,13 @@ def _verifier_results(
         if outcome != "unknown":
             name = f"check:{verdict.name}" if isinstance(verdict, CheckVerdict) else kind_of(verdict)
             score = verdict.score if isinstance(verdict, CheckVerdict) else None
-            results.append(AepVerifierResult(verifier_id=name, passed=outcome == "pass", score=score))
+            results.append(_result(verifier_id=name, passed=outcome == "pass", score=score))
     for kind, names, score in (
         ("judge", judges.compared, ranked.judge_score),
         ("judge_scalar", judges.scored, ranked.judge_scalar),
     ):
         if names and score is not None:
-            results.append(AepVerifierResult(verifier_id=f"{kind}:{'+'.join(names)}", passed=score >= 5, score=score))
+            results.append(_result(verifier_id=f"{kind}:{'+'.join(names)}", passed=score >= 5, score=score))
     return tuple(results)
 
 
@@ -133,12 +137,12 @@ def chain_of(
     for record in branches:
         chained.append(_placed(record, head))
         head = chained[-1].record.record_id
-    closing = AepRecord(
+    closing = _record(
         record_id="-",
         rollout_id=ranking.rollout_id,
         run_id=f"{ranking.rollout_id}/ranking",
         created_at_ms=closed.decided_at_ms,
-        closing=AepClosing(
+        closing=_closing(
             records=len(chained),
             head=head,
             ranking_id=ranking.ranking_id,
@@ -153,16 +157,16 @@ def chain_of(
 
 
 def _placed(record: AepRecord, head: str | None) -> Placed:
-    linked = record.model_copy(update={"prev_record_hash": head})
-    message = canonical_bytes(json_view(linked))
-    return Placed(linked.model_copy(update={"record_id": digest(message)}), message)
+    linked = vars(record) | {"prev_record_hash": head}
+    message = canonical_bytes(json_view(_record(**linked)))
+    return Placed(_record(**linked | {"record_id": digest(message)}), message)
 
 
 def sign(record: AepRecord, key: SigningKey, message: bytes | None = None) -> AepRecord:
     """The record with its signature; `message` has its canonical bytes where somebody has them already."""
     message = signed_bytes(json_view(record)) if message is None else message
-    signature = AepSignature(alg="ed25519", key_id=key.key_id, sig=key.sign(message))
-    return record.model_copy(update={"signature": signature})
+    signature = _signature(alg="ed25519", key_id=key.key_id, sig=key.sign(message))
+    return _record(**vars(record) | {"signature": signature})
 
 
 def json_view(record: AepRecord) -> dict[str, Any]:
@@ -174,9 +178,9 @@ def json_view(record: AepRecord) -> dict[str, Any]:
         "output_refs": [],
         "capability_decisions": [],
         "actions": [
-            _known(action.plain()) | {"evidence_refs": [], "recording_mode": "validation"} for action in record.actions
+            _known(vars(action)) | {"evidence_refs": [], "recording_mode": "validation"} for action in record.actions
         ],
-        "verifier_results": [_known(result.plain()) | {"claim_ids": []} for result in record.verifier_results],
+        "verifier_results": [_known(vars(result)) | {"claim_ids": []} for result in record.verifier_results],
         "created_at_ms": record.created_at_ms,
         "prev_record_hash": record.prev_record_hash,
     }
@@ -187,10 +191,11 @@ def json_view(record: AepRecord) -> dict[str, Any]:
     if record.budget_ledger is not None:
         view["budget_ledger"] = _ledger(record.budget_ledger)
     if record.closing is not None:
-        closing = record.closing.plain()
-        view["closing"] = closing | {"vote_ids": list(closing["vote_ids"]), "emitted": list(closing["emitted"])}
+        closing = vars(record.closing)
+        emitted = [dict(vars(row)) for row in record.closing.emitted]
+        view["closing"] = closing | {"vote_ids": list(record.closing.vote_ids), "emitted": emitted}
     if record.signature is not None:
-        view["signature"] = record.signature.plain()
+        view["signature"] = dict(vars(record.signature))
     return view
 
 

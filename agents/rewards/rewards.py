@@ -8,10 +8,13 @@ from math import fsum, sqrt
 from typing import NamedTuple
 
 from agents.verdicts.meaning import Verdict, hack_signals, objective_score
+from schemas.base import unchecked
 from schemas.emission import EmissionConfig, RewardsConfig, Weight
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RewardComponent
 from schemas.verdicts import BuildVerdict
+
+_component = unchecked(RewardComponent)
 
 
 class Reward(NamedTuple):
@@ -58,7 +61,7 @@ def _judged_reward(judged: JudgedScores, weights: Sequence[Weight]) -> Reward | 
     if shares["judge_scalar"] <= 0:
         shares = {"judge": 1.0}
     components = tuple(
-        RewardComponent(key=name, value=_tenth(parts[name]), weight=share)
+        _component(key=name, value=_tenth(parts[name]), weight=share)
         for name, share in shares.items()
         if share > 0
     )
@@ -87,9 +90,9 @@ def _verified_reward(status: ObjectiveStatus, verdicts: Mapping[str, Verdict], c
     return Reward(
         nine(min(1.0, max(0.0, raw))),
         (
-            RewardComponent(key="pass_rate", value=nine(passed), weight=config.pass_weight),
-            RewardComponent(key="hacked", value=hacked, weight=-config.hack_penalty),
-            RewardComponent(
+            _component(key="pass_rate", value=nine(passed), weight=config.pass_weight),
+            _component(key="hacked", value=hacked, weight=-config.hack_penalty),
+            _component(
                 key="coverage", value=None if coverage is None else nine(coverage), weight=config.coverage_bonus
             ),
         ),

@@ -19,6 +19,7 @@ from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import Verdict, hack_signals, kind_of, meaning
 from schemas import avro_body
 from schemas.avro_body import Bodies
+from schemas.base import unchecked
 from schemas.branches import BranchRecord
 from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig
@@ -27,6 +28,8 @@ from schemas.evidence import AepRecord, EmittedRecord
 from schemas.judging import JudgeVote
 from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+
+_emitted_record = unchecked(EmittedRecord)
 
 SINKS: dict[type, str] = {
     SftRecord: "training.sft.v1", DpoRecord: "training.dpo.v1", PpoRecord: "training.ppo.v1", RejectedRecord: "training.rejected.v1",
@@ -139,7 +142,7 @@ def emit(
     branches: dict[int, BranchRecord] = {}
     for pin in settled.branches:
         known = (ended or {}).get(pin.branch_index)
-        if known is not None and known.pin == pin.model_copy(update={"verdict_ids": ()}):
+        if known is not None and vars(known.pin) == vars(pin) | {"verdict_ids": ()}:
             branches[pin.branch_index] = known.record
             bodies[known.record.record_id] = known.body
         else:
@@ -220,4 +223,4 @@ def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:
 
 def _emitted(row: Row | RejectedRecord, bodies: Bodies) -> EmittedRecord:
     digest = avro_body.digest(bodies[row.record_id])
-    return EmittedRecord(topic=SINKS[type(row)], record_id=row.record_id, digest=digest)
+    return _emitted_record(topic=SINKS[type(row)], record_id=row.record_id, digest=digest)

@@ -6,12 +6,16 @@ from math import fsum
 from agents.ranking.ranking import Candidate, RankingResult, rank
 from agents.ranking.votes import Vote, tie_by_content
 from schemas.avro_body import Bodies, with_content_id
+from schemas.base import unchecked
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RankedBranch, Ranking, RankingStats, RewardComponent
+
+_ranking, _stats = unchecked(Ranking), unchecked(RankingStats)
+_ranked, _component = unchecked(RankedBranch), unchecked(RewardComponent)
 
 
 def ranking_of(
@@ -33,7 +37,7 @@ def ranking_of(
         config.ranking,
     )
     ranked = tuple(
-        RankedBranch(
+        _ranked(
             branch_index=row.branch_index,
             attempt=branches[row.branch_index].attempt,
             objective_status=row.objective_status,
@@ -44,7 +48,7 @@ def ranking_of(
             judge_score=row.judge_score,
             judge_scalar=row.judge_scalar,
             components=tuple(
-                RewardComponent(key=part.key, value=part.value, weight=part.weight) for part in row.components
+                _component(key=part.key, value=part.value, weight=part.weight) for part in row.components
             ),
             total=row.total,
             rank=row.rank,
@@ -56,7 +60,7 @@ def ranking_of(
         )
         for row in result.branches
     )
-    record = Ranking(
+    record = _ranking(
         ranking_id="-",
         rollout_id=settled.rollout_id,
         task=next((branches[index].task for index in sorted(branches)), ""),
@@ -66,7 +70,7 @@ def ranking_of(
         close_cause=closed.cause,
         closed_at_ms=closed.decided_at_ms,
         branches=ranked,
-        stats=RankingStats(**result.stats._asdict()),
+        stats=_stats(**result.stats._asdict()),
         config_digest=config_digest,
     )
     return with_content_id(record, "ranking_id", bodies), result

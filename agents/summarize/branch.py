@@ -11,11 +11,17 @@ from agents.summarize.events import Answer, Call, Failure, Kept, Result, Said, S
 from agents.summarize.output import shorten
 from agents.training.redaction import redact
 from schemas.avro_body import Bodies, with_content_id
+from schemas.base import unchecked
 from schemas.branches import BranchCall, BranchRecord, BranchStatus, ToolFailure
 from schemas.emission import EmissionConfig, SummaryLimits
 from schemas.events import AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.judging import Usage
 from schemas.lifecycle import RolloutOpened
+
+_branch_record, _branch_call, _usage = unchecked(BranchRecord), unchecked(BranchCall), unchecked(Usage)
+
+NO_INFO = BranchInfo()
+NOTHING_SPENT = Spent(None, None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +76,11 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
         reading.take(kept)
     status = facts.status
     error = reading.cleaned(facts.error) if facts.error else reading.error
-    info = facts.info or BranchInfo()
+    info = facts.info or NO_INFO
     agent = info.agent
     if agent is None and reading.model is not None:
         agent = AgentInfo(model=reading.model)
-    record = BranchRecord(
+    record = _branch_record(
         record_id="-",
         rollout_id=facts.rollout_id,
         task=reading.cleaned(task_of(facts, reading.task)),
@@ -89,7 +95,7 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
         error=None if status == "answered" else error,
         final_answer=reading.answer if status == "answered" else None,
         tool_calls=tuple(reading.finished_calls()),
-        usage=reading.usage,
+        usage=reading.usage(),
         n_events=len(facts.events),
         raw_digest=raw_digest(facts.events),
         workspace=facts.workspace,
@@ -150,7 +156,7 @@ class _Reading:
     model: str | None = None
     answer: str | None = None
     error: str | None = None
-    usage: Usage | None = None
+    spent: Spent | None = None
     first_ms: int | None = None
     last_ms: int | None = None
     redactions: dict[str, int] = field(default_factory=dict)
@@ -209,14 +215,22 @@ class _Reading:
 
     def _take_usage(self, spent: Spent) -> None:
         # Counts are cumulative for the run, so the last one that is given is the total.
-        before = self.usage or Usage()
+        before = self.spent or NOTHING_SPENT
         self.model = self.model or spent.model
-        self.usage = Usage(
-            input_tokens=before.input_tokens if spent.input_tokens is None else spent.input_tokens,
-            output_tokens=before.output_tokens if spent.output_tokens is None else spent.output_tokens,
-            cached_tokens=before.cached_tokens if spent.cached_tokens is None else spent.cached_tokens,
-            usd=before.usd if spent.usd is None else spent.usd,
+        self.spent = Spent(
+            before.input_tokens if spent.input_tokens is None else spent.input_tokens,
+            before.output_tokens if spent.output_tokens is None else spent.output_tokens,
+            before.cached_tokens if spent.cached_tokens is None else spent.cached_tokens,
+            before.usd if spent.usd is None else spent.usd,
+            None,
         )
+
+    def usage(self) -> Usage | None:
+        """What the run used in all; None when it never said."""
+        if self.spent is None:
+            return None
+        tokens_in, tokens_out, cached, usd, _ = self.spent
+        return _usage(input_tokens=tokens_in, output_tokens=tokens_out, cached_tokens=cached, usd=usd)
 
     def _spoken(self) -> str | None:
         """What was said since the last call: deltas of one step joined, steps set apart."""
@@ -257,7 +271,7 @@ class _Reading:
             summary = None if result.output is None else shorten(result.output, limits)
             if result.error_message is not None:
                 failure = ToolFailure(code=result.error_code, message=result.error_message)
-        return BranchCall(
+        return _branch_call(
             call_id=call.call_id or f"call-{position}",
             name=call.name,
             arguments=call.arguments,

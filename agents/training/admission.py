@@ -5,12 +5,15 @@ from typing import NamedTuple
 
 from agents.evidence.side_effects import side_effect
 from agents.verdicts.meaning import Verdict, meaning
+from schemas.base import unchecked
 from schemas.branches import BranchRecord
 from schemas.emission import AdmissionConfig
 from schemas.lifecycle import RolloutOpened
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus
 from schemas.training import Admission, Category
+
+_admission = unchecked(Admission)
 
 _SEVERITY: dict[Category, int] = {"train": 0, "audit_only": 1, "quarantine": 2, "reject": 3}
 
@@ -49,13 +52,13 @@ def admit(judged: Judged, config: AdmissionConfig) -> Admission:
         )
     elif score < config.train_from:
         category, reasons = "audit_only", ["thin_evidence"]
-    return Admission(category=category, score=score, reasons=tuple(reasons))
+    return _admission(category=category, score=score, reasons=tuple(reasons))
 
 
 def both(one: Admission, other: Admission) -> Admission:
     """The admission of a row made of two branches: the weaker of the two."""
     worse = max(one, other, key=lambda admission: _SEVERITY[admission.category])
-    return Admission(
+    return _admission(
         category=worse.category,
         score=min(one.score, other.score),
         reasons=tuple(sorted({*one.reasons, *other.reasons})),

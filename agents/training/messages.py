@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from itertools import groupby, zip_longest
 from typing import NamedTuple
 
+from schemas.base import unchecked
 from schemas.branches import BranchCall, BranchRecord
 from schemas.lifecycle import RolloutOpened
 from schemas.training import FunctionCall, Message, ToolCall
+
+_message, _tool_call, _function = unchecked(Message), unchecked(ToolCall), unchecked(FunctionCall)
 
 NO_RESULT = "[no result was recorded]"
 """A call that was never answered still needs its tool message: loaders refuse a conversation without it."""
@@ -38,8 +41,8 @@ def conversation(branch: BranchRecord, opened: RolloutOpened | None, *, turn_tex
     """The messages of a branch."""
     messages = []
     if opened is not None and opened.system_prompt:
-        messages.append(Message(role="system", content=opened.system_prompt))
-    messages.append(Message(role="user", content=branch.task))
+        messages.append(_message(role="system", content=opened.system_prompt))
+    messages.append(_message(role="user", content=branch.task))
     given = len(messages)
     position = 0
     asked = [call for call in branch.tool_calls if call.paired]
@@ -50,24 +53,24 @@ def conversation(branch: BranchRecord, opened: RolloutOpened | None, *, turn_tex
         messages.append(_assistant(calls, ids, turn_text=turn_text))
         messages += [_answer(call, call_id) for call, call_id in zip(calls, ids, strict=True)]
     if branch.final_answer:
-        messages.append(Message(role="assistant", content=branch.final_answer))
+        messages.append(_message(role="assistant", content=branch.final_answer))
     return Conversation(tuple(messages), given)
 
 
 def _assistant(calls: list[BranchCall], ids: list[str], *, turn_text: bool) -> Message:
     said = [call.text for call in calls if call.text] if turn_text else []
-    return Message(
+    return _message(
         role="assistant",
         content="\n\n".join(said) or None,
         tool_calls=tuple(
-            ToolCall(id=call_id, function=FunctionCall(name=call.name, arguments=call.arguments))
+            _tool_call(id=call_id, function=_function(name=call.name, arguments=call.arguments))
             for call, call_id in zip(calls, ids, strict=True)
         ),
     )
 
 
 def _answer(call: BranchCall, call_id: str) -> Message:
-    return Message(role="tool", content=tool_content(call), tool_call_id=call_id, name=call.name)
+    return _message(role="tool", content=tool_content(call), tool_call_id=call_id, name=call.name)
 
 
 def tool_content(call: BranchCall) -> str:
@@ -96,7 +99,7 @@ def shared_prompt(one: Conversation, other: Conversation) -> int:
     """How many messages two conversations share, cut back to just before an assistant message."""
     shared = 0
     for left, right in zip_longest(one.messages, other.messages):
-        if left is None or left != right:
+        if left is not right and (left is None or left != right):
             break
         shared += 1
     longest = max(one.messages, other.messages, key=len)

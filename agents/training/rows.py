@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from agents.rewards.rewards import Reward, group_of
 from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
 from agents.training.messages import Conversation, conversation, has_content, is_blank, shared_prompt
 from schemas.avro_body import Bodies, with_content_id
+from schemas.base import unchecked
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig
@@ -34,8 +35,24 @@ from schemas.training import (
 
 Row = SftRecord | DpoRecord | PpoRecord
 
+_sft_record, _dpo_record, _ppo_record = unchecked(SftRecord), unchecked(DpoRecord), unchecked(PpoRecord)
+_rejected_record, _provenance = unchecked(RejectedRecord), unchecked(Provenance)
+
 Beats = Callable[[int, int], float | None]
 """P(a is really better than b) for two branches; None when votes do not connect them."""
+
+
+class _Common(TypedDict):
+    """What all rows have."""
+
+    record_id: str
+    rollout_id: str
+    task: str
+    tools: str
+    model: str | None
+    admission: Admission
+    provenance: Provenance
+    redactions: dict[str, int]
 
 
 class Candidate(NamedTuple):
@@ -92,7 +109,7 @@ class RowMaker:
             talk = talks[index]
             self._admit(
                 "ppo", [candidate.branch],
-                PpoRecord(
+                _ppo_record(
                     **self._common(candidate.branch, [candidate.branch], admissions[index]),
                     branch_index=index,
                     attempt=candidate.branch.attempt,
@@ -124,7 +141,7 @@ class RowMaker:
         elif is_blank(branch.final_answer):
             self._reject("sft", [branch], ("empty_answer",))
         else:
-            record = SftRecord(
+            record = _sft_record(
                 **self._common(branch, [branch], admissions[index]),
                 branch_index=index,
                 attempt=branch.attempt,
@@ -198,7 +215,7 @@ class RowMaker:
             return "empty_chosen_answer"
         pair = [better.branch, worse.branch]
         admission = both(admissions[better.ranked.branch_index], admissions[worse.ranked.branch_index])
-        return DpoRecord(
+        return _dpo_record(
             **self._common(better.branch, pair, admission),
             chosen_branch=better.ranked.branch_index,
             rejected_branch=worse.ranked.branch_index,
@@ -218,7 +235,7 @@ class RowMaker:
 
     def _common(
         self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission
-    ) -> dict[str, object]:
+    ) -> _Common:
         opened = self.opening.opened
         redactions = dict(self.opening.counts)
         for each in involved:
@@ -231,7 +248,7 @@ class RowMaker:
             "tools": opened.tools if opened else "[]",
             "model": branch.agent.model if branch.agent else None,
             "admission": admission,
-            "provenance": Provenance(
+            "provenance": _provenance(
                 settled_id=self.settled.settled_id,
                 closed_id=self.closed.closed_id,
                 raw_digests=tuple(each.raw_digest for each in involved),
@@ -253,7 +270,7 @@ class RowMaker:
         reasons: tuple[str, ...],
         admission: Admission | None = None,
     ) -> None:
-        record = RejectedRecord(
+        record = _rejected_record(
             record_id="-",
             rollout_id=self.settled.rollout_id,
             kind=kind,
