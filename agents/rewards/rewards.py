@@ -61,9 +61,7 @@ def _judged_reward(judged: JudgedScores, weights: Sequence[Weight]) -> Reward | 
     if shares["judge_scalar"] <= 0:
         shares = {"judge": 1.0}
     components = tuple(
-        _component(key=name, value=_tenth(parts[name]), weight=share)
-        for name, share in shares.items()
-        if share > 0
+        _component(key=name, value=_tenth(parts[name]), weight=share) for name, share in shares.items() if share > 0
     )
     known = [(part.weight, part.value) for part in components if part.value is not None]
     if not known:

@@ -47,9 +47,7 @@ def ranking_of(
             se=row.se,
             judge_score=row.judge_score,
             judge_scalar=row.judge_scalar,
-            components=tuple(
-                _component(key=part.key, value=part.value, weight=part.weight) for part in row.components
-            ),
+            components=tuple(_component(key=part.key, value=part.value, weight=part.weight) for part in row.components),
             total=row.total,
             rank=row.rank,
             rank_low=row.rank_low,

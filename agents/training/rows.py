@@ -233,9 +233,7 @@ class RowMaker:
 
     # -- what all rows share ------------------------------------------------------------------------------------------
 
-    def _common(
-        self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission
-    ) -> _Common:
+    def _common(self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission) -> _Common:
         opened = self.opening.opened
         redactions = dict(self.opening.counts)
         for each in involved:

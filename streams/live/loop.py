@@ -30,10 +30,10 @@ from streams.live.seams import AckedTable, SafeConsumer, SafeTransport
 from streams.topics import MARKS_TABLE, VIEW_TABLE, Topic
 
 BATCH = 500
-"""Records folded before decisions are taken and acknowledgements waited for."""
+"""Records folded, at most, before decisions are taken and others get their turn."""
 
-BATCH_S = 0.05
-"""How long a batch may wait to fill."""
+QUEUED = 32
+"""Polls of partitions that may wait to be folded."""
 
 TICK_S = 0.25
 """How often deadlines are looked at."""
@@ -263,36 +263,39 @@ class Loop:
                     await self.refresh_ends(self.assigned())
 
     async def _fold(self, stream: Any) -> None:
-        async for events in stream.noack_take(BATCH, within=BATCH_S):
+        async for event in stream.noack().events():
+            message = event.message
             while self.app.rebalancing:  # noqa: ASYNC110 - Faust has a flag here, not an event
                 await asyncio.sleep(0.01)
             async with self._lock:
                 if self.live and self._driver is not None:
                     try:
-                        await self._run_batch([event.message for event in events])
+                        for at in range(0, len(message.value), BATCH):
+                            await self._run_batch(message.tp, message.value[at : at + BATCH], message.generation_id)
                     except BaseException as failure:
                         self._failure = failure
                         raise
 
-    async def _run_batch(self, messages: list[Any]) -> None:
+    async def _run_batch(self, tp: TP, records: list[Any], generation: int) -> None:
+        """Fold records of one partition, and write what follows."""
         assert self._driver is not None
-        generation = self.app.consumer_generation_id
-        await self._driver.prepare([message.value for message in messages])
-        for message in messages:
-            tp = TP(message.topic, message.partition)
-            wanted = self._wanted(tp)
-            if message.generation_id != generation or message.offset < wanted:
-                continue  # from before a rebalance: it comes again, or has come already
-            if message.offset > wanted:
+        if generation != self.app.consumer_generation_id:
+            return  # from before a rebalance: they come again
+        await self._driver.prepare([record.value for record in records])
+        first, take = self._first[tp], self._driver.take
+        wanted = self._wanted(tp)
+        for record in records:
+            if record.offset < wanted:
+                continue  # it has come already
+            if record.offset > wanted:
                 raise OffsetGapError(
-                    f"{tp.topic}/{tp.partition}: expected offset {wanted}, got {message.offset}; reading again from the commit"
+                    f"{tp.topic}/{tp.partition}: expected offset {wanted}, got {record.offset}; reading again from the commit"
                 )
-            record = _arrived(message)
-            self._next[tp] = message.offset + 1
-            self._seen_at[tp] = record.at
-            held = self._driver.take(record)
+            wanted = self._next[tp] = record.offset + 1
+            self._seen_at[tp] = record.timestamp
+            held = take(_arrived(record))
             if held is not None:
-                self._first[tp].setdefault(held, message.offset)
+                first.setdefault(held, record.offset)
         await self._driver.advance()
 
     def _wanted(self, tp: TP) -> int:
@@ -358,13 +361,10 @@ class Loop:
             self.live = False
 
 
-def _arrived(message: Any) -> Arrived:
-    headers = message.headers or ()
-    pairs = headers.items() if isinstance(headers, dict) else headers
+def _arrived(record: Any) -> Arrived:
     return Arrived(
-        message.topic, message.partition, message.offset, message.key, message.value,
-        tuple((name, content) for name, content in pairs), round(message.timestamp * 1000),
-    )  # fmt: skip
+        record.topic, record.partition, record.offset, record.key, record.value, tuple(record.headers), record.timestamp
+    )
 
 
 def _app(settings: Settings) -> faust.App:
@@ -414,7 +414,7 @@ def _app(settings: Settings) -> faust.App:
         producer_compression_type="lz4",
         producer_request_timeout=30.0,
         producer_max_request_size=REQUEST_BYTES,
-        stream_buffer_maxsize=4096,
+        stream_buffer_maxsize=QUEUED,
         stream_wait_empty=False,
         stream_recovery_delay=0.0,
         stream_publish_on_commit=False,

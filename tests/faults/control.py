@@ -15,8 +15,14 @@ from streams.live.seams import SafeConsumer
 
 def make_stock() -> None:
     """Give the consumer back the methods that the safe one overrides, and let gaps pass."""
-    for name in ("resume_partitions", "resume_flow", "stop_flow", "_getmany"):
+    for name in ("resume_partitions", "resume_flow", "stop_flow"):
         setattr(SafeConsumer, name, getattr(driver.Consumer, name))
+
+    async def getmany(self: SafeConsumer, active_partitions: set[loop.TP] | None, timeout: float) -> Any:
+        found = await driver.Consumer._getmany(self, active_partitions, timeout)
+        return {tp: [records] if self.is_source(tp) else records for tp, records in found.items() if records}
+
+    SafeConsumer._getmany = getmany  # type: ignore[method-assign]
 
     async def seek_to_committed(self: SafeConsumer) -> dict[object, int]:
         found = await driver.Consumer.seek_to_committed(self)
@@ -27,19 +33,18 @@ def make_stock() -> None:
 
     original = loop.Loop._run_batch
 
-    async def run_batch(self: loop.Loop, messages: list[Any]) -> None:
+    async def run_batch(self: loop.Loop, tp: loop.TP, records: list[Any], generation: int) -> None:
         """The same batch, cut where something is missing: there the position jumps ahead instead of raising."""
-        wanted: dict[loop.TP, int] = {}
+        wanted = self._wanted(tp)
         chunk: list[Any] = []
-        for message in messages:
-            tp = loop.TP(message.topic, message.partition)
-            if message.offset > wanted.get(tp, self._wanted(tp)):
-                await original(self, chunk)
+        for record in records:
+            if record.offset > wanted:
+                await original(self, tp, chunk, generation)
                 chunk = []
-                self._next[tp] = message.offset
-            chunk.append(message)
-            wanted[tp] = max(wanted.get(tp, 0), message.offset + 1)
-        await original(self, chunk)
+                self._next[tp] = record.offset
+            chunk.append(record)
+            wanted = max(wanted, record.offset + 1)
+        await original(self, tp, chunk, generation)
 
     loop.Loop._run_batch = run_batch  # type: ignore[method-assign, assignment]
 

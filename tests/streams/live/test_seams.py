@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 import faust
 import pytest
+from aiokafka.structs import ConsumerRecord
 from faust.tables.recovery import Recovery
 from faust.transport.consumer import Consumer as BaseConsumer
 from faust.transport.drivers import aiokafka as driver
@@ -22,7 +23,9 @@ def test_the_libraries_are_those_that_were_proved() -> None:
     assert found == {"faust-streaming": "0.15.3", "aiokafka": "0.14.0", "mode-streaming": "0.7.1"}
 
 
-@pytest.mark.parametrize("name", ["resume_partitions", "resume_flow", "stop_flow", "_getmany", "seek_to_committed"])
+@pytest.mark.parametrize(
+    "name", ["resume_partitions", "resume_flow", "stop_flow", "_getmany", "_to_message", "seek_to_committed"]
+)
 def test_what_the_safe_consumer_overrides_exists(name: str) -> None:
     """A method that is overridden and no longer called would be no protection at all."""
     assert name in vars(SafeConsumer)
@@ -34,6 +37,23 @@ def test_polls_are_called_as_we_override_them() -> None:
     base = next(vars(each)["_getmany"] for each in driver.Consumer.__mro__ if "_getmany" in vars(each))
     assert list(inspect.signature(base).parameters)[1:] == ["active_partitions", "timeout"]
     assert "active_partitions=" in inspect.getsource(BaseConsumer)
+
+
+async def test_a_poll_of_a_source_partition_is_one_message() -> None:
+    """Its records go through Faust's queues together and untouched; a table's records go one by one."""
+    loop = Loop(Settings(kafka="127.0.0.1:1"), FACTS)
+    consumer = SafeConsumer.__new__(SafeConsumer)
+    consumer.app = loop.app
+    tp = TP(loop.sources[0], 3)
+    records = [
+        ConsumerRecord(tp.topic, tp.partition, offset, 1_700, 0, b"k", b"v%d" % offset, None, 1, 2, ())
+        for offset in (7, 8)
+    ]
+    whole = consumer._to_message(tp, records)
+    assert (whole.tp, whole.offset, whole.timestamp, whole.value) == (tp, 8, 1.7, records)
+    assert whole.generation_id == loop.app.consumer_generation_id
+    alone = consumer._to_message(tp, records[0])
+    assert (alone.offset, alone.value) == (7, b"v7")
 
 
 def test_what_the_loop_commits_with_exists() -> None:
