@@ -1,6 +1,7 @@
 """Records to Avro bodies and back, without any header: the bytes that "the same bytes" speaks of."""
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from hashlib import sha256
 from io import BytesIO
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from schemas.avro_code import Memo, Read, Write, reader_of, writer_of
 from schemas.base import Record
 from schemas.errors import DecodeError
-from schemas.events import made_event
+from schemas.events import AgentEvents, EventFields, usual_slice
 from schemas.versions import RECORDS, Version, latest, unversioned
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -31,7 +32,13 @@ def _writer(record: type[Record]) -> Write:
 
 @cache
 def _reader(record: type[Record]) -> Read:
-    return reader_of(newest(record).schema, MADE)
+    return reader_of(newest(record).schema)
+
+
+@cache
+def _slice_reader() -> Read:
+    made: dict[str, Callable[..., Any]] = {"AgentEvent": EventFields, "AgentEvents": usual_slice}
+    return reader_of(newest(AgentEvents).schema, made, {"AgentEvent": 4})  # trace, parent, channel and kind
 
 
 def encode(record: Record, memo: Memo | None = None) -> bytes:
@@ -47,11 +54,22 @@ def decode(record: type[AnyRecord], body: bytes, writer: dict[str, Any] | None =
         raise DecodeError(f"not a valid {record.__name__}: {first_problem(error)}") from None
 
 
+def decode_slice(body: bytes) -> AgentEvents:
+    """The same for a slice that our newest schema wrote, its events as EventFields: only the fold reads it like this."""
+    found: AgentEvents | None = _whole(AgentEvents, body, _slice_reader())
+    return decode(AgentEvents, body) if found is None else found
+
+
 def plain_of(record: type[Record], body: bytes, writer: dict[str, Any] | None = None) -> dict[str, Any]:
     """The fields in an Avro body, without the model's checks: for records that were checked when they were made."""
-    found: dict[str, Any]
+    read = _reader(record) if writer is None else partial(_resolved, record, writer)
+    found: dict[str, Any] = _whole(record, body, read)
+    return found
+
+
+def _whole(record: type[Record], body: bytes, read: Read) -> Any:
     try:
-        found, end = _reader(record)(body) if writer is None else _resolved(record, body, writer)
+        found, end = read(body)
     except Exception as error:  # noqa: BLE001 - foreign bytes make a reader trip over anything
         raise DecodeError(f"not Avro of {record.__name__}: {type(error).__name__}: {error}") from None
     if end != len(body):
@@ -61,7 +79,7 @@ def plain_of(record: type[Record], body: bytes, writer: dict[str, Any] | None = 
     return found
 
 
-def _resolved(record: type[Record], body: bytes, writer: dict[str, Any]) -> tuple[Any, int]:
+def _resolved(record: type[Record], writer: dict[str, Any], body: bytes) -> tuple[Any, int]:
     """What another version of the schema wrote, as ours says it."""
     source = BytesIO(body)
     return schemaless_reader(source, writer, newest(record).parsed), source.tell()
@@ -111,9 +129,6 @@ def _salt(record: type[Record], field: str) -> bytes:
     assert next(iter(record.model_fields)) == field
     return record.__name__.encode() + b"\0"
 
-
-MADE = {"AgentEvent": made_event}
-"""Records that a reader makes itself instead of leaving it to pydantic: the many small ones."""
 
 BLANK = "-"
 """Stands where the id will be."""

@@ -7,6 +7,7 @@ them against fastavro, byte by byte.
 
 import struct
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -43,6 +44,9 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
     if byte >= 0x80 and (second := data[at + 1]) < 0x80:  # what most lengths take
         value = second << 7 | byte & 0x7F
         return (value >> 1) ^ -(value & 1), at + 2
+    if byte >= 0x80 and (high := _high_bits(data[at + 2 : at + 6])) is not None:  # what times take, from 1987 to 2109
+        value = high | (second & 0x7F) << 7 | byte & 0x7F
+        return (value >> 1) ^ -(value & 1), at + 6
     value = shift = 0
     while True:
         byte = data[at]
@@ -54,6 +58,14 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
         if shift > 63:
             raise ValueError("a long of more than 64 bits")
     return (value >> 1) ^ -(value & 1), at
+
+
+@lru_cache(maxsize=4096)
+def _high_bits(last: bytes) -> int | None:
+    """All but the lowest 14 bits of a long of six bytes, by its last four: times close to each other share them."""
+    if len(last) < 4 or last[3] >= 0x80 or min(last[:3]) < 0x80:
+        return None
+    return last[3] << 35 | (last[2] & 0x7F) << 28 | (last[1] & 0x7F) << 21 | (last[0] & 0x7F) << 14
 
 
 def read_size(data: bytes, at: int) -> tuple[int, int]:
@@ -82,6 +94,7 @@ _TOOLS = {
     "read_size": read_size,
     "read_block": read_block,
     "pack_double": struct.Struct("<d").pack,
+    "new": tuple.__new__,
     "unpack_double": struct.Struct("<d").unpack_from,
 }
 
@@ -203,24 +216,47 @@ def _write_many(source: _Source, depth: int, value: str, kind: AvroSchema) -> No
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def reader_of(schema: AvroSchema, made: Mapping[str, Callable[..., Any]] | None = None) -> Read:
+def reader_of(
+    schema: AvroSchema, made: Mapping[str, Callable[..., Any]] | None = None, repeating: Mapping[str, int] | None = None
+) -> Read:
     """A function from bytes to a record's plain values and where it ends; `made` has what makes objects of inner records.
 
+    `repeating` says of how many leading fields of a record it is worth a look whether they are the same bytes as last time.
     It raises whatever foreign bytes make it trip over. A string that would end beyond the bytes comes back short, with an
     end beyond them: the caller compares the end with the length.
     """
-    made = made or {}
+    made, repeating = made or {}, repeating or {}
     source = _Source(schema)
     for name, record in source.types.items():
         source.put(0, f"def read_{name}(data, at=0):")
-        names = [_read(source, 1, field["type"]) for field in record["fields"]]
+        fields = [field["type"] for field in record["fields"]]
+        again = repeating.get(name, 0)
+        names = _read_again(source, name, fields[:again]) + [_read(source, 1, field) for field in fields[again:]]
         pairs = [f"{field['name']!r}: {value}" for field, value in zip(record["fields"], names, strict=True)]
-        whole = f"made_{name}({', '.join(names)})" if name in made else f"{{{', '.join(pairs)}}}"
+        make = made.get(name)
+        if isinstance(make, type):
+            whole = f"new(made_{name}, ({', '.join(names)}))"  # a NamedTuple, without calling its Python code
+        else:
+            whole = f"made_{name}({', '.join(names)})" if make else f"{{{', '.join(pairs)}}}"
         source.put(1, f"return {whole}, at")
     scope: dict[str, Any] = _TOOLS | {f"made_{name}": make for name, make in made.items()}
+    scope |= {f"last_{name}": [(b"", ())] for name in repeating}  # what a record began with, and what that means
     exec("\n".join(source.lines), scope)  # noqa: S102 - made above, from a committed schema
     read: Read = scope[f"read_{_short(schema['name'])}"]
     return read
+
+
+def _read_again(source: _Source, name: str, fields: list[Any]) -> list[str]:
+    """Write the lines that read leading fields, or take those of the last record when the bytes are the same."""
+    if not fields:
+        return []
+    source.put(1, f"known, values = last_{name}[0]", "if known and data.startswith(known, at): at += len(known)", "else:",
+               " start = at")  # fmt: skip
+    read = [_read(source, 2, field) for field in fields]
+    source.put(2, f"values = ({', '.join(read)},)", f"last_{name}[0] = (data[start:at], values)")
+    names = [source.new() for _ in fields]
+    source.put(1, f"({', '.join(names)},) = values")
+    return names
 
 
 def _read(source: _Source, depth: int, schema: Any) -> str:

@@ -19,7 +19,9 @@ MAX_EXACT = 2**53 - 1
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 """An id that somebody outside gave: kept as it is, never parsed."""
 
-Index = Annotated[int, Field(ge=0, le=99_999)]
+MAX_INDEX = 99_999
+
+Index = Annotated[int, Field(ge=0, le=MAX_INDEX)]
 """A branch index or an attempt, counted from 0."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_EXACT)]

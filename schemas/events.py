@@ -3,9 +3,9 @@
 One Kafka record carries a contiguous run of a branch's events, typically a turn. A single event is a slice of one.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple, cast
 
-from schemas.base import MAX_EXACT, Count, Id, Index, Json, Millis, Real, Record, Whole, unchecked
+from schemas.base import MAX_EXACT, MAX_ID, MAX_INDEX, Count, Id, Index, Json, Millis, Real, Record, Whole, unchecked
 
 EndStatus = Literal["answered", "failed", "aborted", "infra_error"]
 """How a branch ended: by an answer, by its own error, because somebody stopped it, or because what it ran on broke."""
@@ -31,18 +31,22 @@ class AgentEvent(Record):
     """When it happened, by the producer's clock."""
 
 
-_event = unchecked(AgentEvent)
+class EventFields(NamedTuple):
+    """The fields of an AgentEvent without the model around them: what a fold reads, by the million."""
+
+    trace_id: str
+    parent_trace_id: str | None
+    channel: str
+    event: str
+    data: str
+    timestamp_ms: int | None
 
 
-def made_event(
-    trace_id: str, parent_trace_id: str | None, channel: str, event: str, data: str, timestamp_ms: int | None
-) -> AgentEvent:
-    """An event from what Avro has typed already: the one limit that Avro does not know is tested, and pydantic is spared."""
-    if timestamp_ms is not None and not -MAX_EXACT <= timestamp_ms <= MAX_EXACT:
-        raise ValueError(f"timestamp_ms: {timestamp_ms} is not a time in milliseconds")
-    return _event(
-        trace_id=trace_id, parent_trace_id=parent_trace_id, channel=channel, event=event, data=data, timestamp_ms=timestamp_ms
-    )  # fmt: skip
+def fields_of(event: AgentEvent) -> EventFields:
+    """The same event without the model."""
+    return EventFields(
+        event.trace_id, event.parent_trace_id, event.channel, event.event, event.data, event.timestamp_ms
+    )
 
 
 class AgentInfo(Record):
@@ -107,3 +111,35 @@ class AgentEvents(Record):
     """What is known of the branch beyond its events."""
     workspace: Workspace | None = None
     """With `ended`: the snapshot of its files."""
+
+
+def plain_events(piece: AgentEvents) -> tuple[EventFields, ...]:
+    """The events of a slice without models: those of one from the log are so already (see `usual_slice`)."""
+    events: tuple[AgentEvent | EventFields, ...] = piece.events
+    return tuple(event if isinstance(event, EventFields) else fields_of(event) for event in events)
+
+
+_slice = unchecked(AgentEvents)
+
+
+def usual_slice(
+    rollout_id: str, branch_index: int, attempt: int, first_seq: int, events: list[EventFields], ended: bool, last_seq: int | None,
+    status: str | None, error: str | None, branch: object, workspace: object,
+) -> AgentEvents | None:  # fmt: skip
+    """A slice from what Avro has typed already, its events as EventFields; None when only the model can tell if it is valid."""
+    if not (
+        0 < len(rollout_id) <= MAX_ID
+        and 0 <= branch_index <= MAX_INDEX
+        and 0 <= attempt <= MAX_INDEX
+        and 0 <= first_seq <= MAX_EXACT
+        and (last_seq is None or 0 <= last_seq <= MAX_EXACT)
+        and status is branch is workspace is None
+    ):
+        return None
+    for *_, time in events:
+        if time is not None and not -MAX_EXACT <= time <= MAX_EXACT:
+            return None
+    return _slice(
+        rollout_id=rollout_id, branch_index=branch_index, attempt=attempt, first_seq=first_seq,
+        events=cast("tuple[AgentEvent, ...]", tuple(events)), ended=ended, last_seq=last_seq, error=error,
+    )  # fmt: skip

@@ -13,6 +13,7 @@ import fastavro
 from schemas import avro_body
 from schemas.base import Record
 from schemas.errors import DecodeError, SchemaError
+from schemas.events import AgentEvents
 from schemas.versions import committed, incompatibilities
 from streams.registry import Registry
 from streams.topics import TOPICS, Topic
@@ -91,6 +92,13 @@ class Codec:
     def decode(self, topic: Topic, value: bytes | None) -> Record:
         """The record in a topic's value. Raises UnknownSchemaError for an id that was not learnt, DecodeError for anything else."""
         record, writer, body = self._named(topic, value)
+        return avro_body.decode(record, body, writer.parsed)
+
+    def decode_for_fold(self, topic: Topic, value: bytes | None) -> Record:
+        """The same, with the events of a slice as EventFields."""
+        record, writer, body = self._named(topic, value)
+        if record is AgentEvents and writer.parsed is None:
+            return avro_body.decode_slice(body)
         return avro_body.decode(record, body, writer.parsed)
 
     def fields(self, topic: Topic, value: bytes | None) -> dict[str, Any]:

@@ -20,10 +20,13 @@ def rollout_of_key(key: bytes | None) -> str:
 
 
 def read_fact(codec: Codec, topic: Topic, value: bytes | None, rollout_id: str) -> Fact:
-    """The fact in a value. Raises DecodeError when it is none, or one about another rollout than the key says."""
-    record = codec.decode(topic, value)
+    """The fact in a value, the events of a slice as EventFields.
+
+    Raises DecodeError when it is none, or one about another rollout than the key says.
+    """
+    record = codec.decode_for_fold(topic, value)
     named = record
-    if isinstance(record, Lifecycle | Closure):
+    if isinstance(record, (Lifecycle, Closure)):
         parts = [part for part in dict(record).values() if part is not None]
         if len(parts) != 1:
             raise DecodeError(

@@ -7,9 +7,12 @@ conflict, and the first one wins.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agents.summarize.branch import BranchEnd, end_status
-from agents.summarize.events import Answer, Failure, Kept, keep
-from schemas.events import AgentEvents, BranchInfo, EndStatus
+from agents.summarize.branch import BranchEnd, end_status, raw_digest
+from agents.summarize.events import Answer, Failure, Kept, keep_all
+from schemas.events import AgentEvents, BranchInfo, EndStatus, plain_events
+
+ENDING = frozenset({Answer, Failure})
+"""What an event says that ends an attempt."""
 
 
 class View(NamedTuple):
@@ -23,6 +26,8 @@ class View(NamedTuple):
     """How it had ended by then; None when it had not."""
     end: BranchEnd | None
     """What the producer had said of its end by then."""
+    raw_digest: str
+    """Of the events."""
 
     @property
     def complete(self) -> bool:
@@ -49,19 +54,19 @@ class Attempt:
 
     def add(self, piece: AgentEvents, at: int, *, redacting: bool) -> int:
         """Take a slice in; returns how many of its events conflict with earlier ones. Raises ValueError for bad event data."""
-        kept = [
-            keep(event, at, redacting=redacting) for event in piece.events
-        ]  # all or nothing: a bad event spoils its slice
-        conflicts = 0
+        kept = keep_all(plain_events(piece), at, redacting=redacting)  # all or nothing: a bad event spoils its slice
         self._view = None
-        for seq, event in enumerate(kept, piece.first_seq):
-            before = self.seqs.setdefault(seq, event)
-            if before is not event:
-                conflicts += before.digest != event.digest
-                continue
+        seqs = range(piece.first_seq, piece.first_seq + len(kept))
+        conflicts = 0
+        if self.seqs.keys().isdisjoint(seqs):
+            self.seqs.update(zip(seqs, kept, strict=True))
+        else:
+            held = [self.seqs.setdefault(seq, event) for seq, event in zip(seqs, kept, strict=True)]
+            conflicts = sum(before.digest != event.digest for before, event in zip(held, kept, strict=True))
+            kept = [event for before, event in zip(held, kept, strict=True) if before is event]
+        if kept:
             self.latest = max(self.latest, at)
-            if isinstance(event.body, (Answer, Failure)):
-                self.terminal = True
+            self.terminal = self.terminal or not ENDING.isdisjoint({type(event.body) for event in kept})
         if self.info is None:
             self.info = piece.branch
         if piece.ended and self.end is None:
@@ -91,7 +96,8 @@ class Attempt:
         gaps = () if len(seqs) == expected + 1 else tuple(seq for seq in range(expected + 1) if seq not in seqs)
         events = [seqs[seq] for seq in sorted(seqs)]
         ended = end is not None or self.terminal
-        return View(events, expected if expected >= 0 else None, gaps, end_status(events, end) if ended else None, end)
+        status = end_status(events, end) if ended else None
+        return View(events, expected if expected >= 0 else None, gaps, status, end, raw_digest(events))
 
     def pinned(self, last_seq: int | None, gaps: Sequence[int]) -> list[Kept] | None:
         """The events that a decision pinned, in order; None while some of them have not been read."""

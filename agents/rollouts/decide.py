@@ -19,10 +19,14 @@ from agents.summarize.branch import raw_digest
 from agents.summarize.output import summarize
 from agents.verdicts.meaning import UNDECIDED_ENDS, Verdict, counting, is_final, objective
 from schemas.avro_body import with_content_id
+from schemas.base import unchecked
 from schemas.closures import CloseCause, RolloutClosed, RolloutSettled, SettleCause, SettledBranch
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.rankings import ObjectiveStatus
+
+_settled_branch_record, _settled_record = unchecked(SettledBranch), unchecked(RolloutSettled)
+_closed_record = unchecked(RolloutClosed)
 
 MAX_ERROR_BYTES = 2000
 """Of a producer's error text, in the settling."""
@@ -178,7 +182,7 @@ def _settled(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, cu
     if rollout.opened is not None and rollout.opened.judge_deadline_ms is not None:
         limit = rollout.opened.judge_deadline_ms
     return with_content_id(
-        RolloutSettled(
+        _settled_record(
             settled_id="-",
             rollout_id=rollout.rollout_id,
             cause=cutoff.cause,
@@ -222,16 +226,16 @@ def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBr
             *(each.at for each in stamped),
         ]
     )
-    pin = settled_attempt(index, number, attempt, view)
-    return pin.model_copy(
-        update={"verdict_ids": tuple(sorted(verdict.verdict_id for verdict in verdicts.values()))}
-    ), latest
+    verdict_ids = tuple(sorted(verdict.verdict_id for verdict in verdicts.values()))
+    return settled_attempt(index, number, attempt, view, verdict_ids), latest
 
 
-def settled_attempt(index: int, number: int, attempt: Attempt | None, view: View) -> SettledBranch:
-    """What counts of an attempt as it stands, without its verdicts."""
+def settled_attempt(
+    index: int, number: int, attempt: Attempt | None, view: View, verdict_ids: tuple[str, ...] = ()
+) -> SettledBranch:
+    """What counts of an attempt as it stands."""
     end = view.end
-    return SettledBranch(
+    return _settled_branch_record(
         branch_index=index,
         attempt=number,
         status=view.status,
@@ -241,11 +245,12 @@ def settled_attempt(index: int, number: int, attempt: Attempt | None, view: View
         n_events=len(view.events),
         last_seq=view.last_seq,
         gaps=view.gaps,
-        raw_digest=raw_digest(view.events),
+        raw_digest=view.raw_digest,
+        verdict_ids=verdict_ids,
     )
 
 
-_NOTHING = View([], None, (), None, None)
+_NOTHING = View([], None, (), None, None, raw_digest(()))
 
 
 def counting_attempt(attempts: dict[int, Attempt], until: int | None) -> tuple[int, Attempt | None, View]:
@@ -337,7 +342,7 @@ def missing_calls(rollout: Rollout, asked: Schedule, judge: JudgeConfig, until: 
 def _closed(rollout: Rollout, cause: CloseCause, decided_at: int, read_to: Mapping[str, int]) -> RolloutClosed:
     assert rollout.settled is not None
     return with_content_id(
-        RolloutClosed(
+        _closed_record(
             closed_id="-",
             rollout_id=rollout.rollout_id,
             settled_id=rollout.settled.settled_id,

@@ -108,6 +108,7 @@ def _record(
             workspace=pin.workspace,
             info=pin.info,
             opened=rollout.opened if rollout.settled is None or rollout.settled.opened else None,
+            raw_digest=pin.raw_digest,
         ),
         config,
         bodies,

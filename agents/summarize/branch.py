@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from agents.summarize.events import Answer, Call, Failure, Kept, Result, Said, Spent, Start
+from agents.summarize.events import Answer, Body, Call, Failure, Kept, Result, Said, Spent, Start
 from agents.summarize.output import shorten
 from agents.training.redaction import redact
 from schemas.avro_body import Bodies, with_content_id
@@ -50,6 +50,8 @@ class BranchFacts:
     workspace: Workspace | None
     info: BranchInfo | None
     opened: RolloutOpened | None
+    raw_digest: str
+    """Of these events: whoever brings them together knows it."""
 
 
 def end_status(events: Sequence[Kept], ended: BranchEnd | None) -> EndStatus | None:
@@ -72,8 +74,7 @@ def raw_digest(events: Sequence[Kept]) -> str:
 def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | None = None) -> BranchRecord:
     """The record of one attempt."""
     reading = _Reading(summary_limits(config, facts.opened), config.redact)
-    for kept in facts.events:
-        reading.take(kept)
+    reading.take(facts.events)
     status = facts.status
     error = reading.cleaned(facts.error) if facts.error else reading.error
     info = facts.info or NO_INFO
@@ -97,7 +98,7 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
         tool_calls=tuple(reading.finished_calls()),
         usage=reading.usage(),
         n_events=len(facts.events),
-        raw_digest=raw_digest(facts.events),
+        raw_digest=facts.raw_digest,
         workspace=facts.workspace,
         first_event_ms=reading.first_ms,
         last_event_ms=reading.last_ms,
@@ -166,19 +167,24 @@ class _Reading:
     _turn: int = -1
     _turn_key: object = None
 
-    def take(self, kept: Kept) -> None:
-        if kept.time is not None:
-            self.first_ms = kept.time if self.first_ms is None else self.first_ms
-            self.last_ms = kept.time
-        for kind, count in kept.redactions:
-            self.redactions[kind] = self.redactions.get(kind, 0) + count
-        match kept.body:
-            case Said() as said:
-                self._said.append(said)
+    def take(self, events: Sequence[Kept]) -> None:
+        times = [time for _, _, time, _, _ in events if time is not None]
+        if times:
+            self.first_ms, self.last_ms = times[0], times[-1]
+        for _, _, time, body, redactions in events:
+            if type(body) is Said:  # most of them
+                self._said.append(body)
+            elif body is not None:
+                for kind, count in redactions:
+                    self.redactions[kind] = self.redactions.get(kind, 0) + count
+                self._take_body(body, time)
+
+    def _take_body(self, body: Body, time: int | None) -> None:
+        match body:
             case Call() as call:
-                self._take_call(call, kept.time)
+                self._take_call(call, time)
             case Result() as result:
-                self._take_result(result, kept.time)
+                self._take_result(result, time)
             case Answer(text):
                 self.answer = text
             case Failure(message, _):

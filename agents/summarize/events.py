@@ -5,7 +5,7 @@ Unknown kinds keep their digest, so they still count in the branch's raw digest.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from pydantic_core import SchemaValidator, core_schema
 from agents.evidence.canonical import canonical_bytes
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
 from agents.training.redaction import redact, redact_json
-from schemas.events import AgentEvent
+from schemas.events import AgentEvent, EventFields, fields_of
 from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
 
 Counts = tuple[tuple[str, int], ...]
@@ -124,22 +124,29 @@ _new = tuple.__new__
 
 def keep(event: AgentEvent, at: int, *, redacting: bool) -> Kept:
     """Reduce an event. Raises ValueError when its data is not a JSON object."""
-    text, kind, time = event.data, event.event, event.timestamp_ms
-    token = _token(text) if kind == "thinking_delta" else None
-    if token is not None:
-        said, step = token.groups()
-        raw = text.encode()
-        body: Body = _new(Said, (said, int(step))) if said else None
-        counts: Counts = ()
-    else:
-        raw, body, counts = _read(text, kind, event.channel, redacting)
-    before, between, after = _frame(event.channel, kind, event.parent_trace_id, event.trace_id)
-    moment = b"null" if time is None else b"%d" % time
-    digest = sha256(b"%b%b%b%b%b" % (before, raw, between, moment, after)).digest()
-    return _new(Kept, (digest, at, time, body, counts))
+    return keep_all((fields_of(event),), at, redacting=redacting)[0]
 
 
-def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[bytes, Body, Counts]:
+def keep_all(events: Iterable[EventFields], at: int, *, redacting: bool) -> list[Kept]:
+    """Reduce the events of a slice. Raises ValueError when the data of one is not a JSON object."""
+    kept: list[Kept] = []
+    counts: Counts
+    for trace, parent, channel, kind, text, time in events:
+        token = _token(text) if kind == "thinking_delta" else None
+        if token is not None:
+            said, step = token.groups()
+            canonical, counts = text, ()
+            body: Body = _new(Said, (said, int(step))) if said else None
+        else:
+            canonical, body, counts = _read(text, kind, channel, redacting)
+        before, between, after = _frame(channel, kind, parent, trace)
+        moment = "null" if time is None else time
+        digest = sha256(f"{before}{canonical}{between}{moment}{after}".encode()).digest()
+        kept.append(_new(Kept, (digest, at, time, body, counts)))
+    return kept
+
+
+def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[str, Body, Counts]:
     """The canonical JSON of an event's data, and what is kept of it."""
     if _IS_RISKY(text):
         data = parse_object(text)
@@ -147,7 +154,7 @@ def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[bytes, B
     else:
         data = as_object(parse_short_numbers(text))
         canonical = _plainly
-    raw = canonical(data)
+    raw = canonical(data).decode()
     read = _READERS.get(kind)
     if read is not None:
         return raw, *read(data, redacting, canonical)
@@ -165,7 +172,7 @@ DECISIONS = frozenset({"supervisor_decision", "guardrail_tripwire"})
 
 
 _IS_RISKY = SchemaValidator(
-    core_schema.str_schema(pattern=r"[0-9][.eE]|[0-9]{16}|[\x{10000}-\x{10FFFF}]|\\u[dD][89abAB]")
+    core_schema.str_schema(pattern=r"[:,\[\s]-?([0-9]+[.eE]|[0-9]{16})|[\x{10000}-\x{10FFFF}]|\\u[dD][89abAB]")
 ).isinstance_python
 """Whether a JSON text may hold what orjson writes differently: a fraction, a long integer, a character beyond 16 bits."""
 
@@ -179,12 +186,13 @@ def _exactly(value: Any) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _frame(channel: str, kind: str, parent: str | None, trace: str) -> tuple[bytes, bytes, bytes]:
+def _frame(channel: str, kind: str, parent: str | None, trace: str) -> tuple[str, str, str]:
     """The canonical JSON of an event around its data and its time: the same for most events of a branch."""
+    quoted = [canonical_bytes(part).decode() for part in (channel, kind, parent, trace)]
     return (
-        b'{"channel":%b,"data":' % canonical_bytes(channel),
-        b',"event":%b,"parent_trace_id":%b,"timestamp_ms":' % (canonical_bytes(kind), canonical_bytes(parent)),
-        b',"trace_id":%b}' % canonical_bytes(trace),
+        f'{{"channel":{quoted[0]},"data":',
+        f',"event":{quoted[1]},"parent_trace_id":{quoted[2]},"timestamp_ms":',
+        f',"trace_id":{quoted[3]}}}',
     )
 
 

@@ -54,6 +54,8 @@ class RolloutDriver:
         self._metrics = metrics
         self._config_digest = settings.emission.digest
         self._topics = {settings.prefix + topic.name: topic for topic in FACTS}
+        self._records = {topic: metrics.records.labels(topic.name) for topic in FACTS}
+        self._written = {topic: metrics.written.labels(topic.name) for topic in BY_RECORD.values()}
         self._open: dict[str, Rollout] = {}
         self._partition: dict[str, int] = {}
         self._touched: dict[str, None] = {}
@@ -96,7 +98,7 @@ class RolloutDriver:
     def take(self, record: Arrived) -> str | None:
         """Fold a record in; returns its rollout while that is open."""
         topic = self._topics[record.topic]
-        self._metrics.records.labels(topic.name).inc()
+        self._records[topic].inc()
         try:
             rollout_id = rollout_of_key(record.key)
             row = self._loop.marks.rows().get(rollout_id)
@@ -235,7 +237,9 @@ class RolloutDriver:
         if not self._knows_decisions(partition):
             self._touched[rollout_id] = None
             return
-        read_to = {topic.name: self._loop.position(name, partition) for name, topic in self._topics.items()}
+        read_to = {}  # only a closing says how far the log was read
+        if rollout.status is Status.SETTLED:
+            read_to = {topic.name: self._loop.position(name, partition) for name, topic in self._topics.items()}
         decision = decide(
             rollout, self._settings.emission, self._settings.closing, self._loop.watermark(partition), read_to
         )
@@ -244,7 +248,7 @@ class RolloutDriver:
         settling = isinstance(decision, RolloutSettled)
         closure = Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)
         await self._write(closure, rollout_id, partition)
-        log.info("settling" if settling else "closing", rollout=rollout_id, partition=partition, cause=decision.cause)
+        log.debug("settling" if settling else "closing", rollout=rollout_id, partition=partition, cause=decision.cause)
 
     async def _ask(self, rollout_id: str, rollout: Rollout) -> None:
         """Write what the judge is asked, once; after a restart it may be written again, with the same ids."""
@@ -395,7 +399,7 @@ class RolloutDriver:
         self, record: Record, rollout_id: str, partition: int, body: bytes | None = None, *, redacted: bool = False
     ) -> None:
         topic = BY_RECORD[type(record)]
-        self._metrics.written.labels(topic.name).inc()
+        self._written[topic].inc()
         await self._loop.send(
             self._settings.prefix + topic.name,
             partition,

@@ -17,7 +17,7 @@ from agents.fork.snapshot_adapter import SnapshotStore
 from agents.fork.task import Task
 from agents.fork.task_adapter import find_task, load_task
 from agents.rollouts.rollout import Fact
-from agents.summarize.branch import BranchFacts, build_branch
+from agents.summarize.branch import BranchFacts, build_branch, raw_digest
 from agents.summarize.events import keep
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
@@ -63,8 +63,9 @@ class ListLog:
         last, first = slices[-1], slices[0]
         assert last.status is not None
         facts = BranchFacts(
-            opened.rollout_id, branch, 0, kept, (), last.status, last.error, last.workspace, first.branch, opened
-        )
+            opened.rollout_id, branch, 0, kept, (), last.status, last.error, last.workspace, first.branch, opened,
+            raw_digest(kept),
+        )  # fmt: skip
         return build_branch(facts, EmissionConfig())
 
 
