@@ -17,7 +17,7 @@ from agents.ranking.ranking import BranchRank, Candidate, Contest, RankingResult
 from agents.rollouts.ranking import counted, scalar_of
 from agents.rollouts.rollout import Fact
 from agents.summarize.branch import BranchEnd, end_status
-from agents.summarize.events import Answer, Failure, Kept, keep
+from agents.summarize.events import Answer, Body, Failure, keep
 from agents.verdicts.meaning import Verdict, counting, objective
 from schemas.branches import BranchStatus
 from schemas.closures import Closure
@@ -64,14 +64,14 @@ class _Attempt:
 
     last_seq: int = -1
     """Of the event below."""
-    last: Kept | None = None
+    last: Answer | Failure | None = None
     """Its last answer or error."""
     end: BranchEnd | None = None
     """What its producer said."""
 
     @property
     def status(self) -> BranchStatus:
-        return end_status([self.last] if self.last else [], self.end) or "running"
+        return end_status(self.last, self.end) or "running"
 
 
 @dataclass(slots=True)
@@ -146,15 +146,15 @@ def _add_events(rollout: _Rollout, piece: AgentEvents) -> None:
         return  # a newer attempt has begun
     attempt = attempts.setdefault(piece.attempt, _Attempt())
     for seq, event in kept:
-        if isinstance(event.body, Answer | Failure) and seq > attempt.last_seq:
+        if isinstance(event, Answer | Failure) and seq > attempt.last_seq:
             attempt.last_seq, attempt.last = seq, event
     if piece.ended and attempt.end is None:
         attempt.end = BranchEnd(piece.status)
 
 
-def _ending(event: AgentEvent) -> Kept:
+def _ending(event: AgentEvent) -> Body:
     try:
-        return keep(event, 0, redacting=False)
+        return keep(event, redacting=False)
     except (ValueError, CanonicalError) as error:
         raise LineError("event.data", str(error)) from None
 

@@ -14,7 +14,7 @@ def observed(
     result: AgentEvent, tool: str, limits: Callable[[str], SummaryLimits], *, redacting: bool
 ) -> tuple[str, bool]:
     """The content of the tool message for a `tool_result` event, and whether it is an error."""
-    body = keep(result, 0, redacting=redacting).body
+    body = keep(result, redacting=redacting)
     assert isinstance(body, Result)
     failure = None
     if body.error_message is not None:

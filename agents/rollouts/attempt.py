@@ -4,21 +4,19 @@ Slices may come twice, out of order, and with gaps. The same event again is igno
 conflict, and the first one wins.
 """
 
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agents.summarize.branch import BranchEnd, end_status, raw_digest
-from agents.summarize.events import Answer, Failure, Kept, keep_all
+from agents.summarize.branch import BranchEnd, end_status, last_word, n_events, raw_digest
+from agents.summarize.events import Piece, keep_slice
 from schemas.events import AgentEvents, BranchInfo, EndStatus, plain_events
-
-ENDING = frozenset({Answer, Failure})
-"""What an event says that ends an attempt."""
 
 
 class View(NamedTuple):
     """The events of an attempt up to some moment."""
 
-    events: list[Kept]
+    pieces: list[Piece]
     """In the order of their seq."""
     last_seq: int | None
     gaps: tuple[int, ...]
@@ -38,10 +36,11 @@ class View(NamedTuple):
 class Attempt:
     """The facts of one attempt."""
 
-    __slots__ = ("_ended_at", "_view", "end", "info", "latest", "said_last_seq", "seqs", "terminal")
+    __slots__ = ("_ended_at", "_view", "end", "info", "latest", "pieces", "said_last_seq", "terminal")
 
     def __init__(self) -> None:
-        self.seqs: dict[int, Kept] = {}
+        self.pieces: list[Piece] = []
+        """The events, in the order of their seq; each seq once."""
         self.info: BranchInfo | None = None
         self.end: BranchEnd | None = None
         self._ended_at = 0
@@ -54,19 +53,25 @@ class Attempt:
 
     def add(self, piece: AgentEvents, at: int, *, redacting: bool) -> int:
         """Take a slice in; returns how many of its events conflict with earlier ones. Raises ValueError for bad event data."""
-        kept = keep_all(plain_events(piece), at, redacting=redacting)  # all or nothing: a bad event spoils its slice
+        events = plain_events(piece)
+        whole = keep_slice(
+            events, piece.first_seq, at, redacting=redacting
+        )  # all or nothing: a bad event spoils its slice
         self._view = None
-        seqs = range(piece.first_seq, piece.first_seq + len(kept))
         conflicts = 0
-        if self.seqs.keys().isdisjoint(seqs):
-            self.seqs.update(zip(seqs, kept, strict=True))
-        else:
-            held = [self.seqs.setdefault(seq, event) for seq, event in zip(seqs, kept, strict=True)]
-            conflicts = sum(before.digest != event.digest for before, event in zip(held, kept, strict=True))
-            kept = [event for before, event in zip(held, kept, strict=True) if before is event]
-        if kept:
+        fresh = [whole] if events else []
+        if events and self.pieces and whole.first_seq < self.pieces[-1].stop:
+            known = {seq: self.digest(seq) for seq in range(whole.first_seq, whole.stop)}
+            conflicts = sum(before is not None and before != whole.digest(seq) for seq, before in known.items())
+            runs = _runs([seq for seq, before in known.items() if before is None])
+            fresh = [
+                keep_slice(events[run.start - piece.first_seq : run.stop - piece.first_seq], run.start, at, redacting=redacting)
+                for run in runs
+            ]  # fmt: skip
+        for each in fresh:
+            insort(self.pieces, each, key=_first_seq)
             self.latest = max(self.latest, at)
-            self.terminal = self.terminal or not ENDING.isdisjoint({type(event.body) for event in kept})
+            self.terminal = self.terminal or last_word([each]) is not None
         if self.info is None:
             self.info = piece.branch
         if piece.ended and self.end is None:
@@ -75,6 +80,11 @@ class Attempt:
             self.said_last_seq = piece.last_seq
             self.latest = max(self.latest, at)
         return conflicts
+
+    def digest(self, seq: int) -> bytes | None:
+        """Of the event with this seq; None when it is not known."""
+        at = bisect_right(self.pieces, seq, key=_first_seq) - 1
+        return self.pieces[at].digest(seq) if at >= 0 and seq < self.pieces[at].stop else None
 
     @property
     def may_have_ended(self) -> bool:
@@ -85,26 +95,46 @@ class Attempt:
         """What had been appended by `until` (None: everything)."""
         if until is None or until >= self.latest:
             if self._view is None:
-                self._view = self._make_view(self.seqs, self.end)
+                self._view = self._make_view([*self.pieces], self.end)
             return self._view
-        seqs = {seq: kept for seq, kept in self.seqs.items() if kept.at <= until}
-        return self._make_view(seqs, self.end if self._ended_at <= until else None)
+        return self._make_view(
+            [piece for piece in self.pieces if piece.at <= until], self.end if self._ended_at <= until else None
+        )
 
-    def _make_view(self, seqs: dict[int, Kept], end: BranchEnd | None) -> View:
-        highest = max(seqs, default=-1)
+    def _make_view(self, pieces: list[Piece], end: BranchEnd | None) -> View:
+        highest = pieces[-1].stop - 1 if pieces else -1
         expected = highest if end is None or self.said_last_seq is None else max(highest, self.said_last_seq)
-        gaps = () if len(seqs) == expected + 1 else tuple(seq for seq in range(expected + 1) if seq not in seqs)
-        events = [seqs[seq] for seq in sorted(seqs)]
-        ended = end is not None or self.terminal
-        status = end_status(events, end) if ended else None
-        return View(events, expected if expected >= 0 else None, gaps, status, end, raw_digest(events))
+        gaps: list[int] = []
+        seq = 0
+        for piece in pieces:
+            gaps += range(seq, piece.first_seq)
+            seq = piece.stop
+        gaps += range(seq, expected + 1)
+        status = end_status(last_word(pieces), end) if end is not None or self.terminal else None
+        return View(pieces, expected if expected >= 0 else None, tuple(gaps), status, end, raw_digest(pieces))
 
-    def pinned(self, last_seq: int | None, gaps: Sequence[int]) -> list[Kept] | None:
-        """The events that a decision pinned, in order; None while some of them have not been read."""
+    def pinned(self, last_seq: int | None, gaps: Sequence[int]) -> list[Piece] | None:
+        """The events that a decision pinned, in order; None while some of them have not been read.
+
+        A decision pins pieces as a whole: all events of one came at the same moment.
+        """
         if last_seq is None:
             return []
         missing = frozenset(gaps)
-        try:
-            return [self.seqs[seq] for seq in range(last_seq + 1) if seq not in missing]
-        except KeyError:
-            return None
+        found = [piece for piece in self.pieces if piece.stop <= last_seq + 1 and piece.first_seq not in missing]
+        return found if n_events(found) == last_seq + 1 - len(missing) else None
+
+
+def _first_seq(piece: Piece) -> int:
+    return piece.first_seq
+
+
+def _runs(seqs: Sequence[int]) -> list[range]:
+    """Ascending numbers as ranges without holes."""
+    runs: list[range] = []
+    for seq in seqs:
+        if runs and runs[-1].stop == seq:
+            runs[-1] = range(runs[-1].start, seq + 1)
+        else:
+            runs.append(range(seq, seq + 1))
+    return runs

@@ -15,7 +15,7 @@ from agents.judge.schedule import Schedule, schedule
 from agents.rollouts.attempt import Attempt, View
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status
-from agents.summarize.branch import raw_digest
+from agents.summarize.branch import n_events, raw_digest
 from agents.summarize.output import summarize
 from agents.verdicts.meaning import UNDECIDED_ENDS, Verdict, counting, is_final, objective
 from schemas.avro_body import with_content_id
@@ -202,7 +202,7 @@ def _indexes(rollout: Rollout, until: int) -> set[int]:
     found = {
         index
         for index, attempts in rollout.branches.items()
-        if any(attempt.view(until).events or attempt.end for attempt in attempts.values())
+        if any(attempt.view(until).pieces or attempt.end for attempt in attempts.values())
     }
     return found | {
         stamped.fact.branch_index
@@ -221,7 +221,7 @@ def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBr
     verdicts = counting([each.fact for each in stamped if not isinstance(each.fact, JudgeVote)])
     latest = max(
         [
-            view.events[-1].at if view.events else 0,
+            view.pieces[-1].at if view.pieces else 0,
             attempt.latest if attempt and attempt.latest <= until else 0,
             *(each.at for each in stamped),
         ]
@@ -242,7 +242,7 @@ def settled_attempt(
         error=None if end is None or end.error is None else summarize(end.error, MAX_ERROR_BYTES),
         info=attempt.info if attempt else None,
         workspace=end.workspace if end else None,
-        n_events=len(view.events),
+        n_events=n_events(view.pieces),
         last_seq=view.last_seq,
         gaps=view.gaps,
         raw_digest=view.raw_digest,
@@ -256,7 +256,7 @@ _NOTHING = View([], None, (), None, None, raw_digest(()))
 def counting_attempt(attempts: dict[int, Attempt], until: int | None) -> tuple[int, Attempt | None, View]:
     """The attempt that counts: the highest that has ended, else the highest."""
     views = {number: attempts[number].view(until) for number in sorted(attempts, reverse=True)}
-    seen = {number: view for number, view in views.items() if view.events or view.end is not None}
+    seen = {number: view for number, view in views.items() if view.pieces or view.end is not None}
     if not seen:
         return 0, None, _NOTHING
     number = next((number for number, view in seen.items() if view.status is not None), next(iter(seen)))

@@ -10,8 +10,8 @@ from agents.rewards.rewards import JudgedScores, reward_of
 from agents.rollouts.decide import objective_statuses, pinned_config, settled_attempt
 from agents.rollouts.ranking import ranking_of
 from agents.rollouts.rollout import Rollout
-from agents.summarize.branch import BranchFacts, build_branch, raw_digest
-from agents.summarize.events import Decision, Kept
+from agents.summarize.branch import BranchFacts, build_branch, n_events, raw_digest
+from agents.summarize.events import Decision, Piece
 from agents.summarize.opening import cleaned_opening
 from agents.training.admission import Judged
 from agents.training.redaction import has_unremoved
@@ -78,30 +78,30 @@ def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConf
     view = attempt.view()
     pin = settled_attempt(index, number, attempt, view)
     bodies = Bodies()
-    record = _record(rollout, pin, view.events, config, bodies)
+    record = _record(rollout, pin, view.pieces, config, bodies)
     return Ended(pin, record, bodies[record.record_id])
 
 
 def branch_record(rollout: Rollout, pin: SettledBranch, config: EmissionConfig, bodies: Bodies) -> BranchRecord:
     """The record of a settled branch. Raises BrokenLogError when the log does not hold what was pinned."""
-    events = (rollout.pinned_events() or {}).get(pin.branch_index, [])
-    if raw_digest(events) != pin.raw_digest:
+    pieces = (rollout.pinned_events() or {}).get(pin.branch_index, [])
+    if raw_digest(pieces) != pin.raw_digest:
         raise BrokenLogError(
             f"rollout {rollout.rollout_id}, branch {pin.branch_index}: the events in the log are not those that were "
-            f"settled ({len(events)} found, {pin.n_events} pinned); it cannot be rebuilt"
+            f"settled ({n_events(pieces)} found, {pin.n_events} pinned); it cannot be rebuilt"
         )
-    return _record(rollout, pin, events, config, bodies)
+    return _record(rollout, pin, pieces, config, bodies)
 
 
 def _record(
-    rollout: Rollout, pin: SettledBranch, events: list[Kept], config: EmissionConfig, bodies: Bodies | None = None
+    rollout: Rollout, pin: SettledBranch, pieces: list[Piece], config: EmissionConfig, bodies: Bodies | None = None
 ) -> BranchRecord:
     return build_branch(
         BranchFacts(
             rollout_id=rollout.rollout_id,
             branch_index=pin.branch_index,
             attempt=pin.attempt,
-            events=events,
+            pieces=pieces,
             gaps=pin.gaps,
             status=pin.status or "running",
             error=pin.error,
@@ -152,8 +152,8 @@ def emit(
     flags = {index: _flags(branches[index], verdicts[index]) for index in branches}
     statuses = objective_statuses(rollout, config, settled.branches)
     decided = {
-        index for index, events in (rollout.pinned_events() or {}).items()
-        if any(isinstance(kept.body, Decision) for kept in events)
+        index for index, pieces in (rollout.pinned_events() or {}).items()
+        if any(isinstance(noted.body, Decision) for piece in pieces for noted in piece.noted)
     }  # fmt: skip
     votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
     result: RankingResult

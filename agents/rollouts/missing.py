@@ -22,8 +22,8 @@ def _facts(rollout: Rollout) -> Iterator[str]:
         yield "its opening is not in the log"
     for pin in settled.branches:
         attempt = rollout.branches.get(pin.branch_index, {}).get(pin.attempt)
-        held = attempt.seqs if attempt is not None else {}
-        gone = [seq for seq in range((pin.last_seq if pin.last_seq is not None else -1) + 1) if seq not in held]
+        pinned = range((pin.last_seq if pin.last_seq is not None else -1) + 1)
+        gone = [seq for seq in pinned if attempt is None or attempt.digest(seq) is None]
         gone = [seq for seq in gone if seq not in pin.gaps]
         if gone:
             yield f"branch {pin.branch_index}: {len(gone):,} of {pin.n_events:,} events, first seq {gone[0]}"

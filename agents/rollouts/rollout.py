@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from agents.evidence.canonical import CanonicalError
 from agents.rollouts.attempt import Attempt
 from agents.rollouts.status import Status
-from agents.summarize.events import Kept
+from agents.summarize.events import Piece
 from agents.verdicts.meaning import Verdict
 from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
 from schemas.events import AgentEvents
@@ -76,7 +76,7 @@ class Rollout:
         self._slices: list[tuple[Ref, int, int, int, int, int]] = []
         self._ending: set[tuple[int, int]] = set()
         self._opened_ref: Ref = ("", 0, 0)
-        self._pinned: dict[int, list[Kept]] | None = None
+        self._pinned: dict[int, list[Piece]] | None = None
 
     def add(self, fact: Fact, at: int, ref: Ref) -> list[Complaint]:
         """Take a fact in. Returns what does not count; a repetition of something known is silently ignored."""
@@ -145,7 +145,7 @@ class Rollout:
     def _repeats(attempt: Attempt | None, piece: AgentEvents) -> bool:
         """Whether a slice of an older attempt only says again what is known."""
         return attempt is not None and all(
-            seq in attempt.seqs for seq in range(piece.first_seq, piece.first_seq + len(piece.events))
+            attempt.digest(seq) is not None for seq in range(piece.first_seq, piece.first_seq + len(piece.events))
         )
 
     def _late_events(self, piece: AgentEvents, at: int, ref: Ref) -> list[Complaint] | None:
@@ -166,7 +166,7 @@ class Rollout:
     def date(self) -> None:
         """Let a rollout that was opened at no known time (0, as in files) begin with its first event."""
         events = (
-            kept.at for attempts in self.branches.values() for each in attempts.values() for kept in each.seqs.values()
+            piece.at for attempts in self.branches.values() for each in attempts.values() for piece in each.pieces
         )
         first = min((at for at in events if at > 0), default=0)
         self.opened_at = self.opened_at or first
@@ -268,12 +268,12 @@ class Rollout:
         self._slices = []
         return strays
 
-    def pinned_events(self) -> dict[int, list[Kept]] | None:
+    def pinned_events(self) -> dict[int, list[Piece]] | None:
         """By branch, the events that the settling pins; None while some of them have not been read."""
         assert self.settled is not None
         if self._pinned is not None:
             return self._pinned  # pinned facts never change
-        found: dict[int, list[Kept]] = {}
+        found: dict[int, list[Piece]] = {}
         for pin in self.settled.branches:
             attempt = self.branches.get(pin.branch_index, {}).get(pin.attempt)
             events = attempt.pinned(pin.last_seq, pin.gaps) if attempt is not None else None

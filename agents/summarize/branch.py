@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from agents.summarize.events import Answer, Body, Call, Failure, Kept, Result, Said, Spent, Start
+from agents.summarize.events import DIGEST, Answer, Body, Call, Failure, Piece, Result, Said, Spent, Start
 from agents.summarize.output import shorten
 from agents.training.redaction import redact
 from schemas.avro_body import Bodies, with_content_id
@@ -40,8 +40,8 @@ class BranchFacts:
     rollout_id: str
     branch_index: int
     attempt: int
-    events: Sequence[Kept]
-    """In the order of their seq."""
+    pieces: Sequence[Piece]
+    """The events, in the order of their seq."""
     gaps: tuple[int, ...]
     status: BranchStatus
     """How it ended; `running` when it did not."""
@@ -54,27 +54,40 @@ class BranchFacts:
     """Of these events: whoever brings them together knows it."""
 
 
-def end_status(events: Sequence[Kept], ended: BranchEnd | None) -> EndStatus | None:
+def last_word(pieces: Sequence[Piece]) -> Answer | Failure | None:
+    """The last answer or error among events."""
+    for piece in reversed(pieces):
+        for body, *_ in reversed(piece.noted):
+            if isinstance(body, (Answer, Failure)):
+                return body
+    return None
+
+
+def end_status(word: Answer | Failure | None, ended: BranchEnd | None) -> EndStatus | None:
     """How a branch ended: the producer's word, else its last answer or error; None when it has not."""
     if ended is not None and ended.status is not None:
         return ended.status
-    for kept in reversed(events):
-        if isinstance(kept.body, Answer):
-            return "answered"
-        if isinstance(kept.body, Failure):
-            return "infra_error" if kept.body.provider else "failed"
+    if isinstance(word, Answer):
+        return "answered"
+    if isinstance(word, Failure):
+        return "infra_error" if word.provider else "failed"
     return "failed" if ended is not None else None
 
 
-def raw_digest(events: Sequence[Kept]) -> str:
+def n_events(pieces: Sequence[Piece]) -> int:
+    """How many events these are."""
+    return sum(len(piece.digests) for piece in pieces) // DIGEST
+
+
+def raw_digest(pieces: Sequence[Piece]) -> str:
     """SHA-256 over the digests of the raw events, in order."""
-    return sha256(b"".join(kept.digest for kept in events)).hexdigest()
+    return sha256(b"".join([piece.digests for piece in pieces])).hexdigest()
 
 
 def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | None = None) -> BranchRecord:
     """The record of one attempt."""
     reading = _Reading(summary_limits(config, facts.opened), config.redact)
-    reading.take(facts.events)
+    reading.take(facts.pieces)
     status = facts.status
     error = reading.cleaned(facts.error) if facts.error else reading.error
     info = facts.info or NO_INFO
@@ -97,7 +110,7 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
         final_answer=reading.answer if status == "answered" else None,
         tool_calls=tuple(reading.finished_calls()),
         usage=reading.usage(),
-        n_events=len(facts.events),
+        n_events=n_events(facts.pieces),
         raw_digest=facts.raw_digest,
         workspace=facts.workspace,
         first_event_ms=reading.first_ms,
@@ -167,20 +180,20 @@ class _Reading:
     _turn: int = -1
     _turn_key: object = None
 
-    def take(self, events: Sequence[Kept]) -> None:
-        times = [time for _, _, time, _, _ in events if time is not None]
+    def take(self, pieces: Sequence[Piece]) -> None:
+        times = [time for piece in pieces for time in (piece.first_time, piece.last_time) if time is not None]
         if times:
             self.first_ms, self.last_ms = times[0], times[-1]
-        for _, _, time, body, redactions in events:
-            if type(body) is Said:  # most of them
-                self._said.append(body)
-            elif body is not None:
+        for piece in pieces:
+            for body, time, redactions in piece.noted:
                 for kind, count in redactions:
                     self.redactions[kind] = self.redactions.get(kind, 0) + count
                 self._take_body(body, time)
 
     def _take_body(self, body: Body, time: int | None) -> None:
         match body:
+            case Said() as said:
+                self._said.append(said)
             case Call() as call:
                 self._take_call(call, time)
             case Result() as result:

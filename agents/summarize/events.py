@@ -1,11 +1,11 @@
-"""What is kept of one agent event while its rollout is open: its digest, and the few fields that records are made of.
+"""What is kept of agent events while their rollout is open: their digests, and the few fields that records are made of.
 
 Raw bytes are not held: an output is redacted whole and cut to an excerpt on the way in, with the digest of its raw form.
 Unknown kinds keep their digest, so they still count in the branch's raw digest.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -103,47 +103,96 @@ Canonical = Callable[[Any], bytes]
 Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
 
 
-class Kept(NamedTuple):
-    """One event, as long as its rollout is open."""
+class Noted(NamedTuple):
+    """Something that records are made of, with when it happened and what was removed from it."""
 
-    digest: bytes
-    """SHA-256 of the raw event's canonical JSON."""
-    at: int
-    """When the log took it in, in its own time."""
+    body: Call | Result | Start | Said | Answer | Failure | Spent | Decision
     time: int | None
-    """When it happened, by the producer's clock."""
-    body: Body
-    """What records are made of; None for kinds that only count."""
+    """By the producer's clock."""
     redactions: Counts
-    """What was removed from the body."""
 
 
-_new = tuple.__new__
-"""Makes a NamedTuple of a tuple without a call of Python code: events come by the million."""
+class Piece(NamedTuple):
+    """What is kept of contiguous events that came together, as long as their rollout is open."""
+
+    first_seq: int
+    at: int
+    """When the log took them in, in its own time."""
+    digests: bytes
+    """SHA-256 of the canonical JSON of each raw event, one after the other."""
+    noted: tuple[Noted, ...]
+    """What they say, in order; what the model wrote in one step is joined."""
+    first_time: int | None
+    last_time: int | None
+
+    @property
+    def stop(self) -> int:
+        """The seq after its last."""
+        return self.first_seq + len(self.digests) // DIGEST
+
+    def digest(self, seq: int) -> bytes:
+        """Of one of its events."""
+        at = (seq - self.first_seq) * DIGEST
+        return self.digests[at : at + DIGEST]
 
 
-def keep(event: AgentEvent, at: int, *, redacting: bool) -> Kept:
-    """Reduce an event. Raises ValueError when its data is not a JSON object."""
-    return keep_all((fields_of(event),), at, redacting=redacting)[0]
+DIGEST = 32
+"""Bytes of a SHA-256."""
 
 
-def keep_all(events: Iterable[EventFields], at: int, *, redacting: bool) -> list[Kept]:
-    """Reduce the events of a slice. Raises ValueError when the data of one is not a JSON object."""
-    kept: list[Kept] = []
-    counts: Counts
+def keep(event: AgentEvent, *, redacting: bool) -> Body:
+    """What one event says. Raises ValueError when its data is not a JSON object."""
+    noted = keep_slice((fields_of(event),), 0, 0, redacting=redacting).noted
+    return noted[0].body if noted else None
+
+
+def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redacting: bool) -> Piece:
+    """Reduce contiguous events. Raises ValueError when the data of one is not a JSON object."""
+    digests: list[bytes] = []
+    noted: list[Noted] = []
+    said = _Said(noted)
     for trace, parent, channel, kind, text, time in events:
         token = _token(text) if kind == "thinking_delta" else None
         if token is not None:
-            said, step = token.groups()
-            canonical, counts = text, ()
-            body: Body = _new(Said, (said, int(step))) if said else None
+            canonical = text
+            said.add(token[1], int(token[2]))
         else:
             canonical, body, counts = _read(text, kind, channel, redacting)
+            if isinstance(body, Said):
+                said.add(body.text, body.step)
+            elif body is not None:
+                said.end()
+                noted.append(Noted(body, time, counts))
         before, between, after = _frame(channel, kind, parent, trace)
         moment = "null" if time is None else time
-        digest = sha256(f"{before}{canonical}{between}{moment}{after}".encode()).digest()
-        kept.append(_new(Kept, (digest, at, time, body, counts)))
-    return kept
+        digests.append(sha256(f"{before}{canonical}{between}{moment}{after}".encode()).digest())
+    said.end()
+    times = [event[5] for event in events if event[5] is not None]
+    first, last = (times[0], times[-1]) if times else (None, None)
+    return Piece(first_seq, at, b"".join(digests), tuple(noted), first, last)
+
+
+class _Said:
+    """Joins what the model writes in one step."""
+
+    __slots__ = ("_noted", "_parts", "_step")
+
+    def __init__(self, noted: list[Noted]) -> None:
+        self._noted = noted
+        self._parts: list[str] = []
+        self._step: int | None = None
+
+    def add(self, text: str, step: int | None) -> None:
+        if step != self._step:
+            self.end()
+            self._step = step
+        self._parts.append(text)
+
+    def end(self) -> None:
+        """Note what was written so far."""
+        if any(self._parts):
+            self._noted.append(Noted(Said("".join(self._parts), self._step), None, ()))
+        self._parts = []
 
 
 def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[str, Body, Counts]:

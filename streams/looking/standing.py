@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from agents.rollouts.decide import counting_attempt, pinned_config, required_verdicts
 from agents.rollouts.rollout import Rollout, Stamped
-from agents.summarize.events import Answer, Call, Failure
+from agents.summarize.branch import last_word, n_events
+from agents.summarize.events import Call
 from agents.training.redaction import redact
 from agents.verdicts.meaning import Meaning, Verdict, counting, kind_of, meaning, objective
 from schemas.emission import EmissionConfig
@@ -69,9 +70,9 @@ def _standing(rollout: Rollout, index: int, required: tuple[str, ...]) -> Branch
     if pin is not None:
         number, attempt = pin.attempt, attempts.get(pin.attempt)
     ended = view.status if pin is None else pin.status
-    events = view.events if pin is None else (attempt.pinned(pin.last_seq, pin.gaps) if attempt else None) or []
-    said = [kept.body for kept in events if isinstance(kept.body, Answer | Failure)]
-    text = said[-1][0] if said else (view.end.error if view.end else None) or ""
+    pieces = view.pieces if pin is None else (attempt.pinned(pin.last_seq, pin.gaps) if attempt else None) or []
+    said = last_word(pieces)
+    text = said[0] if said else (view.end.error if view.end else None) or ""
     facts = verdict_facts(rollout, index, number)
     verdicts = counting(facts if pin is None else [fact for fact in facts if fact.verdict_id in pin.verdict_ids])
     return BranchStanding(
@@ -79,9 +80,9 @@ def _standing(rollout: Rollout, index: int, required: tuple[str, ...]) -> Branch
         attempt=number,
         attempts=len(attempts),
         ended=ended,
-        events=len(events) if pin is None else pin.n_events,
+        events=n_events(pieces) if pin is None else pin.n_events,
         gaps=len(view.gaps if pin is None else pin.gaps),
-        calls=sum(isinstance(kept.body, Call) for kept in events),
+        calls=sum(isinstance(noted.body, Call) for piece in pieces for noted in piece.noted),
         text=line(text),
         objective=objective(ended or "running", required, verdicts),
     )

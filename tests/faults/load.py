@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from agents.rollouts.rollout import Fact
 from agents.summarize.branch import raw_digest
-from agents.summarize.events import keep
-from schemas.events import AgentEvent, AgentEvents
+from agents.summarize.events import keep_slice
+from schemas.events import AgentEvent, AgentEvents, fields_of
 from schemas.jsontext import compact
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict
@@ -78,7 +78,7 @@ def _rollout(rollout_id: str, chance: random.Random, deadline_ms: int) -> tuple[
         if never:
             statuses[branch] = "unknown"
         else:
-            digests[branch] = raw_digest([keep(event, 0, redacting=False) for event in events])
+            digests[branch] = raw_digest([keep_slice([fields_of(event) for event in events], 0, 0, redacting=False)])
             statuses[branch] = "pass" if passes else "fail"
         verdict = BuildVerdict(
             rollout_id=rollout_id, branch_index=branch, attempt=attempt, verdict_id=f"{rollout_id}/{branch}",

@@ -18,10 +18,10 @@ from agents.fork.task import Task
 from agents.fork.task_adapter import find_task, load_task
 from agents.rollouts.rollout import Fact
 from agents.summarize.branch import BranchFacts, build_branch, raw_digest
-from agents.summarize.events import keep
+from agents.summarize.events import keep_slice
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
-from schemas.events import AgentEvent, AgentEvents
+from schemas.events import AgentEvent, AgentEvents, fields_of
 from schemas.jsontext import parse_object
 from schemas.lifecycle import RolloutOpened
 
@@ -59,7 +59,7 @@ class ListLog:
     def record(self, opened: RolloutOpened, branch: int = 0) -> BranchRecord:
         """The branch as the product records it."""
         slices = self.slices(branch)
-        kept = [keep(event, 0, redacting=True) for event in self.events(branch)]
+        kept = [keep_slice([fields_of(event) for event in self.events(branch)], 0, 0, redacting=True)]
         last, first = slices[-1], slices[0]
         assert last.status is not None
         facts = BranchFacts(

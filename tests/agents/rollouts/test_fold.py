@@ -13,6 +13,7 @@ from agents.rollouts.decide import ClosingPolicy, close_now, decide, settle_now
 from agents.rollouts.emit import Emission, emit
 from agents.rollouts.rollout import Complaint, Fact, Rollout
 from agents.rollouts.status import Status, TransitionError
+from agents.summarize.branch import n_events
 from schemas.avro_body import encode
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig, JudgeConfig
@@ -209,7 +210,7 @@ def test_another_event_under_the_same_seq_is_a_conflict() -> None:
     facts = facts_of(event(0, "status", {"a": 1}, 0), event(0, "status", {"a": 2}, 0), event(0, "status", {"a": 1}, 0))
     rollout, complaints = fold((fact, 1) for fact in facts)
     assert [complaint.reason for complaint in complaints] == ["conflict"]
-    assert len(rollout.branches[0][0].seqs) == 1
+    assert n_events(rollout.branches[0][0].pieces) == 1
 
 
 def test_gaps_are_pinned_and_never_filled_later() -> None:

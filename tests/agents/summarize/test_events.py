@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.evidence.canonical import canonical_bytes
-from agents.summarize.events import Answer, Call, Failure, Result, Said, is_provider_trouble, keep
-from schemas.events import AgentEvent
+from agents.summarize.events import Answer, Call, Failure, Piece, Result, Said, is_provider_trouble, keep, keep_slice
+from schemas.events import AgentEvent, fields_of
 from schemas.jsontext import parse_object
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
@@ -40,6 +40,10 @@ def event_digest(event: AgentEvent, data: dict[str, object]) -> bytes:
     ).digest()
 
 
+def piece(*events: AgentEvent) -> Piece:
+    return keep_slice([fields_of(event) for event in events], 0, 0, redacting=False)
+
+
 @given(data=st.dictionaries(TEXT, VALUES, max_size=4), ascii_only=st.booleans(), trace=TEXT)
 @example(data={"a": 1.0, "b": 10**20, "\U0001f600": 1, "￮": 2}, ascii_only=True, trace='"')
 @settings(max_examples=200, deadline=None)
@@ -47,7 +51,7 @@ def test_the_quick_digest_is_the_exact_one(data: dict[str, object], ascii_only: 
     """Fractions, long integers and characters beyond 16 bits take the exact road; the rest gives the same bytes."""
     text = json.dumps(data, ensure_ascii=ascii_only)
     event = AgentEvent(trace_id=trace, channel="c", event="x", data=text, timestamp_ms=len(text))
-    assert keep(event, 0, redacting=False).digest == event_digest(event, parse_object(text))
+    assert piece(event).digests == event_digest(event, parse_object(text))
 
 
 @given(
@@ -67,14 +71,13 @@ def test_a_token_that_is_not_parsed_is_kept_as_one_that_is(
     data = {"delta": delta, "step": step}
     text = json.dumps(data, ensure_ascii=ascii_only, separators=None if spaced else (",", ":"))
     event = AgentEvent(trace_id="t", channel="thinking", event="thinking_delta", data=text, timestamp_ms=7)
-    found = keep(event, 0, redacting=True)
-    assert found.digest == event_digest(event, data)
+    assert piece(event).digests == event_digest(event, data)
     known = step if type(step) is int and 0 <= step < 2**53 else None
-    assert found.body == (Said(delta, known) if delta else None)
+    assert keep(event, redacting=True) == (Said(delta, known) if delta else None)
 
 
 def kept(kind: str, data: dict[str, object]) -> object:
-    return keep(AgentEvent(channel="c", event=kind, data=json.dumps(data)), 0, redacting=True).body
+    return keep(AgentEvent(channel="c", event=kind, data=json.dumps(data)), redacting=True)
 
 
 def test_secrets_are_removed_before_anything_is_cut() -> None:
