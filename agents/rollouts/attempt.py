@@ -10,7 +10,15 @@ from typing import NamedTuple
 
 from agents.summarize.branch import BranchEnd, end_status, last_word, n_events, raw_digest
 from agents.summarize.events import Piece, keep_slice
+from schemas.errors import BraidError
 from schemas.events import AgentEvents, BranchInfo, EndStatus, plain_events
+
+MAX_GAPS = 10_000
+"""Events of an attempt that may be missing."""
+
+
+class TooManyGapsError(BraidError):
+    """A slice that would leave more events missing than a decision can name."""
 
 
 class View(NamedTuple):
@@ -36,11 +44,12 @@ class View(NamedTuple):
 class Attempt:
     """The facts of one attempt."""
 
-    __slots__ = ("_ended_at", "_view", "end", "info", "latest", "pieces", "said_last_seq", "terminal")
+    __slots__ = ("_ended_at", "_view", "end", "info", "latest", "n_events", "pieces", "said_last_seq", "terminal")
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
         """The events, in the order of their seq; each seq once."""
+        self.n_events = 0
         self.info: BranchInfo | None = None
         self.end: BranchEnd | None = None
         self._ended_at = 0
@@ -54,9 +63,9 @@ class Attempt:
     def add(self, piece: AgentEvents, at: int, *, redacting: bool) -> int:
         """Take a slice in; returns how many of its events conflict with earlier ones. Raises ValueError for bad event data."""
         events = plain_events(piece)
-        whole = keep_slice(
-            events, piece.first_seq, at, redacting=redacting
-        )  # all or nothing: a bad event spoils its slice
+        # All or nothing: a bad event spoils its slice.
+        whole = keep_slice(events, piece.first_seq, at, redacting=redacting)
+        self._refuse_gaps(piece)
         self._view = None
         conflicts = 0
         fresh = [whole] if events else []
@@ -70,6 +79,7 @@ class Attempt:
             ]  # fmt: skip
         for each in fresh:
             insort(self.pieces, each, key=_first_seq)
+            self.n_events += each.stop - each.first_seq
             self.latest = max(self.latest, at)
             self.terminal = self.terminal or last_word([each]) is not None
         if self.info is None:
@@ -80,6 +90,16 @@ class Attempt:
             self.said_last_seq = piece.last_seq
             self.latest = max(self.latest, at)
         return conflicts
+
+    def _refuse_gaps(self, piece: AgentEvents) -> None:
+        """Raise TooManyGapsError for a slice after which too many events would be missing: a decision has to name them all."""
+        known = self.pieces[-1].stop if self.pieces else 0
+        ends = max(known, piece.first_seq + len(piece.events), (piece.last_seq or 0) + 1 if piece.ended else 0)
+        gaps = ends - self.n_events - len(piece.events)
+        if ends > known and gaps > MAX_GAPS:
+            raise TooManyGapsError(
+                f"{gaps:,} events would be missing before seq {ends - 1:,}; at most {MAX_GAPS:,} of an attempt may be"
+            )
 
     def digest(self, seq: int) -> bytes | None:
         """Of the event with this seq; None when it is not known."""

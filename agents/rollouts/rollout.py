@@ -9,7 +9,7 @@ from copy import copy
 from typing import Literal, NamedTuple
 
 from agents.evidence.canonical import CanonicalError
-from agents.rollouts.attempt import Attempt
+from agents.rollouts.attempt import Attempt, TooManyGapsError
 from agents.rollouts.status import Status
 from agents.summarize.events import Piece
 from agents.verdicts.meaning import Verdict
@@ -125,10 +125,11 @@ class Rollout:
             attempt = Attempt()
         try:
             conflicts = attempt.add(piece, at, redacting=self.redacting)
-        except (ValueError, CanonicalError) as error:
+        except (ValueError, CanonicalError, TooManyGapsError) as error:
             if not attempts:
                 del self.branches[piece.branch_index]
-            return [Complaint(ref, "bad_event", f"event data is not a JSON object: {error}")]
+            what = "" if isinstance(error, TooManyGapsError) else "event data is not a JSON object: "
+            return [Complaint(ref, "bad_event", f"{what}{error}")]
         attempts[piece.attempt] = attempt
         self._slices.append((ref, at, piece.branch_index, piece.attempt, piece.first_seq, len(piece.events)))
         if attempt.may_have_ended:

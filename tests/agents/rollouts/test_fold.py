@@ -213,6 +213,17 @@ def test_another_event_under_the_same_seq_is_a_conflict() -> None:
     assert n_events(rollout.branches[0][0].pieces) == 1
 
 
+@pytest.mark.parametrize("far", [{"first_seq": 2**53 - 2}, {"first_seq": 1, "ended": True, "last_seq": 2**53 - 2}])
+def test_a_slice_from_far_ahead_is_refused(far: dict[str, Any]) -> None:
+    """A decision names every seq that is missing: a wrong number must not make it name them for ever."""
+    near, good = facts_of(event(0, "status", {"a": 1}, 0), event(0, "final_answer", {"answer": "x"}, 2))
+    assert isinstance(good, AgentEvents)
+    rollout, complaints = fold((fact, 1) for fact in (near, good.model_copy(update=far), good))
+    assert [(each.reason, "would be missing" in each.message) for each in complaints] == [("bad_event", True)]
+    view = rollout.branches[0][0].view()
+    assert (view.last_seq, view.gaps, view.status) == (2, (1,), "answered")
+
+
 def test_gaps_are_pinned_and_never_filled_later() -> None:
     """What had not arrived at the deadline does not count, even when it is read before the decision comes back."""
     lines = [line for line in branch_lines(0, "x") if line["seq"] != 2]
