@@ -155,7 +155,8 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
         token = _token(text) if kind == "thinking_delta" else None
         if token is not None:
             canonical = text
-            said.add(token[1], int(token[2]))
+            words, step = token.groups()
+            said.add(words, int(step))
         else:
             canonical, body, counts = _read(text, kind, channel, redacting)
             if isinstance(body, Said):

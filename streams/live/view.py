@@ -3,7 +3,6 @@
 from collections import Counter
 
 from agents.rollouts.rollout import Rollout
-from agents.summarize.branch import n_events
 from schemas.rankings import Ranking
 
 
@@ -15,9 +14,7 @@ def view_row(rollout: Rollout, ranking: Ranking | None = None) -> dict[str, obje
         "task": (rollout.opened.task if rollout.opened else "")[:200],
         "expected": rollout.opened.branches if rollout.opened else None,
         "branches": len(rollout.branches),
-        "events": sum(
-            n_events(attempt.pieces) for attempts in rollout.branches.values() for attempt in attempts.values()
-        ),
+        "events": sum(attempt.n_events for attempts in rollout.branches.values() for attempt in attempts.values()),
         "started_at": rollout.started_at,
         "labels": rollout.opened.labels if rollout.opened else {},
     }

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,6 @@ from agents.rollouts.decide import ClosingPolicy, close_now, decide, settle_now
 from agents.rollouts.emit import Emission, emit
 from agents.rollouts.rollout import Complaint, Fact, Rollout
 from agents.rollouts.status import Status, TransitionError
-from agents.summarize.branch import n_events
 from schemas.avro_body import encode
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig, JudgeConfig
@@ -210,7 +209,7 @@ def test_another_event_under_the_same_seq_is_a_conflict() -> None:
     facts = facts_of(event(0, "status", {"a": 1}, 0), event(0, "status", {"a": 2}, 0), event(0, "status", {"a": 1}, 0))
     rollout, complaints = fold((fact, 1) for fact in facts)
     assert [complaint.reason for complaint in complaints] == ["conflict"]
-    assert n_events(rollout.branches[0][0].pieces) == 1
+    assert rollout.branches[0][0].n_events == 1
 
 
 @pytest.mark.parametrize("far", [{"first_seq": 2**53 - 2}, {"first_seq": 1, "ended": True, "last_seq": 2**53 - 2}])
