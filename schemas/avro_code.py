@@ -106,6 +106,8 @@ class _Source:
         self.lines: list[str] = []
         self._names = count()
         self.types: dict[str, AvroSchema] = {}
+        self.made: Mapping[str, Callable[..., Any]] = {}
+        self.repeating: Mapping[str, int] = {}
         self._learn(schema)
 
     def _learn(self, schema: Any) -> None:
@@ -153,17 +155,23 @@ def _other(union: list[Any]) -> tuple[int, Any]:
 def writer_of(schema: AvroSchema) -> Write:
     """A function from a record's object to its body."""
     source = _Source(schema)
-    for name, record in source.types.items():
-        source.put(0, f"def write_{name}(record, out, memo):")
-        for field in record["fields"]:
-            source.put(1, f"value = record.{field['name']}")
-            _write(source, 1, "value", field["type"])
-    name = _short(schema["name"])
-    source.put(0, "def write(record, memo):", f" out = []; write_{name}(record, out.append, memo)", " return join(out)")
+    top = _short(schema["name"])
+    for name in source.types:
+        if name in SHARED or name == top:
+            source.put(0, f"def write_{name}(record, out, memo):")
+            _write_fields(source, 1, "record", name)
+    source.put(0, "def write(record, memo):", f" out = []; write_{top}(record, out.append, memo)", " return join(out)")
     scope: dict[str, Any] = _TOOLS | {"join": b"".join}
     exec("\n".join(source.lines), scope)  # noqa: S102 - made above, from a committed schema
     write: Write = scope["write"]
     return write
+
+
+def _write_fields(source: _Source, depth: int, record: str, name: str) -> None:
+    for field in source.types[name]["fields"]:
+        value = source.new()
+        source.put(depth, f"{value} = {record}.{field['name']}")
+        _write(source, depth, value, field["type"])
 
 
 def _write(source: _Source, depth: int, value: str, schema: Any) -> None:
@@ -192,7 +200,7 @@ def _write(source: _Source, depth: int, value: str, schema: Any) -> None:
 
 def _write_part(source: _Source, depth: int, value: str, name: str) -> None:
     if name not in SHARED:
-        source.put(depth, f"write_{name}({value}, out, memo)")
+        _write_fields(source, depth, value, name)
         return
     source.put(depth, f"known = memo.get(id({value}))", "if known is None:", f" part = []; write_{name}({value}, part.append, memo)",
                f" known = memo[id({value})] = ({value}, join(part))", "out(known[1])")  # fmt: skip
@@ -225,37 +233,43 @@ def reader_of(
     It raises whatever foreign bytes make it trip over. A string that would end beyond the bytes comes back short, with an
     end beyond them: the caller compares the end with the length.
     """
-    made, repeating = made or {}, repeating or {}
     source = _Source(schema)
-    for name, record in source.types.items():
-        source.put(0, f"def read_{name}(data, at=0):")
-        fields = [field["type"] for field in record["fields"]]
-        again = repeating.get(name, 0)
-        names = _read_again(source, name, fields[:again]) + [_read(source, 1, field) for field in fields[again:]]
-        pairs = [f"{field['name']!r}: {value}" for field, value in zip(record["fields"], names, strict=True)]
-        make = made.get(name)
-        if isinstance(make, type):
-            whole = f"new(made_{name}, ({', '.join(names)}))"  # a NamedTuple, without calling its Python code
-        else:
-            whole = f"made_{name}({', '.join(names)})" if make else f"{{{', '.join(pairs)}}}"
-        source.put(1, f"return {whole}, at")
-    scope: dict[str, Any] = _TOOLS | {f"made_{name}": make for name, make in made.items()}
-    scope |= {f"last_{name}": [(b"", ())] for name in repeating}  # what a record began with, and what that means
+    source.made, source.repeating = made or {}, repeating or {}
+    source.put(0, "def read(data, at=0):")
+    whole = _read_record(source, 1, _short(schema["name"]))
+    source.put(1, f"return {whole}, at")
+    scope: dict[str, Any] = _TOOLS | {f"made_{name}": make for name, make in source.made.items()}
+    scope |= {f"last_{name}": [(b"", ())] for name in source.repeating}  # what a record began with, and what that means
     exec("\n".join(source.lines), scope)  # noqa: S102 - made above, from a committed schema
-    read: Read = scope[f"read_{_short(schema['name'])}"]
+    read: Read = scope["read"]
     return read
 
 
-def _read_again(source: _Source, name: str, fields: list[Any]) -> list[str]:
+def _read_record(source: _Source, depth: int, name: str) -> str:
+    """Write the lines that read a record's fields; returns the expression that makes a whole of them."""
+    fields = source.types[name]["fields"]
+    again = source.repeating.get(name, 0)
+    values = _read_again(source, depth, name, [field["type"] for field in fields[:again]])
+    values += [_read(source, depth, field["type"]) for field in fields[again:]]
+    make = source.made.get(name)
+    if isinstance(make, type):
+        return f"new(made_{name}, ({', '.join(values)}))"  # a NamedTuple, without calling its Python code
+    if make is not None:
+        return f"made_{name}({', '.join(values)})"
+    pairs = [f"{field['name']!r}: {value}" for field, value in zip(fields, values, strict=True)]
+    return f"{{{', '.join(pairs)}}}"
+
+
+def _read_again(source: _Source, depth: int, name: str, fields: list[Any]) -> list[str]:
     """Write the lines that read leading fields, or take those of the last record when the bytes are the same."""
     if not fields:
         return []
-    source.put(1, f"known, values = last_{name}[0]", "if known and data.startswith(known, at): at += len(known)", "else:",
+    source.put(depth, f"known, values = last_{name}[0]", "if known and data.startswith(known, at): at += len(known)", "else:",
                " start = at")  # fmt: skip
-    read = [_read(source, 2, field) for field in fields]
-    source.put(2, f"values = ({', '.join(read)},)", f"last_{name}[0] = (data[start:at], values)")
+    read = [_read(source, depth + 1, field) for field in fields]
+    source.put(depth + 1, f"values = ({', '.join(read)},)", f"last_{name}[0] = (data[start:at], values)")
     names = [source.new() for _ in fields]
-    source.put(1, f"({', '.join(names)},) = values")
+    source.put(depth, f"({', '.join(names)},) = values")
     return names
 
 
@@ -280,7 +294,7 @@ def _read(source: _Source, depth: int, schema: Any) -> str:
         source.put(depth, f"{value} = data[at]; at += 1", f"if {value} > 1: raise ValueError('not a boolean')",
                    f"{value} = {value} == 1")  # fmt: skip
     elif kind["type"] == "record":
-        source.put(depth, f"{value}, at = read_{_short(kind['name'])}(data, at)")
+        source.put(depth, f"{value} = {_read_record(source, depth, _short(kind['name']))}")
     else:
         _read_many(source, depth, value, kind)
     return value

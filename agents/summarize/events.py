@@ -155,8 +155,12 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
         token = _token(text) if kind == "thinking_delta" else None
         if token is not None:
             canonical = text
-            words, step = token.groups()
-            said.add(words, int(step))
+            words, number = token.groups()
+            step = int(number)
+            if step == said.step:  # nearly always
+                said.parts.append(words)
+            else:
+                said.add(words, step)
         else:
             canonical, body, counts = _read(text, kind, channel, redacting)
             if isinstance(body, Said):
@@ -176,24 +180,24 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
 class _Said:
     """Joins what the model writes in one step."""
 
-    __slots__ = ("_noted", "_parts", "_step")
+    __slots__ = ("_noted", "parts", "step")
 
     def __init__(self, noted: list[Noted]) -> None:
         self._noted = noted
-        self._parts: list[str] = []
-        self._step: int | None = None
+        self.parts: list[str] = []
+        self.step: int | None = None
 
     def add(self, text: str, step: int | None) -> None:
-        if step != self._step:
+        if step != self.step:
             self.end()
-            self._step = step
-        self._parts.append(text)
+            self.step = step
+        self.parts.append(text)
 
     def end(self) -> None:
         """Note what was written so far."""
-        if any(self._parts):
-            self._noted.append(Noted(Said("".join(self._parts), self._step), None, ()))
-        self._parts = []
+        if any(self.parts):
+            self._noted.append(Noted(Said("".join(self.parts), self.step), None, ()))
+        self.parts = []
 
 
 def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[str, Body, Counts]:
