@@ -1,6 +1,6 @@
 """benchmarks/live: one worker beside a plain Faust agent and a bare aiokafka loop, on one broker in one run; then latency.
 
-    python -m benchmarks.live [--rollouts N] [--latency-s S]
+    python -m benchmarks.live [--rollouts N] [--rounds N] [--latency-s S]
 
 Ratios hold where absolute figures do not: the machine, the broker and the load are the same for all rows of the table.
 """
@@ -16,6 +16,7 @@ import tempfile
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -117,6 +118,7 @@ async def main() -> None:
     """Run all rows and print the table."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rollouts", type=int, default=300)
+    arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--latency-s", type=float, default=20)
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -124,36 +126,51 @@ async def main() -> None:
         endpoint = broker.start(folder / "broker", places.cache_dir())
         try:
             base = Settings(kafka=endpoint.bootstrap, registry=endpoint.registry or "", partitions=PARTITIONS)
-            await _compare(base, given.rollouts, folder)
+            await _compare(base, given.rollouts, given.rounds, folder)
             await _latency(base, given.latency_s, folder)
         finally:
             broker.stop(folder / "broker", wipe=True)
 
 
-async def _compare(base: Settings, rollouts: int, folder: Path) -> None:
-    events = rollouts * BRANCHES * EVENTS
-    packed = base.model_copy(update={"prefix": "packed."})
-    single = base.model_copy(update={"prefix": "single."})
+class Round(NamedTuple):
+    """Events a second, all three on the same load right after each other."""
+
+    plain: float
+    bare: float
+    worker: float
+
+
+async def _round(base: Settings, number: int, rollouts: int, folder: Path) -> tuple[Round, Settings, list[float]]:
+    packed = base.model_copy(update={"prefix": f"packed{number}."})
+    single = base.model_copy(update={"prefix": f"single{number}."})
     await produce(packed, rollouts, 16)
     singles = max(1, rollouts // 10)
     await produce(single, singles, 1)
-    plain = _script(
-        single,
-        "benchmarks.plain_faust",
-        base.kafka,
-        single.prefix + AGENT_EVENTS.name,
-        str(singles * BRANCHES * EVENTS),
-        str(PARTITIONS),
-    )
-    await ensure_topics(packed.model_copy(update={"prefix": "packed.bare."}))
+    topic, events = single.prefix + AGENT_EVENTS.name, singles * BRANCHES * EVENTS
+    plain = _script(single, "benchmarks.plain_faust", base.kafka, topic, str(events), str(PARTITIONS))
+    await ensure_topics(packed.model_copy(update={"prefix": packed.prefix + "bare."}))
     bare = _script(packed, "benchmarks.bare_loop", str(rollouts))
     seconds, memory = await asyncio.to_thread(run_worker, packed, rollouts, folder)
-    ours = events / seconds
-    print(f"\n{rollouts} rollouts x {BRANCHES} branches x {EVENTS} events; {PARTITIONS} partitions, one process each\n")
+    return Round(plain, bare, rollouts * BRANCHES * EVENTS / seconds), packed, memory
+
+
+async def _compare(base: Settings, rollouts: int, rounds: int, folder: Path) -> None:
+    found = []
+    for number in range(rounds):
+        measured, packed, memory = await _round(base, number, rollouts, folder)
+        found.append(measured)
+        print(f"round {number + 1}: " + ", ".join(f"{name} {rate:,.0f}" for name, rate in measured._asdict().items()))
+    print(f"\n{rollouts} rollouts x {BRANCHES} branches x {EVENTS} events; {PARTITIONS} partitions, one process each")
+    print(f"medians of {rounds} rounds\n")
     print(f"{'path':<58}{'events/s':>10}{'ours is':>12}")
-    print(f"{'plain Faust agent, one event per record, decoded':<58}{plain:>10,.0f}{ours / plain:>11.1f}x")
-    print(f"{'bare aiokafka loop, the same fold, slices of 16':<58}{bare:>10,.0f}{ours / bare:>11.2f}x")
-    print(f"{'braid worker, slices of 16':<58}{ours:>10,.0f}")
+    for what, name in (
+        ("plain Faust agent, one event per record, decoded", "plain"),
+        ("bare aiokafka loop, the same fold, slices of 16", "bare"),
+        ("braid worker, slices of 16", "worker"),
+    ):
+        rate = statistics.median(getattr(each, name) for each in found)
+        ratio = statistics.median(each.worker / getattr(each, name) for each in found)
+        print(f"{what:<58}{rate:>10,.0f}" + (f"{ratio:>11.2f}x" if name != "worker" else ""))
     print(
         f"\nmemory of the worker: {memory[len(memory) // 4]:.0f} MB after a quarter of the time, {memory[-1]:.0f} MB at the end"
     )

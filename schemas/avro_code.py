@@ -7,7 +7,6 @@ them against fastavro, byte by byte.
 
 import struct
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -44,10 +43,7 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
     if byte >= 0x80 and (second := data[at + 1]) < 0x80:  # what most lengths take
         value = second << 7 | byte & 0x7F
         return (value >> 1) ^ -(value & 1), at + 2
-    if byte >= 0x80 and (high := _high_bits(data[at + 2 : at + 6])) is not None:  # what times take, from 1987 to 2109
-        value = high | (second & 0x7F) << 7 | byte & 0x7F
-        return (value >> 1) ^ -(value & 1), at + 6
-    value = shift = 0
+    start, value, shift = at, 0, 0
     while True:
         byte = data[at]
         at += 1
@@ -57,15 +53,19 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise ValueError("a long of more than 64 bits")
+    if at - start == 6:
+        if len(HIGH_BITS) >= MAX_HIGH_BITS:
+            HIGH_BITS.clear()
+        HIGH_BITS[data[start + 2 : at]] = value & ~0x3FFF
     return (value >> 1) ^ -(value & 1), at
 
 
-@lru_cache(maxsize=4096)
-def _high_bits(last: bytes) -> int | None:
-    """All but the lowest 14 bits of a long of six bytes, by its last four: times close to each other share them."""
-    if len(last) < 4 or last[3] >= 0x80 or min(last[:3]) < 0x80:
-        return None
-    return last[3] << 35 | (last[2] & 0x7F) << 28 | (last[1] & 0x7F) << 21 | (last[0] & 0x7F) << 14
+HIGH_BITS: dict[bytes, int] = {}
+"""All but the lowest 14 bits of a long of six bytes, by its last four. Times are such longs, and those of eight seconds share
+these bits: a reader looks here first."""
+
+MAX_HIGH_BITS = 4096
+"""Enough for nine hours of times."""
 
 
 def read_size(data: bytes, at: int) -> tuple[int, int]:
@@ -88,6 +88,7 @@ def read_block(data: bytes, at: int) -> tuple[int, int]:
 
 
 _TOOLS = {
+    "HIGH_BITS": HIGH_BITS,
     "SMALL": [long_bytes(number) for number in range(64)],
     "long_bytes": long_bytes,
     "read_long": read_long,
@@ -287,6 +288,8 @@ def _read(source: _Source, depth: int, schema: Any) -> str:
         _read_text(source, depth, value, ".decode()" if kind == "string" else "")
     elif kind == "long":
         source.put(depth, f"{value} = data[at]", f"if {value} < 128: {value} = ({value} >> 1) ^ -({value} & 1); at += 1",
+                   "elif data[at + 1] > 127 and (high := HIGH_BITS.get(data[at + 2:at + 6])) is not None:",
+                   f" {value} = high | (data[at + 1] & 127) << 7 | {value} & 127; {value} = ({value} >> 1) ^ -({value} & 1); at += 6",
                    f"else: {value}, at = read_long(data, at)")  # fmt: skip
     elif kind == "double":
         source.put(depth, f"({value},) = unpack_double(data, at); at += 8")
