@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -123,13 +125,19 @@ async def main() -> None:
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        endpoint = broker.start(folder / "broker", places.cache_dir())
-        try:
-            base = Settings(kafka=endpoint.bootstrap, registry=endpoint.registry or "", partitions=PARTITIONS)
-            await _compare(base, given.rollouts, given.rounds, folder)
-            await _latency(base, given.latency_s, folder)
-        finally:
-            broker.stop(folder / "broker", wipe=True)
+        await _compare(given.rollouts, given.rounds, folder)
+        with fresh_broker(folder) as settings:
+            await _latency(settings, given.latency_s, folder)
+
+
+@contextmanager
+def fresh_broker(folder: Path) -> Iterator[Settings]:
+    """A broker without anything in it: one that has much is slower."""
+    endpoint = broker.start(folder / "broker", places.cache_dir())
+    try:
+        yield Settings(kafka=endpoint.bootstrap, registry=endpoint.registry or "", partitions=PARTITIONS)
+    finally:
+        broker.stop(folder / "broker", wipe=True)
 
 
 class Round(NamedTuple):
@@ -140,9 +148,9 @@ class Round(NamedTuple):
     worker: float
 
 
-async def _round(base: Settings, number: int, rollouts: int, folder: Path) -> tuple[Round, Settings, list[float]]:
-    packed = base.model_copy(update={"prefix": f"packed{number}."})
-    single = base.model_copy(update={"prefix": f"single{number}."})
+async def _round(base: Settings, rollouts: int, folder: Path) -> tuple[Round, list[float]]:
+    packed = base.model_copy(update={"prefix": "packed."})
+    single = base.model_copy(update={"prefix": "single."})
     await produce(packed, rollouts, 16)
     singles = max(1, rollouts // 10)
     await produce(single, singles, 1)
@@ -151,13 +159,16 @@ async def _round(base: Settings, number: int, rollouts: int, folder: Path) -> tu
     await ensure_topics(packed.model_copy(update={"prefix": packed.prefix + "bare."}))
     bare = _script(packed, "benchmarks.bare_loop", str(rollouts))
     seconds, memory = await asyncio.to_thread(run_worker, packed, rollouts, folder)
-    return Round(plain, bare, rollouts * BRANCHES * EVENTS / seconds), packed, memory
+    assert len(await read_all(packed, packed.prefix + RANKINGS.name)) >= rollouts
+    return Round(plain, bare, rollouts * BRANCHES * EVENTS / seconds), memory
 
 
-async def _compare(base: Settings, rollouts: int, rounds: int, folder: Path) -> None:
+async def _compare(rollouts: int, rounds: int, folder: Path) -> None:
     found = []
     for number in range(rounds):
-        measured, packed, memory = await _round(base, number, rollouts, folder)
+        with fresh_broker(folder) as settings:
+            measured, memory = await _round(settings, rollouts, folder)
+            changelogs = await _changelogs(settings, rollouts)
         found.append(measured)
         print(f"round {number + 1}: " + ", ".join(f"{name} {rate:,.0f}" for name, rate in measured._asdict().items()))
     print(f"\n{rollouts} rollouts x {BRANCHES} branches x {EVENTS} events; {PARTITIONS} partitions, one process each")
@@ -174,11 +185,16 @@ async def _compare(base: Settings, rollouts: int, rounds: int, folder: Path) -> 
     print(
         f"\nmemory of the worker: {memory[len(memory) // 4]:.0f} MB after a quarter of the time, {memory[-1]:.0f} MB at the end"
     )
+    print(changelogs)
+
+
+async def _changelogs(base: Settings, rollouts: int) -> str:
+    packed, lines = base.model_copy(update={"prefix": "packed."}), []
     for table in ("closed", "rollouts"):
         rows = await read_all(packed, changelog(packed.group, table))
         size = sum(len(row.value or b"") for row in rows) / max(1, len(rows))
-        print(f"changelog of `{table}`: {len(rows) / rollouts:.1f} records a rollout, {size:.0f} bytes each")
-    assert len(await read_all(packed, packed.prefix + RANKINGS.name)) >= rollouts
+        lines.append(f"changelog of `{table}`: {len(rows) / rollouts:.1f} records a rollout, {size:.0f} bytes each")
+    return "\n".join(lines)
 
 
 def _script(settings: Settings, module: str, *arguments: str) -> float:
