@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import psutil
 
-from benchmarks.load import BRANCHES, EVENTS, rollout_facts
+from benchmarks.load import BRANCHES, BUSY, REAL, Shape, rollout_facts
 from streams import broker
 from streams.broker import places
 from streams.cluster import ensure_topics
@@ -44,12 +44,13 @@ def environment(settings: Settings) -> dict[str, str]:
     }
 
 
-async def produce(settings: Settings, rollouts: int, slice_size: int) -> None:
+async def produce(settings: Settings, rollouts: int, slice_size: int, shape: Shape) -> None:
     """Write a load, rollouts overlapping by ten."""
     async with FactWriter(settings, "bench") as writer:
         for first in range(0, rollouts, 10):
             group = [
-                list(rollout_facts(f"bench-{number}", slice_size)) for number in range(first, min(first + 10, rollouts))
+                list(rollout_facts(f"bench-{number}", slice_size, shape))
+                for number in range(first, min(first + 10, rollouts))
             ]
             for position in range(len(group[0])):
                 for facts in group:
@@ -84,7 +85,7 @@ def run_worker(settings: Settings, rollouts: int, folder: Path) -> tuple[float, 
 async def latencies(settings: Settings, seconds: float, folder: Path) -> list[float]:
     """Milliseconds from a rollout's last fact to its first training row, at 1,000 events a second, by the broker's clock."""
     log = folder / "latency.log"
-    rollouts = max(4, int(seconds * 1000 / (EVENTS * BRANCHES)))
+    rollouts = max(4, int(seconds * 1000 / (BUSY.events * BRANCHES)))
     with log.open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "streams.cli", "worker"], env=environment(settings), stderr=out
@@ -96,7 +97,7 @@ async def latencies(settings: Settings, seconds: float, folder: Path) -> list[fl
             await asyncio.sleep(2)
             for number in range(rollouts):
                 facts = list(rollout_facts(f"paced-{number}", 16))
-                began, pause = time.monotonic(), EVENTS * BRANCHES / 1000 / len(facts)
+                began, pause = time.monotonic(), BUSY.events * BRANCHES / 1000 / len(facts)
                 for position, fact in enumerate(facts):
                     await writer.write(fact)
                     await writer.flush()
@@ -125,7 +126,8 @@ async def main() -> None:
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        await _compare(given.rollouts, given.rounds, folder)
+        for shape in (BUSY, REAL):
+            await _compare(given.rollouts, given.rounds, shape, folder)
         with fresh_broker(folder) as settings:
             await _latency(settings, given.latency_s, folder)
 
@@ -148,31 +150,31 @@ class Round(NamedTuple):
     worker: float
 
 
-async def _round(base: Settings, rollouts: int, folder: Path) -> tuple[Round, list[float]]:
+async def _round(base: Settings, rollouts: int, shape: Shape, folder: Path) -> tuple[Round, list[float]]:
     packed = base.model_copy(update={"prefix": "packed."})
     single = base.model_copy(update={"prefix": "single."})
-    await produce(packed, rollouts, 16)
+    await produce(packed, rollouts, 16, shape)
     singles = max(1, rollouts // 10)
-    await produce(single, singles, 1)
-    topic, events = single.prefix + AGENT_EVENTS.name, singles * BRANCHES * EVENTS
+    await produce(single, singles, 1, shape)
+    topic, events = single.prefix + AGENT_EVENTS.name, singles * BRANCHES * shape.events
     plain = _script(single, "benchmarks.plain_faust", base.kafka, topic, str(events), str(PARTITIONS))
     await ensure_topics(packed.model_copy(update={"prefix": packed.prefix + "bare."}))
     bare = _script(packed, "benchmarks.bare_loop", str(rollouts))
     seconds, memory = await asyncio.to_thread(run_worker, packed, rollouts, folder)
     assert len(await read_all(packed, packed.prefix + RANKINGS.name)) >= rollouts
-    return Round(plain, bare, rollouts * BRANCHES * EVENTS / seconds), memory
+    return Round(plain, bare, rollouts * BRANCHES * shape.events / seconds), memory
 
 
-async def _compare(rollouts: int, rounds: int, folder: Path) -> None:
+async def _compare(rollouts: int, rounds: int, shape: Shape, folder: Path) -> None:
     found = []
     for number in range(rounds):
         with fresh_broker(folder) as settings:
-            measured, memory = await _round(settings, rollouts, folder)
+            measured, memory = await _round(settings, rollouts, shape, folder)
             changelogs = await _changelogs(settings, rollouts)
         found.append(measured)
         print(f"round {number + 1}: " + ", ".join(f"{name} {rate:,.0f}" for name, rate in measured._asdict().items()))
-    print(f"\n{rollouts} rollouts x {BRANCHES} branches x {EVENTS} events; {PARTITIONS} partitions, one process each")
-    print(f"medians of {rounds} rounds\n")
+    print(f"\n{shape.name}: {rollouts} rollouts x {BRANCHES} branches x {shape.events} events")
+    print(f"{PARTITIONS} partitions, one process each; medians of {rounds} rounds\n")
     print(f"{'path':<58}{'events/s':>10}{'ours is':>12}")
     for what, name in (
         ("plain Faust agent, one event per record, decoded", "plain"),
@@ -185,7 +187,7 @@ async def _compare(rollouts: int, rounds: int, folder: Path) -> None:
     print(
         f"\nmemory of the worker: {memory[len(memory) // 4]:.0f} MB after a quarter of the time, {memory[-1]:.0f} MB at the end"
     )
-    print(changelogs)
+    print(f"{changelogs}\n")
 
 
 async def _changelogs(base: Settings, rollouts: int) -> str:

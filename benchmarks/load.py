@@ -1,6 +1,7 @@
 """A load for the live benchmarks: small rollouts of four branches, their events packed into slices of a given size."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvent, AgentEvents
@@ -9,14 +10,27 @@ from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict
 
 BRANCHES = 4
-EVENTS = 128
-"""Events of a branch: four turns."""
 
-TURN = 32
-"""Events of a turn: text token by token, one call with its result, usage and actions.
 
-In the real logs of ../shared/conformance 96 % of all events are single tokens of 25 bytes; here 81 % are.
-"""
+class Shape(NamedTuple):
+    """What a branch is made of: turns of text token by token, most of them with a call and its result."""
+
+    name: str
+    turns: int
+    tokens: int
+    """Of a turn."""
+    calls: int
+    """Turns with a tool call."""
+
+    @property
+    def events(self) -> int:
+        """Of a branch."""
+        return 2 + self.turns * (self.tokens + 2) + 4 * self.calls
+
+
+BUSY = Shape("a call in every turn, 80 % tokens", turns=4, tokens=26, calls=4)
+REAL = Shape("as in the real logs, 96 % tokens", turns=2, tokens=68, calls=0)
+"""The logs of ../shared/conformance have 142 events a run, 96 % of them single tokens of 25 bytes, and 0.15 calls."""
 
 _TOKENS = [
     "I",
@@ -42,26 +56,22 @@ _TOKENS = [
 ]
 
 
-def branch_events(branch: int) -> list[AgentEvent]:
+def branch_events(branch: int, shape: Shape = BUSY) -> list[AgentEvent]:
     """Turn after turn, then the answer."""
-    events: list[tuple[str, str, dict[str, object]]] = []
-    for step in range(EVENTS // TURN):
-        call = {"toolName": "run", "args": {"command": f"pytest -q tests/test_{step}.py"}, "callId": f"c{step}"}
-        output = f"....F..... [100%]\nFAILED tests/test_{step}.py::test_it - assert {branch} == 2\n1 failed, 9 passed\n"
+    events: list[tuple[str, str, dict[str, object]]] = [("text", "run_start", {"task": "bench"})]
+    for step in range(shape.turns):
         usage = {"modelId": "m", "step": step, "inputTokens": 900 * step, "outputTokens": 80 * step}
         events += [
             ("thinking", "step_start", {"step": step}),
             *(
                 ("thinking", "thinking_delta", {"delta": f" {_TOKENS[at % len(_TOKENS)]}", "step": step})
-                for at in range(TURN - 6)
+                for at in range(shape.tokens)
             ),
             ("model", "model_done", usage),
-            ("action", "action_proposed", {"actionId": f"c{step}", "type": "run"}),
-            ("tool", "tool_call", call | {"stepIndex": step}),
-            ("tool", "tool_result", {"callId": f"c{step}", "output": output * 4}),
-            ("action", "action_completed", {"actionId": f"c{step}", "durationMs": 40, "success": False}),
         ]
-    events[-1] = ("text", "final_answer", {"answer": f"Branch {branch} is done: all tests pass now."})
+        if step < shape.calls:
+            events += _call(branch, step)
+    events.append(("text", "final_answer", {"answer": f"Branch {branch} is done: all tests pass now."}))
     return [
         AgentEvent(
             trace_id="bench", channel=channel, event=kind, data=compact(data), timestamp_ms=1_768_000_000_000 + at
@@ -70,11 +80,22 @@ def branch_events(branch: int) -> list[AgentEvent]:
     ]
 
 
-def rollout_facts(rollout_id: str, slice_size: int) -> Iterator[Fact]:
+def _call(branch: int, step: int) -> list[tuple[str, str, dict[str, object]]]:
+    command = {"command": f"pytest -q tests/test_{step}.py"}
+    output = f"....F..... [100%]\nFAILED tests/test_{step}.py::test_it - assert {branch} == 2\n1 failed, 9 passed\n"
+    return [
+        ("action", "action_proposed", {"actionId": f"c{step}", "type": "run"}),
+        ("tool", "tool_call", {"toolName": "run", "args": command, "callId": f"c{step}", "stepIndex": step}),
+        ("tool", "tool_result", {"callId": f"c{step}", "output": output * 4}),
+        ("action", "action_completed", {"actionId": f"c{step}", "durationMs": 40, "success": False}),
+    ]
+
+
+def rollout_facts(rollout_id: str, slice_size: int, shape: Shape = BUSY) -> Iterator[Fact]:
     """One rollout, branches interleaved, verdicts last."""
     yield Lifecycle(opened=RolloutOpened(rollout_id=rollout_id, task="bench", branches=BRANCHES, required=("build",)))
-    events = [branch_events(branch) for branch in range(BRANCHES)]
-    for at in range(0, EVENTS, slice_size):
+    events = [branch_events(branch, shape) for branch in range(BRANCHES)]
+    for at in range(0, shape.events, slice_size):
         for branch in range(BRANCHES):
             piece = tuple(events[branch][at : at + slice_size])
             yield AgentEvents(rollout_id=rollout_id, branch_index=branch, first_seq=at, events=piece)
