@@ -1,6 +1,7 @@
 """Records to Avro bodies and back, without any header: the bytes that "the same bytes" speaks of."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha256
 from io import BytesIO
@@ -10,9 +11,10 @@ from fastavro import schemaless_reader
 from pydantic import ValidationError
 
 from schemas.avro_code import Memo, Read, Write, reader_of, writer_of
-from schemas.base import Record
+from schemas.base import MAX_EXACT, Record
+from schemas.checked import UnusualError, maker, records_in
 from schemas.errors import DecodeError
-from schemas.events import AgentEvents, EventFields, usual_slice
+from schemas.events import AgentEvents, EventFields
 from schemas.versions import RECORDS, Version, latest, unversioned
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -36,9 +38,30 @@ def _reader(record: type[Record]) -> Read:
 
 
 @cache
-def _slice_reader() -> Read:
-    made: dict[str, Callable[..., Any]] = {"AgentEvent": EventFields, "AgentEvents": usual_slice}
+def _maker(record: type[Record]) -> Read:
+    """A reader that makes records, and raises UnusualError for what the model has to look at."""
+    return reader_of(newest(record).schema, _makers(record))
+
+
+@cache
+def _slice_maker() -> Read:
+    """The same for slices, with their events as EventFields."""
+    made = _makers(AgentEvents) | {"AgentEvent": EventFields, "AgentEvents": _slice}
     return reader_of(newest(AgentEvents).schema, made, {"AgentEvent": 4})  # trace, parent, channel and kind
+
+
+def _makers(record: type[Record]) -> dict[str, Callable[..., Any]]:
+    return {name: maker(inner) for name, inner in records_in(record).items()}
+
+
+def _slice(*values: Any) -> Any:
+    for *_, time in values[_EVENTS]:
+        if time is not None and not -MAX_EXACT <= time <= MAX_EXACT:
+            raise UnusualError
+    return maker(AgentEvents)(*values)
+
+
+_EVENTS = [*AgentEvents.model_fields].index("events")
 
 
 def encode(record: Record, memo: Memo | None = None) -> bytes:
@@ -48,6 +71,10 @@ def encode(record: Record, memo: Memo | None = None) -> bytes:
 
 def decode(record: type[AnyRecord], body: bytes, writer: dict[str, Any] | None = None) -> AnyRecord:
     """The record in an Avro body that `writer` (default: our newest schema) wrote. Raises DecodeError for anything else."""
+    if writer is None:
+        with suppress(UnusualError):
+            made: AnyRecord = _whole(record, body, _maker(record))
+            return made
     try:
         return record.model_validate(plain_of(record, body, writer))
     except ValidationError as error:
@@ -56,8 +83,11 @@ def decode(record: type[AnyRecord], body: bytes, writer: dict[str, Any] | None =
 
 def decode_slice(body: bytes) -> AgentEvents:
     """The same for a slice that our newest schema wrote, its events as EventFields: only the fold reads it like this."""
-    found: AgentEvents | None = _whole(AgentEvents, body, _slice_reader())
-    return decode(AgentEvents, body) if found is None else found
+    try:
+        made: AgentEvents = _whole(AgentEvents, body, _slice_maker())
+    except UnusualError:
+        return decode(AgentEvents, body)
+    return made
 
 
 def plain_of(record: type[Record], body: bytes, writer: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -70,6 +100,8 @@ def plain_of(record: type[Record], body: bytes, writer: dict[str, Any] | None = 
 def _whole(record: type[Record], body: bytes, read: Read) -> Any:
     try:
         found, end = read(body)
+    except UnusualError:
+        raise
     except Exception as error:  # noqa: BLE001 - foreign bytes make a reader trip over anything
         raise DecodeError(f"not Avro of {record.__name__}: {type(error).__name__}: {error}") from None
     if end != len(body):

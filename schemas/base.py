@@ -4,11 +4,10 @@ The pydantic model is the source. Its Avro is generated from it and committed un
 (`schemas/versions.py`), so that a reader of the log never needs this code.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
 from dataclasses_avroschema.pydantic import AvroBaseModel
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 MAX_ID = 256
 """Characters of an id: it is a Kafka key, a file name part and a URL part."""
@@ -19,9 +18,7 @@ MAX_EXACT = 2**53 - 1
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 """An id that somebody outside gave: kept as it is, never parsed."""
 
-MAX_INDEX = 99_999
-
-Index = Annotated[int, Field(ge=0, le=MAX_INDEX)]
+Index = Annotated[int, Field(ge=0, le=99_999)]
 """A branch index or an attempt, counted from 0."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_EXACT)]
@@ -56,37 +53,3 @@ class Record(AvroBaseModel):
     def plain(self) -> dict[str, Any]:
         """The record as plain Python values: what Avro encodes and what JSON views start from."""
         return self.model_dump(mode="python")
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-_SLOTS = {
-    f"set_{name}": vars(BaseModel)[f"__{slot}__"].__set__
-    for name, slot in (("values", "dict"), ("fields", "pydantic_fields_set"), ("extra", "pydantic_extra"), ("private", "pydantic_private"))
-}  # fmt: skip
-
-
-def unchecked(record: Callable[P, R]) -> Callable[P, R]:
-    """A maker of records whose values are right because of where they come from: nothing is tested and nothing converted.
-
-    It takes what the model takes. For what we compute ourselves by the thousand; bytes from outside go through the model.
-    """
-    assert isinstance(record, type)
-    assert issubclass(record, Record)
-    fields = record.model_fields
-    scope: dict[str, Any] = _SLOTS | {"new": object.__new__, "record": record, "names": set(fields)}
-    parameters, values = [], []
-    for name, field in fields.items():
-        made_anew = field.default_factory is not None
-        value = f"{{}} if {name} is None else {name}" if made_anew else name
-        scope[f"default_{name}"] = None if made_anew else field.default
-        parameters.append(name if field.is_required() else f"{name}=default_{name}")
-        values.append(f"{name!r}: {value}")
-    exec(  # noqa: S102 - made of the model's own field names
-        f"def make(*, {', '.join(parameters)}):\n made = new(record); set_values(made, {{{', '.join(values)}}})\n"
-        " set_fields(made, names); set_extra(made, None); set_private(made, None)\n return made",
-        scope,
-    )
-    make: Callable[P, R] = scope["make"]
-    return make

@@ -3,9 +3,9 @@
 One Kafka record carries a contiguous run of a branch's events, typically a turn. A single event is a slice of one.
 """
 
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
-from schemas.base import MAX_EXACT, MAX_ID, MAX_INDEX, Count, Id, Index, Json, Millis, Real, Record, Whole, unchecked
+from schemas.base import Count, Id, Index, Json, Millis, Real, Record, Whole
 
 EndStatus = Literal["answered", "failed", "aborted", "infra_error"]
 """How a branch ended: by an answer, by its own error, because somebody stopped it, or because what it ran on broke."""
@@ -114,32 +114,6 @@ class AgentEvents(Record):
 
 
 def plain_events(piece: AgentEvents) -> tuple[EventFields, ...]:
-    """The events of a slice without models: those of one from the log are so already (see `usual_slice`)."""
+    """The events of a slice without models: those of one from the log are so already (see `avro_body.decode_slice`)."""
     events: tuple[AgentEvent | EventFields, ...] = piece.events
     return tuple(event if isinstance(event, EventFields) else fields_of(event) for event in events)
-
-
-_slice = unchecked(AgentEvents)
-
-
-def usual_slice(
-    rollout_id: str, branch_index: int, attempt: int, first_seq: int, events: list[EventFields], ended: bool, last_seq: int | None,
-    status: str | None, error: str | None, branch: object, workspace: object,
-) -> AgentEvents | None:  # fmt: skip
-    """A slice from what Avro has typed already, its events as EventFields; None when only the model can tell if it is valid."""
-    if not (
-        0 < len(rollout_id) <= MAX_ID
-        and 0 <= branch_index <= MAX_INDEX
-        and 0 <= attempt <= MAX_INDEX
-        and 0 <= first_seq <= MAX_EXACT
-        and (last_seq is None or 0 <= last_seq <= MAX_EXACT)
-        and status is branch is workspace is None
-    ):
-        return None
-    for *_, time in events:
-        if time is not None and not -MAX_EXACT <= time <= MAX_EXACT:
-            return None
-    return _slice(
-        rollout_id=rollout_id, branch_index=branch_index, attempt=attempt, first_seq=first_seq,
-        events=cast("tuple[AgentEvent, ...]", tuple(events)), ended=ended, last_seq=last_seq, error=error,
-    )  # fmt: skip

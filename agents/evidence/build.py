@@ -11,8 +11,8 @@ from agents.evidence.canonical import canonical_bytes, digest
 from agents.evidence.side_effects import side_effect, worst
 from agents.evidence.signing import SigningKey, signed_bytes
 from agents.verdicts.meaning import Verdict, kind_of, meaning
-from schemas.base import unchecked
 from schemas.branches import BranchRecord
+from schemas.checked import unchecked
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.evidence import AepAction, AepBudget, AepClosing, AepRecord, AepSignature, AepVerifierResult, EmittedRecord
 from schemas.judging import CONTENT_JUDGE, JudgeVote

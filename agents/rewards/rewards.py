@@ -8,7 +8,7 @@ from math import fsum, sqrt
 from typing import NamedTuple
 
 from agents.verdicts.meaning import Verdict, hack_signals, objective_score
-from schemas.base import unchecked
+from schemas.checked import unchecked
 from schemas.emission import EmissionConfig, RewardsConfig, Weight
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RewardComponent

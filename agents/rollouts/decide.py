@@ -19,7 +19,7 @@ from agents.summarize.branch import n_events, raw_digest
 from agents.summarize.output import summarize
 from agents.verdicts.meaning import UNDECIDED_ENDS, Verdict, counting, is_final, objective
 from schemas.avro_body import with_content_id
-from schemas.base import unchecked
+from schemas.checked import unchecked
 from schemas.closures import CloseCause, RolloutClosed, RolloutSettled, SettleCause, SettledBranch
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.judging import CONTENT_JUDGE, JudgeVote

@@ -19,8 +19,8 @@ from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import Verdict, hack_signals, kind_of, meaning
 from schemas import avro_body
 from schemas.avro_body import Bodies
-from schemas.base import unchecked
 from schemas.branches import BranchRecord
+from schemas.checked import unchecked
 from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig
 from schemas.errors import BraidError

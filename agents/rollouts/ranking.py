@@ -6,8 +6,8 @@ from math import fsum
 from agents.ranking.ranking import Candidate, RankingResult, rank
 from agents.ranking.votes import Vote, tie_by_content
 from schemas.avro_body import Bodies, with_content_id
-from schemas.base import unchecked
 from schemas.branches import BranchRecord
+from schemas.checked import unchecked
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.judging import CONTENT_JUDGE, JudgeVote

@@ -11,8 +11,8 @@ from agents.summarize.events import DIGEST, Answer, Body, Call, Failure, Piece, 
 from agents.summarize.output import shorten
 from agents.training.redaction import redact
 from schemas.avro_body import Bodies, with_content_id
-from schemas.base import unchecked
 from schemas.branches import BranchCall, BranchRecord, BranchStatus, ToolFailure
+from schemas.checked import unchecked
 from schemas.emission import EmissionConfig, SummaryLimits
 from schemas.events import AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.judging import Usage

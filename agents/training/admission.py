@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from agents.evidence.side_effects import side_effect
 from agents.verdicts.meaning import Verdict, meaning
-from schemas.base import unchecked
 from schemas.branches import BranchRecord
+from schemas.checked import unchecked
 from schemas.emission import AdmissionConfig
 from schemas.lifecycle import RolloutOpened
 from schemas.numbers import nine

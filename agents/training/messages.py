@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import groupby, zip_longest
 from typing import NamedTuple
 
-from schemas.base import unchecked
 from schemas.branches import BranchCall, BranchRecord
+from schemas.checked import unchecked
 from schemas.lifecycle import RolloutOpened
 from schemas.training import FunctionCall, Message, ToolCall
 

@@ -15,8 +15,8 @@ from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
 from agents.training.messages import Conversation, conversation, has_content, is_blank, shared_prompt
 from schemas.avro_body import Bodies, with_content_id
-from schemas.base import unchecked
 from schemas.branches import BranchRecord
+from schemas.checked import unchecked
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.numbers import nine

@@ -1,0 +1,127 @@
+"""Records made without pydantic are those that the model makes, and what the model refuses is refused in its words."""
+
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.avro_body import decode, decode_slice, encode, newest
+from schemas.base import MAX_EXACT, Record
+from schemas.checked import UnusualError, maker, unchecked
+from schemas.closures import RolloutClosed
+from schemas.errors import DecodeError
+from schemas.events import AgentEvents, fields_of, plain_events
+from schemas.judging import Usage
+from schemas.versions import RECORDS
+from tests.schemas.strategies import records
+
+ODD: dict[type, list[Any]] = {
+    str: ["", "x" * 300, "another word"],
+    int: [-1, 100_000, MAX_EXACT + 1, -(2**62), 2**62],
+    float: [-0.5, 1.5, float("nan"), float("inf")],
+}
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths to all strings and numbers of a plain value."""
+    if isinstance(value, dict):
+        return [found for key, item in value.items() for found in leaves(item, (*path, key))]
+    if isinstance(value, list):
+        return [found for at, item in enumerate(value) for found in leaves(item, (*path, at))]
+    return [path] if type(value) in ODD else []
+
+
+def listed(value: Any) -> Any:
+    """The same plain value, with lists that can be changed."""
+    if isinstance(value, dict):
+        return {key: listed(item) for key, item in value.items()}
+    return [listed(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def spoilt(record: Record, data: st.DataObject) -> bytes:
+    """The body of a record in which one value may be another of its Avro type."""
+    plain = listed(record.plain())
+    paths = leaves(plain)
+    if paths and data.draw(st.booleans()):
+        *way, last = data.draw(st.sampled_from(paths))
+        holder = plain
+        for step in way:
+            holder = holder[step]
+        holder[last] = data.draw(st.sampled_from(ODD[type(holder[last])]))
+    out = BytesIO()
+    fastavro.schemaless_writer(out, newest(type(record)).parsed, plain, disable_tuple_notation=True)
+    return out.getvalue()
+
+
+def by_the_model(record: type[Record], body: bytes) -> Record | str:
+    schema = newest(record).schema
+    try:
+        return decode(record, body, schema)  # a writer's schema is resolved by fastavro and validated by the model
+    except DecodeError as error:
+        return str(error)
+
+
+def outcome(decoded: Any, *words: Any) -> Record | str:
+    try:
+        found: Record = decoded(*words)
+    except DecodeError as error:
+        return str(error)
+    return found
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_what_is_read_without_the_model_is_what_it_would_say(record: type[Record], data: st.DataObject) -> None:
+    body = spoilt(data.draw(records(record)), data)
+    quick, careful = outcome(decode, record, body), by_the_model(record, body)
+    assert quick == careful
+    if isinstance(quick, Record):
+        assert repr(quick) == repr(careful)  # tuples are tuples, down to the last part
+        assert encode(quick) == body
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_slice_for_the_fold_says_the_same(data: st.DataObject) -> None:
+    body = spoilt(data.draw(records(AgentEvents)), data)
+    quick, careful = outcome(decode_slice, body), by_the_model(AgentEvents, body)
+    if isinstance(careful, str):
+        assert quick == careful
+        return
+    assert isinstance(quick, AgentEvents)
+    assert isinstance(careful, AgentEvents)
+    assert plain_events(quick) == tuple(fields_of(event) for event in careful.events)
+    assert quick.model_copy(update={"events": careful.events}) == careful
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+@given(data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_a_record_of_our_own_values_is_like_any_other(record: type[Record], data: st.DataObject) -> None:
+    whole = data.draw(records(record))
+    made = unchecked(record)(**vars(whole))
+    assert made == whole
+    assert hash(repr(made)) == hash(repr(whole))
+    assert made.model_dump_json() == whole.model_dump_json()
+    assert made.model_copy() == whole
+
+
+def test_defaults_are_the_models_own_and_never_shared() -> None:
+    assert unchecked(Usage)(input_tokens=1) == Usage(input_tokens=1)
+    make = unchecked(RolloutClosed)
+    one, other = (
+        make(closed_id="c", rollout_id="r", settled_id="s", cause="complete", decided_at_ms=1) for _ in range(2)
+    )
+    one.read_to["topic"] = 1
+    assert (other.read_to, other.vote_ids) == ({}, ())
+
+
+def test_a_value_beyond_its_limit_is_left_to_the_model() -> None:
+    values = dict.fromkeys(Usage.model_fields)
+    assert maker(Usage)(*values.values()) == Usage()
+    with pytest.raises(UnusualError):
+        maker(Usage)(*(values | {"input_tokens": -1}).values())
