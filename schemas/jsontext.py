@@ -31,7 +31,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def parse_short_numbers(text: str) -> Any:
-    """The value of a JSON text of which the caller knows that it has no integer of 19 digits or more."""
+    """The value of a JSON text; an integer beyond 64 bits becomes a float, so the caller has to look for those."""
     value = orjson.loads(text)
     if len(text) > 2 * MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH and depth(value) > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH}")

@@ -63,6 +63,11 @@ def parse_json(text: bytes | str) -> Any:
     return value if _same_in_orjson((value,), 0) else _exact_parse(text)
 
 
+def written_alike(value: Any) -> bool:
+    """Whether orjson, with sorted keys, writes a value in canonical form; then it has read it exactly, too."""
+    return _same_in_orjson((value,), 0)
+
+
 def digest(data: bytes) -> str:
     """Return the SHA-256 of the bytes as lower-case hex."""
     return hashlib.sha256(data).hexdigest()

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from agents.summarize.output import summarize
-from agents.training.messages import conversation
+from agents.training.messages import conversation, given_messages
 from agents.training.redaction import redact
 from agents.verdicts.meaning import Verdict, kind_of, meaning
 from schemas.branches import BranchRecord
@@ -46,7 +46,10 @@ class JudgedTexts(NamedTuple):
 
 def judged_texts(branches: Mapping[int, Branch], opened: RolloutOpened | None, max_bytes: int) -> JudgedTexts:
     """The texts of the branches that are compared; none is longer than `max_bytes` of UTF-8."""
-    talks = {index: conversation(branch.record, opened) for index, branch in branches.items()}
+    talks = {
+        index: conversation(branch.record, given_messages(branch.record.task, opened))
+        for index, branch in branches.items()
+    }
     shared = shared_by_all([talk.messages for talk in talks.values()]) if len(talks) > 1 else 0
     given = next((talk.given for talk in talks.values()), 0)
     # The task has a block of its own in the prompt; a branch always shows what it did itself.

@@ -11,9 +11,8 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import orjson
-from pydantic_core import SchemaValidator, core_schema
 
-from agents.evidence.canonical import canonical_bytes
+from agents.evidence.canonical import canonical_bytes, written_alike
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
 from agents.training.redaction import redact, redact_json
 from schemas.events import AgentEvent, EventFields, fields_of
@@ -98,7 +97,7 @@ class Decision(NamedTuple):
 
 
 Canonical = Callable[[Any], bytes]
-"""Canonical JSON of data: by orjson alone where the text shows that this is enough."""
+"""Canonical JSON of data: by orjson alone where that is enough."""
 
 Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
 
@@ -202,12 +201,10 @@ class _Said:
 
 def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[str, Body, Counts]:
     """The canonical JSON of an event's data, and what is kept of it."""
-    if _IS_RISKY(text):
-        data = parse_object(text)
-        canonical: Canonical = _exactly
-    else:
-        data = as_object(parse_short_numbers(text))
-        canonical = _plainly
+    data = as_object(parse_short_numbers(text))
+    canonical: Canonical = _plainly
+    if not written_alike(data):
+        data, canonical = parse_object(text), _exactly
     raw = canonical(data).decode()
     read = _READERS.get(kind)
     if read is not None:
@@ -223,12 +220,6 @@ _token = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]{0,14})
 
 DECISIONS = frozenset({"supervisor_decision", "guardrail_tripwire"})
 """Kinds that record a decision. A proposal (`action_proposed`) or a question (`await_human_input`) is none yet."""
-
-
-_IS_RISKY = SchemaValidator(
-    core_schema.str_schema(pattern=r"[:,\[\s]-?([0-9]+[.eE]|[0-9]{16})|[\x{10000}-\x{10FFFF}]|\\u[dD][89abAB]")
-).isinstance_python
-"""Whether a JSON text may hold what orjson writes differently: a fraction, a long integer, a character beyond 16 bits."""
 
 
 def _plainly(value: Any) -> bytes:

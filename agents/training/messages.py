@@ -37,13 +37,17 @@ class Conversation(NamedTuple):
         return self.messages[self.given :]
 
 
-def conversation(branch: BranchRecord, opened: RolloutOpened | None, *, turn_text: bool = True) -> Conversation:
-    """The messages of a branch."""
-    messages = []
+def given_messages(task: str, opened: RolloutOpened | None) -> tuple[Message, ...]:
+    """What an agent is given before it begins."""
+    user = _message(role="user", content=task)
     if opened is not None and opened.system_prompt:
-        messages.append(_message(role="system", content=opened.system_prompt))
-    messages.append(_message(role="user", content=branch.task))
-    given = len(messages)
+        return _message(role="system", content=opened.system_prompt), user
+    return (user,)
+
+
+def conversation(branch: BranchRecord, given: tuple[Message, ...], *, turn_text: bool = True) -> Conversation:
+    """The messages of a branch; `given` are those that it began with."""
+    messages = [*given]
     position = 0
     asked = [call for call in branch.tool_calls if call.paired]
     for _, turn in groupby(asked, key=lambda call: call.turn):
@@ -54,7 +58,7 @@ def conversation(branch: BranchRecord, opened: RolloutOpened | None, *, turn_tex
         messages += [_answer(call, call_id) for call, call_id in zip(calls, ids, strict=True)]
     if branch.final_answer:
         messages.append(_message(role="assistant", content=branch.final_answer))
-    return Conversation(tuple(messages), given)
+    return Conversation(tuple(messages), len(given))
 
 
 def _assistant(calls: list[BranchCall], ids: list[str], *, turn_text: bool) -> Message:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypedDict
 from agents.rewards.rewards import Reward, group_of
 from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
-from agents.training.messages import Conversation, conversation, has_content, is_blank, shared_prompt
+from agents.training.messages import Conversation, conversation, given_messages, has_content, is_blank, shared_prompt
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
 from schemas.checked import unchecked
@@ -85,6 +85,7 @@ class RowMaker:
     """Gets the Avro body of every row."""
     _rows: list[Row] = field(default_factory=list)
     _rejected: list[RejectedRecord] = field(default_factory=list)
+    _given: dict[str, tuple[Message, ...]] = field(default_factory=dict)
 
     def make(self, candidates: Sequence[Candidate]) -> Rows:
         """All rows, in the order of kinds, then of the ranking."""
@@ -128,7 +129,10 @@ class RowMaker:
         return Rows(tuple(self._rows), tuple(self._rejected))
 
     def _talk(self, branch: BranchRecord) -> Conversation:
-        return conversation(branch, self.opening.opened, turn_text=self.config.turn_text)
+        given = self._given.get(branch.task)
+        if given is None:  # the branches of a rollout have the same ones, and nearly always one task
+            given = self._given[branch.task] = given_messages(branch.task, self.opening.opened)
+        return conversation(branch, given, turn_text=self.config.turn_text)
 
     # -- SFT ----------------------------------------------------------------------------------------------------------
 

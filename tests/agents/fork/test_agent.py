@@ -16,7 +16,7 @@ from agents.fork.model import Ask
 from agents.fork.retry import ATTEMPTS
 from agents.fork.runner import Sampling
 from agents.fork.snapshot_adapter import SnapshotStore
-from agents.training.messages import conversation
+from agents.training.messages import conversation, given_messages
 from schemas.events import AgentEvents
 from tests.agents.fork.forks import ListLog, run_all, runner, whole
 from tests.messages_api import MessagesApi, Play, messages_api, refusal, streamed
@@ -81,7 +81,7 @@ async def test_the_model_sees_exactly_what_will_be_trained_on(tmp_path: Path, mo
         if part["type"] == "tool_result"
     }
     record = log.record(forked.opened)
-    trained = conversation(record, forked.opened).messages
+    trained = conversation(record, given_messages(record.task, forked.opened)).messages
     assert [message.content for message in trained if message.role == "tool"] == list(seen.values())
     assert record.observed == "summarized"
     assert trained[0].content == api.bodies[-1]["system"][0]["text"]
