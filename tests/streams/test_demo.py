@@ -1,5 +1,6 @@
 """`braid demo`: the sample tasks, forked for real, end as their scripts deserve, with evidence for every row."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from agents.fork.browser_adapter import find_browser
+from streams.cluster import start_consumer
 from streams.config import Settings
 
 PASSING = {"csv-table": {0, 2}, "name-migration": {0, 2}, "notes-api": {0, 3}, "price-page": {0, 2}}
@@ -55,6 +57,20 @@ def test_four_tasks_forked_on_kafka(cluster: Settings, tmp_path: Path) -> None:
     kept = {path.stem for path in (out / "snapshots").rglob("*.tar")}
     assert {record["workspace"]["digest"] for record in records if record["workspace"]} == kept
     assert list((state / "sandboxes").iterdir()) == []
+    run(out, state, "replay", "--dry-run", "--verify", **env, **demo_topics(cluster))
+
+
+def demo_topics(cluster: Settings) -> dict[str, str]:
+    """The configuration of whoever looks at what the demo left on the broker."""
+
+    async def prefix() -> str:
+        consumer = await start_consumer(cluster)
+        try:
+            return next(name.partition(".")[0] for name in await consumer.topics() if name.startswith("demo-")) + "."
+        finally:
+            await consumer.stop()
+
+    return {"BRAID_PREFIX": asyncio.run(prefix()), "BRAID_PARTITIONS": "4"}
 
 
 @pytest.mark.timeout(240)

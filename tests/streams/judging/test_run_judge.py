@@ -1,6 +1,10 @@
 """`braid run --judge` and `braid judge again --from-dir`: files judged while they are folded, and judged again, without a broker."""
 
+import asyncio
 import json
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,7 @@ from starlette.responses import Response
 from streams.cli import app
 from streams.judging.asking import VOTES_FILE
 from tests.messages_api import answer, messages_api, refusal
-from tests.streams.judging.test_live_requests import lines
+from tests.streams.judging.test_live_requests import WEIGHTS, lines
 
 RULES = 'judge = "rules-1"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"\n[[rule]]\nwhen = "tests passed"\nscore = 9\n'
 
@@ -138,6 +142,52 @@ def test_stored_rollouts_are_judged_again_from_files(
     assert Ran(capsys, "run", "lines.ndjson", "--out", "judged", *SCRIPTED).code == 0
     reused = Ran(capsys, "judge", "again", "--from-dir", "judged", "--out", "reused", "--json").counts["judge"]
     assert (reused["asked"], reused["known"]) == (0, 8)
+
+
+def test_a_run_has_its_branches_scored(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of single branches instead of pairs: three calls each, their mean in the ranking, no score for the unscored."""
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__MODE", "scalar")
+    monkeypatch.setenv("BRAID_EMISSION__RANKING__WEIGHTS", WEIGHTS)
+    ran = Ran(capsys, "run", "lines.ndjson", "--out", "out", *SCRIPTED)
+    assert (ran.code, ran.counts["judge"]["asked"]) == (0, 12), ran.err
+    (ranking,) = rows("out", "rankings")
+    found = {branch["branch_index"]: branch["judge_scalar"] for branch in ranking["branches"]}
+    assert found == {0: 9.0, 1: 9.0, 2: None, 3: None}
+    assert {branch["judge_score"] for branch in ranking["branches"]} == {None}
+    later = Ran(capsys, "run", "lines.ndjson", "--out", "out", *SCRIPTED).counts["judge"]
+    assert (later["known"], later["asked"]) == (6, 6)  # whoever got no answer asks again
+
+
+def test_judging_again_is_killed_and_pays_only_for_what_was_in_flight(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL in the middle: every vote that had come is in its file, and the next run asks for the others only."""
+    assert Ran(capsys, "run", "lines.ndjson", "--out", "out").code == 0
+    for name, value in {
+        "ANTHROPIC_API_KEY": "test", "BRAID_EMISSION__JUDGE__KIND": "anthropic", "BRAID_EMISSION__JUDGE__MODEL": "judge-model",
+        "BRAID_JUDGE__CONCURRENCY": "2",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+
+    async def play(_body: dict[str, Any], number: int) -> Response:
+        await asyncio.sleep(0.0 if number < 4 else 0.3)
+        return answer({"preferred": "tie", "reasoning": "same"})
+
+    command = ("judge", "again", "--from-dir", "out", "--out", "again", "--json")
+    with messages_api(play) as api:
+        monkeypatch.setenv("BRAID_JUDGE__BASE_URL", api.url)
+        process = subprocess.Popen([sys.executable, "-m", "streams.cli", *command], stdout=subprocess.DEVNULL)
+        while api.calls < 6:
+            assert process.poll() is None, "it ended before it was killed"
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        killed_after = api.calls
+        done = Ran(capsys, *command)
+        assert (done.code, done.counts["judged"]) == (0, 1), done.err
+        assert done.counts["judge"]["known"] >= 4
+        assert api.calls <= 8 + 2, f"{killed_after} calls before the kill, {api.calls} in all"
+    assert len({vote["vote_id"] for vote in rows("again", "votes") if vote["judge"] == "judge-model"}) == 8
 
 
 def test_results_need_a_place(capsys: pytest.CaptureFixture[str]) -> None:
