@@ -11,6 +11,8 @@ import pytest
 from agents.evidence.keys import development_key
 from streams.cli import app
 from streams.demo.sample import sample_lines
+from streams.findings import Finding
+from streams.verifying import Verification
 
 Json = dict[str, Any]
 Edit = Callable[[list[bytes]], object]
@@ -100,3 +102,17 @@ def records_of(path: Path) -> list[Json]:
 def key_flag(home: Path) -> str:
     key = development_key(home / "braidstream" / "keys")
     return f"{key.key_id}={key.public.hex()}"
+
+
+def every_turned_bit_is_found(path: Path, looked_at: Path) -> None:
+    """Turn one bit over at many places of a file, and expect the line that has it to be named every time."""
+    original = path.read_bytes()
+    keys = {development_key().key_id: development_key().public}
+    for place in range(0, len(original), len(original) // 60):
+        path.write_bytes(original[:place] + bytes([original[place] ^ 1]) + original[place + 1 :])
+        found: list[Finding] = []
+        verification = Verification(keys, allow_unsigned=False, tell=found.append, say=lambda _what, _share: None)
+        verification.paths([looked_at])
+        line = original[:place].count(b"\n") + 1
+        assert not verification.outcome.ok
+        assert f"{path}:{line}" in {finding.position for finding in found if not finding.ok}, (place, line)

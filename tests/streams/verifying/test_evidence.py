@@ -11,11 +11,9 @@ import pytest
 from agents.evidence.keys import development_key, generate_key
 from agents.evidence.signing import sign_record
 from streams.config import Settings
-from streams.findings import Finding
 from streams.run import run_files
 from streams.topics import EVIDENCE
-from streams.verifying import Verification
-from tests.streams.verifying.conftest import ROLLOUTS, Verify, edit, key_flag, records_of
+from tests.streams.verifying.conftest import ROLLOUTS, Verify, edit, every_turned_bit_is_found, key_flag, records_of
 
 # -- what is whole -------------------------------------------------------------------------------------------------------
 
@@ -111,17 +109,7 @@ def test_a_repeated_evidence_record_changes_nothing(verify: Verify, out: Path) -
 def test_a_changed_byte_of_evidence_is_found_wherever_it_is(home: Path, out: Path) -> None:
     """At many places of the file one bit is turned over; every time the line that has it is named."""
     shutil.rmtree(out / "log")
-    path = out / "evidence.jsonl"
-    original = path.read_bytes()
-    keys = {development_key().key_id: development_key().public}
-    for place in range(0, len(original), len(original) // 60):
-        path.write_bytes(original[:place] + bytes([original[place] ^ 1]) + original[place + 1 :])
-        found: list[Finding] = []
-        verification = Verification(keys, allow_unsigned=False, tell=found.append, say=lambda _what, _share: None)
-        verification.paths([path])
-        line = original[:place].count(b"\n") + 1
-        assert not verification.outcome.ok
-        assert f"{path}:{line}" in {finding.position for finding in found if not finding.ok}, (place, line)
+    every_turned_bit_is_found(out / "evidence.jsonl", out / "evidence.jsonl")
 
 
 @pytest.mark.parametrize("line", [0, 2, 3])

@@ -7,15 +7,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agents.evidence.keys import development_key
 from schemas.base import Record
 from schemas.training import SftRecord
 from streams.codec import Codec
 from streams.embedded import LogWriter, read_partition
-from streams.findings import Finding
 from streams.topics import EVIDENCE, RANKINGS, SFT, Topic
-from streams.verifying import Verification
-from tests.streams.verifying.conftest import Verify, edit, records_of
+from tests.streams.verifying.conftest import Verify, edit, every_turned_bit_is_found, records_of
 
 # -- what was done to rows -----------------------------------------------------------------------------------------------
 
@@ -38,16 +35,7 @@ def test_a_changed_row_is_found(verify: Verify, out: Path, name: str) -> None:
 def test_a_changed_byte_of_a_row_is_found_wherever_it_is(home: Path, out: Path) -> None:
     """At many places of the file one bit is turned over; every time the line that has it is named."""
     shutil.rmtree(out / "log")
-    path = out / "ppo.jsonl"
-    original = path.read_bytes()
-    keys = {development_key().key_id: development_key().public}
-    for place in range(0, len(original), len(original) // 60):
-        path.write_bytes(original[:place] + bytes([original[place] ^ 1]) + original[place + 1 :])
-        found: list[Finding] = []
-        verification = Verification(keys, allow_unsigned=False, tell=found.append, say=lambda _what, _share: None)
-        verification.paths([out])
-        line = original[:place].count(b"\n") + 1
-        assert f"{path}:{line}" in {finding.position for finding in found if not finding.ok}, (place, line)
+    every_turned_bit_is_found(out / "ppo.jsonl", out)
 
 
 @pytest.mark.parametrize("value", [pytest.param("1", id="text"), pytest.param(True, id="truth")])
