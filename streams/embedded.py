@@ -9,6 +9,7 @@ bytes.
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -16,10 +17,14 @@ from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
 import fastavro
-from backports import zstd
 
 from schemas.avro_code import long_bytes, reader_of, writer_of
 from schemas.errors import BraidError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 SCHEMA: dict[str, Any] = {
     "type": "record",
