@@ -50,6 +50,12 @@ class Record(AvroBaseModel):
 
         namespace = "braidstream"
 
+    def __eq__(self, other: object) -> bool:
+        """Equal is what has the same type and values: a record has nothing else."""
+        return self is other or (type(self) is type(other) and self.__dict__ == other.__dict__)
+
+    __hash__ = None  # type: ignore[assignment]  # pydantic gives every frozen model its own
+
     def plain(self) -> dict[str, Any]:
         """The record as plain Python values: what Avro encodes and what JSON views start from."""
         return self.model_dump(mode="python")
