@@ -25,6 +25,8 @@ MANIFEST = "log-manifest.json"
 ARCHIVE = "archive"
 READ_BYTES = 2 * 1024 * 1024
 BATCH = 2000
+FETCH_WAIT_MS = 20
+"""How long the broker may hold a fetch at the end of a partition: the next partition's waits behind it."""
 
 
 class ReplayError(BraidError):
@@ -224,7 +226,9 @@ class ClusterLog(FactLog):
     async def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
         """As the client fetches them. A client for each topic: one that holds records of several waits for all of them."""
         if topic not in self._clients:
-            self._clients[topic] = await start_consumer(self.settings, max_partition_fetch_bytes=READ_BYTES)
+            self._clients[topic] = await start_consumer(
+                self.settings, max_partition_fetch_bytes=READ_BYTES, fetch_max_wait_ms=FETCH_WAIT_MS
+            )
         client, place = self._clients[topic], TopicPartition(self._log.name(topic), partition)
         client.assign([place])
         client.seek(place, span.start)
