@@ -74,7 +74,7 @@ def outcome(decoded: Any, *words: Any) -> Record | str:
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_what_is_read_without_the_model_is_what_it_would_say(record: type[Record], data: st.DataObject) -> None:
     body = spoilt(data.draw(records(record)), data)
     quick, careful = outcome(decode, record, body), by_the_model(record, body)
