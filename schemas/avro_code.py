@@ -262,13 +262,18 @@ def _read_record(source: _Source, depth: int, name: str) -> str:
 
 
 def _read_again(source: _Source, depth: int, name: str, fields: list[Any]) -> list[str]:
-    """Write the lines that read leading fields, or take those of the last record when the bytes are the same."""
+    """Write the lines that read leading fields, or take those of the last record when the bytes are the same.
+
+    Fields that end beyond the bytes are not remembered: what they began with may begin something else.
+    """
     if not fields:
         return []
     source.put(depth, f"known, values = last_{name}[0]", "if known and data.startswith(known, at): at += len(known)", "else:",
                " start = at")  # fmt: skip
     read = [_read(source, depth + 1, field) for field in fields]
-    source.put(depth + 1, f"values = ({', '.join(read)},)", f"last_{name}[0] = (data[start:at], values)")
+    source.put(
+        depth + 1, f"values = ({', '.join(read)},)", f"if at <= len(data): last_{name}[0] = (data[start:at], values)"
+    )
     names = [source.new() for _ in fields]
     source.put(depth, f"({', '.join(names)},) = values")
     return names

@@ -1,5 +1,6 @@
 """Records made without pydantic are those that the model makes, and what the model refuses is refused in its words."""
 
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
@@ -13,7 +14,7 @@ from schemas.base import MAX_EXACT, Record
 from schemas.checked import UnusualError, maker, unchecked
 from schemas.closures import RolloutClosed
 from schemas.errors import DecodeError
-from schemas.events import AgentEvents, fields_of, plain_events
+from schemas.events import AgentEvent, AgentEvents, fields_of, plain_events
 from schemas.judging import Usage
 from schemas.versions import RECORDS
 from tests.schemas.strategies import records
@@ -96,6 +97,19 @@ def test_a_slice_for_the_fold_says_the_same(data: st.DataObject) -> None:
     assert isinstance(careful, AgentEvents)
     assert plain_events(quick) == tuple(fields_of(event) for event in careful.events)
     assert quick.model_copy(update={"events": careful.events}) == careful
+
+
+def test_a_slice_is_read_the_same_whatever_was_read_before() -> None:
+    """A reader remembers what the last event began with: neither a cut nor a changed slice may change the next one."""
+    event = AgentEvent(
+        trace_id="t", channel="thinking", event="thinking_delta", data="{}", timestamp_ms=1_768_000_000_000
+    )
+    whole = encode(AgentEvents(rollout_id="r", branch_index=1, events=(event, event)))
+    for at in range(len(whole)):
+        for odd in (whole[:at], *(whole[:at] + bytes([other]) + whole[at + 1 :] for other in (0, 1, 0x7F, 0x80, 0xFF))):
+            with suppress(DecodeError):
+                decode_slice(odd)
+            assert plain_events(decode_slice(whole)) == (fields_of(event),) * 2, (at, odd)
 
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
