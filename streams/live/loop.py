@@ -265,16 +265,19 @@ class Loop:
     async def _fold(self, stream: Any) -> None:
         async for event in stream.noack().events():
             message = event.message
-            while self.app.rebalancing:  # noqa: ASYNC110 - Faust has a flag here, not an event
-                await asyncio.sleep(0.01)
-            async with self._lock:
-                if self.live and self._driver is not None:
-                    try:
-                        for at in range(0, len(message.value), BATCH):
-                            await self._run_batch(message.tp, message.value[at : at + BATCH], message.generation_id)
-                    except BaseException as failure:
-                        self._failure = failure
-                        raise
+            for at in range(0, len(message.value), BATCH):
+                await self._fold_some(message.tp, message.value[at : at + BATCH], message.generation_id)
+
+    async def _fold_some(self, tp: TP, records: list[Any], generation: int) -> None:
+        while self.app.rebalancing:  # noqa: ASYNC110 - Faust has a flag here, not an event
+            await asyncio.sleep(0.01)
+        async with self._lock:
+            if self.live and self._driver is not None:
+                try:
+                    await self._run_batch(tp, records, generation)
+                except BaseException as failure:
+                    self._failure = failure
+                    raise
 
     async def _run_batch(self, tp: TP, records: list[Any], generation: int) -> None:
         """Fold records of one partition, and write what follows."""
