@@ -20,7 +20,7 @@ JudgeMode = Literal["pairwise", "scalar", "pairwise+scalar"]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class SummaryLimits(_Section):
@@ -46,7 +46,7 @@ class Weight(_Section):
 
     key: str
     """Its name in the records."""
-    weight: float = Field(allow_inf_nan=False)
+    weight: float
     """Its weight."""
     component: Literal["objective", "judge", "judge_scalar"]
     """What it weighs; each is in [0, 1]."""
