@@ -41,7 +41,7 @@ async def main(rollouts: int) -> None:
         for batch in (await consumer.getmany(timeout_ms=200, max_records=2000)).values():
             touched = {}
             for record in batch:
-                fact = codec.decode(topics[record.topic], record.value)
+                fact = codec.decode_for_fold(topics[record.topic], record.value)
                 rollout = live.setdefault(record.key, Rollout(record.key.decode()))
                 rollout.add(fact, record.timestamp, (record.topic, record.partition, record.offset))
                 events += len(getattr(fact, "events", ()))

@@ -133,11 +133,11 @@ async def main() -> None:
 
 
 @contextmanager
-def fresh_broker(folder: Path) -> Iterator[Settings]:
+def fresh_broker(folder: Path, partitions: int = PARTITIONS) -> Iterator[Settings]:
     """A broker without anything in it: one that has much is slower."""
     endpoint = broker.start(folder / "broker", places.cache_dir())
     try:
-        yield Settings(kafka=endpoint.bootstrap, registry=endpoint.registry or "", partitions=PARTITIONS)
+        yield Settings(kafka=endpoint.bootstrap, registry=endpoint.registry or "", partitions=partitions)
     finally:
         broker.stop(folder / "broker", wipe=True)
 

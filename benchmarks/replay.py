@@ -21,7 +21,7 @@ import psutil
 
 from agents.rollouts.decide import ClosingPolicy, decide
 from agents.rollouts.rollout import Fact, Rollout
-from benchmarks.live import environment, run_worker
+from benchmarks.live import environment, fresh_broker, run_worker
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.events import AgentEvent, AgentEvents
@@ -29,8 +29,6 @@ from schemas.jsontext import compact
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict
-from streams import broker
-from streams.broker import places
 from streams.cluster import partition_of
 from streams.codec import Codec
 from streams.config import Settings
@@ -233,18 +231,13 @@ def main() -> None:
 
 def kafka(folder: Path, branches: int) -> None:
     """The same log on a broker, and the live worker on the same facts."""
-    endpoint = broker.start(folder / "broker", places.cache_dir())
-    try:
-        settings = Settings(
-            kafka=endpoint.bootstrap, registry=endpoint.registry or "", prefix="bench.", partitions=PARTITIONS
-        )
+    with fresh_broker(folder, PARTITIONS) as base:
+        settings = base.model_copy(update={"prefix": "bench."})
         asyncio.run(_upload(folder / "log", settings))
         for what, rate, peak in rows([], branches, folder, settings):
             print(f"{'Kafka: ' + what:<62}{rate:>12,.0f}{peak:>10.0f}")
         rate = live_rate(settings, folder, 500)
         print(f"{'live worker, the same facts':<62}{rate:>12,.0f}")
-    finally:
-        broker.stop(folder / "broker", wipe=True)
 
 
 async def _upload(directory: Path, settings: Settings) -> None:

@@ -19,12 +19,10 @@ from pathlib import Path
 import psutil
 
 from agents.rollouts.rollout import Fact
-from benchmarks.live import environment
+from benchmarks.live import environment, fresh_broker
 from schemas.events import AgentEvent, AgentEvents
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict
-from streams import broker
-from streams.broker import places
 from streams.cluster import partition_of
 from streams.config import Settings
 from streams.producing import FactWriter
@@ -196,13 +194,9 @@ async def main() -> None:
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        endpoint = broker.start(folder / "broker", places.cache_dir())
-        try:
-            base = Settings(kafka=endpoint.bootstrap, registry=endpoint.registry or "", partitions=PARTITIONS)
-            await restart(base, folder, given.behind)
-            await soak(base, folder, given.rollouts)
-        finally:
-            broker.stop(folder / "broker", wipe=True)
+        with fresh_broker(folder, PARTITIONS) as settings:
+            await restart(settings, folder, given.behind)
+            await soak(settings, folder, given.rollouts)
 
 
 if __name__ == "__main__":
