@@ -66,7 +66,7 @@ def demo_topics(cluster: Settings) -> dict[str, str]:
     async def prefix() -> str:
         consumer = await start_consumer(cluster)
         try:
-            return next(name.partition(".")[0] for name in await consumer.topics() if name.startswith("demo-")) + "."
+            return max(name.partition(".")[0] for name in await consumer.topics() if name.startswith("demo-")) + "."
         finally:
             await consumer.stop()
 
