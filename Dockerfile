@@ -4,6 +4,7 @@ ARG PYTHON=python:3.11-slim-bookworm
 
 FROM ${PYTHON} AS build
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never
+RUN apt-get update -q && apt-get install -y -q --no-install-recommends gcc libc6-dev
 RUN pip install --no-cache-dir --disable-pip-version-check uv==0.13.7
 WORKDIR /source
 # Dependencies first: they change less often than the code, and Docker then keeps this layer.

@@ -23,9 +23,10 @@ import choix
 import evalica
 from scipy.stats import kendalltau
 
-from agents.ranking.bradley_terry import Group, Observation, fit, fit_many, tally
+from agents.judge.schedule import tier_pairs
+from agents.ranking.bradley_terry import Group, Observation, Pair, fit, fit_many, tally
+from agents.ranking.newton import COMPILED
 from agents.ranking.ranking import Candidate, Contest, rank, rank_many
-from agents.ranking.unrolled import Pair, ring
 from agents.ranking.votes import Vote
 
 SEED = 20240611
@@ -58,16 +59,22 @@ def simulate(rng: random.Random, n: int, pairs: Sequence[Pair], missing: float =
     valid = [vote for vote in votes if vote.preferred is not None]
     shares = {"a": (1.0, 0.0), "b": (0.0, 1.0), "tie": (0.5, 0.5)}
     group = tally(n, [Observation(v.a, v.b, *shares[v.preferred or ""]) for v in valid])
-    first, second = [i for i, _ in group.pairs], [j for _, j in group.pairs]
+    wins = group.wins()
+    first, second = [i for i, _ in wins], [j for _, j in wins]
     winners = [evalica.Winner.X] * len(first) + [evalica.Winner.Y] * len(first)
     return Sample(
         truth,
         Contest([Candidate(i, "pass") for i in range(n)], votes),
         group,
         (first + first, second + second, winners),
-        [*group.ahead, *group.behind],
+        [*(ahead for ahead, _ in wins.values()), *(behind for _, behind in wins.values())],
         (n, [(v.a, v.b) if v.preferred == "a" else (v.b, v.a) for v in valid if v.preferred != "tie"]),
     )
+
+
+def scheduled(n: int) -> Sequence[Pair]:
+    """The pairs that the judge is asked about."""
+    return tier_pairs(list(range(n)))
 
 
 def evalica_scores(sample: Sample) -> Any:
@@ -99,9 +106,9 @@ def times(groups: int, repeats: int) -> None:
     )
     met = []
     for name, n, pairs in (
-        ("N = 4 ", 4, ring(4)),
-        ("N = 8 ", 8, ring(8)),
-        ("N = 16", 16, ring(16)),
+        ("N = 4 ", 4, scheduled(4)),
+        ("N = 8 ", 8, scheduled(8)),
+        ("N = 16", 16, scheduled(16)),
         ("N = 16, all pairs", 16, tuple(combinations(range(16), 2))),
     ):
         rng = random.Random(SEED + n)
@@ -120,7 +127,7 @@ def times(groups: int, repeats: int) -> None:
             f"{name:17}{len(samples[0].contest.votes):5} {theirs:8.0f} {other:7.0f} | {single:5.0f} {theirs / single:10.1f}"
             f" {other / single:8.0f} | {batch:11.1f} {theirs / batch:10.1f} | {ranked:5.0f} {rank_batch:11.0f}"
         )
-        if pairs == ring(n):
+        if pairs == scheduled(n):
             met.append((name, theirs / single, theirs / batch))
     print()
     for name, single_ratio, batch_ratio in met:
@@ -150,7 +157,7 @@ def agreement(groups: int) -> None:
     print("          wins  share of wins  evalica    ours   ours - wins")
     for n in (4, 8, 16):
         rng = random.Random(SEED - n)
-        rows = [_taus(simulate(rng, n, ring(n), missing=0.10)) for _ in range(groups)]
+        rows = [_taus(simulate(rng, n, scheduled(n), missing=0.10)) for _ in range(groups)]
         wins, shares, theirs, ours = (sum(column) / groups for column in zip(*rows, strict=True))
         gains = [row[3] - row[0] for row in rows]
         error = math.sqrt(sum((gain - ours + wins) ** 2 for gain in gains)) / groups
@@ -161,7 +168,7 @@ def _taus(sample: Sample) -> tuple[float, float, float, float]:
     """Of counting wins, of the share of comparisons won, of evalica, and of ours."""
     n = len(sample.truth)
     won, met = [0.0] * n, [0.0] * n
-    for (i, j), ahead, behind in zip(sample.group.pairs, sample.group.ahead, sample.group.behind, strict=True):
+    for (i, j), (ahead, behind) in sample.group.wins().items():
         won[i] += ahead
         won[j] += behind
         met[i] += ahead + behind
@@ -190,7 +197,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer groups and repetitions")
     quick = parser.parse_args().quick
     gc.disable()
-    print(f"Python {sys.version.split()[0]}, evalica {evalica.__version__}\n")
+    way = "compiled" if COMPILED else "in Python: no compiler was there when the package was installed"
+    print(f"Python {sys.version.split()[0]}, evalica {evalica.__version__}; our arithmetic is {way}\n")
     times(groups=256 if quick else 2048, repeats=5 if quick else 25)
     strict_orders()
     agreement(groups=200 if quick else 3000)

@@ -4,6 +4,7 @@ An expected failure (`BraidError`) prints its message on standard error and exit
 """
 
 import sys
+from importlib.metadata import version
 
 from cyclopts import App
 
@@ -15,7 +16,7 @@ Try `braid demo` first. With files only: `braid run FILE --out DIR`. On Kafka: `
 `braid gateway`, then look with `braid rollouts` and `braid show ROLLOUT`.
 """
 
-app = App(name="braid", help=HELP, help_format="markdown")
+app = App(name="braid", help=HELP, help_format="markdown", version=lambda: version("braidstream"))
 
 _COMMANDS = {
     "demo": ("streams.commands.demo:demo", "Show everything on four forked tasks, on a real Kafka."),

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,14 @@ def test_the_library_example_of_the_fork_page_works(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, tmp_path / "fork.py"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Lifecycle\n")
     assert done.stdout.count("answered snapshot:") == 2
+
+
+def test_the_version_is_the_packages_own() -> None:
+    """`braid --version` says which release this is."""
+    done = subprocess.run(
+        [sys.executable, "-m", "streams.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == version("braidstream")
 
 
 def test_every_command_that_is_named_exists() -> None:

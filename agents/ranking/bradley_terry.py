@@ -8,14 +8,13 @@ give the same bits, alone (`fit`) or among others (`fit_many`), in whatever orde
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import combinations
 from math import erfc, sqrt
 from typing import NamedTuple
 
-from agents.ranking.newton import Problem, Solution, solve, solve_alike
-from agents.ranking.portable import Floats
-from agents.ranking.unrolled import LARGEST, Pair, ring
+from agents.ranking.newton import Floats, Solution, solve
+
+Pair = tuple[int, int]
 
 RIDGE = 0.1
 """Lambda of the penalty (lambda / 2) theta^2: a branch that wins everything gets a finite score."""
@@ -28,8 +27,8 @@ MOST_WEIGHT = 1e6
 
 SQRT2 = sqrt(2.0)
 
-BATCH_FROM = 24
-"""Groups of one kind from which on a batch is quicker than one after the other."""
+AT_ONCE = 1024
+"""Groups that are fitted in one call, so that their numbers stay near."""
 
 
 class Observation(NamedTuple):
@@ -47,30 +46,15 @@ class Group(NamedTuple):
     """Who won between n branches that may be compared with each other. `tally` makes it."""
 
     n: int
-    pairs: tuple[Pair, ...]
-    """(i, j) with i < j: the pairs that were compared, each once, sorted."""
     ahead: Floats
-    """For each pair the wins of i."""
+    """For each pair (i, j), i < j, sorted, the wins of i; a tie is half a win."""
     behind: Floats
-    """For each pair the wins of j."""
+    """For each pair the wins of j. Both are 0 where they were not compared."""
 
-
-class Component(NamedTuple):
-    """Branches that comparisons connect. Their scores add up to zero."""
-
-    members: tuple[int, ...]
-    """The branches, ascending; the solution is in this order."""
-    solution: Solution
-
-    def variance(self, a: int, b: int) -> float:
-        """C_aa + C_bb - 2 C_ab of two members by position. The projection P drops out of differences."""
-        z = self.solution.inverse
-        return z[_entry(a, a)] + z[_entry(b, b)] - 2.0 * z[_entry(a, b)]
-
-    def probability(self, a: int, b: int) -> float:
-        """Phi(delta / its standard error) of two members by position."""
-        theta = self.solution.theta
-        return beats(theta[a] - theta[b], self.variance(a, b))
+    def wins(self) -> dict[Pair, tuple[float, float]]:
+        """The wins of both, of each pair that was compared."""
+        rows = zip(pairs_of(self.n), self.ahead, self.behind, strict=True)
+        return {pair: (ahead, behind) for pair, ahead, behind in rows if ahead + behind}
 
 
 class Fit(NamedTuple):
@@ -78,20 +62,22 @@ class Fit(NamedTuple):
 
     n: int
     ridge: float
-    components: tuple[Component, ...]
-    """Those of two branches or more, by their lowest branch."""
+    solution: Solution
 
-    def place(self, branch: int) -> tuple[Component, int] | None:
-        """The component of a branch and its position there; None when it was compared with no other."""
-        for component in self.components:
-            if branch in component.members:
-                return component, component.members.index(branch)
-        return None
+    @property
+    def components(self) -> tuple[tuple[int, ...], ...]:
+        """Branches that comparisons connect, two or more: ascending, by their lowest. Their scores add up to zero."""
+        home = self.solution.home
+        found = [tuple([i for i in range(self.n) if home[i] == first]) for first in range(self.n)]
+        return tuple([members for members in found if len(members) > 1])
+
+    def size(self, branch: int) -> int:
+        """How many branches its component has, itself among them."""
+        return self.solution.home.count(self.solution.home[branch])
 
     def score(self, branch: int) -> float | None:
-        """Theta."""
-        place = self.place(branch)
-        return None if place is None else place[0].solution.theta[place[1]]
+        """Theta; None when it was compared with no other."""
+        return self.solution.theta[branch] if self.size(branch) > 1 else None
 
     def se(self, branch: int) -> float | None:
         """The score's standard error, sqrt(C_ii)."""
@@ -100,30 +86,23 @@ class Fit(NamedTuple):
 
     def covariance(self, i: int, j: int) -> float | None:
         """C_ij of C = P (H + ridge I)^-1 P. All ones is an eigenvector of H + ridge I, so P takes 1 / (n ridge) off."""
-        both = self._both(i, j)
-        if both is None:
+        size = self.size(i)
+        if size == 1 or self.solution.home[i] != self.solution.home[j]:
             return None
-        component, a, b = both
-        return component.solution.inverse[_entry(a, b)] - 1.0 / (len(component.members) * self.ridge)
+        return self.solution.inverse[entry(i, j)] - 1.0 / (size * self.ridge)
 
     def judge_score(self, branch: int) -> float | None:
         """Ten times the mean probability of beating another member of its component: 5 when all are equal."""
-        place = self.place(branch)
-        if place is None:
-            return None
-        component, position = place
-        return 10.0 * component.solution.shares[position] / (len(component.members) - 1)
+        size = self.size(branch)
+        return 10.0 * self.solution.shares[branch] / (size - 1) if size > 1 else None
 
     def probability(self, i: int, j: int) -> float | None:
-        """Probability that i is really better than j. None when they are not comparable, or the same."""
-        both = self._both(i, j)
-        return None if both is None or i == j else both[0].probability(*both[1:])
-
-    def _both(self, i: int, j: int) -> tuple[Component, int, int] | None:
-        first, second = self.place(i), self.place(j)
-        if first is None or second is None or first[0] is not second[0]:
+        """Phi(delta / its standard error): that i is really better than j. None when not comparable, or the same."""
+        home, theta, _, z = self.solution
+        if i == j or home[i] != home[j]:
             return None
-        return first[0], first[1], second[1]
+        # C_ii + C_jj - 2 C_ij: the projection P drops out of differences.
+        return beats(theta[i] - theta[j], z[entry(i, i)] + z[entry(j, j)] - 2.0 * z[entry(i, j)])
 
 
 def tally(n: int, observations: Iterable[Observation]) -> Group:
@@ -142,32 +121,45 @@ def tally(n: int, observations: Iterable[Observation]) -> Group:
 
 def group_of(n: int, wins: Mapping[Pair, Sequence[float]]) -> Group:
     """A group from the wins of i and of j of each pair (i, j), i < j, that was compared."""
-    pairs = tuple(sorted(wins))
-    return Group(n, pairs, array("d", [wins[pair][0] for pair in pairs]), array("d", [wins[pair][1] for pair in pairs]))
+    ahead, behind = array("d", bytes(4 * n * (n - 1))), array("d", bytes(4 * n * (n - 1)))
+    for (i, j), won in wins.items():
+        at = i * (2 * n - i - 1) // 2 + j - i - 1
+        ahead[at], behind[at] = won
+    return Group(n, ahead, behind)
 
 
 def fit(group: Group, ridge: float = RIDGE) -> Fit:
     """Fit one group."""
-    _check_ridge(ridge)
-    parts = _parts(group)
-    return Fit(group.n, ridge, tuple([Component(members, solve(problem, ridge)) for members, problem in parts]))
+    _check(ridge)
+    return Fit(group.n, ridge, solve(group.n, 1, group.ahead, group.behind, ridge))
 
 
 def fit_many(groups: Iterable[Group], ridge: float = RIDGE) -> list[Fit]:
-    """Fit many groups: what `fit` gives for each, to the bit."""
-    _check_ridge(ridge)
-    split = [(group.n, _parts(group)) for group in groups]
-    alike: dict[tuple[int, bool], list[Problem]] = {}
-    for _, parts in split:
-        for _, problem in parts:
-            alike.setdefault((problem.size, problem.sparse), []).append(problem)
-    # Each kind is solved in the order of the groups, so the next solution of its kind is always a problem's own.
-    solved = {kind: iter(_solve_all(problems, ridge)) for kind, problems in alike.items()}
-    fits = []
-    for n, parts in split:
-        components = [Component(members, next(solved[problem.size, problem.sparse])) for members, problem in parts]
-        fits.append(Fit(n, ridge, tuple(components)))
-    return fits
+    """Fit many groups, those of one size at once: what `fit` gives for each, to the bit."""
+    _check(ridge)
+    groups = list(groups)
+    alike: dict[int, list[int]] = {}
+    for number, group in enumerate(groups):
+        alike.setdefault(group.n, []).append(number)
+    fits: dict[int, Fit] = {}
+    for n, numbers in alike.items():
+        for first in range(0, len(numbers), AT_ONCE):
+            some = numbers[first : first + AT_ONCE]
+            ahead, behind = array("d"), array("d")
+            for number in some:
+                ahead += groups[number].ahead
+                behind += groups[number].behind
+            home, theta, shares, inverse = solve(n, len(some), ahead, behind, ridge)
+            entries = n * (n + 1) // 2
+            for at, number in enumerate(some):
+                one, triangle = slice(at * n, at * n + n), slice(at * entries, at * entries + entries)
+                fits[number] = Fit(n, ridge, Solution(home[one], theta[one], shares[one], inverse[triangle]))
+    return [fits[number] for number in range(len(groups))]
+
+
+def _check(ridge: float) -> None:
+    if not SMALLEST_RIDGE <= ridge <= LARGEST_RIDGE:
+        raise ValueError(f"ridge is {ridge}, and must be from {SMALLEST_RIDGE:g} to {LARGEST_RIDGE:g}")
 
 
 def beats(difference: float, variance: float) -> float:
@@ -182,61 +174,11 @@ def normal_cdf(z: float) -> float:
     return 0.5 * erfc(-z / SQRT2)
 
 
-def _check_ridge(ridge: float) -> None:
-    if not SMALLEST_RIDGE <= ridge <= LARGEST_RIDGE:
-        raise ValueError(f"ridge is {ridge}, and must be from {SMALLEST_RIDGE:g} to {LARGEST_RIDGE:g}")
-
-
-def _entry(a: int, b: int) -> int:
+def entry(a: int, b: int) -> int:
     """Where row max(a, b), column min(a, b) of a lower triangle is."""
     return a * (a + 1) // 2 + b if a >= b else b * (b + 1) // 2 + a
 
 
-def _solve_all(problems: list[Problem], ridge: float) -> list[Solution]:
-    if len(problems) < BATCH_FROM:
-        return [solve(problem, ridge) for problem in problems]
-    return solve_alike(problems, ridge)
-
-
-def _parts(group: Group) -> list[tuple[tuple[int, ...], Problem]]:
-    """The components of two branches or more, by their lowest branch, each as a problem of its own."""
-    n, pairs, ahead, behind = group
-    for sparse in (True, False):
-        # The usual case: every pair of the judge's schedule, or every pair there is. All branches are connected.
-        if len(pairs) == len(_pairs(n, sparse)) and pairs == _pairs(n, sparse):
-            return [(_all(n), Problem(n, sparse, ahead, behind))] if pairs else []
-    wins = dict(zip(pairs, zip(ahead, behind, strict=True), strict=True))
-    return [(members, _problem(members, wins)) for members in _connected(n, wins)]
-
-
-def _connected(n: int, pairs: Iterable[Pair]) -> list[tuple[int, ...]]:
-    """Members of each component with at least two, ascending."""
-    home = list(range(n))
-    members = {i: [i] for i in range(n)}
-    for i, j in pairs:
-        keep, gone = sorted((home[i], home[j]))
-        if keep != gone:
-            for branch in members[gone]:
-                home[branch] = keep
-            members[keep] += members.pop(gone)
-    return [tuple(sorted(found)) for _, found in sorted(members.items()) if len(found) > 1]
-
-
-def _problem(members: tuple[int, ...], wins: dict[Pair, tuple[float, float]]) -> Problem:
-    position = {branch: at for at, branch in enumerate(members)}
-    own = {(position[i], position[j]): won for (i, j), won in wins.items() if i in position}
-    size = len(members)
-    sparse = size <= LARGEST and own.keys() <= set(ring(size))
-    ahead, behind = zip(*(own.get(pair, (0.0, 0.0)) for pair in _pairs(size, sparse)), strict=True)
-    return Problem(size, sparse, array("d", ahead), array("d", behind))
-
-
-@lru_cache(maxsize=64)
-def _pairs(n: int, sparse: bool) -> tuple[Pair, ...]:
-    """The pairs whose wins a problem lists."""
-    return ring(n) if sparse and n <= LARGEST else tuple(combinations(range(n), 2))
-
-
-@lru_cache(maxsize=64)
-def _all(n: int) -> tuple[int, ...]:
-    return tuple(range(n))
+def pairs_of(n: int) -> list[Pair]:
+    """All pairs (i, j), i < j, sorted."""
+    return list(combinations(range(n), 2))

@@ -1,8 +1,9 @@
-"""Newton's method for the penalised Bradley-Terry likelihood of connected branches: one group, or many alike at once.
+"""Newton's method for the penalised Bradley-Terry likelihood.
 
 Maximises L(theta) = sum of wins_ij log sigma(theta_i - theta_j) - (ridge / 2) sum of theta_i^2 over the branches of one
-component. One group and a batch do the same operations in the same order, so they give the same bits; nothing depends
-on a linear algebra library or on the C library's exp.
+component. Only operations whose result IEEE 754 fixes to the last bit, in one order: nothing depends on a linear algebra
+library, on the C library's exp, or on what else is fitted at the same time. `_newton.c` does the same operations in the same
+order, so it gives the same bits, some hundred times faster; it is used where it was compiled (see `COMPILED`).
 
 Why it always ends at the one maximum: L is strictly concave (the ridge), so a zero gradient is the maximum, whatever
 way led there. Full steps from a good start get there in four to seven rounds, each squaring the error. Should they not
@@ -14,14 +15,15 @@ v t (1 - (e^c - 1 - c) / c^2) > v t / 9 for c = 1.5: every careful step climbs, 
 
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from math import sqrt
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-import numpy as np
+from agents.ranking.portable import exponential, grown
 
-from agents.ranking.large import large
-from agents.ranking.portable import Floats, Vector, exponential_array, exponentials, grown, grown_array
-from agents.ranking.unrolled import LARGEST, Results, unrolled
+Floats: TypeAlias = "array[float]"
+Ints: TypeAlias = "array[int]"
+Matrix = list[list[float]]
 
 TOLERANCE = 1e-10
 """The last step moves no score by more. The error left is its square; the covariance is taken where that step began."""
@@ -43,130 +45,199 @@ ROUNDS = 10_000
 """In all; 233 were the most ever seen (a strict order of 16 with a million wins a pair and ridge 1e-6). With ridge 0.1 a careful
 step that is cut short raises L by 0.006 or more, and L begins at -0.7 per comparison."""
 
-BATCH = 2048
-"""Groups in one batch: an operation on so many floats costs numpy little more than one on a single float."""
-
 NO_MAXIMUM = f"no maximum after {ROUNDS} rounds: choose a larger ridge for so many comparisons"
 
 
-class Problem(NamedTuple):
-    """Connected branches, numbered from 0, and who won between them."""
+class Rules(NamedTuple):
+    """When a search steps how far, and when it ends."""
 
-    size: int
-    sparse: bool
-    """Whether all compared pairs are in the ring (see `unrolled.ring`), whose code is shorter."""
-    ahead: Floats
-    """For each pair (i, j), i < j, of the ring or of all pairs, sorted: wins of i, a tie being half a win."""
-    behind: Floats
-    """Wins of j."""
+    ridge: float
+    tolerance: float
+    noise: float
+    bold: float
+    careful: float
+    patience: int
+    rounds: int
 
 
 class Solution(NamedTuple):
-    """The maximum and the curvature there."""
+    """The maximum of each group, one after the other, and the curvature there."""
 
-    theta: list[float]
-    shares: list[float]
-    """For each branch the sum over the others of sigma(theta_i - theta_j)."""
+    home: Ints
+    """For each branch the lowest one that comparisons connect it with."""
+    theta: Floats
+    """Scores; 0 for a branch that was compared with no other."""
+    shares: Floats
+    """For each branch the sum of sigma(theta_i - theta_j) over the others of its component."""
     inverse: Floats
-    """The lower triangle of (H + ridge I)^-1, by rows."""
+    """The lower triangle of (H + ridge I)^-1 by rows; 0 where two branches are not connected."""
 
 
-def solve(problem: Problem, ridge: float) -> Solution:
-    """Fit one group."""
-    n, sparse, ahead, behind = problem
-    _, begin, newton, climb, finish = unrolled(n, sparse) if n <= LARGEST else large(n)
-    begun = begin(ahead, behind, sqrt)
-    theta, wins, counts = list(begun[:n]), begun[n : n + n], begun[n + n : -1]
-    strengths = exponentials(theta)
-    tolerance = TOLERANCE + begun[-1] * (NOISE / ridge)
-    if climb is not None:
-        # Nearly always. What is too far or too long for it begins again below, with the same steps.
-        there = climb(theta, strengths, wins, counts, ridge, tolerance, BOLD, min(PATIENCE, ROUNDS))
-        if there is not None:
-            return _solution(list(there[:n]), finish(there[n : n + n], there[n + n :]))
-    for done in range(ROUNDS):
-        if done == PATIENCE:
-            theta, strengths = [0.0] * n, [1.0] * n
-        found = newton(theta, strengths, wins, counts, ridge)
-        step = found[:n]
-        longest = max(*step, -min(step))
-        limit = BOLD if done < PATIENCE else CAREFUL
-        if longest > limit:
-            cut = limit / longest
-            step = tuple([x * cut for x in step])
-        theta = [t + x for t, x in zip(theta, step, strict=True)]
-        strengths = grown(strengths, step)
-        if longest < tolerance:
-            return _solution(theta, finish(strengths, found[n:]))
-    raise ArithmeticError(NO_MAXIMUM)
+Way = Callable[[int, int, Floats, Floats, Ints, Floats, Floats, Floats, Rules], bool]
+"""(n, groups, ahead, behind, and the four of a `Solution` to write into, rules) -> whether all groups have a maximum."""
 
 
-def _solution(theta: list[float], finished: Results) -> Solution:
-    n = len(theta)
-    return Solution(theta, list(finished[:n]), array("d", finished[n:]))
+def solve(n: int, groups: int, ahead: Floats, behind: Floats, ridge: float) -> Solution:
+    """Fit groups of n branches each. Raises ArithmeticError should there be one without a maximum.
+
+    `ahead` has for each group and each pair (i, j), i < j, sorted, the wins of i, `behind` those of j; both are 0 where the two
+    were not compared.
+    """
+    entries = n * (n + 1) // 2
+    found = Solution(array("i", bytes(4 * n * groups)), *(array("d", bytes(8 * k * groups)) for k in (n, n, entries)))
+    rules = Rules(ridge, TOLERANCE, NOISE, BOLD, CAREFUL, PATIENCE, ROUNDS)
+    if not WAY(n, groups, ahead, behind, *found, rules):
+        raise ArithmeticError(NO_MAXIMUM)
+    return found
 
 
-def solve_alike(problems: Sequence[Problem], ridge: float) -> list[Solution]:
-    """Fit groups that have the same size and are all sparse or all not: the bits of `solve`, many times faster."""
-    if problems[0].size > LARGEST:
-        return [solve(problem, ridge) for problem in problems]
-    solutions: list[Solution] = []
-    for first in range(0, len(problems), BATCH):
-        solutions += _solve_batch(problems[first : first + BATCH], ridge)
-    return solutions
+def in_python(
+    n: int, groups: int, ahead: Floats, behind: Floats, home: Ints, theta: Floats, shares: Floats, inverse: Floats,
+    rules: Rules, /,
+) -> bool:  # fmt: skip
+    """The `Way` that needs no compiler, and says what the other one does."""
+    pairs = list(combinations(range(n), 2))
+    for group in range(groups):
+        base, triangle = group * n, group * (n * (n + 1) // 2)
+        won: dict[tuple[int, int], float] = {}
+        for (i, j), wins, losses in zip(pairs, ahead[group * len(pairs) :], behind[group * len(pairs) :], strict=False):
+            won[i, j], won[j, i] = wins, losses
+        homes = connected(n, [(i, j) for i, j in pairs if won[i, j] + won[j, i] != 0.0])
+        home[base : base + n] = array("i", homes)
+        for first in sorted(set(homes)):
+            members = [i for i in range(n) if homes[i] == first]
+            if len(members) < 2:
+                continue
+            search = _Search([[won.get((i, j), 0.0) for j in members] for i in members])
+            if not search.climb(rules):
+                return False
+            chances, z = search.finish()
+            for a, i in enumerate(members):
+                theta[base + i], shares[base + i] = search.theta[a], chances[a]
+                for b in range(a + 1):
+                    inverse[triangle + i * (i + 1) // 2 + members[b]] = z[a][b]
+    return True
 
 
-def _solve_batch(problems: Sequence[Problem], ridge: float) -> list[Solution]:
-    """`solve` with an array of groups in the place of each number."""
-    n, sparse, _, _ = problems[0]
-    _, begin, newton, _, finish = unrolled(n, sparse)
-    begun = begin(_columns([p.ahead for p in problems]), _columns([p.behind for p in problems]), np.sqrt)
-    start = np.stack(begun[:n])
-    wins_and_counts = np.stack(begun[n:-1])
-    tolerance = TOLERANCE + begun[-1] * (NOISE / ridge)
-
-    def step_at(theta: Vector, strengths: Vector, given: Vector) -> Results:
-        return newton(theta, strengths, given[:n], given[n:], ridge)
-
-    theta, strengths = _climb(step_at, start, wins_and_counts, tolerance)
-    found = step_at(theta, strengths, wins_and_counts)
-    step = np.stack(found[:n])
-    theta = theta + step
-    finished = finish(grown_array(strengths, step), found[n:])
-    inverses, width = np.stack(finished[n:]).T.tobytes(), 8 * len(finished[n:])
-    rows = enumerate(zip(theta.T.tolist(), np.stack(finished[:n]).T.tolist(), strict=True))
-    return [
-        Solution(scores, shares, array("d", inverses[at * width : (at + 1) * width])) for at, (scores, shares) in rows
-    ]
+def connected(n: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """The lowest branch that pairs connect each of n with."""
+    home = list(range(n))
+    for i, j in pairs:
+        keep, gone = sorted((home[i], home[j]))
+        home = [keep if each == gone else each for each in home]
+    return home
 
 
-def _climb(
-    step_at: Callable[[Vector, Vector, Vector], Results], theta: Vector, given: Vector, tolerance: Vector
-) -> tuple[Vector, Vector]:
-    """Where the last step of each group begins: theta and exp theta. A group leaves the batch when it is there."""
-    n = len(theta)
-    strengths = exponential_array(theta)
-    last = np.empty((2, *theta.shape))
-    groups = np.arange(theta.shape[1])
-    for done in range(ROUNDS):
-        if done == PATIENCE:
-            theta, strengths = np.zeros_like(theta), np.ones_like(theta)
-        step = np.stack(step_at(theta, strengths, given)[:n])
-        longest = np.abs(step).max(axis=0)
-        there = longest < tolerance
-        last[0, :, groups[there]], last[1, :, groups[there]] = theta[:, there].T, strengths[:, there].T
-        limit = BOLD if done < PATIENCE else CAREFUL
-        if there.all():
-            return last[0], last[1]
-        step = step * (limit / np.maximum(longest, limit))
-        theta, strengths = theta + step, grown_array(strengths, step)
-        if there.any():
-            theta, given = theta.compress(~there, axis=1), given.compress(~there, axis=1)
-            strengths = strengths.compress(~there, axis=1)
-            tolerance, groups = tolerance[~there], groups[~there]
-    raise ArithmeticError(NO_MAXIMUM)
+class _Search:
+    """The way to the maximum of one component.
+
+    The matrix of a step is A = H + ridge I, H the Hessian of the likelihood. Off the diagonal A is -w_ij with
+    w_ij = count_ij p_ij p_ji >= 0, and elimination only ever adds to the w, so they are kept as positive numbers. Then the
+    factors of A = L D L' (with L_ij = -f_ij) and its inverse are sums of positive terms, without cancellation.
+    """
+
+    def __init__(self, won: Matrix) -> None:
+        """Begin at what the share of wins says, plus the same of the mean opponent.
+
+        With y = (wins - losses) / (count + 2), 2.4 y / sqrt(1.01 - y^2) is near the log odds, without a logarithm, and
+        below 24 for any count. Where one starts changes the number of rounds, not the result: 2.4 took the fewest.
+        """
+        self.n = n = len(won)
+        self.counts = [[won[i][j] + won[j][i] for j in range(n)] for i in range(n)]
+        wins = [_sum(row) for row in won]
+        met = [_sum(row, 2.0) for row in self.counts]
+        shares = [(w + w + 2.0) / m - 1.0 for w, m in zip(wins, met, strict=True)]
+        start = [2.4 * y / sqrt(1.01 - y * y) for y in shares]
+        others = [_sum([c * x for c, x in zip(row, start, strict=True)]) for row in self.counts]
+        theta = [x + other / m for x, other, m in zip(start, others, met, strict=True)]
+        mean = _sum(theta) / n
+        self.theta = [t - mean for t in theta]
+        self.strengths = [exponential(t) for t in self.theta]
+        self.whole = _sum(wins)
+        # Of j's comparisons with lower branches i, c - won_ij is expected: c is taken off here, once.
+        for j in range(n):
+            for i in range(j):
+                wins[j] -= self.counts[i][j]
+        self.wins = wins
+        self.pivots = [0.0] * n
+        self.factors: Matrix = [[0.0] * n for _ in range(n)]
+
+    def climb(self, rules: Rules) -> bool:
+        """Step until the last step is short."""
+        near = rules.tolerance + self.whole * (rules.noise / rules.ridge)
+        for done in range(rules.rounds):
+            if done == rules.patience:
+                self.theta, self.strengths = [0.0] * self.n, [1.0] * self.n
+            step = self._step(rules.ridge)
+            longest = max(map(abs, step))
+            limit = rules.bold if done < rules.patience else rules.careful
+            if longest > limit:
+                cut = limit / longest
+                step = [x * cut for x in step]
+            self.theta = [t + x for t, x in zip(self.theta, step, strict=True)]
+            self.strengths = [grown(e, x) for e, x in zip(self.strengths, step, strict=True)]
+            if longest < near:
+                return True
+        return False
+
+    def _step(self, ridge: float) -> list[float]:
+        """The gradient g, the matrix (d on the diagonal, -w below), elimination, back substitution."""
+        n, e, f = self.n, self.strengths, self.factors
+        g = [won - ridge * t for won, t in zip(self.wins, self.theta, strict=True)]
+        d = [ridge] * n
+        w: Matrix = [[0.0] * n for _ in range(n)]
+        for i, j in combinations(range(n), 2):
+            p = e[i] / (e[i] + e[j])
+            u = self.counts[i][j] * p
+            v = w[j][i] = u - u * p
+            g[i] -= u
+            g[j] += u
+            d[i] += v
+            d[j] += v
+        for k in range(n):
+            self.pivots[k] = 1.0 / d[k]
+            for i in range(k + 1, n):
+                factor = f[i][k] = w[i][k] * self.pivots[k]
+                if factor == 0.0:
+                    continue
+                d[i] -= factor * w[i][k]
+                g[i] += factor * g[k]
+                for j in range(k + 1, i):
+                    w[i][j] += factor * w[j][k]
+        g = [x * pivot for x, pivot in zip(g, self.pivots, strict=True)]
+        for k in reversed(range(1, n)):
+            for j in range(k):
+                g[j] += f[k][j] * g[k]
+        return g
+
+    def finish(self) -> tuple[list[float], Matrix]:
+        """Win probabilities; the inverse Z from its last row up: Z_ij = [i = j] / d_i + sum over k > i of f_ki Z_kj."""
+        n, e, f = self.n, self.strengths, self.factors
+        shares = [0.0] * n
+        for i, j in combinations(range(n), 2):
+            both = e[i] + e[j]
+            shares[i] += e[i] / both
+            shares[j] += e[j] / both
+        z: Matrix = [[0.0] * n for _ in range(n)]
+        for i in reversed(range(n)):
+            for j in reversed(range(i, n)):
+                terms = [f[k][i] * z[k][j] for k in range(i + 1, n)]
+                z[i][j] = z[j][i] = _sum(terms, self.pivots[i] if i == j else 0.0)
+        return shares, z
 
 
-def _columns(rows: list[Floats]) -> Vector:
-    """One row for each pair, one column for each group, rows contiguous."""
-    return np.ascontiguousarray(np.frombuffer(b"".join(rows)).reshape(len(rows), -1).T)
+def _sum(terms: Sequence[float], start: float = 0.0) -> float:
+    """From left to right, each sum rounded: Python's own `sum` is more exact from 3.12 on."""
+    for term in terms:
+        start += term
+    return start
+
+
+try:
+    from agents.ranking._newton import fit as _compiled
+except ImportError:
+    COMPILED = False
+    """Whether the compiled way is there: it is made when the package is installed on a machine with a C compiler."""
+    WAY: Way = in_python
+else:
+    COMPILED, WAY = True, _compiled

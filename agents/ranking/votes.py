@@ -7,8 +7,7 @@ unknown, or it does not exist), or about a branch and itself are counted as igno
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agents.ranking.bradley_terry import Group, group_of
-from agents.ranking.unrolled import Pair
+from agents.ranking.bradley_terry import Group, Pair, group_of
 from schemas.judging import Order, Preference
 
 

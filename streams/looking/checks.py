@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agents.evidence.keys import DEVELOPMENT_FILE, DEVELOPMENT_PREFIX, KeyFileError, default_directory, load_key
+from agents.ranking.newton import COMPILED
 from streams import broker
 from streams.broker import BrokerError, artifacts, places
 from streams.broker.java import find_java
@@ -46,6 +47,7 @@ def machine_checks(settings: Settings | None, environment: Mapping[str, str]) ->
     checks = [
         *check_variables(environment),
         check_python(),
+        check_ranking(),
         check_java(needed=local),
         check_maven(needed=local and not jars),
         check_cache(cache, present=jars, needed=local),
@@ -81,6 +83,14 @@ def check_python() -> Check:
     if sys.version_info < OLDEST_PYTHON:
         return Check("python", "problem", detail, "install Python 3.11 or newer")
     return Check("python", "ok", detail)
+
+
+def check_ranking() -> Check:
+    """How rankings are computed. Both ways give the same bits."""
+    if COMPILED:
+        return Check("ranking", "ok", "compiled")
+    advice = "install a C compiler and Python's headers, then install the package again"
+    return Check("ranking", "warning", "in Python, which gives the same and takes longer", advice)
 
 
 def check_java(*, needed: bool) -> Check:

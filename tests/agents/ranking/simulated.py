@@ -4,8 +4,8 @@ import math
 import random
 from itertools import combinations
 
+from agents.judge.schedule import tier_pairs
 from agents.ranking.bradley_terry import Group, Observation, tally
-from agents.ranking.unrolled import ring
 from agents.ranking.votes import Vote
 
 
@@ -13,7 +13,7 @@ def random_group(rng: random.Random, smallest: int = 2, largest: int = 16) -> Gr
     """A group with ties, pairs that were asked unequally often, and pairs without any vote."""
     n = rng.randint(smallest, largest)
     truth = [rng.gauss(0.0, rng.choice((0.3, 1.0, 2.5))) for _ in range(n)]
-    pairs = ring(n) if rng.random() < 0.5 else combinations(range(n), 2)
+    pairs = tier_pairs(list(range(n))) if rng.random() < 0.5 else combinations(range(n), 2)
     asked, ties = rng.choice((0.3, 0.8, 1.0)), rng.choice((0.0, 0.2, 0.6))
     seen = []
     for i, j in pairs:

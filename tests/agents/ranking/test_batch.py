@@ -1,17 +1,27 @@
-"""One group, a batch, and the three ways to do the arithmetic give the same result."""
+"""One group and many, compiled and in Python: the same bits."""
 
+import hashlib
+import os
 import random
+import shutil
 from array import array
+from itertools import combinations
 
 import pytest
 
-from agents.ranking.bradley_terry import fit, fit_many
-from agents.ranking.large import large
-from agents.ranking.newton import BATCH, Problem, solve, solve_alike
-from agents.ranking.portable import Floats, exponentials
-from agents.ranking.unrolled import ring, unrolled
-from schemas.numbers import nine
+from agents.ranking import newton
+from agents.ranking.bradley_terry import AT_ONCE, Observation, fit, fit_many, tally
+from agents.ranking.newton import Rules, in_python
 from tests.agents.ranking.simulated import full_group, random_group
+
+compiled = pytest.mark.skipif(not newton.COMPILED, reason="the package was installed without a C compiler")
+
+
+def test_a_machine_with_a_compiler_has_the_compiled_way() -> None:
+    """Where there is a compiler and Python's headers, as on any machine that tests, nothing is skipped below."""
+    if shutil.which("cc") is None and not os.environ.get("CI"):
+        pytest.skip("no C compiler")
+    assert newton.COMPILED, "install the package again: touch pyproject.toml && make setup"
 
 
 def test_a_batch_gives_the_bits_of_single_fits() -> None:
@@ -21,60 +31,51 @@ def test_a_batch_gives_the_bits_of_single_fits() -> None:
     assert fit_many(groups) == [fit(group) for group in groups]
 
 
-def test_more_groups_than_one_batch() -> None:
-    """Groups beyond one batch are fitted in the next, in order."""
+def test_more_groups_than_fit_at_once() -> None:
+    """Groups beyond those of one call are fitted in the next, in order."""
     rng = random.Random(12)
-    groups = [full_group(rng, [0.5, 0.0, -0.5], repeats=2) for _ in range(BATCH + 30)]
+    groups = [full_group(rng, [0.5, 0.0, -0.5], repeats=2) for _ in range(AT_ONCE + 30)]
     assert fit_many(groups)[-40:] == [fit(group) for group in groups[-40:]]
 
 
-def test_large_groups_in_a_batch() -> None:
-    """Groups of more than 16 branches are fitted one after the other, also in a batch."""
+@compiled
+def test_compiled_code_gives_the_bits_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of all shapes, strict orders of any weight, and more branches than are usual."""
     rng = random.Random(13)
-    groups = [random_group(rng, 17, 24) for _ in range(30)]
-    assert fit_many(groups) == [fit(group) for group in groups]
+    groups = [random_group(rng) for _ in range(600)] + [random_group(rng, 17, 24) for _ in range(10)]
+    for n, weight in ((2, 1.0), (4, 100.0), (9, 1e6), (16, 1e6)):
+        groups.append(tally(n, [Observation(i, j, weight, 0.0) for i, j in combinations(range(n), 2)]))
+    fits = fit_many(groups)
+    monkeypatch.setattr(newton, "WAY", in_python)
+    assert fit_many(groups) == fits
 
 
-@pytest.mark.parametrize("n", [8, 11, 16])
-def test_code_for_the_ring_gives_the_bits_of_code_for_all_pairs(n: int) -> None:
-    """Leaving out pairs that were not compared changes no bit."""
-    rng = random.Random(n)
-    ahead = array("d", [rng.randint(0, 4) for _ in ring(n)])
-    behind = array("d", [rng.randint(1, 4) for _ in ring(n)])
-    wins = {pair: (a, b) for pair, a, b in zip(ring(n), ahead, behind, strict=True)}
-    rows = [wins.get(pair, (0.0, 0.0)) for pair in unrolled(n, sparse=False).pairs]
-    sparse = solve(Problem(n, True, ahead, behind), 0.1)
-    full = solve(Problem(n, False, array("d", [a for a, _ in rows]), array("d", [b for _, b in rows])), 0.1)
-    assert sparse == full
+def test_the_bits_are_those_of_every_release() -> None:
+    """A change of the arithmetic changes what existing logs give: it would be a new version of the ranking."""
+    rng = random.Random(14)
+    digest = hashlib.sha256()
+    for found in fit_many([random_group(rng) for _ in range(500)]):
+        for i in range(found.n):
+            # Adding zero makes a negative zero positive: the sign of nothing is not promised.
+            digest.update(repr([x and x + 0.0 for x in (found.score(i), found.se(i), found.judge_score(i))]).encode())
+    assert digest.hexdigest() == "fee11275b8617e6d2a0197513bf22c7af22e1c06355156d23e666044886e39bd"
 
 
-@pytest.mark.parametrize("n", [2, 5, 16])
-def test_matrices_agree_with_straight_line_code(n: int) -> None:
-    """The way for large groups gives the steps, win probabilities and inverse of the unrolled code."""
-    rng = random.Random(n)
-    group = full_group(rng, [rng.gauss(0.0, 1.0) for _ in range(n)], repeats=3, ties=0.2)
-    one, other = unrolled(n, sparse=False), large(n)
-    assert one.pairs == other.pairs
-    begun = one.begin(group.ahead, group.behind, lambda x: x**0.5)
-    assert other.begin(group.ahead, group.behind, lambda x: x**0.5) == pytest.approx(begun, rel=1e-12)
-    theta, wins, counts = begun[:n], begun[n : 2 * n], begun[2 * n : -1]
-    strengths = exponentials(list(theta))
-    step, large_step = (
-        one.newton(theta, strengths, wins, counts, 0.1),
-        other.newton(theta, strengths, wins, counts, 0.1),
-    )
-    assert large_step[:n] == pytest.approx(step[:n], rel=1e-10)
-    assert other.finish(strengths, large_step[n:]) == pytest.approx(one.finish(strengths, step[n:]), rel=1e-12)
+@compiled
+@pytest.mark.parametrize("short", range(6))
+def test_buffers_that_are_too_short_are_refused(short: int) -> None:
+    """The compiled code never writes where nothing was given."""
+    sizes = [3, 3, 3, 3, 3, 6]
+    buffers = [array("i" if at == 2 else "d", bytes((4 if at == 2 else 8) * size)) for at, size in enumerate(sizes)]
+    buffers[short].pop()
+    with pytest.raises(ValueError, match=r"expected|needs"):
+        newton.WAY(3, 1, *buffers, Rules(0.1, 1e-10, 1e-15, 2.0, 0.75, 16, 100))
 
 
-def test_rounded_results_do_not_depend_on_the_batch() -> None:
-    """What leaves, rounded to nine digits, is the same in batches of any size."""
-    rng = random.Random(17)
-    problems = [Problem(3, False, *_wins(rng)) for _ in range(100)]
-    whole = solve_alike(problems, 0.1)
-    parts = [solution for at in range(0, 100, 7) for solution in solve_alike(problems[at : at + 7], 0.1)]
-    assert [list(map(nine, s.theta)) for s in whole] == [list(map(nine, s.theta)) for s in parts]
-
-
-def _wins(rng: random.Random) -> tuple[Floats, Floats]:
-    return array("d", [rng.randint(0, 4) / 2 for _ in range(3)]), array("d", [rng.randint(1, 4) / 2 for _ in range(3)])
+@compiled
+def test_senseless_sizes_are_refused() -> None:
+    """Neither negative nor so large that a product overflows."""
+    for n, groups in ((-1, 1), (3, -1), (1 << 40, 1), (3, 1 << 62)):
+        empty = [array("d") for _ in range(6)]
+        with pytest.raises(ValueError, match="too many"):
+            newton.WAY(n, groups, *empty, Rules(0.1, 1e-10, 1e-15, 2.0, 0.75, 16, 100))

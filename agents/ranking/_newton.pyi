@@ -1,0 +1,3 @@
+from agents.ranking.newton import Way
+
+fit: Way

@@ -1,0 +1,58 @@
+"""Compiles `_newton.c` when the package is built. Without a C compiler the package is built all the same, and ranks more slowly.
+
+Only the build backend runs this; nothing imports it.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+# Only there while the package is built.
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface  # type: ignore[import-not-found]
+
+FOLDER = Path("agents/ranking")
+# Products are not to be contracted into sums: a fused operation rounds once, and the bits would differ.
+FLAGS = ("-O2", "-ffp-contract=off", "-fPIC", "-shared")
+
+
+class CompileNewton(BuildHookInterface):  # type: ignore[misc]
+    """Puts the compiled module beside its source."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - as hatchling calls it
+        """Compile, and say that the wheel is for this Python and machine; or say why not."""
+        name = f"_newton{sysconfig.get_config_var('EXT_SUFFIX')}"
+        folder = Path(self.root) / FOLDER
+        (folder / name).unlink(missing_ok=True)  # never one of another source
+        made = folder / f"{name}.new"
+        command = [
+            *_compiler(),
+            *FLAGS,
+            f"-I{sysconfig.get_path('include')}",
+            str(folder / "_newton.c"),
+            "-o",
+            str(made),
+            "-lm",
+        ]
+        try:
+            subprocess.run(command, capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            why = getattr(error, "stderr", "") or error
+            self.app.display_warning(
+                f"rankings will be computed in Python, because this failed: {shlex.join(command)}\n{why}"
+            )
+            return
+        made.replace(folder / name)
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["artifacts"].append(str(FOLDER / name))
+
+
+def _compiler() -> list[str]:
+    """The command that compiles C here; the linker of macOS has to be told that Python comes later."""
+    named = shlex.split(os.environ.get("CC", "")) or [shutil.which("cc") or shutil.which("gcc") or "clang"]
+    return [*named, "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else named
