@@ -16,15 +16,15 @@ def diff(first: Path, second: Path, /, *, json: Annotated[bool, Parameter(negati
     Parameters
     ----------
     first
-        A directory of `braid replay --out`, `braid run --out` or `braid archive --all`.
+        A directory of `braid replay --out`, `braid run --out`, `braid archive --all` or `braid export`, or the manifest in it.
     second
         Another one: the same log under other rules, or another part of it.
     json
         Print one JSON object.
     """
     from streams.commands.tables import show, table
+    from streams.diffing.diff import diff as run
     from streams.looking.text import visible
-    from streams.replaying.diff import diff as run
 
     found = run(first, second)
     if json:

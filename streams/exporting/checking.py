@@ -60,7 +60,7 @@ class DatasetCheck:
     def run(self) -> None:
         """Check everything."""
         manifest = self._manifest()
-        data, ledgers = _listed(manifest, "files"), _listed(manifest, "provenance")
+        data, ledgers = listed(manifest, "files"), listed(manifest, "provenance")
         self._files({**data, **ledgers}, manifest.get("card"))
         for name in ledgers:
             if name.startswith(EVIDENCE) and (self.folder / name).is_file():
@@ -158,7 +158,7 @@ def _position(path: Path, row: int) -> str:
     return f"{path}[{row}]" if path.suffix == ".parquet" else f"{path}:{row + 1}"
 
 
-def _listed(manifest: Json, member: str) -> dict[str, Json]:
+def listed(manifest: Json, member: str) -> dict[str, Json]:
     """The files of a manifest, by name; names that lead out of the directory are nobody's."""
     entries = manifest.get(member)
     named = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from agents.training.formats.shape import Made, Row
+from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.exporting.rollouts import Whole
 from streams.exporting.shards import Lines, Place, Shard, finished, partial
 from streams.outputs import view_of
@@ -64,11 +66,23 @@ class Ledger:
 
 
 def reference(made: Made) -> dict[str, Any]:
-    """What names a record in its evidence: rows are listed by id, branches by what they did."""
+    """What names a record in its evidence (rows are listed by id, branches by what they did), and what it is about."""
     named: dict[str, Any] = {"topic": BY_RECORD[type(made)].name, "record_id": made.record_id}
+    if isinstance(made, AepRecord):
+        return named | {"run_id": made.run_id}
+    named["branches"] = branches_of(made)
     if isinstance(made, BranchRecord):
-        return named | {"run_id": run_id_of(made), "raw_digest": made.raw_digest}
-    return named | {"run_id": made.run_id} if isinstance(made, AepRecord) else named
+        named |= {"run_id": run_id_of(made), "raw_digest": made.raw_digest}
+    return named
+
+
+def branches_of(made: Record) -> tuple[int, ...]:
+    """The branches that a record is about, ascending."""
+    if isinstance(made, DpoRecord):
+        return tuple(sorted((made.chosen_branch, made.rejected_branch)))
+    if isinstance(made, RejectedRecord):
+        return tuple(sorted(made.branches))
+    return (made.branch_index,) if isinstance(made, SftRecord | PpoRecord | BranchRecord) else ()
 
 
 def run_id_of(branch: BranchRecord) -> str:

@@ -1,0 +1,70 @@
+"""What `braid replay --out`, `braid run --out` and `braid archive --all` make: the sink topics as files.
+
+A row that is only on one side is looked up among what the other side kept out, with the reasons given there.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from schemas.base import Record
+from schemas.errors import DecodeError
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from streams.diffing.side import About, Row, hashed
+from streams.embedded import partitions_of, read_blocks
+from streams.exporting.ledger import branches_of
+from streams.replaying.logs import ArchiveLog, ReplayError, read_manifest
+from streams.topics import DPO, PPO, RANKINGS, REJECTED, SFT, Topic
+
+ROWS: dict[Topic, str] = {SFT: "sft", DPO: "dpo", PPO: "ppo"}
+
+
+class LogSide:
+    """The rows of one log."""
+
+    def __init__(self, directory: Path) -> None:
+        self._log = ArchiveLog(directory)
+        self.kinds = list(ROWS.values())
+        self.rows: dict[About, Row] = {}
+        self.rollouts: set[str] = set()
+        self.rules: dict[str, Any] = read_manifest(directory).get("rules", {})
+        self._reasons: dict[tuple[str, str], list[tuple[tuple[int, ...], str]]] = {}
+        """By kind and rollout: which branches were left out, and why."""
+        for topic in (RANKINGS, *ROWS, REJECTED):
+            for record in self._records(topic):
+                self._take(topic, record)
+        if not self.rollouts:
+            raise ReplayError(
+                f"{directory} holds no rankings; give what `braid replay --out`, `braid run --out` or `braid export` made"
+            )
+
+    def _records(self, topic: Topic) -> Iterator[Record]:
+        for partition in partitions_of(self._log.folder, topic.name):
+            for block in read_blocks(self._log.folder, topic.name, partition):
+                for stored in block:
+                    try:
+                        yield self._log.codec.decode(topic, stored.value)
+                    except DecodeError as error:
+                        raise ReplayError(
+                            f"{self._log.place}: {topic.name}/{partition}@{stored.offset}: {error}"
+                        ) from None
+
+    def _take(self, topic: Topic, record: Record) -> None:
+        if topic is RANKINGS:
+            self.rollouts.add(str(getattr(record, "rollout_id", "")))
+        elif isinstance(record, RejectedRecord):
+            why = record.reasons[0] if record.reasons else "no reason given"
+            left = self._reasons.setdefault((record.kind, record.rollout_id), [])
+            left.append((tuple(sorted(record.branches)), why))
+        elif isinstance(record, SftRecord | DpoRecord | PpoRecord):
+            about = About(ROWS[topic], record.rollout_id, branches_of(record))
+            self.rows[about] = Row(hashed(record.plain()))
+
+    def why(self, about: About, _: Row, /) -> str:
+        """The reason that was given for leaving it out."""
+        if about.rollout_id not in self.rollouts:
+            return "the rollout is not there"
+        left = self._reasons.get((about.kind, about.rollout_id), [])
+        # Pairs that were left out together are named by all branches of the rollout.
+        exact = (why for inside, why in left if inside == about.branches)
+        return next(exact, next((why for inside, why in left if set(about.branches) <= set(inside)), "not made"))

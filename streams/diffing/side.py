@@ -1,0 +1,57 @@
+"""One of two datasets that are compared: its rows by what they are about, and what it says of those that it has not.
+
+An id is a function of the content, so rows are matched by their rollout and branches. Of a row only a hash of each field is
+kept: what differs can be named without holding two datasets.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+
+class About(NamedTuple):
+    """What a row is about: the same for the same row under other rules."""
+
+    kind: str
+    rollout_id: str
+    branches: tuple[int, ...]
+    number: int = 0
+    """Among the rows of this kind about these branches."""
+
+    def __str__(self) -> str:
+        named = f"{self.kind} of {self.rollout_id}"
+        if self.branches:
+            named += f", branch {'-'.join(map(str, self.branches))}"
+        return f"{named}, row {self.number + 1}" if self.number else named
+
+
+class Row(NamedTuple):
+    """What is kept of a row."""
+
+    fields: dict[str, int]
+    """By field, a hash of its content."""
+    made_of: tuple[str, ...] = ()
+    """Ids of records."""
+
+
+class Side(Protocol):
+    """One dataset."""
+
+    kinds: list[str]
+    """The kinds of rows that it can have."""
+    rows: dict[About, Row]
+    rollouts: set[str]
+    rules: dict[str, Any]
+    """Under which it was made, as far as it says."""
+
+    def why(self, about: About, row: Row, /) -> str:
+        """Why it has no such row as the other one has."""
+        ...
+
+
+IDS = frozenset({"record_id", "provenance", "schema_version"})
+"""Fields that follow from the others."""
+
+
+def hashed(row: Mapping[str, Any]) -> dict[str, int]:
+    """A row by its fields."""
+    return {name: hash(str(value)) for name, value in row.items() if name not in IDS}
