@@ -5,7 +5,6 @@ restarts it, and the log is read again from the commit.
 """
 
 import asyncio
-import gc
 import signal
 from contextlib import suppress
 
@@ -13,6 +12,7 @@ import structlog
 
 from streams.cluster import ensure_topics, registry_of, resolve
 from streams.codec import Codec
+from streams.collector import calm_collector
 from streams.config import Settings
 from streams.health import Health
 from streams.live.loop import Loop
@@ -43,10 +43,7 @@ async def run_worker(
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError, RuntimeError):
             running.add_signal_handler(number, loop.stopping.set)
-    # What was imported stays: let the collector look at new objects only, and less often; a fold makes many that live a while.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    calm_collector()
     health = Health(settings.worker.metrics_host, settings.worker.metrics_port, metrics.registry, lambda: loop.live)
     await health.start()
     log.info(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 import orjson
 
+from streams.collector import calm_collector
 from streams.config import Settings, load
 from streams.replaying.job import Job, Result, replay_partition
 from streams.replaying.logs import ArchiveLog, ClusterLog, FactLog, ReplayError
@@ -31,6 +32,7 @@ async def run_partitions(
     """Replay partitions, each by one process; `done` gets every result as it comes."""
     waiting = list(partitions)[::-1]
     if processes <= 1:
+        calm_collector()
         async with _log(job, settings) as log, _target(job, settings) as target:
             while waiting:
                 done(await _replay(job, settings, log, target, waiting.pop(), moved))
@@ -116,6 +118,7 @@ def _answer(plain: object) -> None:
 
 def main() -> None:
     """A child process."""
+    calm_collector()
     try:
         asyncio.run(_child())
     except Exception as error:  # noqa: BLE001 - said to the parent, which tells the user
