@@ -89,7 +89,8 @@ async def _reach(client: Any, settings: Settings, closing: Any = None) -> None:
     except (KafkaConnectionError, OSError) as error:
         await (closing or client.stop)()
         raise ClusterError(
-            f"Kafka at {settings.kafka} does not answer: {error}; is it running, is BRAID_KAFKA right?"
+            f"Kafka at {settings.kafka} does not answer: {error}; is it running, is BRAID_KAFKA right, "
+            "are the [security] settings what it wants?"
         ) from None
     except KafkaError as error:
         await (closing or client.stop)()
