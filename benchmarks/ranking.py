@@ -59,15 +59,14 @@ def simulate(rng: random.Random, n: int, pairs: Sequence[Pair], missing: float =
     valid = [vote for vote in votes if vote.preferred is not None]
     shares = {"a": (1.0, 0.0), "b": (0.0, 1.0), "tie": (0.5, 0.5)}
     group = tally(n, [Observation(v.a, v.b, *shares[v.preferred or ""]) for v in valid])
-    wins = group.wins()
-    first, second = [i for i, _ in wins], [j for _, j in wins]
+    first, second = [i for i, _ in group.pairs], [j for _, j in group.pairs]
     winners = [evalica.Winner.X] * len(first) + [evalica.Winner.Y] * len(first)
     return Sample(
         truth,
         Contest([Candidate(i, "pass") for i in range(n)], votes),
         group,
         (first + first, second + second, winners),
-        [*(ahead for ahead, _ in wins.values()), *(behind for _, behind in wins.values())],
+        [*group.ahead, *group.behind],
         (n, [(v.a, v.b) if v.preferred == "a" else (v.b, v.a) for v in valid if v.preferred != "tie"]),
     )
 
@@ -168,7 +167,7 @@ def _taus(sample: Sample) -> tuple[float, float, float, float]:
     """Of counting wins, of the share of comparisons won, of evalica, and of ours."""
     n = len(sample.truth)
     won, met = [0.0] * n, [0.0] * n
-    for (i, j), (ahead, behind) in sample.group.wins().items():
+    for (i, j), ahead, behind in zip(sample.group.pairs, sample.group.ahead, sample.group.behind, strict=True):
         won[i] += ahead
         won[j] += behind
         met[i] += ahead + behind

@@ -17,6 +17,10 @@
 #pragma STDC FP_CONTRACT OFF
 #endif
 
+#ifndef SOURCE
+#define SOURCE "" /* The SHA-256 of this file, as what compiles it says: an old module is not used with a new source. */
+#endif
+
 typedef struct {
     double ridge, tolerance, noise, bold, careful;
     Py_ssize_t patience, rounds;
@@ -29,7 +33,7 @@ typedef struct {
     double *wins, *theta, *strengths, *step, *diagonal, *pivots, *shares, *met, *start;
 } Work;
 
-enum { MATRICES = 4, VECTORS = 9, MOST_BRANCHES = 1 << 15 };
+enum { MATRICES = 4, VECTORS = 7, MOST_BRANCHES = 1 << 15 };
 
 static double exponential(double x) {
     double k = rint(x * 1.4426950408889634);
@@ -156,7 +160,8 @@ static int climb(Work *w, const double *won, const Rules *rules) {
         newton_step(w, rules->ridge);
         double longest = 0.0, limit = done < rules->patience ? rules->bold : rules->careful;
         for (Py_ssize_t i = 0; i < n; i++)
-            longest = fmax(longest, fabs(w->step[i]));
+            if (!(fabs(w->step[i]) <= longest)) /* not a number is no short step */
+                longest = fabs(w->step[i]);
         double cut = longest > limit ? limit / longest : 1.0;
         for (Py_ssize_t i = 0; i < n; i++) {
             double step = w->step[i] * cut;
@@ -171,56 +176,28 @@ static int climb(Work *w, const double *won, const Rules *rules) {
     return 0;
 }
 
-/* The lowest branch that comparisons connect each branch with. */
-static void connect(Py_ssize_t n, const double *ahead, const double *behind, int *home) {
-    for (Py_ssize_t i = 0; i < n; i++)
-        home[i] = (int)i;
-    Py_ssize_t at = 0;
-    for (Py_ssize_t i = 0; i < n; i++)
-        for (Py_ssize_t j = i + 1; j < n; j++, at++) {
-            int keep = home[i] < home[j] ? home[i] : home[j], gone = home[i] < home[j] ? home[j] : home[i];
-            if (keep == gone || ahead[at] + behind[at] == 0.0)
-                continue;
-            for (Py_ssize_t k = 0; k < n; k++)
-                if (home[k] == gone)
-                    home[k] = keep;
-        }
-}
-
-/* Fit the component of `first`, if it has others; its members' entries are written. Whether a maximum was found. */
-static int fit_component(Py_ssize_t n, Py_ssize_t first, const int *home, const double *ahead, const double *behind,
-                         double *theta, double *shares, double *inverse, double *memory, Py_ssize_t *members,
-                         const Rules *rules) {
-    Py_ssize_t size = 0;
-    for (Py_ssize_t i = first; i < n; i++)
-        if (home[i] == (int)first)
-            members[size++] = i;
-    if (size < 2)
-        return 1;
+/* Fit one group; `memory` is for MATRICES + 1 matrices and VECTORS vectors. Whether a maximum was found. */
+static int fit_group(Py_ssize_t n, Py_ssize_t many, const int *pairs, const double *ahead, const double *behind,
+                     double *theta, double *shares, double *inverse, double *memory, const Rules *rules) {
     double *won = memory, *at = memory + n * n;
-    Work w = {.n = size};
-    double **matrices[] = {&w.counts, &w.weights, &w.factors, &w.inverse};
-    double **vectors[] = {&w.wins, &w.theta, &w.strengths, &w.step, &w.diagonal, &w.pivots, &w.shares, &w.met, &w.start};
+    Work w = {.n = n, .theta = theta, .shares = shares};
+    double **matrices[MATRICES] = {&w.counts, &w.weights, &w.factors, &w.inverse};
+    double **vectors[VECTORS] = {&w.wins, &w.strengths, &w.step, &w.diagonal, &w.pivots, &w.met, &w.start};
     for (int k = 0; k < MATRICES; k++, at += n * n)
         *matrices[k] = at;
     for (int k = 0; k < VECTORS; k++, at += n)
         *vectors[k] = at;
-    for (Py_ssize_t a = 0; a < size; a++) {
-        won[a * size + a] = 0.0;
-        for (Py_ssize_t b = a + 1; b < size; b++) {
-            Py_ssize_t i = members[a], pair = i * (2 * n - i - 1) / 2 + members[b] - i - 1;
-            won[a * size + b] = ahead[pair];
-            won[b * size + a] = behind[pair];
-        }
+    memset(won, 0, (size_t)(n * n) * sizeof(double));
+    for (Py_ssize_t pair = 0; pair < many; pair++) {
+        Py_ssize_t i = pairs[2 * pair], j = pairs[2 * pair + 1];
+        won[i * n + j] = ahead[pair];
+        won[j * n + i] = behind[pair];
     }
     if (!climb(&w, won, rules))
         return 0;
-    for (Py_ssize_t a = 0; a < size; a++) {
-        theta[members[a]] = w.theta[a];
-        shares[members[a]] = w.shares[a];
+    for (Py_ssize_t a = 0; a < n; a++)
         for (Py_ssize_t b = 0; b <= a; b++)
-            inverse[members[a] * (members[a] + 1) / 2 + members[b]] = w.inverse[a * size + b];
-    }
+            *inverse++ = w.inverse[a * n + b];
     return 1;
 }
 
@@ -231,55 +208,54 @@ static int of_doubles(const Py_buffer *view, Py_ssize_t count) {
     return 0;
 }
 
-static PyObject *fit(PyObject *module, PyObject *args) {
+/* Whether every pair names two branches of n. */
+static int are_pairs(const Py_buffer *view, Py_ssize_t n) {
+    const int *pairs = view->buf;
+    int good = view->len % (Py_ssize_t)(2 * sizeof(int)) == 0;
+    for (Py_ssize_t at = 0; good && at < view->len / (Py_ssize_t)sizeof(int); at++)
+        good = pairs[at] >= 0 && pairs[at] < n;
+    if (!good)
+        PyErr_SetString(PyExc_ValueError, "pairs need two branches each");
+    return good;
+}
+
+static PyObject *fit(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_ssize_t n, groups;
     Rules rules;
-    Py_buffer ahead, behind, home, theta, shares, inverse;
-    if (!PyArg_ParseTuple(args, "nny*y*w*w*w*w*(dddddnn)", &n, &groups, &ahead, &behind, &home, &theta, &shares,
+    Py_buffer pairs, ahead, behind, theta, shares, inverse;
+    if (!PyArg_ParseTuple(args, "nny*y*y*w*w*w*(dddddnn)", &n, &groups, &pairs, &ahead, &behind, &theta, &shares,
                           &inverse, &rules.ridge, &rules.tolerance, &rules.noise, &rules.bold, &rules.careful,
                           &rules.patience, &rules.rounds))
         return NULL;
     PyObject *result = NULL;
     double *memory = NULL;
-    Py_ssize_t *members = NULL;
-    if (n < 0 || n > MOST_BRANCHES || groups < 0 || groups > PY_SSIZE_T_MAX / (n * n + 1) / 64) {
-        PyErr_SetString(PyExc_ValueError, "too many branches or groups");
+    Py_ssize_t many = pairs.len / (Py_ssize_t)(2 * sizeof(int)), entries = 0;
+    if (n < 1 || n > MOST_BRANCHES || groups < 0 || groups > PY_SSIZE_T_MAX / 64 / (n * n + many)) {
+        PyErr_SetString(PyExc_ValueError, "no branches, or too many branches or groups");
         goto done;
     }
-    Py_ssize_t pairs = n * (n - 1) / 2, entries = n * (n + 1) / 2;
-    if (!of_doubles(&ahead, groups * pairs) || !of_doubles(&behind, groups * pairs) || !of_doubles(&theta, groups * n) ||
-        !of_doubles(&shares, groups * n) || !of_doubles(&inverse, groups * entries))
+    entries = n * (n + 1) / 2;
+    if (!are_pairs(&pairs, n) || !of_doubles(&ahead, groups * many) || !of_doubles(&behind, groups * many) ||
+        !of_doubles(&theta, groups * n) || !of_doubles(&shares, groups * n) || !of_doubles(&inverse, groups * entries))
         goto done;
-    if (home.len != groups * n * (Py_ssize_t)sizeof(int)) {
-        PyErr_SetString(PyExc_ValueError, "home needs one int for each branch");
-        goto done;
-    }
-    memory = PyMem_Calloc((size_t)((MATRICES + 1) * n * n + VECTORS * n + 1), sizeof(double));
-    members = PyMem_Calloc((size_t)n + 1, sizeof(Py_ssize_t));
-    if (memory == NULL || members == NULL) {
+    memory = PyMem_Calloc((size_t)((MATRICES + 1) * n * n + VECTORS * n), sizeof(double));
+    if (memory == NULL) {
         PyErr_NoMemory();
         goto done;
     }
     int found = 1;
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t group = 0; found && group < groups; group++) {
-        const double *won = (const double *)ahead.buf + group * pairs, *lost = (const double *)behind.buf + group * pairs;
-        int *homes = (int *)home.buf + group * n;
-        connect(n, won, lost, homes);
-        for (Py_ssize_t first = 0; found && first < n; first++)
-            if (homes[first] == (int)first)
-                found = fit_component(n, first, homes, won, lost, (double *)theta.buf + group * n,
-                                      (double *)shares.buf + group * n, (double *)inverse.buf + group * entries, memory,
-                                      members, &rules);
-    }
+    for (Py_ssize_t group = 0; found && group < groups; group++)
+        found = fit_group(n, many, pairs.buf, (double *)ahead.buf + group * many, (double *)behind.buf + group * many,
+                          (double *)theta.buf + group * n, (double *)shares.buf + group * n,
+                          (double *)inverse.buf + group * entries, memory, &rules);
     Py_END_ALLOW_THREADS
     result = PyBool_FromLong(found);
 done:
     PyMem_Free(memory);
-    PyMem_Free(members);
+    PyBuffer_Release(&pairs);
     PyBuffer_Release(&ahead);
     PyBuffer_Release(&behind);
-    PyBuffer_Release(&home);
     PyBuffer_Release(&theta);
     PyBuffer_Release(&shares);
     PyBuffer_Release(&inverse);
@@ -287,10 +263,15 @@ done:
 }
 
 static PyMethodDef methods[] = {
-    {"fit", fit, METH_VARARGS, "fit(n, groups, ahead, behind, home, theta, shares, inverse, rules): see newton.fit_groups."},
+    {"fit", fit, METH_VARARGS, "fit(n, groups, pairs, ahead, behind, theta, shares, inverse, rules): the `Way` of newton.py."},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_newton", NULL, 0, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__newton(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit__newton(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (module != NULL && PyModule_AddStringConstant(module, "SOURCE", SOURCE) < 0)
+        Py_CLEAR(module);
+    return module;
+}

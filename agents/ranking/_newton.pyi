@@ -1,3 +1,4 @@
 from agents.ranking.newton import Way
 
+SOURCE: str
 fit: Way

@@ -7,12 +7,12 @@ give the same bits, alone (`fit`) or among others (`fit_many`), in whatever orde
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import erfc, sqrt
 from typing import NamedTuple
 
-from agents.ranking.newton import Floats, Solution, solve
+from agents.ranking.newton import Floats, Ints, Problem, Solution, solve
 
 Pair = tuple[int, int]
 
@@ -46,15 +46,30 @@ class Group(NamedTuple):
     """Who won between n branches that may be compared with each other. `tally` makes it."""
 
     n: int
+    pairs: tuple[Pair, ...]
+    """(i, j) with i < j: the pairs that were compared, each once, sorted."""
     ahead: Floats
-    """For each pair (i, j), i < j, sorted, the wins of i; a tie is half a win."""
+    """For each pair the wins of i; a tie is half a win."""
     behind: Floats
-    """For each pair the wins of j. Both are 0 where they were not compared."""
+    """For each pair the wins of j."""
 
-    def wins(self) -> dict[Pair, tuple[float, float]]:
-        """The wins of both, of each pair that was compared."""
-        rows = zip(pairs_of(self.n), self.ahead, self.behind, strict=True)
-        return {pair: (ahead, behind) for pair, ahead, behind in rows if ahead + behind}
+
+class Component(NamedTuple):
+    """Branches that comparisons connect. Their scores add up to zero."""
+
+    members: tuple[int, ...]
+    """The branches, ascending; the solution is in this order."""
+    solution: Solution
+
+    def variance(self, a: int, b: int) -> float:
+        """C_aa + C_bb - 2 C_ab of two members by position. The projection P drops out of differences."""
+        z = self.solution.inverse
+        return z[_entry(a, a)] + z[_entry(b, b)] - 2.0 * z[_entry(a, b)]
+
+    def probability(self, a: int, b: int) -> float:
+        """Phi(delta / its standard error) of two members by position."""
+        theta = self.solution.theta
+        return beats(theta[a] - theta[b], self.variance(a, b))
 
 
 class Fit(NamedTuple):
@@ -62,22 +77,20 @@ class Fit(NamedTuple):
 
     n: int
     ridge: float
-    solution: Solution
+    components: tuple[Component, ...]
+    """Those of two branches or more, by their lowest branch."""
 
-    @property
-    def components(self) -> tuple[tuple[int, ...], ...]:
-        """Branches that comparisons connect, two or more: ascending, by their lowest. Their scores add up to zero."""
-        home = self.solution.home
-        found = [tuple([i for i in range(self.n) if home[i] == first]) for first in range(self.n)]
-        return tuple([members for members in found if len(members) > 1])
-
-    def size(self, branch: int) -> int:
-        """How many branches its component has, itself among them."""
-        return self.solution.home.count(self.solution.home[branch])
+    def place(self, branch: int) -> tuple[Component, int] | None:
+        """The component of a branch and its position there; None when it was compared with no other."""
+        for component in self.components:
+            if branch in component.members:
+                return component, component.members.index(branch)
+        return None
 
     def score(self, branch: int) -> float | None:
-        """Theta; None when it was compared with no other."""
-        return self.solution.theta[branch] if self.size(branch) > 1 else None
+        """Theta."""
+        place = self.place(branch)
+        return None if place is None else place[0].solution.theta[place[1]]
 
     def se(self, branch: int) -> float | None:
         """The score's standard error, sqrt(C_ii)."""
@@ -86,23 +99,30 @@ class Fit(NamedTuple):
 
     def covariance(self, i: int, j: int) -> float | None:
         """C_ij of C = P (H + ridge I)^-1 P. All ones is an eigenvector of H + ridge I, so P takes 1 / (n ridge) off."""
-        size = self.size(i)
-        if size == 1 or self.solution.home[i] != self.solution.home[j]:
+        both = self._both(i, j)
+        if both is None:
             return None
-        return self.solution.inverse[entry(i, j)] - 1.0 / (size * self.ridge)
+        component, a, b = both
+        return component.solution.inverse[_entry(a, b)] - 1.0 / (len(component.members) * self.ridge)
 
     def judge_score(self, branch: int) -> float | None:
         """Ten times the mean probability of beating another member of its component: 5 when all are equal."""
-        size = self.size(branch)
-        return 10.0 * self.solution.shares[branch] / (size - 1) if size > 1 else None
+        place = self.place(branch)
+        if place is None:
+            return None
+        component, position = place
+        return 10.0 * component.solution.shares[position] / (len(component.members) - 1)
 
     def probability(self, i: int, j: int) -> float | None:
-        """Phi(delta / its standard error): that i is really better than j. None when not comparable, or the same."""
-        home, theta, _, z = self.solution
-        if i == j or home[i] != home[j]:
+        """Probability that i is really better than j. None when they are not comparable, or the same."""
+        both = self._both(i, j)
+        return None if both is None or i == j else both[0].probability(*both[1:])
+
+    def _both(self, i: int, j: int) -> tuple[Component, int, int] | None:
+        first, second = self.place(i), self.place(j)
+        if first is None or second is None or first[0] is not second[0]:
             return None
-        # C_ii + C_jj - 2 C_ij: the projection P drops out of differences.
-        return beats(theta[i] - theta[j], z[entry(i, i)] + z[entry(j, j)] - 2.0 * z[entry(i, j)])
+        return first[0], first[1], second[1]
 
 
 def tally(n: int, observations: Iterable[Observation]) -> Group:
@@ -121,40 +141,85 @@ def tally(n: int, observations: Iterable[Observation]) -> Group:
 
 def group_of(n: int, wins: Mapping[Pair, Sequence[float]]) -> Group:
     """A group from the wins of i and of j of each pair (i, j), i < j, that was compared."""
-    ahead, behind = array("d", bytes(4 * n * (n - 1))), array("d", bytes(4 * n * (n - 1)))
-    for (i, j), won in wins.items():
-        at = i * (2 * n - i - 1) // 2 + j - i - 1
-        ahead[at], behind[at] = won
-    return Group(n, ahead, behind)
+    pairs = tuple(sorted(wins))
+    return Group(n, pairs, array("d", [wins[pair][0] for pair in pairs]), array("d", [wins[pair][1] for pair in pairs]))
 
 
 def fit(group: Group, ridge: float = RIDGE) -> Fit:
     """Fit one group."""
     _check(ridge)
-    return Fit(group.n, ridge, solve(group.n, 1, group.ahead, group.behind, ridge))
+    found = [Component(part.members, solve(part.problem([group]), ridge)) for part in _parts(group.pairs)]
+    return Fit(group.n, ridge, tuple(found))
 
 
 def fit_many(groups: Iterable[Group], ridge: float = RIDGE) -> list[Fit]:
-    """Fit many groups, those of one size at once: what `fit` gives for each, to the bit."""
+    """Fit many groups, those with the same pairs at once: what `fit` gives for each, to the bit."""
     _check(ridge)
     groups = list(groups)
-    alike: dict[int, list[int]] = {}
+    alike: dict[tuple[Pair, ...], list[int]] = {}
     for number, group in enumerate(groups):
-        alike.setdefault(group.n, []).append(number)
-    fits: dict[int, Fit] = {}
-    for n, numbers in alike.items():
+        alike.setdefault(group.pairs, []).append(number)
+    found: list[list[Component]] = [[] for _ in groups]
+    for pairs, numbers in alike.items():
         for first in range(0, len(numbers), AT_ONCE):
             some = numbers[first : first + AT_ONCE]
-            ahead, behind = array("d"), array("d")
-            for number in some:
-                ahead += groups[number].ahead
-                behind += groups[number].behind
-            home, theta, shares, inverse = solve(n, len(some), ahead, behind, ridge)
-            entries = n * (n + 1) // 2
-            for at, number in enumerate(some):
-                one, triangle = slice(at * n, at * n + n), slice(at * entries, at * entries + entries)
-                fits[number] = Fit(n, ridge, Solution(home[one], theta[one], shares[one], inverse[triangle]))
-    return [fits[number] for number in range(len(groups))]
+            for part in _parts(pairs):
+                solutions = _each(solve(part.problem([groups[number] for number in some]), ridge), len(some))
+                for number, solution in zip(some, solutions, strict=True):
+                    found[number].append(Component(part.members, solution))
+    return [Fit(group.n, ridge, tuple(components)) for group, components in zip(groups, found, strict=True)]
+
+
+class _Part(NamedTuple):
+    """A component, before anything is fitted."""
+
+    members: tuple[int, ...]
+    pairs: Ints
+    """By position among the members."""
+    places: tuple[int, ...] | None
+    """Where its pairs stand among those of the group; None: it has all of them."""
+
+    def problem(self, groups: Sequence[Group]) -> Problem:
+        """Who won within the component, in groups that have the same pairs."""
+        ahead, behind = array("d"), array("d")
+        for group in groups:
+            if self.places is None:
+                ahead += group.ahead
+                behind += group.behind
+            else:
+                ahead.extend([group.ahead[at] for at in self.places])
+                behind.extend([group.behind[at] for at in self.places])
+        return Problem(len(self.members), self.pairs, ahead, behind)
+
+
+@lru_cache(maxsize=256)
+def _parts(pairs: tuple[Pair, ...]) -> tuple[_Part, ...]:
+    """The components of two branches or more, by their lowest branch. Judges ask about the same pairs again and again."""
+    home: dict[int, int] = {}
+    members: dict[int, list[int]] = {}
+    for branch in sorted({branch for pair in pairs for branch in pair}):
+        home[branch], members[branch] = branch, [branch]
+    for i, j in pairs:
+        keep, gone = sorted((home[i], home[j]))
+        if keep != gone:
+            for branch in members[gone]:
+                home[branch] = keep
+            members[keep] += members.pop(gone)
+    parts = []
+    for first, inside in sorted(members.items()):
+        position = {branch: at for at, branch in enumerate(sorted(inside))}
+        places = tuple([at for at, (i, _) in enumerate(pairs) if home[i] == first])
+        own = array("i", [position[branch] for at in places for branch in pairs[at]])
+        parts.append(_Part(tuple(position), own, None if len(places) == len(pairs) else places))
+    return tuple(parts)
+
+
+def _each(solution: Solution, groups: int) -> Iterator[Solution]:
+    """The solutions of single groups."""
+    n, entries = len(solution.theta) // groups, len(solution.inverse) // groups
+    for at in range(groups):
+        one, triangle = slice(at * n, at * n + n), slice(at * entries, at * entries + entries)
+        yield Solution(solution.theta[one], solution.shares[one], solution.inverse[triangle])
 
 
 def _check(ridge: float) -> None:
@@ -174,11 +239,6 @@ def normal_cdf(z: float) -> float:
     return 0.5 * erfc(-z / SQRT2)
 
 
-def entry(a: int, b: int) -> int:
+def _entry(a: int, b: int) -> int:
     """Where row max(a, b), column min(a, b) of a lower triangle is."""
     return a * (a + 1) // 2 + b if a >= b else b * (b + 1) // 2 + a
-
-
-def pairs_of(n: int) -> list[Pair]:
-    """All pairs (i, j), i < j, sorted."""
-    return list(combinations(range(n), 2))

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,14 @@ class CompileNewton(BuildHookInterface):  # type: ignore[misc]
         folder = Path(self.root) / FOLDER
         (folder / name).unlink(missing_ok=True)  # never one of another source
         made = folder / f"{name}.new"
+        source = folder / "_newton.c"
+        stated = f'-DSOURCE="{sha256(source.read_bytes()).hexdigest()}"'
         command = [
             *_compiler(),
             *FLAGS,
+            stated,
             f"-I{sysconfig.get_path('include')}",
-            str(folder / "_newton.c"),
+            str(source),
             "-o",
             str(made),
             "-lm",

@@ -15,8 +15,10 @@ v t (1 - (e^c - 1 - c) / c^2) > v t / 9 for c = 1.5: every careful step climbs, 
 
 from array import array
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from itertools import combinations
 from math import sqrt
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from agents.ranking.portable import exponential, grown
@@ -60,72 +62,63 @@ class Rules(NamedTuple):
     rounds: int
 
 
+class Problem(NamedTuple):
+    """Connected branches, numbered from 0, and who won between them: in one group, or in several with the same pairs."""
+
+    size: int
+    pairs: Ints
+    """i, j, i, j, ...: the pairs i < j that were compared, sorted."""
+    ahead: Floats
+    """For each group and pair the wins of i, a tie being half a win."""
+    behind: Floats
+    """Wins of j."""
+
+
 class Solution(NamedTuple):
     """The maximum of each group, one after the other, and the curvature there."""
 
-    home: Ints
-    """For each branch the lowest one that comparisons connect it with."""
     theta: Floats
-    """Scores; 0 for a branch that was compared with no other."""
     shares: Floats
-    """For each branch the sum of sigma(theta_i - theta_j) over the others of its component."""
+    """For each branch the sum over the others of sigma(theta_i - theta_j)."""
     inverse: Floats
-    """The lower triangle of (H + ridge I)^-1 by rows; 0 where two branches are not connected."""
+    """The lower triangle of (H + ridge I)^-1, by rows."""
 
 
-Way = Callable[[int, int, Floats, Floats, Ints, Floats, Floats, Floats, Rules], bool]
-"""(n, groups, ahead, behind, and the four of a `Solution` to write into, rules) -> whether all groups have a maximum."""
+Way = Callable[[int, int, Ints, Floats, Floats, Floats, Floats, Floats, Rules], bool]
+"""(size, groups, pairs, ahead, behind, and the three of a `Solution` to write into, rules) -> whether all have a maximum."""
 
 
-def solve(n: int, groups: int, ahead: Floats, behind: Floats, ridge: float) -> Solution:
-    """Fit groups of n branches each. Raises ArithmeticError should there be one without a maximum.
-
-    `ahead` has for each group and each pair (i, j), i < j, sorted, the wins of i, `behind` those of j; both are 0 where the two
-    were not compared.
-    """
-    entries = n * (n + 1) // 2
-    found = Solution(array("i", bytes(4 * n * groups)), *(array("d", bytes(8 * k * groups)) for k in (n, n, entries)))
+def solve(problem: Problem, ridge: float) -> Solution:
+    """Fit all groups of a problem. Raises ArithmeticError should there be one without a maximum."""
+    n, pairs, ahead, behind = problem
+    groups = 2 * len(ahead) // len(pairs)
+    found = Solution(*[array("d", bytes(8 * groups * entries)) for entries in (n, n, n * (n + 1) // 2)])
     rules = Rules(ridge, TOLERANCE, NOISE, BOLD, CAREFUL, PATIENCE, ROUNDS)
-    if not WAY(n, groups, ahead, behind, *found, rules):
+    if not WAY(n, groups, pairs, ahead, behind, *found, rules):
         raise ArithmeticError(NO_MAXIMUM)
     return found
 
 
 def in_python(
-    n: int, groups: int, ahead: Floats, behind: Floats, home: Ints, theta: Floats, shares: Floats, inverse: Floats,
+    n: int, groups: int, pairs: Ints, ahead: Floats, behind: Floats, theta: Floats, shares: Floats, inverse: Floats,
     rules: Rules, /,
 ) -> bool:  # fmt: skip
     """The `Way` that needs no compiler, and says what the other one does."""
-    pairs = list(combinations(range(n), 2))
+    many, entries = len(pairs) // 2, n * (n + 1) // 2
     for group in range(groups):
-        base, triangle = group * n, group * (n * (n + 1) // 2)
-        won: dict[tuple[int, int], float] = {}
-        for (i, j), wins, losses in zip(pairs, ahead[group * len(pairs) :], behind[group * len(pairs) :], strict=False):
-            won[i, j], won[j, i] = wins, losses
-        homes = connected(n, [(i, j) for i, j in pairs if won[i, j] + won[j, i] != 0.0])
-        home[base : base + n] = array("i", homes)
-        for first in sorted(set(homes)):
-            members = [i for i in range(n) if homes[i] == first]
-            if len(members) < 2:
-                continue
-            search = _Search([[won.get((i, j), 0.0) for j in members] for i in members])
-            if not search.climb(rules):
-                return False
-            chances, z = search.finish()
-            for a, i in enumerate(members):
-                theta[base + i], shares[base + i] = search.theta[a], chances[a]
-                for b in range(a + 1):
-                    inverse[triangle + i * (i + 1) // 2 + members[b]] = z[a][b]
+        won: Matrix = [[0.0] * n for _ in range(n)]
+        for pair in range(many):
+            i, j = pairs[2 * pair], pairs[2 * pair + 1]
+            won[i][j], won[j][i] = ahead[group * many + pair], behind[group * many + pair]
+        search = _Search(won)
+        if not search.climb(rules):
+            return False
+        chances, z = search.finish()
+        theta[group * n : group * n + n] = array("d", search.theta)
+        shares[group * n : group * n + n] = array("d", chances)
+        triangle = [z[a][b] for a in range(n) for b in range(a + 1)]
+        inverse[group * entries : group * entries + entries] = array("d", triangle)
     return True
-
-
-def connected(n: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """The lowest branch that pairs connect each of n with."""
-    home = list(range(n))
-    for i, j in pairs:
-        keep, gone = sorted((home[i], home[j]))
-        home = [keep if each == gone else each for each in home]
-    return home
 
 
 class _Search:
@@ -233,11 +226,15 @@ def _sum(terms: Sequence[float], start: float = 0.0) -> float:
     return start
 
 
-try:
-    from agents.ranking._newton import fit as _compiled
-except ImportError:
-    COMPILED = False
-    """Whether the compiled way is there: it is made when the package is installed on a machine with a C compiler."""
-    WAY: Way = in_python
-else:
-    COMPILED, WAY = True, _compiled
+def _way() -> tuple[Way, bool]:
+    """The compiled way, if it is there and was made of the source beside it; an old one may compute otherwise."""
+    try:
+        from agents.ranking import _newton
+    except ImportError:
+        return in_python, False
+    fresh = sha256(Path(__file__).with_name("_newton.c").read_bytes()).hexdigest() == _newton.SOURCE
+    return (_newton.fit, True) if fresh else (in_python, False)
+
+
+WAY, COMPILED = _way()
+"""How fits are made, and whether that is compiled: when the package is installed on a machine with a C compiler."""

@@ -242,20 +242,21 @@ def total(parts: Sequence[RewardPart]) -> float | None:
 def surely(fit: Fit) -> tuple[list[int], list[int]]:
     """For each branch how many of its component are surely better, and how many surely worse."""
     better, worse = [0] * fit.n, [0] * fit.n
-    home, theta, _, z = fit.solution
-    diagonal = [z[at * (at + 3) // 2] for at in range(fit.n)]
-    for b in range(1, fit.n):
-        row = b * (b + 1) // 2
-        for a in range(b):
-            difference = theta[a] - theta[b]
-            variance = diagonal[a] + diagonal[b] - 2.0 * z[row + a]
-            square = difference * difference
-            if square < CLEARLY_UNSURE * variance or home[a] != home[b]:
-                continue
-            if square > CLEARLY_SURE * variance or nine(beats(abs(difference), variance)) >= SURE:
-                above, below = (a, b) if difference > 0.0 else (b, a)
-                better[below] += 1
-                worse[above] += 1
+    for component in fit.components:
+        members, (theta, _, z) = component
+        diagonal = [z[at * (at + 3) // 2] for at in range(len(members))]
+        for b in range(1, len(members)):
+            row = b * (b + 1) // 2
+            for a in range(b):
+                difference = theta[a] - theta[b]
+                variance = diagonal[a] + diagonal[b] - 2.0 * z[row + a]
+                square = difference * difference
+                if square < CLEARLY_UNSURE * variance:
+                    continue
+                if square > CLEARLY_SURE * variance or nine(beats(abs(difference), variance)) >= SURE:
+                    above, below = (a, b) if difference > 0.0 else (b, a)
+                    better[members[below]] += 1
+                    worse[members[above]] += 1
     return better, worse
 
 

@@ -13,7 +13,7 @@ Matrix = NDArray[np.float64]
 def wins_of(group: Group) -> Matrix:
     """wins[i, j]: how often i won against j."""
     wins = np.zeros((group.n, group.n))
-    for (i, j), (ahead, behind) in group.wins().items():
+    for (i, j), ahead, behind in zip(group.pairs, group.ahead, group.behind, strict=True):
         wins[i, j], wins[j, i] = ahead, behind
     return wins
 

@@ -6,6 +6,7 @@ import random
 import shutil
 from array import array
 from itertools import combinations
+from typing import Any
 
 import pytest
 
@@ -61,21 +62,60 @@ def test_the_bits_are_those_of_every_release() -> None:
     assert digest.hexdigest() == "fee11275b8617e6d2a0197513bf22c7af22e1c06355156d23e666044886e39bd"
 
 
+RULES = Rules(0.1, 1e-10, 1e-15, 2.0, 0.75, 16, 100)
+
+
+def _buffers() -> list[Any]:
+    """Of one group of three branches, all pairs: pairs, wins, losses, and room for what is found."""
+    pairs = array("i", [0, 1, 0, 2, 1, 2])
+    return [pairs, *[array("d", [1.0] * size) for size in (3, 3, 3, 3, 6)]]
+
+
 @compiled
 @pytest.mark.parametrize("short", range(6))
 def test_buffers_that_are_too_short_are_refused(short: int) -> None:
     """The compiled code never writes where nothing was given."""
-    sizes = [3, 3, 3, 3, 3, 6]
-    buffers = [array("i" if at == 2 else "d", bytes((4 if at == 2 else 8) * size)) for at, size in enumerate(sizes)]
+    buffers = _buffers()
     buffers[short].pop()
-    with pytest.raises(ValueError, match=r"expected|needs"):
-        newton.WAY(3, 1, *buffers, Rules(0.1, 1e-10, 1e-15, 2.0, 0.75, 16, 100))
+    with pytest.raises(ValueError, match=r"expected|two branches"):
+        newton.WAY(3, 1, *buffers, RULES)
+
+
+@compiled
+@pytest.mark.parametrize("stranger", [3, -1, 2**31 - 1])
+def test_pairs_of_other_branches_are_refused(stranger: int) -> None:
+    """A branch beyond the others would be memory of somebody else."""
+    buffers = _buffers()
+    buffers[0][3] = stranger
+    with pytest.raises(ValueError, match="two branches"):
+        newton.WAY(3, 1, *buffers, RULES)
 
 
 @compiled
 def test_senseless_sizes_are_refused() -> None:
     """Neither negative nor so large that a product overflows."""
-    for n, groups in ((-1, 1), (3, -1), (1 << 40, 1), (3, 1 << 62)):
-        empty = [array("d") for _ in range(6)]
+    for n, groups in ((0, 1), (-1, 1), (3, -1), (1 << 40, 1), (3, 1 << 62)):
         with pytest.raises(ValueError, match="too many"):
-            newton.WAY(n, groups, *empty, Rules(0.1, 1e-10, 1e-15, 2.0, 0.75, 16, 100))
+            newton.WAY(n, groups, *_buffers(), RULES)
+
+
+@compiled
+def test_what_is_no_number_has_no_maximum() -> None:
+    """It ends with an error and not with a score."""
+    buffers = _buffers()
+    buffers[1][0] = float("nan")
+    assert newton.WAY(3, 1, *buffers, RULES) is False
+
+
+@compiled
+def test_a_module_of_another_source_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old module beside a new source would give the bits of the old one."""
+    monkeypatch.setattr("agents.ranking._newton.SOURCE", "0" * 64)
+    assert newton._way() == (in_python, False)
+
+
+def test_many_branches_that_were_hardly_compared_take_little_memory() -> None:
+    """Only branches that comparisons connect are in one matrix."""
+    found = fit(tally(50_000, [Observation(7, 49_999, 1.0, 0.0)]))
+    assert found.components[0].members == (7, 49_999)
+    assert found.score(8) is None

@@ -16,10 +16,11 @@ def test_intervals_of_differences_cover_the_truth() -> None:
     fits = fit_many(full_group(rng, truth, repeats=2) for truth in truths)
     covered = asked = 0
     for truth, found in zip(truths, fits, strict=True):
+        component = found.components[0]
+        theta = component.solution.theta
         for i, j in combinations(range(8), 2):
-            variance = found.covariance(i, i) + found.covariance(j, j) - 2.0 * found.covariance(i, j)
-            difference = found.score(i) - found.score(j)
-            covered += abs(difference - (truth[i] - truth[j])) <= Z95 * sqrt(variance)
+            width = Z95 * sqrt(component.variance(i, j))
+            covered += abs((theta[i] - theta[j]) - (truth[i] - truth[j])) <= width
             asked += 1
     assert asked == 1500 * 28
     assert covered / asked >= 0.90
@@ -32,7 +33,7 @@ def test_sure_differences_are_real() -> None:
     right = sure = 0
     for truth, found in zip(truths, fit_many(full_group(rng, truth, repeats=4) for truth in truths), strict=True):
         for i, j in combinations(range(6), 2):
-            probability = found.probability(i, j)
+            probability = found.components[0].probability(i, j)
             if max(probability, 1.0 - probability) >= 0.95:
                 sure += 1
                 right += (probability > 0.5) == (truth[i] > truth[j])

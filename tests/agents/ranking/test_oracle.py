@@ -32,7 +32,7 @@ def test_covariances_are_those_of_a_numerical_hessian(groups: list[tuple[Group, 
         theta = np.array([found.score(i) or 0.0 for i in range(group.n)])
         expected = oracle.covariance(theta, oracle.wins_of(group), RIDGE)
         for component in found.components:
-            own = list(component)
+            own = list(component.members)
             ours = np.array([[found.covariance(i, j) for j in own] for i in own])
             assert np.abs(ours - expected[np.ix_(own, own)]).max() < 1e-4
             assert np.abs([found.se(i) for i in own] - np.sqrt(expected[own, own])).max() < 1e-4
@@ -41,17 +41,17 @@ def test_covariances_are_those_of_a_numerical_hessian(groups: list[tuple[Group, 
 def test_only_connected_branches_have_scores(groups: list[tuple[Group, Fit]]) -> None:
     """A branch has a score exactly when it was compared, and scores of a component add up to zero."""
     for group, found in groups:
-        compared = {branch for pair in group.wins() for branch in pair}
+        compared = {branch for pair in group.pairs for branch in pair}
         assert {i for i in range(group.n) if found.score(i) is not None} == compared
         for component in found.components:
-            assert sum(found.score(i) for i in component) == pytest.approx(0.0, abs=1e-12)
+            assert sum(component.solution.theta) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_judge_score_is_the_mean_chance_against_the_others(groups: list[tuple[Group, Fit]]) -> None:
     """The judge score is ten times the mean of sigma(theta_i - theta_j) over the others of the component."""
     for _, found in groups[:200]:
         for component in found.components:
-            theta = np.array([found.score(i) for i in component])
+            theta = np.array(component.solution.theta)
             chances = 1.0 / (1.0 + np.exp(theta[None, :] - theta[:, None]))
             expected = 10.0 * (chances.sum(1) - 0.5) / (len(theta) - 1)
-            assert [found.judge_score(i) for i in component] == pytest.approx(expected, rel=1e-12)
+            assert [found.judge_score(i) for i in component.members] == pytest.approx(expected, rel=1e-12)
