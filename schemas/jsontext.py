@@ -50,6 +50,13 @@ def as_object(value: Any) -> dict[str, Any]:
     return value
 
 
+def as_array(value: Any) -> list[Any]:
+    """The same value, when it is a JSON array. Raises ValueError when it is something else."""
+    if not isinstance(value, list):
+        raise ValueError(f"expected a JSON array, found {kind_of(value)}")  # noqa: TRY004 - callers handle one kind of bad text
+    return value
+
+
 def compact(value: Any) -> str:
     """JSON text without spaces, keys in the order they have."""
     try:

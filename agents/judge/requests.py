@@ -11,6 +11,7 @@ from typing import NamedTuple
 from agents.judge.judged_text import Branch, fitting, judged_texts
 from agents.judge.schedule import Schedule, schedule
 from agents.judge.votes import content_tie
+from agents.rollouts.broken import breaks_alone
 from agents.rollouts.decide import objective_statuses, pinned_config
 from agents.rollouts.emit import branch_record
 from agents.rollouts.rollout import Rollout
@@ -32,6 +33,7 @@ class Asking(NamedTuple):
     """Whether the judge is the model that made one of the branches: it would judge its own work."""
 
 
+@breaks_alone
 def judge_requests(rollout: Rollout) -> Asking:
     """The requests of a rollout that has settled and whose settled facts have been read.
 

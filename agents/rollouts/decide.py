@@ -9,16 +9,17 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.judge.schedule import Schedule, schedule
 from agents.rollouts.attempt import Attempt, View
+from agents.rollouts.broken import BrokenLogError, breaks_alone
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status
 from agents.summarize.branch import n_events, raw_digest
 from agents.summarize.output import summarize
 from agents.verdicts.meaning import UNDECIDED_ENDS, Verdict, counting, is_final, objective
-from schemas.avro_body import with_content_id
+from schemas.avro_body import first_problem, with_content_id
 from schemas.checked import unchecked
 from schemas.closures import CloseCause, RolloutClosed, RolloutSettled, SettleCause, SettledBranch
 from schemas.emission import EmissionConfig, JudgeConfig
@@ -52,6 +53,7 @@ class Cutoff(NamedTuple):
     cause: SettleCause
 
 
+@breaks_alone
 def decide(
     rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, watermark: int | None, read_to: Mapping[str, int]
 ) -> RolloutSettled | RolloutClosed | None:
@@ -356,12 +358,16 @@ def _closed(rollout: Rollout, cause: CloseCause, decided_at: int, read_to: Mappi
 
 
 def pinned_config(settled: RolloutSettled) -> EmissionConfig:
-    """The configuration that a settling pins."""
+    """The configuration that a settling pins. Raises BrokenLogError for one that cannot be read."""
     config = _configs.get(settled.config_digest)
     if config is None:
-        config = EmissionConfig.model_validate_json(settled.config)
+        try:
+            config = EmissionConfig.model_validate_json(settled.config)
+        except ValidationError as error:
+            problem = f"the configuration that its settling pins cannot be read: {first_problem(error)}"
+            raise BrokenLogError(f"rollout {settled.rollout_id}: {problem}") from None
         if sha256(settled.config.encode()).hexdigest() != settled.config_digest:
-            raise ValueError(f"rollout {settled.rollout_id}: the pinned configuration does not match its digest")
+            raise BrokenLogError(f"rollout {settled.rollout_id}: the pinned configuration does not match its digest")
         _configs[settled.config_digest] = config
     return config
 

@@ -7,6 +7,7 @@ from agents.evidence.build import Placed, branch_evidence, chain_of, judges_of, 
 from agents.evidence.signing import SigningKey
 from agents.ranking.ranking import RankingResult
 from agents.rewards.rewards import JudgedScores, reward_of
+from agents.rollouts.broken import BrokenLogError, breaks_alone
 from agents.rollouts.decide import objective_statuses, pinned_config, settled_attempt
 from agents.rollouts.ranking import ranking_of
 from agents.rollouts.rollout import Rollout
@@ -23,7 +24,6 @@ from schemas.branches import BranchRecord
 from schemas.checked import unchecked
 from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig
-from schemas.errors import BraidError
 from schemas.evidence import AepRecord, EmittedRecord
 from schemas.judging import JudgeVote
 from schemas.rankings import Ranking
@@ -35,10 +35,6 @@ SINKS: dict[type, str] = {
     SftRecord: "training.sft.v1", DpoRecord: "training.dpo.v1", PpoRecord: "training.ppo.v1", RejectedRecord: "training.rejected.v1",
 }  # fmt: skip
 """The sink of each kind of row, without a prefix: evidence names it, and a prefix must not change evidence."""
-
-
-class BrokenLogError(BraidError):
-    """The log does not hold what a decision pinned: trimmed by retention, or changed."""
 
 
 class Emission(NamedTuple):
@@ -72,6 +68,7 @@ class Ended(NamedTuple):
     body: bytes
 
 
+@breaks_alone
 def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConfig) -> Ended:
     """The record of a branch that has just ended: the same as in the emission, unless something else settles."""
     attempt = rollout.branches[index][number]
@@ -115,6 +112,7 @@ def _record(
     )
 
 
+@breaks_alone
 def emit(
     rollout: Rollout,
     config: EmissionConfig | None = None,

@@ -15,13 +15,14 @@ from agents.summarize.events import Piece
 from agents.verdicts.meaning import Verdict
 from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
 from schemas.events import AgentEvents
+from schemas.jsontext import as_array, parse
 from schemas.judging import HIGHEST_SCORE, JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 
 Fact = Lifecycle | AgentEvents | BuildVerdict | VisualVerdict | CheckVerdict | JudgeVote | Closure
 
-Reason = Literal["conflict", "fenced", "late", "branch_out_of_range", "bad_event", "bad_vote"]
+Reason = Literal["conflict", "fenced", "late", "branch_out_of_range", "bad_event", "bad_opening", "bad_vote"]
 """Why a fact does not count."""
 
 Ref = tuple[str, int, int]
@@ -104,6 +105,10 @@ class Rollout:
             return []
         if self.settled is not None and not self.settled.opened:
             return [Complaint(ref, "late", "the rollout settled before it was opened")]
+        try:
+            as_array(parse(fact.opened.tools))
+        except ValueError as error:
+            return [Complaint(ref, "bad_opening", f"tools: {error}")]
         if self.opened is None:
             self.opened, self.opened_at, self._opened_ref = fact.opened, at, ref
         elif self.opened != fact.opened:

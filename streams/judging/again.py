@@ -17,7 +17,8 @@ from agents.judge.judge import Judge
 from agents.judge.requests import Asking, judge_requests
 from agents.judge.votes import calls_of
 from agents.rollouts.again import closed_again, settled_again
-from agents.rollouts.emit import BrokenLogError, Emission, emit
+from agents.rollouts.broken import BrokenLogError
+from agents.rollouts.emit import Emission, emit
 from agents.rollouts.rollout import Rollout
 from schemas.base import Record
 from schemas.closures import Closure

@@ -14,8 +14,9 @@ from faust.types.tuples import TP
 
 from agents.evidence.signing import SigningKey
 from agents.judge.requests import judge_requests
+from agents.rollouts.broken import BrokenLogError
 from agents.rollouts.decide import decide, next_cutoff, pinned_config
-from agents.rollouts.emit import BrokenLogError, Emission, Ended, emit, ended_branch
+from agents.rollouts.emit import Emission, Ended, emit, ended_branch
 from agents.rollouts.rollout import Complaint, Fact, Rollout
 from agents.rollouts.status import Status
 from schemas.base import Record
@@ -216,11 +217,16 @@ class RolloutDriver:
 
     async def _advance_one(self, rollout_id: str, rollout: Rollout) -> bool:
         """Take a rollout as far as its facts lead; True when it is finished and everything about it has been written."""
-        await self._announce(rollout_id, rollout)
-        if rollout.has_closed_facts():
-            return await self._emit(rollout_id, rollout)
-        await self._decide(rollout_id, rollout)
-        await self._ask(rollout_id, rollout)
+        try:
+            await self._announce(rollout_id, rollout)
+            if rollout.has_closed_facts():
+                await self._emit(rollout_id, rollout)
+                return True
+            await self._decide(rollout_id, rollout)
+            await self._ask(rollout_id, rollout)
+        except BrokenLogError as error:
+            await self._give_up(rollout_id, rollout, str(error))
+            return True
         self._schedule(rollout_id, rollout)
         return False
 
@@ -272,16 +278,12 @@ class RolloutDriver:
             await self._write(record, rollout_id, self._partition[rollout_id])
         log.info("asking", rollout=rollout_id, requests=len(asking.requests), ties=len(asking.ties))
 
-    async def _emit(self, rollout_id: str, rollout: Rollout) -> bool:
+    async def _emit(self, rollout_id: str, rollout: Rollout) -> None:
         partition = self._partition[rollout_id]
         ended = self._ended.get(rollout_id, {})
         # Another worker may have settled it under another configuration: then its records say other things.
         same = rollout.settled is not None and rollout.settled.config_digest == self._config_digest
-        try:
-            emission = emit(rollout, ended=ended if same else None)
-        except BrokenLogError as error:
-            await self._give_up(rollout_id, rollout, str(error))
-            return True
+        emission = emit(rollout, ended=ended if same else None)
         announced = {each.record.record_id for each in ended.values()}
         branches = [branch for branch in emission.branches if branch.record_id not in announced]
         for record in (*branches, emission.ranking, *emission.rows, *emission.rejected):
@@ -304,7 +306,6 @@ class RolloutDriver:
             closed=rollout.closed.cause,
             rows=len(emission.rows),
         )
-        return True
 
     def _finish(self, finished: list[str]) -> None:
         for rollout_id in finished:
@@ -317,7 +318,7 @@ class RolloutDriver:
                 memory.pop(rollout_id, None)
 
     async def _give_up(self, rollout_id: str, rollout: Rollout, why: str) -> None:
-        """The log does not hold what was pinned: say so, keep nothing, hold nobody up."""
+        """Nothing can be made of it, as what the log holds is: say so, keep nothing, hold nobody up."""
         self._metrics.broken.inc()
         log.error("broken", rollout=rollout_id, partition=self._partition[rollout_id], error=why)
         self._show(rollout_id, rollout, broken=why)
@@ -362,7 +363,12 @@ class RolloutDriver:
                 await self._give_up(rollout_id, rollout, "facts that were pinned are not in the log any more")
                 finished.append(rollout_id)
                 continue
-            await self._decide(rollout_id, rollout)
+            try:
+                await self._decide(rollout_id, rollout)
+            except BrokenLogError as error:
+                await self._give_up(rollout_id, rollout, str(error))
+                finished.append(rollout_id)
+                continue
             look = self._next_look(rollout)
             if look is not None:
                 # Still waiting: for a later deadline, or for topics that have not been read up to this one.

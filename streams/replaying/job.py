@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from agents.evidence.signing import SigningKey
+from agents.rollouts.broken import BrokenLogError
 from agents.rollouts.decide import ClosingPolicy, decide, pinned_config
-from agents.rollouts.emit import BrokenLogError, Emission, emit
+from agents.rollouts.emit import Emission, emit
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig

@@ -17,6 +17,7 @@ from schemas.avro_body import encode
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.events import AgentEvents
+from schemas.lifecycle import Lifecycle, RolloutOpened
 
 CONFIG = EmissionConfig(judge=JudgeConfig(kind="external"))
 POLICY = ClosingPolicy(deadline_ms=10_000, judge_deadline_ms=5_000)
@@ -319,3 +320,13 @@ def test_an_opening_that_came_too_late_changes_nothing_whenever_it_is_read() -> 
         rollout.add(Closure(closed=close_now(rollout)), 500, ("c", 0, 1))
         bodies.append(encode(emit(rollout).ranking))
     assert bodies[0] == bodies[1] == bodies[2]
+
+
+@pytest.mark.parametrize("tools", ["", "not JSON", '{"name": "run"}', "[" * 200 + "]" * 200, "[1, NaN]"])
+def test_an_opening_whose_tools_are_no_array_is_refused(tools: str) -> None:
+    """Nothing could be made of the rollout later; without the opening, what its branches did still counts."""
+    opened = Lifecycle(opened=RolloutOpened(rollout_id="r", task="t", tools=tools))
+    rollout, complaints = fold((fact, 1) for fact in [opened, *facts_of(event(0, "final_answer", {"answer": "x"}, 0))])
+    assert [(each.reason, each.message[:7]) for each in complaints] == [("bad_opening", "tools: ")]
+    assert rollout.opened is None
+    assert rollout.branches[0][0].view().status == "answered"

@@ -10,10 +10,11 @@ from agents.importers.lines import LineReader
 from agents.importers.slices import rollout_of
 from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvent, AgentEvents
+from schemas.lifecycle import Lifecycle, RolloutOpened
 from streams.cluster import ensure_topics, partition_of, start_producer
 from streams.config import Settings
 from streams.letters import read_letter
-from streams.topics import AGENT_EVENTS, BY_RECORD, DEAD_LETTERS, FACTS, RANKINGS
+from streams.topics import AGENT_EVENTS, BY_RECORD, DEAD_LETTERS, FACTS, LIFECYCLE, RANKINGS
 from tests.live import Worker, codec_of, read_all, records_of, until, until_closed
 
 pytestmark = pytest.mark.kafka
@@ -56,6 +57,11 @@ def poison(number: int, good: bytes, chance: random.Random) -> tuple[bytes | Non
     return ways[number % len(ways)]
 
 
+def opening_without_tools() -> Lifecycle:
+    """A record that is valid Avro of a valid model, and no opening."""
+    return Lifecycle(opened=RolloutOpened(rollout_id="x", task="t", tools="not JSON"))
+
+
 async def test_a_thousand_malformed_records_stop_nobody(settings: Settings, tmp_path: Path) -> None:
     """Each one is kept with its topic, partition, offset and reason, bytes untouched; the good rollout closes."""
     await ensure_topics(settings)
@@ -87,6 +93,9 @@ async def test_a_thousand_malformed_records_stop_nobody(settings: Settings, tmp_
                 continue
             stored = await producer.send_and_wait(topic, value, key=key, partition=number % settings.partitions)
             sent[topic, stored.partition, stored.offset] = (key, value)
+        topic, unusable = settings.prefix + LIFECYCLE.name, codec.encode(opening_without_tools())
+        stored = await producer.send_and_wait(topic, unusable, key=b"x", partition=0)
+        sent[topic, stored.partition, stored.offset] = (b"x", unusable)
     finally:
         await producer.stop()
     with Worker(settings, tmp_path / "worker.log") as worker:
@@ -102,7 +111,7 @@ async def test_a_thousand_malformed_records_stop_nobody(settings: Settings, tmp_
     for stored in await read_all(settings, settings.prefix + DEAD_LETTERS.name):
         letter = read_letter(stored.key, stored.value, stored.headers)
         letters[letter.topic, letter.partition, letter.offset] = letter
-        assert letter.reason in ("undecodable", "bad_event", "late")
+        assert letter.reason in ("undecodable", "bad_event", "bad_opening", "late")
         assert letter.message
     assert {place: (letter.key, letter.value) for place, letter in letters.items()} == sent
     (ranking,) = await records_of(settings, RANKINGS)
