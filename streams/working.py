@@ -36,13 +36,26 @@ from streams.headers import cloud_event, identity
 from streams.letters import Letter
 from streams.looking.kafka import KafkaLog
 from streams.looking.log import Stored
-from streams.topics import BY_RECORD, DEAD_LETTERS, Topic
+from streams.topics import BY_RECORD, CLOSURES, DEAD_LETTERS, Topic
 
 POLL_MS = 200
 IN_HAND = 4
 """Records in hand for each piece of work that may be under way; with more, partitions are paused."""
 
+REMEMBERED = 100_000
+"""Decisions of a partition: work that waits longer than so many others take is done in vain, and harms nobody."""
+
 log = structlog.get_logger()
+
+
+class Recent(dict[str, None]):
+    """The ids that were added last."""
+
+    def add(self, name: str) -> None:
+        """Remember an id, and forget the oldest where there are too many."""
+        self[name] = None
+        if len(self) > REMEMBERED:
+            del self[next(iter(self))]
 
 
 class Held:
@@ -55,10 +68,10 @@ class Held:
         self.is_loaded = False
         self.written: set[str] = set()
         """Ids of what is in the log already: it is not made again."""
-        self.settled: set[str] = set()
-        """Rollouts that had settled before we came: new verdicts about them would come too late."""
-        self.closed: set[str] = set()
-        """Rollouts that had closed before we came: new votes about them would come too late."""
+        self.settled = Recent()
+        """Rollouts that have settled: new verdicts about them would come too late."""
+        self.closed = Recent()
+        """Rollouts that have closed: new votes about them would come too late."""
         self._under_way: dict[int, None] = {}
         self._next: int | None = None
 
@@ -137,10 +150,11 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self.is_ready = True
         log.info("ready", partitions=sorted(self._held), worker=self.role.name)
 
-    async def run(self, consumer: AIOKafkaConsumer) -> None:
-        """Poll, work, commit. Raises what made a piece of work fail unexpectedly."""
+    async def run(self, consumer: AIOKafkaConsumer, decisions: AIOKafkaConsumer) -> None:
+        """Poll, work, commit; `decisions` is for hearing what settles and closes. Raises what made a piece of work fail unexpectedly."""
         while not self.stopping.is_set():
             found = await consumer.getmany(timeout_ms=POLL_MS)
+            await self._hear(decisions)
             ours = [(self._held[tp.partition], records) for tp, records in found.items() if tp.partition in self._held]
             fresh = [held for held, _ in ours if not held.is_loaded]
             if fresh:
@@ -200,12 +214,37 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         for each in by_partition.values():
             each.is_loaded = True
 
+    async def _hear(self, decisions: AIOKafkaConsumer) -> None:
+        """Learn what has settled and closed meanwhile: work that waits for its turn may be in vain by now.
+
+        A partition is heard from the moment it is ours on, before what it holds already is read: nothing falls between.
+        """
+        topic = self.settings.prefix + CLOSURES.name
+        wanted = {TopicPartition(topic, partition) for partition in self._held}
+        known = decisions.assignment()
+        if known != wanted:
+            kept = {tp: await decisions.position(tp) for tp in wanted & known}
+            decisions.assign(wanted)
+            for tp, position in kept.items():
+                decisions.seek(tp, position)
+            await decisions.seek_to_end(*wanted - known)
+        for tp, records in (await decisions.getmany(timeout_ms=0)).items() if wanted else ():
+            for record in records:
+                with suppress(
+                    DecodeError, KeyError
+                ):  # the live worker makes a dead letter of it; or it is not ours any more
+                    await self._learn(record.value)
+                    _note(self._held[tp.partition], self._codec.decode(CLOSURES, record.value))
+
+    async def _learn(self, value: bytes | None) -> None:
+        unknown = self._codec.unknown_id(value)
+        if unknown is not None:
+            await self._codec.learn([unknown])
+
     async def _take(self, held: Held, record: Any) -> None:
         held.begin(record.offset)
         try:
-            unknown = self._codec.unknown_id(record.value)
-            if unknown is not None:
-                await self._codec.learn([unknown])
+            await self._learn(record.value)
             value = self._codec.decode(self.role.topic, record.value)
         except DecodeError as error:
             await self._bury(record, error)
@@ -297,11 +336,13 @@ async def run_in_group(worker: GroupWorker, stop: asyncio.Event | None = None) -
         heartbeat_interval_ms=round(min(3.0, settings.worker.session_timeout_s / 5) * 1000),
         max_poll_records=IN_HAND * role.parallel,
     )
+    decisions = AIOKafkaConsumer(**client_options(settings), enable_auto_commit=False)
     log.info("starting", worker=role.name, kafka=settings.kafka, group=role.group)
     try:
         consumer.subscribe([settings.prefix + role.topic.name], listener=worker)
+        await decisions.start()
         await consumer.start()
-        await worker.run(consumer)
+        await worker.run(consumer, decisions)
         log.info("stopped", worker=role.name)
     except KafkaError as error:
         raise ClusterError(
@@ -309,3 +350,4 @@ async def run_in_group(worker: GroupWorker, stop: asyncio.Event | None = None) -
         ) from error
     finally:
         await consumer.stop()
+        await decisions.stop()

@@ -62,19 +62,19 @@ class JudgeWorker(GroupWorker):
 
     async def do(self, held: Held, record: JudgeRequest, at: int) -> bool:  # noqa: ARG002 - it has no use for the time
         """Make all calls of a request whose votes are not in the log yet."""
-        if record.rollout_id in held.closed:
-            log.info("too late", rollout=record.rollout_id, request=record.request_id)
-            return True
         calls = [call for call in calls_of(record) if vote_id(record, call, self._judge.name) not in held.written]
         voted = await asyncio.gather(*(self._voted(held, record, call) for call in calls))
         if all(voted):
-            log.info("judged", rollout=record.rollout_id, request=record.request_id, calls=len(calls))
+            said = "too late" if record.rollout_id in held.closed else "judged"
+            log.info(said, rollout=record.rollout_id, request=record.request_id, calls=len(calls))
         return all(voted)
 
     async def _voted(self, held: Held, request: JudgeRequest, call: Call) -> bool:
-        """Whether the call's vote is in the log. One that is under way for the same vote is waited for, not repeated."""
+        """Whether the call's vote is in the log, or of no use. One that is under way for the same vote is waited for, not repeated."""
         name = vote_id(request, call, self._judge.name)
         while not (held.lost or self.stopping.is_set()):
+            if request.rollout_id in held.closed:
+                return True
             under_way = self._calls.get(name)
             if under_way is None:
                 under_way = self._calls[name] = asyncio.create_task(self._vote(held, request, call))
@@ -86,7 +86,7 @@ class JudgeWorker(GroupWorker):
 
     async def _vote(self, held: Held, request: JudgeRequest, call: Call) -> bool:
         async with self._slots:
-            if held.lost or self.stopping.is_set():
+            if held.lost or self.stopping.is_set() or request.rollout_id in held.closed:
                 return False
 
             def say(trouble: JudgeTroubleError) -> None:

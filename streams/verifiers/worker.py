@@ -97,6 +97,8 @@ class Verifier(GroupWorker):
         if record.status in UNDECIDED_ENDS or record.rollout_id in held.settled:
             return True  # nothing that a verifier says counts for these
         async with self._slots:
+            if record.rollout_id in held.settled:
+                return True  # while it waited for its turn
             branch = await self._branch(record, at)
             if branch is None or (isinstance(branch, Branch) and self._is_done(branch, held)):
                 return True

@@ -25,6 +25,10 @@ pytestmark = pytest.mark.kafka
 REQUESTS = [request_of(f"one {n}", f"two {n}", rollout=f"r{n}") for n in range(8)]
 
 
+def closing(rollout: str) -> RolloutClosed:
+    return RolloutClosed(closed_id="c", rollout_id=rollout, settled_id="s", cause="judge_deadline", decided_at_ms=1)
+
+
 def slow(seconds: float, letter: str = "a") -> Play:
     async def play(_body: dict[str, Any], _number: int) -> Response:
         await asyncio.sleep(seconds)
@@ -66,6 +70,21 @@ async def test_a_killed_worker_costs_at_most_the_calls_under_way(settings: Setti
 @pytest.fixture
 def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+
+
+@pytest.mark.usefixtures("_key")
+async def test_what_has_closed_meanwhile_is_not_paid_for(settings: Settings) -> None:
+    """Requests that wait for their turn when their rollout closes are passed over, and committed."""
+    await put(settings, REQUESTS)
+    with messages_api(slow(0.5)) as api:
+        async with judging(settings, base_url=api.url, concurrency=1):
+            await until_votes(settings, 1)
+            await put(settings, [closing(request.rollout_id) for request in REQUESTS])
+            await committed(settings, len(REQUESTS))
+            calls = api.calls
+            await put(settings, [request_of("late", "later", rollout="r0")])
+            await committed(settings, len(REQUESTS) + 1)
+        assert calls == api.calls < 2 * len(REQUESTS)
 
 
 @pytest.mark.usefixtures("_key")
@@ -203,7 +222,7 @@ async def test_a_refused_key_ends_the_worker_without_a_vote(settings: Settings) 
 
 async def test_a_rollout_that_has_closed_is_not_judged(settings: Settings, tmp_path: Path) -> None:
     """A worker that comes back after an outage does not pay for votes that would come too late."""
-    closed = RolloutClosed(closed_id="c", rollout_id="r0", settled_id="s", cause="judge_deadline", decided_at_ms=1)
+    closed = closing("r0")
     await put(settings, [*REQUESTS[:2], closed])
     rules = tmp_path / "rules.toml"
     rules.write_text('judge = "rules-1"\n[[rule]]\nprefer = "longest"\n')
