@@ -13,19 +13,22 @@ from agents.importers.records import content_id, make, read_build, read_visual, 
 from agents.importers.rollout_wire import is_wire, read_wire
 from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvents, BranchInfo
-from schemas.jsontext import compact, kind_of, parse_object
+from schemas.jsontext import as_array, compact, kind_of, parse, parse_object
 from schemas.judging import HIGHEST_SCORE, JudgeVote
 from schemas.lifecycle import CloseRequested, Lifecycle, RolloutCancelled, RolloutOpened
 from schemas.verdicts import CheckVerdict
 
 Key = tuple[str, int, int]
 
+VOTES_REMEMBERED = 100_000
+
 
 class LineReader:
-    """Reads lines; remembers only the next seq of branches whose events do not carry one."""
+    """Reads lines; remembers the next seq of branches whose events do not carry one, and the last votes without an id."""
 
     def __init__(self) -> None:
         self._next_seq: dict[Key, int] = {}
+        self._votes: dict[str, tuple[object, object]] = {}
 
     def read(self, text: bytes | str) -> list[Fact]:
         """The facts of one line. Raises LineError."""
@@ -55,8 +58,8 @@ class LineReader:
 
     def _rollout(self, value: dict[str, Any]) -> Fact:
         tools = value.get("tools")
-        if tools is not None and not isinstance(tools, str):
-            value = value | {"tools": compact(tools)}
+        if tools is not None:
+            value = value | {"tools": _array(tools)}
         return Lifecycle(
             opened=make(RolloutOpened, {name: content for name, content in value.items() if content is not None})
         )
@@ -98,14 +101,12 @@ class LineReader:
 
     def _vote(self, value: dict[str, Any]) -> Fact:
         if value.get("vote_id") is None:
-            said = [
-                value.get(name)
-                for name in ("rollout_id", "a", "b", "order", "sample", "judge", "rubric_hash", "a_digest", "b_digest")
-            ]
-            value = value | {"vote_id": content_id("vote", said)}
+            value = value | {"vote_id": self._vote_id(value)}
         if value.get("preferred") is None and value.get("score") is None and value.get("cause") is None:
             value = value | {"cause": "unknown"}
         vote = make(JudgeVote, value)
+        if vote.cause is not None and (vote.preferred is not None or vote.score is not None):
+            raise LineError("cause", "says why there is no answer, and there is one")
         if vote.a == vote.b:
             raise LineError("b", "a branch is not compared with itself")
         if vote.b is None and vote.preferred is not None:
@@ -113,6 +114,19 @@ class LineReader:
         if vote.score is not None and (vote.b is not None or not 0 <= vote.score <= HIGHEST_SCORE):
             raise LineError("score", f"expected 0 to {HIGHEST_SCORE}, for one branch (a, without b)")
         return vote
+
+    def _vote_id(self, value: dict[str, Any]) -> str:
+        """What was asked of whom. Another answer to the same is another call, which has to say so: it would not count."""
+        asked = ("rollout_id", "a", "b", "order", "sample", "judge", "rubric_hash", "a_digest", "b_digest")
+        vote_id = content_id("vote", [value.get(name) for name in asked])
+        answer = (value.get("preferred"), value.get("score"))
+        if self._votes.setdefault(vote_id, answer) != answer:
+            raise LineError(
+                "sample", "another answer to this question came before; give each repetition a sample (0, 1, ...)"
+            )
+        if len(self._votes) > VOTES_REMEMBERED:
+            del self._votes[next(iter(self._votes))]
+        return vote_id
 
     def _cancel(self, value: dict[str, Any]) -> Fact:
         return Lifecycle(cancelled=make(RolloutCancelled, value))
@@ -138,6 +152,15 @@ _TYPES: dict[str, Callable[[LineReader, dict[str, Any]], Fact]] = {
     "cancel": LineReader._cancel,
     "close": LineReader._close,
 }
+
+
+def _array(tools: Any) -> str:
+    """Tools as JSON text."""
+    try:
+        as_array(parse(tools) if isinstance(tools, str) else tools)
+    except ValueError as error:
+        raise LineError("tools", str(error)) from None
+    return tools if isinstance(tools, str) else compact(tools)
 
 
 def _index(value: dict[str, Any], name: str) -> int:

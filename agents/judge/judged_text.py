@@ -1,7 +1,8 @@
 """What a judge sees of a branch: its answer, its summarized calls, its verdicts. No ids, no model, no branch number.
 
-What all compared branches share (the same first messages) is taken out of each and kept once. Every text is redacted as a
-whole and only then cut, with its head (the answer) and its tail (the verdicts) kept. The same records give the same bytes.
+What all compared branches share (the same first messages) is taken out of each and kept once. Whatever an agent had a hand in
+is quoted line by line: it cannot add a call or a verdict of its own. Everything is redacted, and only then cut, with the head
+of a text (the answer) and its tail (the verdicts) kept. The same records give the same bytes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,9 @@ MANY_LINES = 1000
 
 TAIL_BYTES = 600
 """Of the output of a build or test run."""
+
+MARK = "> "
+"""Before every line that an agent wrote, was told, or made a program print. Headings, calls and verdicts have none."""
 
 LISTED = 10
 """Errors and probes of a page."""
@@ -100,25 +104,36 @@ def _text(branch: Branch, did: Sequence[Message], max_bytes: int) -> str:
 def _answer(record: BranchRecord, max_bytes: int) -> str:
     if record.final_answer:
         # A long answer must not push all evidence out of the text.
-        return fitting(record.final_answer, max_bytes)
-    why = f": {record.error}" if record.error else ""
-    return fitting(f"(no answer; the run ended as {record.status}{why})", max_bytes)
+        return quoted(fitting(record.final_answer, max_bytes))
+    ended = f"(no answer; the run ended as {record.status})"
+    return f"{ended}\n{quoted(fitting(record.error, max_bytes))}" if record.error else ended
 
 
 def _said(message: Message) -> str:
     if message.role == "system":
-        return f"[instructions to the agent]\n{message.content}"
+        return f"[instructions to the agent]\n{quoted(message.content or '')}"
     if message.role == "tool":
-        return f"[result of {message.name}]\n{message.content}"
-    lines = [message.content] if message.content else []
-    lines += [f"[call {call.function.name}] {call.function.arguments}" for call in message.tool_calls or ()]
+        return f"[result of {_line(message.name or '')}]\n{quoted(message.content or '')}"
+    lines = [quoted(message.content)] if message.content else []
+    for call in message.tool_calls or ():
+        lines += [f"[call {_line(call.function.name)}]", quoted(call.function.arguments)]
     return "\n".join(lines)
+
+
+def quoted(text: str) -> str:
+    """Words of somebody else, without their secrets: every line behind a mark, so that none can pass for one of ours."""
+    return "\n".join(f"{MARK}{line}" for line in redact(text).text.splitlines() or [""])
+
+
+def _line(text: str) -> str:
+    """A name or a reason on one line."""
+    return " ".join(fitting(text, TAIL_BYTES).split())
 
 
 def _verdict(verdict: Verdict) -> str:
     found = meaning(verdict)
     details = [detail for detail in _details(verdict) if detail] + [f"odd: {flag}" for flag in found.flags]
-    line = f"{kind_of(verdict)}: {found.outcome}"
+    line = f"{_line(kind_of(verdict))}: {found.outcome}"
     if details:
         line += f" ({'; '.join(details)})"
     if isinstance(verdict, BuildVerdict):
@@ -138,17 +153,17 @@ def _details(verdict: Verdict) -> list[str]:
         ]
     if isinstance(verdict, VisualVerdict):
         return [
-            verdict.reason or "",
+            _line(verdict.reason or ""),
             *_each("uncaught error", verdict.uncaught_errors),
             *_each("console error", verdict.console_errors),
             *_each("failed probe", (probe.name for probe in verdict.dom_probes if not probe.ok)),
         ]
-    return ["" if verdict.score is None else f"score {verdict.score:g}", verdict.hint or ""]
+    return ["" if verdict.score is None else f"score {verdict.score:g}", _line(verdict.hint or "")]
 
 
 def _each(what: str, texts: Iterable[str]) -> list[str]:
-    return [f"{what}: {fitting(text, TAIL_BYTES)}" for text in list(texts)[:LISTED]]
+    return [f"{what}: {_line(text)}" for text in list(texts)[:LISTED]]
 
 
 def _tail(name: str, tail: OutputTail | None) -> str:
-    return f"\n[end of {name}]\n{fitting(tail.text, TAIL_BYTES)}" if tail is not None and tail.text else ""
+    return f"\n[end of {name}]\n{quoted(fitting(tail.text, TAIL_BYTES))}" if tail is not None and tail.text else ""

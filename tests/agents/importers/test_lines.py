@@ -82,6 +82,16 @@ def test_a_vote_id_is_a_function_of_what_was_asked() -> None:
     assert len(set(ids)) == 3
 
 
+def test_another_answer_to_the_same_question_needs_a_sample() -> None:
+    """It would not count: the first vote with an id does. The same answer again is a repetition, and harmless."""
+    reader = LineReader()
+    line = {"type": "vote", "rollout_id": "r", "a": 0, "b": 1, "order": "ab", "judge": "m", "preferred": "a"}
+    assert reader.read_object(line) == reader.read_object(line)
+    with pytest.raises(LineError, match="sample"):
+        reader.read_object(line | {"preferred": "b"})
+    assert reader.read_object(line | {"preferred": "b", "sample": 1}) != reader.read_object(line)
+
+
 def test_a_missing_vote_has_a_cause() -> None:
     """`preferred: null` without a cause is unknown, never a tie."""
     (vote,) = read({"type": "vote", "rollout_id": "r", "a": 0, "b": 1, "preferred": None})
@@ -108,6 +118,9 @@ def test_a_missing_vote_has_a_cause() -> None:
         ('{"type":"check","rollout_id":"r","branch_index":0,"status":"pass"}', "name"),
         ('{"type":"vote","rollout_id":"r","a":0,"b":0,"preferred":"a"}', "b"),
         ('{"type":"vote","rollout_id":"r","a":0,"b":1,"preferred":"c"}', "preferred"),
+        ('{"type":"vote","rollout_id":"r","a":0,"b":1,"preferred":"a","cause":"timeout"}', "cause"),
+        ('{"type":"rollout","rollout_id":"r","task":"t","tools":"no JSON"}', "tools"),
+        ('{"type":"rollout","rollout_id":"r","task":"t","tools":{"name":"run"}}', "tools"),
         ('{"type":"build","rollout_id":"r","branch_index":0,"status":"success","exit_code":NaN}', ""),
         ('{"rollout_id":"r","branch_index":0,"final_answer":7}', "final_answer"),
         ("[" * 5000, ""),
