@@ -49,7 +49,12 @@ def client_options(settings: Settings) -> dict[str, Any]:
 
 def registry_of(settings: Settings) -> Registry | None:
     """The configured schema registry, if any."""
-    return Registry(settings.registry) if settings.registry else None
+    if not settings.registry:
+        return None
+    security = settings.security
+    user, password = security.registry_username, security.registry_password.get_secret_value()
+    tls = security.tls() if settings.registry.startswith("https:") else None
+    return Registry(settings.registry, auth=(user, password) if user else None, tls=tls)
 
 
 def partition_of(rollout_id: str, partitions: int) -> int:

@@ -47,11 +47,17 @@ class Security(_Section):
     """Our own certificate, for mutual TLS."""
     keyfile: Path | None = None
     """Its key."""
+    registry_username: str = ""
+    """User at the schema registry, where it wants one (HTTP basic authentication)."""
+    registry_password: SecretStr = SecretStr("")
+    """Password there."""
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """The TLS context; None without TLS."""
-        if "SSL" not in self.protocol.split("_"):
-            return None
+        return self.tls() if "SSL" in self.protocol.split("_") else None
+
+    def tls(self) -> ssl.SSLContext:
+        """TLS with the certificates given here. Raises ConfigError for files that cannot be loaded."""
         try:
             context = ssl.create_default_context(cafile=str(self.cafile) if self.cafile else None)
             if self.certfile:
@@ -219,8 +225,9 @@ class Settings(BaseSettings):
 
     kafka: str = ""
     """Bootstrap servers; empty: the local broker that `braid broker start` runs."""
-    registry: str = ""
-    """Base URL of a schema registry's Confluent API; empty: the local one, or none with a foreign cluster."""
+    registry: str = Field(default="", pattern=r"^(https?://[^/@\s]+(/[^@\s]*)?)?$")
+    """Base URL of a schema registry's Confluent API; empty: the local one, or none with a foreign cluster. Without a user and a
+    password in it: these are settings of their own, and never printed."""
     prefix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,80}$")
     """Put before every topic and group name: a tenant, a test."""
     partitions: int = Field(default=8, ge=1, le=10_000)

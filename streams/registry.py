@@ -5,6 +5,7 @@ asked, an unknown id is a plain None.
 """
 
 import json
+import ssl
 from typing import Any
 from urllib.parse import quote
 
@@ -22,9 +23,9 @@ class RegistryUnreachableError(BraidError):
 class Registry:
     """A client of one registry."""
 
-    def __init__(self, url: str, *, auth: tuple[str, str] | None = None) -> None:
+    def __init__(self, url: str, *, auth: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.url = url.rstrip("/")
-        self._http = httpx.AsyncClient(timeout=TIMEOUT_S, auth=auth)
+        self._http = httpx.AsyncClient(timeout=TIMEOUT_S, auth=auth, verify=tls or True)
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -67,6 +68,10 @@ class Registry:
             raise RegistryUnreachableError(
                 f"schema registry {self.url} does not answer ({error or type(error).__name__}); is it running?"
             ) from error
+        if answer.status_code in (401, 403):
+            raise RegistryUnreachableError(
+                f"schema registry {self.url} refuses us ({answer.status_code}); check security.registry_username and its password"
+            )
         if answer.status_code >= 500:
             raise RegistryUnreachableError(
                 f"schema registry {self.url} is in trouble ({answer.status_code}): {_reason(answer)}"
