@@ -104,11 +104,11 @@ def _note(found: Difference, changes: Changes, what: str, about: About, why: str
 
 def _rules(one: Side, other: Side) -> list[str]:
     """How the rules under which two datasets were made differ, as far as they say."""
-    return [
-        f"{name}: {_short(one.rules.get(name))} -> {_short(other.rules.get(name))}"
+    said = [
+        (name, _short(one.rules.get(name)), _short(other.rules.get(name)))
         for name in sorted(one.rules.keys() | other.rules.keys())
-        if one.rules.get(name) != other.rules.get(name)
     ]
+    return [f"{name}: {before} -> {after}" for name, before, after in said if before != after]
 
 
 def _short(value: Any) -> str:

@@ -4,19 +4,38 @@ A row that is only on one side is looked up among what the other side kept out, 
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from schemas.base import Record
+from schemas.closures import Closure
 from schemas.errors import DecodeError
+from schemas.jsontext import compact
+from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.diffing.side import About, Row, hashed
 from streams.embedded import partitions_of, read_blocks
 from streams.exporting.ledger import branches_of
 from streams.replaying.logs import ArchiveLog, ReplayError, read_manifest
-from streams.topics import DPO, PPO, RANKINGS, REJECTED, SFT, Topic
+from streams.topics import CLOSURES, DPO, PPO, RANKINGS, REJECTED, SFT, Topic
 
-ROWS: dict[Topic, str] = {SFT: "sft", DPO: "dpo", PPO: "ppo"}
+ROWS: dict[Topic, str] = {RANKINGS: "ranking", SFT: "sft", DPO: "dpo", PPO: "ppo"}
+
+
+@lru_cache(maxsize=16)
+def _settings(config: str) -> dict[str, str]:
+    """A configuration that rollouts were settled under, setting by setting."""
+    found: dict[str, str] = {}
+    left: list[tuple[str, Any]] = [("emission", orjson.loads(config))]
+    for name, value in left:
+        if isinstance(value, dict) and value:
+            left += [(f"{name}.{key}", inner) for key, inner in value.items()]
+        else:
+            found[name] = compact(value)
+    return found
 
 
 class LogSide:
@@ -27,10 +46,10 @@ class LogSide:
         self.kinds = list(ROWS.values())
         self.rows: dict[About, Row] = {}
         self.rollouts: set[str] = set()
-        self.rules: dict[str, Any] = read_manifest(directory).get("rules", {})
+        self.rules: dict[str, Any] = dict(read_manifest(directory).get("rules", {}))
         self._reasons: dict[tuple[str, str], list[tuple[tuple[int, ...], str]]] = {}
         """By kind and rollout: which branches were left out, and why."""
-        for topic in (RANKINGS, *ROWS, REJECTED):
+        for topic in (CLOSURES, *ROWS, REJECTED):
             for record in self._records(topic):
                 self._take(topic, record)
         if not self.rollouts:
@@ -50,13 +69,15 @@ class LogSide:
                         ) from None
 
     def _take(self, topic: Topic, record: Record) -> None:
-        if topic is RANKINGS:
-            self.rollouts.add(str(getattr(record, "rollout_id", "")))
+        if isinstance(record, Closure):
+            if record.settled is not None:
+                self.rules |= _settings(record.settled.config)
         elif isinstance(record, RejectedRecord):
             why = record.reasons[0] if record.reasons else "no reason given"
             left = self._reasons.setdefault((record.kind, record.rollout_id), [])
-            left.append((tuple(sorted(record.branches)), why))
-        elif isinstance(record, SftRecord | DpoRecord | PpoRecord):
+            left.append((branches_of(record), why))
+        elif isinstance(record, Ranking | SftRecord | DpoRecord | PpoRecord):
+            self.rollouts.add(record.rollout_id)
             about = About(ROWS[topic], record.rollout_id, branches_of(record))
             self.rows[about] = Row(hashed(record.plain()))
 

@@ -48,7 +48,7 @@ class Side(Protocol):
         ...
 
 
-IDS = frozenset({"record_id", "provenance", "schema_version"})
+IDS = frozenset({"record_id", "ranking_id", "settled_id", "closed_id", "config_digest", "provenance", "schema_version"})
 """Fields that follow from the others."""
 
 

@@ -178,6 +178,22 @@ def test_other_rules_change_what_they_rule_and_diff_says_so(log: Path, braid: Br
     assert "over_max_per_rollout" in table
 
 
+def test_two_runs_under_other_settings_differ_by_the_setting(
+    braid: Braid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a run was settled under stands in its log: nobody has to remember it."""
+    write_sample(tmp_path / "sample.ndjson")
+    for name, most in (("one", "4"), ("other", "1")):
+        monkeypatch.setenv("BRAID_EMISSION__PAIRS__MAX_PER_ROLLOUT", most)
+        code, _, said = braid("run", tmp_path / "sample.ndjson", "--out", tmp_path / name, "--json")
+        assert code == 0, said
+    code, found, _ = braid("diff", tmp_path / "one", tmp_path / "other", "--json")
+    assert code == 1
+    assert found["rules"] == ["emission.pairs.max_per_rollout: 4 -> 1"]
+    assert found["rows"]["dpo"]["gone"] == found["rows"]["dpo"]["causes"]["gone: over_max_per_rollout"] > 0
+    assert found["rows"]["ranking"]["same"] == 12
+
+
 def test_summaries_can_be_cut_again_from_the_log(log: Path, braid: Braid, tmp_path: Path) -> None:
     """Another limit is applied to the outputs themselves, not to what an earlier limit left of them."""
     small = _replay(braid, log, "--out", tmp_path / "a", "--set", "summarize.max_bytes=60")
