@@ -7,8 +7,10 @@ paid for. What is left without an answer is a cause, never a preference.
 
 import asyncio
 import os
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import anthropic
 from anthropic import APIConnectionError, APIStatusError, APITimeoutError, AsyncAnthropic
@@ -29,8 +31,11 @@ ATTEMPTS = 5
 
 FIRST_WAIT_S = 0.5
 
-SETUP_STATUSES = frozenset({401, 403, 404})
-"""Statuses that all calls would end in: a key, a permission, the name of a model."""
+SETUP_STATUSES = frozenset({401, 402, 403, 404})
+"""Statuses that all calls would end in: a key, an unpaid bill, a permission, the name of a model."""
+
+UNPAID = re.compile(r"credit balance|billing", re.IGNORECASE)
+"""What a 400 says when it is the account that is refused, not the question."""
 
 
 class ModelOptions(NamedTuple):
@@ -60,6 +65,7 @@ class AnthropicJudge:
             raise JudgeSetupError("no judge model: set emission.judge.model (BRAID_EMISSION__JUDGE__MODEL)")
         if not (api_key or os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN")):
             raise JudgeSetupError("no key for the judge's model: set ANTHROPIC_API_KEY")
+        _check_url(options.base_url)
         self.name = options.model
         self._options = options
         self._allow = allow
@@ -104,7 +110,9 @@ class AnthropicJudge:
         except (TimeoutError, APITimeoutError):
             raise JudgeTroubleError("timeout", f"no answer within {self._options.timeout_s:g} s") from None
         except APIStatusError as error:
-            if error.status_code == 400 and temperature is not None:  # some models take no temperature
+            if (
+                error.status_code == 400 and temperature is not None and not _unpaid(error)
+            ):  # some models take no temperature
                 self._temperature = None
                 raise _TryLaterError("refused", error.message, 0.0) from None
             if error.status_code == 400:
@@ -186,9 +194,30 @@ def _trouble(error: APIStatusError) -> Exception:
         return _TryLaterError("http_5xx", error.message, after)
     if status == 408:
         return JudgeTroubleError("timeout", error.message)
-    if status in SETUP_STATUSES:
+    if status in SETUP_STATUSES or _unpaid(error):
         return JudgeSetupError(f"the judge's model cannot be asked (HTTP {status}): {error.message}")
     return JudgeTroubleError("refused", f"HTTP {status}: {error.message}")
+
+
+def _unpaid(error: APIStatusError) -> bool:
+    """Whether a call was refused because of who pays for it: nothing about the question would change that."""
+    return error.status_code == 400 and UNPAID.search(error.message) is not None
+
+
+def _check_url(given: str) -> None:
+    """Raises JudgeSetupError for an address that no call can reach. What may be a password in it is not shown."""
+    name, url = "judge.base_url (BRAID_JUDGE__BASE_URL)", given
+    if not given:
+        name, url = "ANTHROPIC_BASE_URL", os.environ.get("ANTHROPIC_BASE_URL", "")
+    try:
+        parts = urlsplit(url)
+        usable = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0)
+    except ValueError:  # a port that is no number, brackets that do not close
+        usable = False
+    if not usable:
+        raise JudgeSetupError(
+            f"{name} is no URL of a service: {url.rpartition('@')[2]!r}; give http://... or https://..."
+        )
 
 
 def _seconds(text: str | None) -> float | None:

@@ -202,10 +202,27 @@ async def test_a_spent_budget_makes_no_call() -> None:
     assert (trouble.value.cause, api.calls) == ("budget", 2)
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
+@pytest.mark.parametrize("status", [401, 402, 403, 404])
 async def test_a_wrong_key_or_model_is_no_vote(status: int) -> None:
     """All calls would end like that, so it is an error of the setup."""
     with messages_api(always(lambda: refusal(status, "authentication_error"))) as api, pytest.raises(JudgeSetupError):
+        await ask(api)
+    assert api.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("invalid_request_error", "Your credit balance is too low to access the API. Please go to Plans & Billing."),
+        ("billing_error", "There is a problem with the account."),
+    ],
+)
+async def test_an_account_without_credit_is_no_vote(kind: str, said: str) -> None:
+    """A 400 about the account says nothing about the question: an error of the setup after one call, with its words."""
+    with (
+        messages_api(always(lambda: refusal(400, kind, said))) as api,
+        pytest.raises(JudgeSetupError, match=said.partition(".")[0]),
+    ):
         await ask(api)
     assert api.calls == 1
 
@@ -233,3 +250,27 @@ def test_without_a_model_or_a_key_it_says_what_to_set(monkeypatch: pytest.Monkey
         AnthropicJudge(ModelOptions("m"))
     with pytest.raises(JudgeSetupError, match="BRAID_EMISSION__JUDGE__MODEL"):
         AnthropicJudge(ModelOptions(""), api_key="test")
+
+
+@pytest.mark.parametrize(
+    "url", ["notaurl", "ftp://here", "http://", "http://here:port", "http://[::1", "//here", "host:80"]
+)
+def test_an_address_that_is_no_url_is_refused_before_anything_is_asked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the setting that it stands in."""
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    with pytest.raises(JudgeSetupError, match="BRAID_JUDGE__BASE_URL"):
+        AnthropicJudge(ModelOptions("m", base_url=url), api_key="test")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+    with pytest.raises(JudgeSetupError, match="ANTHROPIC_BASE_URL"):
+        AnthropicJudge(ModelOptions("m"), api_key="test")
+    AnthropicJudge(ModelOptions("m", base_url="https://here/path"), api_key="test")
+
+
+def test_a_password_in_a_bad_address_is_not_shown() -> None:
+    """Only what follows it is."""
+    with pytest.raises(JudgeSetupError) as error:
+        AnthropicJudge(ModelOptions("m", base_url="me:hidden@here"), api_key="test")
+    assert "here" in str(error.value)
+    assert "hidden" not in str(error.value)
