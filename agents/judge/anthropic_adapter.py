@@ -8,6 +8,7 @@ paid for. What is left without an answer is a cause, never a preference.
 import asyncio
 import os
 import re
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from agents.judge.judge import JudgeSetupError, JudgeTroubleError, added
 from agents.judge.prompt import Prompt
 from schemas.jsontext import parse_object
 from schemas.judging import MissingCause, Usage
+from schemas.retry_after import seconds_until
 
 TOOL = "answer"
 
@@ -59,7 +61,11 @@ class AnthropicJudge:
     """Asks a model. `allow` is asked before every call, retries included; when it says no, the budget is spent."""
 
     def __init__(
-        self, options: ModelOptions, allow: Callable[[], bool] = lambda: True, api_key: str | None = None
+        self,
+        options: ModelOptions,
+        allow: Callable[[], bool] = lambda: True,
+        api_key: str | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         if not options.model:
             raise JudgeSetupError("no judge model: set emission.judge.model (BRAID_EMISSION__JUDGE__MODEL)")
@@ -69,6 +75,7 @@ class AnthropicJudge:
         self.name = options.model
         self._options = options
         self._allow = allow
+        self._clock = clock
         self._temperature = options.temperature
         self._client = AsyncAnthropic(
             api_key=api_key, base_url=options.base_url or None, max_retries=0, timeout=options.timeout_s
@@ -117,7 +124,7 @@ class AnthropicJudge:
                 raise _TryLaterError("refused", error.message, 0.0) from None
             if error.status_code == 400:
                 self._temperature = self._options.temperature  # it was not that
-            raise _trouble(error) from None
+            raise _trouble(error, self._clock()) from None
         except APIConnectionError as error:
             raise _TryLaterError("unknown", f"no connection: {error}", None) from None
         except anthropic.AnthropicError as error:
@@ -184,10 +191,10 @@ def read_message(body: dict[str, Any], *, scalar: bool) -> Answer:
     return read_value(calls[0].get("input"), scalar=scalar)
 
 
-def _trouble(error: APIStatusError) -> Exception:
+def _trouble(error: APIStatusError, now: float) -> Exception:
     """What a status means."""
     status = error.status_code
-    after = _seconds(error.response.headers.get("retry-after"))
+    after = seconds_until(error.response.headers.get("retry-after"), now)
     if status == 429:
         return _TryLaterError("rate_limited", error.message, after)
     if status >= 500:
@@ -218,13 +225,6 @@ def _check_url(given: str) -> None:
         raise JudgeSetupError(
             f"{name} is no URL of a service: {url.rpartition('@')[2]!r}; give http://... or https://..."
         )
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        return float(text) if text is not None else None
-    except ValueError:
-        return None  # a date: our own waiting will do
 
 
 def _count(value: Any) -> int | None:

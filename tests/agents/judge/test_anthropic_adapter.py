@@ -140,6 +140,23 @@ async def test_retry_after_is_honoured_up_to_the_limit() -> None:
             assert at_least <= time.monotonic() - began < at_most
 
 
+async def test_retry_after_may_be_a_date() -> None:
+    """The wait is what is left until then by our clock, up to the same limit; a date that has passed is no wait."""
+    noon, date = 1_893_499_200.0, "Tue, 01 Jan 2030 12:00:01 GMT"
+    for now, longest, at_least, at_most in (
+        (noon, 5.0, 1.0, 3.0),
+        (noon - 3600, 0.2, 0.2, 2.0),
+        (noon + 9, 5.0, 0, 1.0),
+    ):
+        busy = in_turn(lambda: refusal(503, "api_error", retry_after=date), lambda: answer(GOOD))
+        with messages_api(busy) as api:
+            judge = AnthropicJudge(options(api, longest_wait_s=longest), api_key="test", clock=lambda now=now: now)  # type: ignore[misc]
+            began = time.monotonic()
+            assert (await judge.ask(PROMPT)).letter == "b"
+            assert at_least <= time.monotonic() - began < at_most
+            await judge.close()
+
+
 async def test_a_hanging_call_is_a_timeout_and_is_not_paid_for_again() -> None:
     """Silence does not hold the judge longer than its time-out; one call is made."""
 
