@@ -117,16 +117,14 @@ class AnthropicJudge:
         except (TimeoutError, APITimeoutError):
             raise JudgeTroubleError("timeout", f"no answer within {self._options.timeout_s:g} s") from None
         except APIStatusError as error:
-            if (
-                error.status_code == 400 and temperature is not None and not _unpaid(error)
-            ):  # some models take no temperature
-                self._temperature = None
-                raise _TryLaterError("refused", error.message, 0.0) from None
-            if error.status_code == 400:
+            if error.status_code == 400 and not _unpaid(error):
+                if temperature is not None:  # some models take no temperature
+                    self._temperature = None
+                    raise _TryLaterError("refused", _said(error), 0.0) from None
                 self._temperature = self._options.temperature  # it was not that
             raise _trouble(error, self._clock()) from None
         except APIConnectionError as error:
-            raise _TryLaterError("unknown", f"no connection: {error}", None) from None
+            raise _TryLaterError("unknown", f"no connection: {error.__cause__ or error}", None) from None
         except anthropic.AnthropicError as error:
             raise JudgeSetupError(f"the judge's model cannot be asked: {error}") from None
         try:
@@ -196,14 +194,22 @@ def _trouble(error: APIStatusError, now: float) -> Exception:
     status = error.status_code
     after = seconds_until(error.response.headers.get("retry-after"), now)
     if status == 429:
-        return _TryLaterError("rate_limited", error.message, after)
+        return _TryLaterError("rate_limited", _said(error), after)
     if status >= 500:
-        return _TryLaterError("http_5xx", error.message, after)
+        return _TryLaterError("http_5xx", _said(error), after)
     if status == 408:
-        return JudgeTroubleError("timeout", error.message)
+        return JudgeTroubleError("timeout", _said(error))
     if status in SETUP_STATUSES or _unpaid(error):
-        return JudgeSetupError(f"the judge's model cannot be asked (HTTP {status}): {error.message}")
-    return JudgeTroubleError("refused", f"HTTP {status}: {error.message}")
+        return JudgeSetupError(f"the judge's model cannot be asked: {_said(error)}")
+    return JudgeTroubleError("refused", _said(error))
+
+
+def _said(error: APIStatusError) -> str:
+    """The status and the service's own words: without its number for the call, the same trouble has the same text."""
+    body = error.body if isinstance(error.body, dict) else {}
+    inner = body.get("error")
+    words = inner.get("message") if isinstance(inner, dict) else None
+    return f"HTTP {error.status_code}: {words if isinstance(words, str) and words else error.message}"
 
 
 def _unpaid(error: APIStatusError) -> bool:

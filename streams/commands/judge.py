@@ -101,7 +101,8 @@ def probe(
 ) -> None:
     """Ask the configured judge about one pair, in both orders, and show what came back and what it cost.
 
-    Without files: a run that shows its tests passing (a) against one that only says so (b).
+    Without files: a run that shows its tests passing (a) against one that only says so (b). Exits with 1 when there was no
+    answer at all.
 
     Parameters
     ----------
@@ -142,19 +143,27 @@ def probe(
         }
         request = request.model_copy(update=sides)
 
+    whys: dict[str, str] = {}
+
+    def hear(vote: "JudgeVote", why: str) -> None:
+        whys[vote.vote_id] = why
+
     async def run() -> "list[JudgeVote]":
         judge = make_judge(settings)
         try:
-            return (await Asker(judge, settings.judge.concurrency).votes([request]))[0]
+            return (await Asker(judge, settings.judge.concurrency, hear=hear).votes([request]))[0]
         finally:
             await judge.close()
 
     votes = asyncio.run(run())
     if json:
         for vote in votes:
-            sys.stdout.write(orjson.dumps(json_of(vote)).decode() + "\n")
+            shown = json_of(vote) | ({"why": whys[vote.vote_id]} if vote.vote_id in whys else {})
+            sys.stdout.write(orjson.dumps(shown).decode() + "\n")
     else:
-        show(*probe_page(votes))
+        show(*probe_page(votes, whys))
+    if all(vote.preferred is None for vote in votes):
+        sys.exit(1)
 
 
 @app.command
@@ -257,24 +266,24 @@ def calibrate(
 
     from streams.commands.tables import show
     from streams.config import load
+    from streams.judging.asking import Asker, Spent
     from streams.judging.golden import Calibration, drift, read_golden
     from streams.judging.golden import calibrate as ask_all
     from streams.judging.judges import Budget, make_judge
-    from streams.judging.looks import calibration_page
+    from streams.judging.looks import calibration_page, reason_lines
 
     settings, pairs = load(), read_golden(file)
     before = None if against is None else _earlier(against)
 
-    async def run() -> Calibration:
+    async def run() -> tuple[Calibration, Spent]:
         judge = make_judge(settings, Budget(settings.judge.calls_per_hour).allow)
+        asker = Asker(judge, settings.judge.concurrency)
         try:
-            return await ask_all(
-                judge, pairs, settings.emission.judge, samples=samples, concurrency=settings.judge.concurrency
-            )
+            return await ask_all(asker, pairs, settings.emission.judge, samples=samples), asker.spent
         finally:
             await judge.close()
 
-    found = asyncio.run(run())
+    found, spent = asyncio.run(run())
     changed = None if before is None else drift(before, found)
     if save is not None:
         save.write_bytes(orjson.dumps(found.plain(), option=orjson.OPT_INDENT_2) + b"\n")
@@ -283,6 +292,12 @@ def calibrate(
         sys.stdout.write(orjson.dumps(shown).decode() + "\n")
     else:
         show(*calibration_page(found, changed))
+    complain(*reason_lines(spent))
+    if spent.missing["budget"]:
+        complain(
+            f"the budget of {settings.judge.calls_per_hour:,} calls per hour (judge.calls_per_hour) was spent; "
+            f"{spent.missing['budget']:,} answers are missing for that"
+        )
 
 
 @app.command
@@ -319,7 +334,7 @@ def again(
     from streams.judging.again import AgainError, FileTarget, Judged, Target, TopicTarget, judge_again
     from streams.judging.asking import Spent
     from streams.judging.judges import Budget, make_judge
-    from streams.judging.looks import again_page
+    from streams.judging.looks import again_page, reason_lines
     from streams.looking.kafka import hush
     from streams.refold import Refold
     from streams.signing import signing_key
@@ -350,14 +365,21 @@ def again(
     else:
         show(*again_page(counts, spent, budget))
     for rollout_id in counts.broken:
-        sys.stderr.write(f"braid: {rollout_id!r}: the log does not hold what was settled; it cannot be judged again\n")
+        complain(f"{rollout_id!r}: the log does not hold what was settled; it cannot be judged again")
+    complain(*reason_lines(spent))
     if counts.unfinished:
-        sys.stderr.write(
-            f"braid: the budget of {settings.judge.calls_per_hour:,} calls per hour is spent, {counts.unfinished:,} rollouts "
-            "are unfinished; run this again later, votes that are there are not paid for twice\n"
+        complain(
+            f"the budget of {settings.judge.calls_per_hour:,} calls per hour is spent, {counts.unfinished:,} rollouts "
+            "are unfinished; run this again later, votes that are there are not paid for twice"
         )
     if counts.broken or counts.unfinished:
         sys.exit(1)
+
+
+def complain(*lines: str) -> None:
+    """Say something on standard error, a line for each."""
+    for each in lines:
+        sys.stderr.write(f"braid: {each}\n")
 
 
 def _earlier(path: Path) -> dict[str, Any]:

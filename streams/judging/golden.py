@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.judge.agreement import JudgeStats, judge_stats
-from agents.judge.judge import Judge
 from agents.judge.judged_text import fitting, judged_branch
 from agents.judge.requests import rubric_hash
 from agents.ranking.statistics import mcnemar, wilson
@@ -118,17 +117,18 @@ def golden_request(pair: GoldenPair, config: JudgeConfig, samples: int) -> tuple
     return request, "b" if swapped else "a"
 
 
-async def calibrate(
-    judge: Judge, pairs: Sequence[GoldenPair], config: JudgeConfig, *, samples: int, concurrency: int
-) -> Calibration:
+async def calibrate(asker: Asker, pairs: Sequence[GoldenPair], config: JudgeConfig, *, samples: int) -> Calibration:
     """Ask about every pair in both orders."""
     asked = [golden_request(pair, config, samples) for pair in pairs]
-    votes = await Asker(judge, concurrency).votes([request for request, _ in asked])
+    votes = await asker.votes([request for request, _ in asked])
     outcomes = {
         pair.id: outcome(found, better) for pair, (_, better), found in zip(pairs, asked, votes, strict=True)
     }  # fmt: skip
     return Calibration(
-        judge.name, rubric_hash(config.rubric), outcomes, judge_stats([vote for found in votes for vote in found])
+        asker.spent.judge,
+        rubric_hash(config.rubric),
+        outcomes,
+        judge_stats([vote for found in votes for vote in found]),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from starlette.responses import Response
 
 from agents.judge.agreement import TimedVote
 from agents.judge.judge import JudgeSetupError
@@ -17,6 +18,8 @@ from streams.commands import judge as command
 from streams.config import Settings
 from streams.judging.judges import Budget, make_judge
 from streams.judging.plot import plot_svg
+from tests.conftest import Braid
+from tests.messages_api import answer, messages_api, refusal
 
 RULES = 'judge = "rules-1"\n[[rule]]\nwhen = "hang"\ncause = "timeout"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"\n'
 
@@ -61,6 +64,80 @@ def test_probe_takes_files_and_names_what_it_cannot_read(tmp_path: Path, capsys:
         run(capsys, "probe", "--a", str(one), "--b", str(one))
     with pytest.raises(command.ProbeError, match="none"):
         run(capsys, "probe", "--a", str(tmp_path / "none"))
+
+
+KEY = "sk-ant-api03-" + "A1b2C3d4" * 11 + "AA"
+
+
+def model(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """A model behind this address is the judge."""
+    for name, value in {
+        "ANTHROPIC_API_KEY": "test",
+        "BRAID_EMISSION__JUDGE__KIND": "anthropic",
+        "BRAID_EMISSION__JUDGE__MODEL": "judge-model",
+        "BRAID_JUDGE__BASE_URL": url,
+        "BRAID_JUDGE__LONGEST_WAIT_S": "0",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+async def too_long(_body: dict[str, Any], _number: int) -> Response:
+    return refusal(400, "invalid_request_error", f"prompt is too long for {KEY}")
+
+
+def test_probe_says_why_there_is_no_answer(
+    braid: Braid, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the service's words without what is secret, or that nobody is there; the exit code is 1."""
+    with messages_api(too_long) as api:
+        model(monkeypatch, api.url)
+        code, shown, _ = braid("judge", "probe")
+        assert code == 1
+        assert shown.count("no answer: refused") == shown.count("HTTP 400: prompt is too long") == 2
+        assert KEY not in shown
+        with pytest.raises(SystemExit):
+            run(capsys, "probe", "--json")
+        whys = [json.loads(each)["why"] for each in capsys.readouterr().out.splitlines()]
+        assert [(why[:29], KEY in why) for why in whys] == [("HTTP 400: prompt is too long ", False)] * 2
+    code, shown, _ = braid("judge", "probe")
+    assert (code, shown.count("no connection: All connection attempts failed")) == (1, 2)
+
+
+def test_probe_with_one_answer_is_no_failure(braid: Braid, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other order's reason is shown beside it."""
+
+    async def play(body: dict[str, Any], number: int) -> Response:
+        return await too_long(body, number) if number else answer({"preferred": "tie", "reasoning": "same"})
+
+    with messages_api(play) as api:
+        model(monkeypatch, api.url)
+        monkeypatch.setenv("BRAID_JUDGE__CONCURRENCY", "1")
+        code, shown, _ = braid("judge", "probe")
+    assert (code, shown.count("tie"), shown.count("prompt is too long")) == (0, 1, 1)
+
+
+def test_calibrate_names_a_few_reasons_with_their_counts(
+    tmp_path: Path, braid: Braid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The most frequent ones first; a spent budget has a line of its own."""
+    file = golden(tmp_path / "golden.jsonl", *({"better": f"x{n}", "worse": "y"} for n in range(5)))
+
+    async def play(_body: dict[str, Any], number: int) -> Response:
+        return refusal(418, "teapot", "prompt is too long" if number < 4 else f"reason {number}")
+
+    with messages_api(play) as api:
+        model(monkeypatch, api.url)
+        monkeypatch.setenv("BRAID_JUDGE__CALLS_PER_HOUR", "8")
+        code, _, complaints = braid("judge", "calibrate", file)
+    assert code == 0
+    first, *others, rest, budget = complaints.splitlines()
+    assert first == "braid: no answer to 4 calls: refused: HTTP 418: prompt is too long"
+    assert [each.startswith("braid: no answer to 1 call: refused: HTTP 418: reason ") for each in others] == [
+        True,
+        True,
+    ]
+    assert rest == "braid: no answer to 2 calls for other reasons"
+    assert "2 answers are missing" in budget
 
 
 def test_calibrate_counts_what_was_right_and_shows_drift(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,6 +108,7 @@ def test_a_model_is_asked_within_its_budget_and_the_rest_later(
         assert first.counts["judge"]["missing"] == {"budget": 2, "refused": 1}
         assert first.counts["judge"]["input_tokens"] == 500
         assert "2 votes are missing" in first.err
+        assert "braid: no answer to 1 call: refused: HTTP 418: teapot, as told\n" in first.err
         second = Ran(capsys, *command)
         assert (second.counts["judge"]["calls"], second.counts["judge"]["missing"]) == (3, {})
         assert api.calls == 9
@@ -142,6 +143,19 @@ def test_stored_rollouts_are_judged_again_from_files(
     assert Ran(capsys, "run", "lines.ndjson", "--out", "judged", *SCRIPTED).code == 0
     reused = Ran(capsys, "judge", "again", "--from-dir", "judged", "--out", "reused", "--json").counts["judge"]
     assert (reused["asked"], reused["known"]) == (0, 8)
+
+
+def test_judging_again_says_why_answers_are_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each reason, with how many calls ended so."""
+    assert Ran(capsys, "run", "lines.ndjson", "--out", "out").code == 0
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "scripted")
+    monkeypatch.setenv("BRAID_JUDGE__RULES", "rules.toml")
+    Path("rules.toml").write_text('[[rule]]\ncause = "timeout"\n')
+    ran = Ran(capsys, "judge", "again", "--from-dir", "out", "--out", "again", "--json")
+    assert ran.counts["judge"]["missing"] == {"timeout": 8}
+    assert ran.err == "braid: no answer to 8 calls: timeout: rule 0 says so\n"
 
 
 def test_a_run_has_its_branches_scored(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
