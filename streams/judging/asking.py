@@ -29,7 +29,6 @@ VOTES_FILE = "votes.jsonl"
 AT_ONCE = 64
 """Calls in hand for each that may be under way: rollouts are taken until there are so many."""
 
-
 REASON = 300
 """Characters of a reason why there is no answer."""
 
@@ -165,13 +164,16 @@ class VoteFile:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / VOTES_FILE
-        self.votes = self._read()
-        partial = self.path.with_suffix(".part")
-        partial.write_bytes(b"".join(map(_line, self.votes.values())))
-        partial.replace(self.path)
-        self._out: BinaryIO = self.path.open("ab")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.votes = self._read()
+            partial = self.path.with_suffix(".part")
+            partial.write_bytes(b"".join(map(_line, self.votes.values())))
+            partial.replace(self.path)
+            self._out: BinaryIO = self.path.open("ab")
+        except OSError as error:
+            raise VoteFileError(f"{self.path} cannot be written: {error.strerror}; give another directory") from None
 
     def _read(self) -> dict[str, JudgeVote]:
         found: dict[str, JudgeVote] = {}

@@ -13,7 +13,8 @@ import pytest
 from starlette.responses import Response
 
 from streams.cli import app
-from streams.judging.asking import VOTES_FILE
+from streams.judging.again import AgainError
+from streams.judging.asking import VOTES_FILE, VoteFileError
 from tests.messages_api import answer, messages_api, refusal
 from tests.streams.judging.test_live_requests import WEIGHTS, lines
 
@@ -143,6 +144,34 @@ def test_stored_rollouts_are_judged_again_from_files(
     assert Ran(capsys, "run", "lines.ndjson", "--out", "judged", *SCRIPTED).code == 0
     reused = Ran(capsys, "judge", "again", "--from-dir", "judged", "--out", "reused", "--json").counts["judge"]
     assert (reused["asked"], reused["known"]) == (0, 8)
+
+
+def test_results_of_a_run_are_not_replaced_by_judging_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whatever name the run's directory is given: nobody is asked, and no byte changes."""
+    assert Ran(capsys, "run", "lines.ndjson", "--out", "out").code == 0
+    Path("link").symlink_to("out")
+    Path("file").touch()
+    before = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "anthropic")
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__MODEL", "judge-model")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+
+    async def play(_body: dict[str, Any], _number: int) -> Response:
+        return answer({"preferred": "tie", "reasoning": "same"})
+
+    with messages_api(play) as api:
+        monkeypatch.setenv("BRAID_JUDGE__BASE_URL", api.url)
+        for source, out in (
+            ("out", "out"), ("out", "out/../out/."), ("out", "link"), ("link", "out"), ("out/log", "out"), ("out", "out/log"),
+        ):  # fmt: skip
+            with pytest.raises(AgainError, match="choose another directory"):
+                Ran(capsys, "judge", "again", "--from-dir", source, "--out", out)
+        with pytest.raises(VoteFileError, match="give another directory"):
+            Ran(capsys, "judge", "again", "--from-dir", "out", "--out", "file")
+        assert api.calls == 0
+    assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
 
 
 def test_judging_again_says_why_answers_are_missing(
