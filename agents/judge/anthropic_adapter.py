@@ -20,7 +20,7 @@ from agents.judge.answers import Answer, UnusableAnswerError, read_value
 from agents.judge.judge import JudgeSetupError, JudgeTroubleError, added
 from agents.judge.prompt import Prompt
 from schemas.jsontext import parse_object
-from schemas.judging import MissingCause, Usage
+from schemas.judging import CONTENT_JUDGE, MissingCause, Usage
 from schemas.retry_after import seconds_until
 
 TOOL = "answer"
@@ -69,6 +69,10 @@ class AnthropicJudge:
     ) -> None:
         if not options.model:
             raise JudgeSetupError("no judge model: set emission.judge.model (BRAID_EMISSION__JUDGE__MODEL)")
+        if options.model == CONTENT_JUDGE:
+            raise JudgeSetupError(
+                f"emission.judge.model cannot be {CONTENT_JUDGE!r}: votes with that name are ties by content, nobody's answer"
+            )
         if not (api_key or os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN")):
             raise JudgeSetupError("no key for the judge's model: set ANTHROPIC_API_KEY")
         _check_url(options.base_url)

@@ -13,6 +13,7 @@ from agents.judge.anthropic_adapter import AnthropicJudge, ModelOptions
 from agents.judge.judge import JudgeSetupError, JudgeTroubleError
 from agents.judge.prompt import prompt_of
 from agents.judge.votes import Call
+from schemas.judging import CONTENT_JUDGE
 from tests.agents.judge.asking import request_of
 from tests.messages_api import MessagesApi, Play, answer, message, messages_api, prefers, refusal, streamed
 
@@ -267,6 +268,8 @@ def test_without_a_model_or_a_key_it_says_what_to_set(monkeypatch: pytest.Monkey
         AnthropicJudge(ModelOptions("m"))
     with pytest.raises(JudgeSetupError, match="BRAID_EMISSION__JUDGE__MODEL"):
         AnthropicJudge(ModelOptions(""), api_key="test")
+    with pytest.raises(JudgeSetupError, match="ties by content"):
+        AnthropicJudge(ModelOptions(CONTENT_JUDGE), api_key="test")
 
 
 @pytest.mark.parametrize(
