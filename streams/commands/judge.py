@@ -1,14 +1,14 @@
 """`braid judge`: the judge worker, and looks at how the judge behaves."""
 
+import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import orjson
 from cyclopts import App, Parameter
 
 from schemas.errors import BraidError
-from schemas.jsontext import parse_object
 
 if TYPE_CHECKING:
     from agents.judge.agreement import TimedVote
@@ -41,7 +41,7 @@ VERDICTS
 
 
 class ProbeError(BraidError):
-    """A file that cannot be used, or two texts that are no question."""
+    """A file that cannot be used, a number that makes no sense, or two texts that are no question."""
 
 
 app = App(name="judge", help="Ask a judge about branches of one tier, and look at how it behaves.")
@@ -127,6 +127,7 @@ def probe(
     from streams.judging.looks import probe_page
     from streams.looking.text import json_of
 
+    _check_samples(samples)
     settings = load()
     first = EVIDENCE if a is None else _text(a)
     second = CLAIM if b is None else _text(b)
@@ -195,11 +196,13 @@ def stats(
 
     if plot is not None and plot.suffix != ".svg":
         raise ProbeError(f"--plot {plot}: pictures are SVG; give a name that ends in .svg")
+    if plot is not None:
+        _check_place("--plot", plot)
     votes = asyncio.run(read_votes(from_dir, load()))
     if plot is not None:
         from streams.judging.plot import plot_svg
 
-        plot.write_text(plot_svg(votes, max(1, spans)), "utf-8")
+        _write("--plot", plot, plot_svg(votes, max(1, spans)).encode())
     if json:
         sys.stdout.write(orjson.dumps(stats_json(votes, max(1, spans))).decode() + "\n")
     else:
@@ -267,13 +270,16 @@ def calibrate(
     from streams.commands.tables import show
     from streams.config import load
     from streams.judging.asking import Asker, Spent
-    from streams.judging.golden import Calibration, drift, read_golden
+    from streams.judging.golden import Calibration, drift, read_earlier, read_golden
     from streams.judging.golden import calibrate as ask_all
     from streams.judging.judges import Budget, make_judge
     from streams.judging.looks import calibration_page, reason_lines
 
+    _check_samples(samples)
+    if save is not None:
+        _check_place("--save", save)
     settings, pairs = load(), read_golden(file)
-    before = None if against is None else _earlier(against)
+    before = None if against is None else read_earlier(against)
 
     async def run() -> tuple[Calibration, Spent]:
         judge = make_judge(settings, Budget(settings.judge.calls_per_hour).allow)
@@ -285,8 +291,6 @@ def calibrate(
 
     found, spent = asyncio.run(run())
     changed = None if before is None else drift(before, found)
-    if save is not None:
-        save.write_bytes(orjson.dumps(found.plain(), option=orjson.OPT_INDENT_2) + b"\n")
     if json:
         shown = found.plain() | {"drift": None if changed is None else changed._asdict()}
         sys.stdout.write(orjson.dumps(shown).decode() + "\n")
@@ -298,6 +302,8 @@ def calibrate(
             f"the budget of {settings.judge.calls_per_hour:,} calls per hour (judge.calls_per_hour) was spent; "
             f"{spent.missing['budget']:,} answers are missing for that"
         )
+    if save is not None:
+        _write("--save", save, orjson.dumps(found.plain(), option=orjson.OPT_INDENT_2) + b"\n")
 
 
 @app.command
@@ -382,17 +388,33 @@ def complain(*lines: str) -> None:
         sys.stderr.write(f"braid: {each}\n")
 
 
-def _earlier(path: Path) -> dict[str, Any]:
+def _check_samples(samples: int) -> None:
+    if samples < 1:
+        raise ProbeError(f"--samples {samples}: each order is asked at least once")
+
+
+def _check_place(option: str, path: Path) -> None:
+    """Whether a file can be written there, found out before anything is read or paid for."""
+    if path.is_dir():
+        raise ProbeError(f"{option} {path} is a directory; give the name of a file")
+    if not path.parent.is_dir():
+        raise ProbeError(f"{option} {path}: {path.parent} is no directory; make it first")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ProbeError(f"{option} {path} cannot be written; choose another place")
+
+
+def _write(option: str, path: Path, content: bytes) -> None:
     try:
-        return parse_object(path.read_bytes())
+        path.write_bytes(content)
     except OSError as error:
-        raise ProbeError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise ProbeError(f"{path}: not a result of `braid judge calibrate --save`: {error}") from None
+        raise ProbeError(f"{option} {path} cannot be written: {error.strerror}") from None
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ProbeError(f"{path} cannot be read as text: {error}") from None
+    if not text.strip():
+        raise ProbeError(f"{path} is empty; there is nothing to judge")
+    return text

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -19,7 +20,7 @@ from streams.config import Settings
 from streams.judging.judges import Budget, make_judge
 from streams.judging.plot import plot_svg
 from tests.conftest import Braid
-from tests.messages_api import answer, messages_api, refusal
+from tests.messages_api import answer, messages_api, prefers, refusal
 
 RULES = 'judge = "rules-1"\n[[rule]]\nwhen = "hang"\ncause = "timeout"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"\n'
 
@@ -158,6 +159,64 @@ def test_calibrate_counts_what_was_right_and_shows_drift(tmp_path: Path, capsys:
     assert second["drift"]["changed"] == {"right": "right -> wrong", "wrong": "wrong -> right"}
     assert (second["drift"]["pairs"], second["drift"]["mcnemar_p"], second["drift"]["same_question"]) == (3, 1.0, True)
     assert "2 changed" in run(capsys, "calibrate", str(file), "--against", "before.json")
+
+
+@pytest.fixture
+def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The judge is a model, and nobody may ask it."""
+    with messages_api(prefers("a")) as api:
+        model(monkeypatch, api.url)
+        yield
+        assert api.calls == 0
+
+
+@pytest.mark.usefixtures("unasked")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("probe --samples 0", "--samples 0: each order is asked at least once"),
+        ("probe --samples=-1", "--samples -1: each order is asked at least once"),
+        ("probe --a empty", "empty is empty"),
+        ("probe --b empty", "empty is empty"),
+        ("calibrate golden.jsonl --samples 0", "--samples 0: each order is asked at least once"),
+        ("calibrate golden.jsonl --save nodir/x.json", "nodir is no directory"),
+        ("calibrate golden.jsonl --save .", "is a directory"),
+        ("calibrate golden.jsonl --against none.json", "none.json: No such file"),
+        (
+            "calibrate golden.jsonl --against golden.jsonl",
+            "golden.jsonl: not a result of `braid judge calibrate --save`",
+        ),
+        ("calibrate golden.jsonl --against no-pairs.json", "no-pairs.json: not a result"),
+        ("calibrate golden.jsonl --against odd.json", "odd.json: not a result"),
+        ("stats --from-dir out --plot nodir/x.svg", "nodir is no directory"),
+        ("stats --from-dir out --plot folder.svg", "is a directory"),
+    ],
+)
+def test_a_simple_mistake_is_named_before_anybody_is_asked(tmp_path: Path, braid: Braid, words: str, said: str) -> None:
+    """One line that says what is wrong, exit code 1, no call."""
+    golden(tmp_path / "golden.jsonl", {"better": "x", "worse": "y"})
+    (tmp_path / "empty").write_text(" \n")
+    (tmp_path / "folder.svg").mkdir()
+    kept = {"judge": "m", "rubric_hash": "h"}
+    (tmp_path / "no-pairs.json").write_text(json.dumps(kept | {"outcomes": {}}))
+    (tmp_path / "odd.json").write_text(json.dumps(kept | {"outcomes": {"line-1": 5}}))
+    code, shown, complaints = braid("judge", *words.split())
+    assert (code, shown) == (1, "")
+    assert complaints.startswith("braid: ")
+    assert said in complaints
+    assert complaints.count("\n") == 1
+
+
+@pytest.mark.usefixtures("unasked")
+def test_a_pair_of_equal_texts_is_refused_with_its_line(tmp_path: Path, braid: Braid) -> None:
+    """No answer about it can be right; two texts that a judge would see as one are no better."""
+    file = golden(tmp_path / "golden.jsonl", {"better": "x", "worse": "y"}, {"better": "same", "worse": "same"})
+    code, _, complaints = braid("judge", "calibrate", file)
+    assert (code, "golden.jsonl:2: record: " in complaints, "the same text" in complaints) == (1, True, True)
+    other = KEY[:20] + "Z" + KEY[21:]
+    golden(file, {"better": f"log in with {KEY}", "worse": f"log in with {other}"})
+    code, _, complaints = braid("judge", "calibrate", file)
+    assert (code, "pair 'line-1': " in complaints, KEY in complaints) == (1, True, False)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"task": "t"}', '{"task":"t","better":"x","worse":"y","more":1}'])
