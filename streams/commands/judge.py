@@ -13,7 +13,6 @@ from schemas.errors import BraidError
 if TYPE_CHECKING:
     from agents.judge.agreement import TimedVote
     from schemas.judging import JudgeVote
-    from streams.config import Settings
 
 Flag = Parameter(negative="")
 
@@ -170,17 +169,23 @@ def probe(
 @app.command
 def stats(
     *,
-    from_dir: Path | None = None,
+    from_dir: Annotated[list[Path] | None, Flag] = None,
+    prefix: Annotated[list[str] | None, Flag] = None,
     spans: int = 8,
     plot: Path | None = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Show how judges behave: by judge and over time, and whether they agree.
 
+    A judge with votes by several rubrics is shown once for each of them.
+
     Parameters
     ----------
     from_dir
-        Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
+        Read what `braid run --out DIR` or `braid judge again --out DIR` left in DIR, instead of Kafka. Give it again for more
+        directories: their judges are compared.
+    prefix
+        Read the topics with this prefix (instead of the configured one). Give it again for more.
     spans
         Into how many spans of time the votes are divided.
     plot
@@ -190,15 +195,27 @@ def stats(
     """
     import asyncio
 
+    from streams.commands.progress import progress
     from streams.commands.tables import show
     from streams.config import load
     from streams.judging.looks import stats_json, stats_page
+    from streams.judging.stored import votes_of_directory, votes_of_prefixes
+    from streams.looking.kafka import hush
 
     if plot is not None and plot.suffix != ".svg":
         raise ProbeError(f"--plot {plot}: pictures are SVG; give a name that ends in .svg")
     if plot is not None:
         _check_place("--plot", plot)
-    votes = asyncio.run(read_votes(from_dir, load()))
+    settings = load()
+    prefixes = prefix or ([] if from_dir else [settings.prefix])
+    hush()
+
+    async def read() -> "list[TimedVote]":
+        found = [vote for directory in from_dir or () for vote in await votes_of_directory(directory)]
+        with progress() as say:
+            return found + await votes_of_prefixes(settings, prefixes, say)
+
+    votes = asyncio.run(read())
     if plot is not None:
         from streams.judging.plot import plot_svg
 
@@ -207,37 +224,6 @@ def stats(
         sys.stdout.write(orjson.dumps(stats_json(votes, max(1, spans))).decode() + "\n")
     else:
         show(*stats_page(votes, max(1, spans)))
-
-
-async def read_votes(from_dir: Path | None, settings: "Settings") -> "list[TimedVote]":
-    """All votes in the log, or in a directory that `braid run` filled, with their times."""
-    from agents.judge.agreement import TimedVote
-    from schemas.errors import DecodeError
-    from schemas.judging import JudgeVote
-    from streams.commands.progress import progress
-    from streams.looking.files import EmbeddedLog
-    from streams.looking.kafka import KafkaLog, hush
-    from streams.looking.log import Log
-    from streams.topics import JUDGE_VOTES
-
-    async def read(log: Log) -> "list[TimedVote]":
-        found = []
-        async for stored in log.records([JUDGE_VOTES]):
-            try:
-                vote = await log.decode(stored)
-            except DecodeError:
-                continue  # `braid dead-letters list` tells of it
-            if isinstance(vote, JudgeVote):
-                found.append(TimedVote(vote, stored.at))
-        return found
-
-    if from_dir is not None:
-        return await read(EmbeddedLog(from_dir))
-    hush()
-    with progress() as say:
-        async with KafkaLog(settings, say) as log:
-            log.require(JUDGE_VOTES)
-            return await read(log)
 
 
 @app.command

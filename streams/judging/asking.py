@@ -167,31 +167,17 @@ class VoteFile:
         self.path = folder / VOTES_FILE
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self.votes = self._read()
+            known = votes_in(self.path) if self.path.exists() else []
+            self.votes: dict[str, JudgeVote] = {}
+            for vote in known:
+                if vote.preferred is not None or vote.score is not None:
+                    self.votes.setdefault(vote.vote_id, vote)
             partial = self.path.with_suffix(".part")
             partial.write_bytes(b"".join(map(_line, self.votes.values())))
             partial.replace(self.path)
             self._out: BinaryIO = self.path.open("ab")
         except OSError as error:
             raise VoteFileError(f"{self.path} cannot be written: {error.strerror}; give another directory") from None
-
-    def _read(self) -> dict[str, JudgeVote]:
-        found: dict[str, JudgeVote] = {}
-        reader = LineReader()
-        whole = self.path.read_bytes() if self.path.exists() else b""
-        *lines, _torn = whole.split(
-            b"\n"
-        )  # what stands after the last line's end was being written when it was cut off
-        for number, text in enumerate(lines, start=1):
-            try:
-                (vote,) = reader.read(text)
-            except LineError as error:
-                raise VoteFileError(
-                    f"{self.path}:{number}: {error}; remove the line, or give another directory"
-                ) from None
-            if isinstance(vote, JudgeVote) and (vote.preferred is not None or vote.score is not None):
-                found.setdefault(vote.vote_id, vote)
-        return found
 
     async def keep(self, vote: JudgeVote) -> None:
         """Write a vote, at once."""
@@ -201,6 +187,25 @@ class VoteFile:
     def close(self) -> None:
         """Let go of the file."""
         self._out.close()
+
+
+def votes_in(path: Path) -> list[JudgeVote]:
+    """All votes of such a file, also those without an answer. Raises VoteFileError with the line and the reason."""
+    found: list[JudgeVote] = []
+    reader = LineReader()
+    try:
+        whole = path.read_bytes()
+    except OSError as error:
+        raise VoteFileError(f"{path} cannot be read: {error.strerror}") from None
+    *lines, _torn = whole.split(b"\n")  # after the last line's end stands what was cut off
+    for number, text in enumerate(lines, start=1):
+        try:
+            (vote,) = reader.read(text)
+        except LineError as error:
+            raise VoteFileError(f"{path}:{number}: {error}; remove the line, or give another directory") from None
+        if isinstance(vote, JudgeVote):
+            found.append(vote)
+    return found
 
 
 def _line(vote: JudgeVote) -> bytes:

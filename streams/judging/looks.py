@@ -30,10 +30,12 @@ def stats_json(votes: Sequence[TimedVote], spans: int) -> dict[str, Any]:
         "judges": {
             name: judge_stats([each.vote for each in found])._asdict()
             | {
+                "judge": found[0].vote.judge,
+                "rubric_hash": found[0].vote.rubric_hash,
                 "over_time": [
                     {"from_ms": at, **judge_stats([each.vote for each in inside])._asdict()}
                     for at, inside in buckets(found, spans)
-                ]
+                ],
             }
             for name, found in judges.items()
         },

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import time
@@ -172,6 +173,37 @@ def test_results_of_a_run_are_not_replaced_by_judging_again(
             Ran(capsys, "judge", "again", "--from-dir", "out", "--out", "file")
         assert api.calls == 0
     assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
+
+
+def test_the_votes_of_two_judgings_are_compared_as_the_page_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run's judge and the one that judged again, each with its row, and alpha between them; one directory alone, too."""
+    page = (Path(__file__).parents[3] / "docs" / "judge.md").read_text("utf-8")
+    (command,) = re.findall(r"^ +braid (judge stats --from-dir results --from-dir again) ", page, re.MULTILINE)
+    assert Ran(capsys, "run", "lines.ndjson", "--out", "results", *SCRIPTED).code == 0
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "scripted")
+    monkeypatch.setenv("BRAID_JUDGE__RULES", "other.toml")
+    Path("other.toml").write_text('judge = "rules-2"\n[[rule]]\nprefer = "lacks"\ntext = "tests passed"\n')
+    assert Ran(capsys, "judge", "again", "--from-dir", "results", "--out", "again").code == 0
+    found = Ran(capsys, *command.split(), "--json").counts
+    assert {name: (row["votes"], row["judge"]) for name, row in found["judges"].items()} == {
+        "rules-1": (8, "rules-1"), "rules-2": (8, "rules-2"),
+    }  # fmt: skip
+    assert found["krippendorff_alpha"] == pytest.approx(-0.5)
+    assert "Agreement between judges (Krippendorff's alpha, nominal): -0.5" in Ran(capsys, *command.split()).out
+    alone = Ran(capsys, "judge", "stats", "--from-dir", "again", "--json").counts
+    assert alone["judges"].keys() == {"rules-2"}
+    (span,) = alone["judges"]["rules-2"]["over_time"]
+    assert span["from_ms"] == rows("again", "rankings")[0]["closed_at_ms"]
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__RUBRIC", "Proof.")
+    assert Ran(capsys, "judge", "again", "--from-dir", "results", "--out", "proof").code == 0
+    split = Ran(capsys, *command.split(), "--from-dir", "proof", "--json").counts["judges"]
+    assert [(row["judge"], row["votes"]) for row in split.values()] == [("rules-1", 8), ("rules-2", 8), ("rules-2", 8)]
+    assert len({row["rubric_hash"] for name, row in split.items() if name.startswith("rules-2, rubric ")}) == 2
+    Path("proof", VOTES_FILE).write_text("{}\n")
+    with pytest.raises(VoteFileError, match=r"votes\.jsonl:1: "):
+        Ran(capsys, "judge", "stats", "--from-dir", "proof")
 
 
 def test_judging_again_says_why_answers_are_missing(
