@@ -25,7 +25,7 @@ from scipy.stats import kendalltau
 
 from agents.judge.schedule import tier_pairs
 from agents.ranking.bradley_terry import Group, Observation, Pair, fit, fit_many, tally
-from agents.ranking.newton import COMPILED
+from agents.ranking.compiled_adapter import COMPILED
 from agents.ranking.ranking import Candidate, Contest, rank, rank_many
 from agents.ranking.votes import Vote
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import uvicorn
 from starlette.applications import Starlette
@@ -83,8 +84,12 @@ def _pieces(text: str) -> list[str]:
     return [text[start : start + 7] for start in range(0, len(text), 7)]
 
 
-def refusal(status: int, kind: str, **headers: str) -> Response:
-    body = {"type": "error", "error": {"type": kind, "message": f"{kind}, as told"}}
+def refusal(status: int, kind: str, said: str = "", **headers: str) -> Response:
+    body = {
+        "type": "error",
+        "error": {"type": kind, "message": said or f"{kind}, as told"},
+        "request_id": f"req_{uuid4()}",
+    }
     return JSONResponse(
         body, status_code=status, headers={name.replace("_", "-"): text for name, text in headers.items()}
     )

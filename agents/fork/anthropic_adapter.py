@@ -7,7 +7,8 @@ whatever way, is trouble that may pass; half a turn is never taken for a whole o
 
 import asyncio
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import anthropic
@@ -16,6 +17,7 @@ from anthropic import APIConnectionError, APIStatusError, APITimeoutError, Async
 
 from agents.fork.errors import ForkError
 from agents.fork.model import Answers, Ask, Assistant, ModelTroubleError, Stop, Tokens, ToolUse, TroubleKind, Turn
+from schemas.retry_after import seconds_until
 
 CACHED = {"cache_control": {"type": "ephemeral"}}
 
@@ -45,13 +47,16 @@ class AnthropicModel:
 
     takes_seed = False
 
-    def __init__(self, options: ModelOptions, api_key: str | None = None) -> None:
+    def __init__(
+        self, options: ModelOptions, api_key: str | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         if not options.model:
             raise ForkError("no model: set fork.model (BRAID_FORK__MODEL), for instance to a Claude model's name")
         if not (api_key or os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN")):
             raise ForkError("no key for the model: set ANTHROPIC_API_KEY, or use --model scripted")
         self.name = options.model
         self._options = options
+        self._clock = clock
         self._takes_temperature = True
         self._client = AsyncAnthropic(
             api_key=api_key, base_url=options.base_url or None, max_retries=0, timeout=options.timeout_s
@@ -68,7 +73,7 @@ class AnthropicModel:
             if error.status_code == 400 and self._takes_temperature and "temperature" in error.message:
                 self._takes_temperature = False  # some models take none
                 return await self.ask(ask)
-            raise _trouble(error) from None
+            raise _trouble(error, self._clock()) from None
         except (APIConnectionError, httpx2.HTTPError, ValueError) as error:
             raise ModelTroubleError("connection", f"the stream was lost: {error}") from None
         except anthropic.AnthropicError as error:
@@ -150,9 +155,9 @@ def read_message(message: dict[str, Any]) -> Turn:
     return Turn(_clean(text), calls, STOPS.get(str(message.get("stop_reason")), "other"), tokens)
 
 
-def _trouble(error: APIStatusError) -> ModelTroubleError:
+def _trouble(error: APIStatusError, now: float) -> ModelTroubleError:
     """What a status means."""
-    status, after = error.status_code, _seconds(error.response.headers.get("retry-after"))
+    status, after = error.status_code, seconds_until(error.response.headers.get("retry-after"), now)
     body = error.body if isinstance(error.body, dict) else {}
     inner = body.get("error")
     said = str(inner.get("type")) if isinstance(inner, dict) else ""
@@ -170,13 +175,6 @@ def _trouble(error: APIStatusError) -> ModelTroubleError:
     else:
         kind = "setup" if status in (401, 403, 404) else "refused"
     return ModelTroubleError(kind, f"HTTP {status}: {error.message}", after)
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        return float(text) if text is not None else None
-    except ValueError:
-        return None  # a date: our own waiting will do
 
 
 def _count(usage: dict[str, Any], name: str) -> int:

@@ -4,7 +4,7 @@ A number that is not defined is None, never 0. Ties by content are nobody's answ
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from agents.ranking.statistics import vote_stats
@@ -12,9 +12,12 @@ from agents.ranking.votes import Vote
 from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.numbers import nine
 
+RUBRIC = 12
+"""Characters of a rubric's hash that tell it from others."""
+
 
 class TimedVote(NamedTuple):
-    """A vote, and when the log took it in (milliseconds)."""
+    """A vote, and when the log took it in, or when its rollout closed (milliseconds)."""
 
     vote: JudgeVote
     at: int
@@ -66,12 +69,27 @@ def judge_stats(votes: Sequence[JudgeVote]) -> JudgeStats:
     )
 
 
-def by_judge(votes: Iterable[TimedVote]) -> dict[str, list[TimedVote]]:
-    """Votes by judge, repetitions of an id left out, those by content, too."""
+def naming(votes: Iterable[TimedVote]) -> Callable[[JudgeVote], str]:
+    """What votes are put together by: their judge, and their rubric too where a judge has votes by several."""
+    rubrics: dict[str, set[str | None]] = defaultdict(set)
+    for timed in votes:
+        rubrics[timed.vote.judge].add(timed.vote.rubric_hash)
+
+    def name(vote: JudgeVote) -> str:
+        if len(rubrics[vote.judge]) < 2:
+            return vote.judge
+        return f"{vote.judge}, rubric {(vote.rubric_hash or 'unknown')[:RUBRIC]}"
+
+    return name
+
+
+def by_judge(votes: Sequence[TimedVote], name: Callable[[JudgeVote], str] | None = None) -> dict[str, list[TimedVote]]:
+    """Votes by judge (as `naming` of them says, or of more votes), repetitions of an id left out, those by content, too."""
+    named = name or naming(votes)
     found: dict[str, dict[str, TimedVote]] = defaultdict(dict)
     for timed in votes:
         if timed.vote.judge != CONTENT_JUDGE:
-            found[timed.vote.judge].setdefault(timed.vote.vote_id, timed)
+            found[named(timed.vote)].setdefault(timed.vote.vote_id, timed)
     return {judge: list(found[judge].values()) for judge in sorted(found)}
 
 

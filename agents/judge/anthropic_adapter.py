@@ -7,8 +7,11 @@ paid for. What is left without an answer is a cause, never a preference.
 
 import asyncio
 import os
+import re
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import anthropic
 from anthropic import APIConnectionError, APIStatusError, APITimeoutError, AsyncAnthropic
@@ -17,7 +20,8 @@ from agents.judge.answers import Answer, UnusableAnswerError, read_value
 from agents.judge.judge import JudgeSetupError, JudgeTroubleError, added
 from agents.judge.prompt import Prompt
 from schemas.jsontext import parse_object
-from schemas.judging import MissingCause, Usage
+from schemas.judging import CONTENT_JUDGE, MissingCause, Usage
+from schemas.retry_after import seconds_until
 
 TOOL = "answer"
 
@@ -29,8 +33,11 @@ ATTEMPTS = 5
 
 FIRST_WAIT_S = 0.5
 
-SETUP_STATUSES = frozenset({401, 403, 404})
-"""Statuses that all calls would end in: a key, a permission, the name of a model."""
+SETUP_STATUSES = frozenset({401, 402, 403, 404})
+"""Statuses that all calls would end in: a key, an unpaid bill, a permission, the name of a model."""
+
+UNPAID = re.compile(r"credit balance|billing", re.IGNORECASE)
+"""What a 400 says when it is the account that is refused, not the question."""
 
 
 class ModelOptions(NamedTuple):
@@ -54,15 +61,25 @@ class AnthropicJudge:
     """Asks a model. `allow` is asked before every call, retries included; when it says no, the budget is spent."""
 
     def __init__(
-        self, options: ModelOptions, allow: Callable[[], bool] = lambda: True, api_key: str | None = None
+        self,
+        options: ModelOptions,
+        allow: Callable[[], bool] = lambda: True,
+        api_key: str | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         if not options.model:
             raise JudgeSetupError("no judge model: set emission.judge.model (BRAID_EMISSION__JUDGE__MODEL)")
+        if options.model == CONTENT_JUDGE:
+            raise JudgeSetupError(
+                f"emission.judge.model cannot be {CONTENT_JUDGE!r}: votes with that name are ties by content, nobody's answer"
+            )
         if not (api_key or os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN")):
             raise JudgeSetupError("no key for the judge's model: set ANTHROPIC_API_KEY")
+        _check_url(options.base_url)
         self.name = options.model
         self._options = options
         self._allow = allow
+        self._clock = clock
         self._temperature = options.temperature
         self._client = AsyncAnthropic(
             api_key=api_key, base_url=options.base_url or None, max_retries=0, timeout=options.timeout_s
@@ -104,14 +121,14 @@ class AnthropicJudge:
         except (TimeoutError, APITimeoutError):
             raise JudgeTroubleError("timeout", f"no answer within {self._options.timeout_s:g} s") from None
         except APIStatusError as error:
-            if error.status_code == 400 and temperature is not None:  # some models take no temperature
-                self._temperature = None
-                raise _TryLaterError("refused", error.message, 0.0) from None
-            if error.status_code == 400:
+            if error.status_code == 400 and not _unpaid(error):
+                if temperature is not None:  # some models take no temperature
+                    self._temperature = None
+                    raise _TryLaterError("refused", _said(error), 0.0) from None
                 self._temperature = self._options.temperature  # it was not that
-            raise _trouble(error) from None
+            raise _trouble(error, self._clock()) from None
         except APIConnectionError as error:
-            raise _TryLaterError("unknown", f"no connection: {error}", None) from None
+            raise _TryLaterError("unknown", f"no connection: {error.__cause__ or error}", None) from None
         except anthropic.AnthropicError as error:
             raise JudgeSetupError(f"the judge's model cannot be asked: {error}") from None
         try:
@@ -176,26 +193,48 @@ def read_message(body: dict[str, Any], *, scalar: bool) -> Answer:
     return read_value(calls[0].get("input"), scalar=scalar)
 
 
-def _trouble(error: APIStatusError) -> Exception:
+def _trouble(error: APIStatusError, now: float) -> Exception:
     """What a status means."""
     status = error.status_code
-    after = _seconds(error.response.headers.get("retry-after"))
+    after = seconds_until(error.response.headers.get("retry-after"), now)
     if status == 429:
-        return _TryLaterError("rate_limited", error.message, after)
+        return _TryLaterError("rate_limited", _said(error), after)
     if status >= 500:
-        return _TryLaterError("http_5xx", error.message, after)
+        return _TryLaterError("http_5xx", _said(error), after)
     if status == 408:
-        return JudgeTroubleError("timeout", error.message)
-    if status in SETUP_STATUSES:
-        return JudgeSetupError(f"the judge's model cannot be asked (HTTP {status}): {error.message}")
-    return JudgeTroubleError("refused", f"HTTP {status}: {error.message}")
+        return JudgeTroubleError("timeout", _said(error))
+    if status in SETUP_STATUSES or _unpaid(error):
+        return JudgeSetupError(f"the judge's model cannot be asked: {_said(error)}")
+    return JudgeTroubleError("refused", _said(error))
 
 
-def _seconds(text: str | None) -> float | None:
+def _said(error: APIStatusError) -> str:
+    """The status and the service's own words: without its number for the call, the same trouble has the same text."""
+    body = error.body if isinstance(error.body, dict) else {}
+    inner = body.get("error")
+    words = inner.get("message") if isinstance(inner, dict) else None
+    return f"HTTP {error.status_code}: {words if isinstance(words, str) and words else error.message}"
+
+
+def _unpaid(error: APIStatusError) -> bool:
+    """Whether a call was refused because of who pays for it: nothing about the question would change that."""
+    return error.status_code == 400 and UNPAID.search(error.message) is not None
+
+
+def _check_url(given: str) -> None:
+    """Raises JudgeSetupError for an address that no call can reach. What may be a password in it is not shown."""
+    name, url = "judge.base_url (BRAID_JUDGE__BASE_URL)", given
+    if not given:
+        name, url = "ANTHROPIC_BASE_URL", os.environ.get("ANTHROPIC_BASE_URL", "")
     try:
-        return float(text) if text is not None else None
-    except ValueError:
-        return None  # a date: our own waiting will do
+        parts = urlsplit(url)
+        usable = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0)
+    except ValueError:  # a port that is no number, brackets that do not close
+        usable = False
+    if not usable:
+        raise JudgeSetupError(
+            f"{name} is no URL of a service: {url.rpartition('@')[2]!r}; give http://... or https://..."
+        )
 
 
 def _count(value: Any) -> int | None:

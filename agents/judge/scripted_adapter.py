@@ -27,13 +27,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from agents.judge.answers import Answer, Letter
 from agents.judge.judge import JudgeSetupError, JudgeTroubleError
 from agents.judge.prompt import Prompt
 from schemas.avro_body import first_problem
-from schemas.judging import MissingCause
+from schemas.judging import CONTENT_JUDGE, MissingCause
 
 Preferring = Literal["contains", "lacks", "matches", "longest", "shortest", "first", "second", "tie"]
 
@@ -99,6 +99,13 @@ class Rules(_Part):
     judge: str = Field(default="rules", min_length=1, max_length=256)
     delay_ms: int = Field(default=0, ge=0)
     rule: tuple[Rule, ...] = ()
+
+    @field_validator("judge")
+    @classmethod
+    def _is_free(cls, name: str) -> str:
+        if name == CONTENT_JUDGE:
+            raise ValueError(f"{name!r} is the name of ties by content; give the judge another name")
+        return name
 
 
 class ScriptedJudge:

@@ -12,7 +12,8 @@ from functools import lru_cache
 from math import erfc, sqrt
 from typing import NamedTuple
 
-from agents.ranking.newton import Floats, Ints, Problem, Solution, solve
+from agents.ranking.compiled_adapter import solve
+from agents.ranking.newton import Floats, Ints, Problem, Solution
 
 Pair = tuple[int, int]
 

@@ -3,7 +3,7 @@
 Maximises L(theta) = sum of wins_ij log sigma(theta_i - theta_j) - (ridge / 2) sum of theta_i^2 over the branches of one
 component. Only operations whose result IEEE 754 fixes to the last bit, in one order: nothing depends on a linear algebra
 library, on the C library's exp, or on what else is fitted at the same time. `_newton.c` does the same operations in the same
-order, so it gives the same bits, some hundred times faster; it is used where it was compiled (see `COMPILED`).
+order, so it gives the same bits, some hundred times faster; it is used where it was compiled (see `compiled_adapter`).
 
 Why it always ends at the one maximum: L is strictly concave (the ridge), so a zero gradient is the maximum, whatever
 way led there. Full steps from a good start get there in four to seven rounds, each squaring the error. Should they not
@@ -15,10 +15,8 @@ v t (1 - (e^c - 1 - c) / c^2) > v t / 9 for c = 1.5: every careful step climbs, 
 
 from array import array
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from itertools import combinations
 from math import sqrt
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from agents.ranking.portable import exponential, grown
@@ -86,17 +84,6 @@ class Solution(NamedTuple):
 
 Way = Callable[[int, int, Ints, Floats, Floats, Floats, Floats, Floats, Rules], bool]
 """(size, groups, pairs, ahead, behind, and the three of a `Solution` to write into, rules) -> whether all have a maximum."""
-
-
-def solve(problem: Problem, ridge: float) -> Solution:
-    """Fit all groups of a problem. Raises ArithmeticError should there be one without a maximum."""
-    n, pairs, ahead, behind = problem
-    groups = 2 * len(ahead) // len(pairs)
-    found = Solution(*[array("d", bytes(8 * groups * entries)) for entries in (n, n, n * (n + 1) // 2)])
-    rules = Rules(ridge, TOLERANCE, NOISE, BOLD, CAREFUL, PATIENCE, ROUNDS)
-    if not WAY(n, groups, pairs, ahead, behind, *found, rules):
-        raise ArithmeticError(NO_MAXIMUM)
-    return found
 
 
 def in_python(
@@ -224,17 +211,3 @@ def _sum(terms: Sequence[float], start: float = 0.0) -> float:
     for term in terms:
         start += term
     return start
-
-
-def _way() -> tuple[Way, bool]:
-    """The compiled way, if it is there and was made of the source beside it; an old one may compute otherwise."""
-    try:
-        from agents.ranking import _newton
-    except ImportError:
-        return in_python, False
-    fresh = sha256(Path(__file__).with_name("_newton.c").read_bytes()).hexdigest() == _newton.SOURCE
-    return (_newton.fit, True) if fresh else (in_python, False)
-
-
-WAY, COMPILED = _way()
-"""How fits are made, and whether that is compiled: when the package is installed on a machine with a C compiler."""

@@ -1,19 +1,18 @@
 """`braid judge`: the judge worker, and looks at how the judge behaves."""
 
+import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import orjson
 from cyclopts import App, Parameter
 
 from schemas.errors import BraidError
-from schemas.jsontext import parse_object
 
 if TYPE_CHECKING:
     from agents.judge.agreement import TimedVote
     from schemas.judging import JudgeVote
-    from streams.config import Settings
 
 Flag = Parameter(negative="")
 
@@ -41,7 +40,7 @@ VERDICTS
 
 
 class ProbeError(BraidError):
-    """A file that cannot be used, or two texts that are no question."""
+    """A file that cannot be used, a number that makes no sense, or two texts that are no question."""
 
 
 app = App(name="judge", help="Ask a judge about branches of one tier, and look at how it behaves.")
@@ -101,7 +100,8 @@ def probe(
 ) -> None:
     """Ask the configured judge about one pair, in both orders, and show what came back and what it cost.
 
-    Without files: a run that shows its tests passing (a) against one that only says so (b).
+    Without files: a run that shows its tests passing (a) against one that only says so (b). Exits with 1 when there was no
+    answer at all.
 
     Parameters
     ----------
@@ -126,6 +126,7 @@ def probe(
     from streams.judging.looks import probe_page
     from streams.looking.text import json_of
 
+    _check_samples(samples)
     settings = load()
     first = EVIDENCE if a is None else _text(a)
     second = CLAIM if b is None else _text(b)
@@ -142,35 +143,49 @@ def probe(
         }
         request = request.model_copy(update=sides)
 
+    whys: dict[str, str] = {}
+
+    def hear(vote: "JudgeVote", why: str) -> None:
+        whys[vote.vote_id] = why
+
     async def run() -> "list[JudgeVote]":
         judge = make_judge(settings)
         try:
-            return (await Asker(judge, settings.judge.concurrency).votes([request]))[0]
+            return (await Asker(judge, settings.judge.concurrency, hear=hear).votes([request]))[0]
         finally:
             await judge.close()
 
     votes = asyncio.run(run())
     if json:
         for vote in votes:
-            sys.stdout.write(orjson.dumps(json_of(vote)).decode() + "\n")
+            shown = json_of(vote) | ({"why": whys[vote.vote_id]} if vote.vote_id in whys else {})
+            sys.stdout.write(orjson.dumps(shown).decode() + "\n")
     else:
-        show(*probe_page(votes))
+        show(*probe_page(votes, whys))
+    if all(vote.preferred is None for vote in votes):
+        sys.exit(1)
 
 
 @app.command
 def stats(
     *,
-    from_dir: Path | None = None,
+    from_dir: Annotated[list[Path] | None, Flag] = None,
+    prefix: Annotated[list[str] | None, Flag] = None,
     spans: int = 8,
     plot: Path | None = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Show how judges behave: by judge and over time, and whether they agree.
 
+    A judge with votes by several rubrics is shown once for each of them.
+
     Parameters
     ----------
     from_dir
-        Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
+        Read what `braid run --out DIR` or `braid judge again --out DIR` left in DIR, instead of Kafka. Give it again for more
+        directories: their judges are compared.
+    prefix
+        Read the topics with this prefix (instead of the configured one). Give it again for more.
     spans
         Into how many spans of time the votes are divided.
     plot
@@ -180,52 +195,35 @@ def stats(
     """
     import asyncio
 
+    from streams.commands.progress import progress
     from streams.commands.tables import show
     from streams.config import load
     from streams.judging.looks import stats_json, stats_page
+    from streams.judging.stored import votes_of_directory, votes_of_prefixes
+    from streams.looking.kafka import hush
 
     if plot is not None and plot.suffix != ".svg":
         raise ProbeError(f"--plot {plot}: pictures are SVG; give a name that ends in .svg")
-    votes = asyncio.run(read_votes(from_dir, load()))
+    if plot is not None:
+        _check_place("--plot", plot)
+    settings = load()
+    prefixes = prefix or ([] if from_dir else [settings.prefix])
+    hush()
+
+    async def read() -> "list[TimedVote]":
+        found = [vote for directory in from_dir or () for vote in await votes_of_directory(directory)]
+        with progress() as say:
+            return found + await votes_of_prefixes(settings, prefixes, say)
+
+    votes = asyncio.run(read())
     if plot is not None:
         from streams.judging.plot import plot_svg
 
-        plot.write_text(plot_svg(votes, max(1, spans)), "utf-8")
+        _write("--plot", plot, plot_svg(votes, max(1, spans)).encode())
     if json:
         sys.stdout.write(orjson.dumps(stats_json(votes, max(1, spans))).decode() + "\n")
     else:
         show(*stats_page(votes, max(1, spans)))
-
-
-async def read_votes(from_dir: Path | None, settings: "Settings") -> "list[TimedVote]":
-    """All votes in the log, or in a directory that `braid run` filled, with their times."""
-    from agents.judge.agreement import TimedVote
-    from schemas.errors import DecodeError
-    from schemas.judging import JudgeVote
-    from streams.commands.progress import progress
-    from streams.looking.files import EmbeddedLog
-    from streams.looking.kafka import KafkaLog, hush
-    from streams.looking.log import Log
-    from streams.topics import JUDGE_VOTES
-
-    async def read(log: Log) -> "list[TimedVote]":
-        found = []
-        async for stored in log.records([JUDGE_VOTES]):
-            try:
-                vote = await log.decode(stored)
-            except DecodeError:
-                continue  # `braid dead-letters list` tells of it
-            if isinstance(vote, JudgeVote):
-                found.append(TimedVote(vote, stored.at))
-        return found
-
-    if from_dir is not None:
-        return await read(EmbeddedLog(from_dir))
-    hush()
-    with progress() as say:
-        async with KafkaLog(settings, say) as log:
-            log.require(JUDGE_VOTES)
-            return await read(log)
 
 
 @app.command
@@ -257,32 +255,41 @@ def calibrate(
 
     from streams.commands.tables import show
     from streams.config import load
-    from streams.judging.golden import Calibration, drift, read_golden
+    from streams.judging.asking import Asker, Spent
+    from streams.judging.golden import Calibration, drift, read_earlier, read_golden
     from streams.judging.golden import calibrate as ask_all
     from streams.judging.judges import Budget, make_judge
-    from streams.judging.looks import calibration_page
+    from streams.judging.looks import calibration_page, reason_lines
 
+    _check_samples(samples)
+    if save is not None:
+        _check_place("--save", save)
     settings, pairs = load(), read_golden(file)
-    before = None if against is None else _earlier(against)
+    before = None if against is None else read_earlier(against)
 
-    async def run() -> Calibration:
+    async def run() -> tuple[Calibration, Spent]:
         judge = make_judge(settings, Budget(settings.judge.calls_per_hour).allow)
+        asker = Asker(judge, settings.judge.concurrency)
         try:
-            return await ask_all(
-                judge, pairs, settings.emission.judge, samples=samples, concurrency=settings.judge.concurrency
-            )
+            return await ask_all(asker, pairs, settings.emission.judge, samples=samples), asker.spent
         finally:
             await judge.close()
 
-    found = asyncio.run(run())
+    found, spent = asyncio.run(run())
     changed = None if before is None else drift(before, found)
-    if save is not None:
-        save.write_bytes(orjson.dumps(found.plain(), option=orjson.OPT_INDENT_2) + b"\n")
     if json:
         shown = found.plain() | {"drift": None if changed is None else changed._asdict()}
         sys.stdout.write(orjson.dumps(shown).decode() + "\n")
     else:
         show(*calibration_page(found, changed))
+    complain(*reason_lines(spent))
+    if spent.missing["budget"]:
+        complain(
+            f"the budget of {settings.judge.calls_per_hour:,} calls per hour (judge.calls_per_hour) was spent; "
+            f"{spent.missing['budget']:,} answers are missing for that"
+        )
+    if save is not None:
+        _write("--save", save, orjson.dumps(found.plain(), option=orjson.OPT_INDENT_2) + b"\n")
 
 
 @app.command
@@ -319,7 +326,7 @@ def again(
     from streams.judging.again import AgainError, FileTarget, Judged, Target, TopicTarget, judge_again
     from streams.judging.asking import Spent
     from streams.judging.judges import Budget, make_judge
-    from streams.judging.looks import again_page
+    from streams.judging.looks import again_page, reason_lines
     from streams.looking.kafka import hush
     from streams.refold import Refold
     from streams.signing import signing_key
@@ -350,27 +357,50 @@ def again(
     else:
         show(*again_page(counts, spent, budget))
     for rollout_id in counts.broken:
-        sys.stderr.write(f"braid: {rollout_id!r}: the log does not hold what was settled; it cannot be judged again\n")
+        complain(f"{rollout_id!r}: the log does not hold what was settled; it cannot be judged again")
+    complain(*reason_lines(spent))
     if counts.unfinished:
-        sys.stderr.write(
-            f"braid: the budget of {settings.judge.calls_per_hour:,} calls per hour is spent, {counts.unfinished:,} rollouts "
-            "are unfinished; run this again later, votes that are there are not paid for twice\n"
+        complain(
+            f"the budget of {settings.judge.calls_per_hour:,} calls per hour is spent, {counts.unfinished:,} rollouts "
+            "are unfinished; run this again later, votes that are there are not paid for twice"
         )
     if counts.broken or counts.unfinished:
         sys.exit(1)
 
 
-def _earlier(path: Path) -> dict[str, Any]:
+def complain(*lines: str) -> None:
+    """Say something on standard error, a line for each."""
+    for each in lines:
+        sys.stderr.write(f"braid: {each}\n")
+
+
+def _check_samples(samples: int) -> None:
+    if samples < 1:
+        raise ProbeError(f"--samples {samples}: each order is asked at least once")
+
+
+def _check_place(option: str, path: Path) -> None:
+    """Whether a file can be written there, found out before anything is read or paid for."""
+    if path.is_dir():
+        raise ProbeError(f"{option} {path} is a directory; give the name of a file")
+    if not path.parent.is_dir():
+        raise ProbeError(f"{option} {path}: {path.parent} is no directory; make it first")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ProbeError(f"{option} {path} cannot be written; choose another place")
+
+
+def _write(option: str, path: Path, content: bytes) -> None:
     try:
-        return parse_object(path.read_bytes())
+        path.write_bytes(content)
     except OSError as error:
-        raise ProbeError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise ProbeError(f"{path}: not a result of `braid judge calibrate --save`: {error}") from None
+        raise ProbeError(f"{option} {path} cannot be written: {error.strerror}") from None
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ProbeError(f"{path} cannot be read as text: {error}") from None
+    if not text.strip():
+        raise ProbeError(f"{path} is empty; there is nothing to judge")
+    return text

@@ -81,6 +81,11 @@ def run(
         sys.stdout.write(
             f"\nfiles in {out}: {', '.join(sorted(SINK_FILES.values()))}; the log itself in {out / 'log'}\n"
         )
+    if inline is not None:
+        from streams.judging.looks import reason_lines
+
+        for reason in reason_lines(inline.spent):
+            sys.stderr.write(f"braid: {reason}\n")
     if inline is not None and inline.spent.missing["budget"]:
         sys.stderr.write(
             f"braid: the budget of {settings.judge.calls_per_hour:,} calls per hour (judge.calls_per_hour) was spent; "

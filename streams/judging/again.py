@@ -30,6 +30,7 @@ from schemas.lifecycle import Lifecycle
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.config import Settings
 from streams.judging.asking import AT_ONCE, Asker, Spent, VoteFile
+from streams.looking.files import find_log
 from streams.looking.kafka import KafkaLog
 from streams.outputs import SINK_FILES, Outputs
 from streams.producing import FactWriter
@@ -74,6 +75,10 @@ class FileTarget(Target):
     """A directory: votes as they come, the rest when it is complete. A second run writes the rest again."""
 
     def __init__(self, folder: Path, key: SigningKey | None) -> None:
+        if find_log(folder) is not None:
+            raise AgainError(
+                f"--out {folder} holds the log of a run, and its results would be replaced; choose another directory"
+            )
         self._file = VoteFile(folder)
         self.votes = self._file.votes
         self._outputs = Outputs(folder, SINK_FILES)

@@ -15,18 +15,25 @@ import orjson
 
 from agents.importers.errors import LineError
 from agents.importers.lines import LineReader
-from agents.judge.judge import Judge
+from agents.judge.judge import Judge, JudgeTroubleError
 from agents.judge.votes import Call, calls_of, vote_id
 from schemas.errors import BraidError
 from schemas.judging import JudgeRequest, JudgeVote
 from schemas.numbers import nine
 from streams.judging.judges import Budget
 from streams.judging.worker import ask
+from streams.looking.text import line
 
 VOTES_FILE = "votes.jsonl"
 
 AT_ONCE = 64
 """Calls in hand for each that may be under way: rollouts are taken until there are so many."""
+
+REASON = 300
+"""Characters of a reason why there is no answer."""
+
+MOST_REASONS = 1000
+"""Different reasons that are kept apart: a service may put a number of its own into each of them."""
 
 
 class VoteFileError(BraidError):
@@ -44,6 +51,8 @@ class Spent:
     """Votes that were there already."""
     missing: Counter[str] = field(default_factory=Counter)
     """Votes without an answer, by cause."""
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The same by cause and what was said about it, as far as that is known."""
     input_tokens: int = 0
     output_tokens: int = 0
     usd: float | None = None
@@ -56,11 +65,14 @@ class Spent:
         """All of them."""
         return self.asked + self.known
 
-    def add(self, vote: JudgeVote) -> None:
-        """Count a vote that was asked for."""
+    def add(self, vote: JudgeVote, why: str = "") -> None:
+        """Count a vote that was asked for, and why it has no answer."""
         self.asked += 1
         if vote.preferred is None and vote.score is None:
-            self.missing[vote.cause or "unknown"] += 1
+            cause = vote.cause or "unknown"
+            self.missing[cause] += 1
+            known = (cause, why) in self.reasons or len(self.reasons) < MOST_REASONS
+            self.reasons[cause, why if known else ""] += 1
         if vote.usage is not None:
             self.input_tokens += vote.usage.input_tokens or 0
             self.output_tokens += vote.usage.output_tokens or 0
@@ -86,8 +98,12 @@ async def _forget(_vote: JudgeVote) -> None:
     """Nobody keeps it."""
 
 
+def _ignore(_vote: JudgeVote, _why: str) -> None:
+    """Nobody wants to know."""
+
+
 class Asker:
-    """Asks one judge, so many calls at once."""
+    """Asks one judge, so many calls at once. `hear` is told why a vote has no answer, in words fit for a terminal."""
 
     def __init__(
         self,
@@ -95,12 +111,14 @@ class Asker:
         concurrency: int,
         known: Mapping[str, JudgeVote] | None = None,
         keep: Callable[[JudgeVote], Awaitable[None]] = _forget,
+        hear: Callable[[JudgeVote, str], None] = _ignore,
     ) -> None:
         self.spent = Spent(judge.name)
         self._judge = judge
         self._slots = asyncio.Semaphore(concurrency)
         self._known = known or {}
         self._keep = keep
+        self._hear = hear
 
     async def votes(
         self,
@@ -120,9 +138,13 @@ class Asker:
             if vote is not None:
                 self.spent.known += 1
             else:
+                troubles: list[JudgeTroubleError] = []
                 async with self._slots:
-                    vote = await ask(self._judge, request, call)
-                self.spent.add(vote)
+                    vote = await ask(self._judge, request, call, troubles.append)
+                why = line(" ".join(map(str, troubles)), REASON)
+                self.spent.add(vote, why)
+                if troubles:
+                    self._hear(vote, why)
             # With the budget spent nobody was asked: with a new one somebody will be.
             if name not in self._known and vote.cause != "budget":
                 await self._keep(vote)
@@ -142,31 +164,20 @@ class VoteFile:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / VOTES_FILE
-        self.votes = self._read()
-        partial = self.path.with_suffix(".part")
-        partial.write_bytes(b"".join(map(_line, self.votes.values())))
-        partial.replace(self.path)
-        self._out: BinaryIO = self.path.open("ab")
-
-    def _read(self) -> dict[str, JudgeVote]:
-        found: dict[str, JudgeVote] = {}
-        reader = LineReader()
-        whole = self.path.read_bytes() if self.path.exists() else b""
-        *lines, _torn = whole.split(
-            b"\n"
-        )  # what stands after the last line's end was being written when it was cut off
-        for number, line in enumerate(lines, start=1):
-            try:
-                (vote,) = reader.read(line)
-            except LineError as error:
-                raise VoteFileError(
-                    f"{self.path}:{number}: {error}; remove the line, or give another directory"
-                ) from None
-            if isinstance(vote, JudgeVote) and (vote.preferred is not None or vote.score is not None):
-                found.setdefault(vote.vote_id, vote)
-        return found
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            known = votes_in(self.path) if self.path.exists() else []
+            self.votes: dict[str, JudgeVote] = {}
+            for vote in known:
+                if vote.preferred is not None or vote.score is not None:
+                    self.votes.setdefault(vote.vote_id, vote)
+            partial = self.path.with_suffix(".part")
+            partial.write_bytes(b"".join(map(_line, self.votes.values())))
+            partial.replace(self.path)
+            self._out: BinaryIO = self.path.open("ab")
+        except OSError as error:
+            raise VoteFileError(f"{self.path} cannot be written: {error.strerror}; give another directory") from None
 
     async def keep(self, vote: JudgeVote) -> None:
         """Write a vote, at once."""
@@ -176,6 +187,25 @@ class VoteFile:
     def close(self) -> None:
         """Let go of the file."""
         self._out.close()
+
+
+def votes_in(path: Path) -> list[JudgeVote]:
+    """All votes of such a file, also those without an answer. Raises VoteFileError with the line and the reason."""
+    found: list[JudgeVote] = []
+    reader = LineReader()
+    try:
+        whole = path.read_bytes()
+    except OSError as error:
+        raise VoteFileError(f"{path} cannot be read: {error.strerror}") from None
+    *lines, _torn = whole.split(b"\n")  # after the last line's end stands what was cut off
+    for number, text in enumerate(lines, start=1):
+        try:
+            (vote,) = reader.read(text)
+        except LineError as error:
+            raise VoteFileError(f"{path}:{number}: {error}; remove the line, or give another directory") from None
+        if isinstance(vote, JudgeVote):
+            found.append(vote)
+    return found
 
 
 def _line(vote: JudgeVote) -> bytes:

@@ -7,12 +7,11 @@ A golden file has one JSON object per line: {"task": "...", "better": "...", "wo
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agents.judge.agreement import JudgeStats, judge_stats
-from agents.judge.judge import Judge
 from agents.judge.judged_text import fitting, judged_branch
 from agents.judge.requests import rubric_hash
 from agents.ranking.statistics import mcnemar, wilson
@@ -40,14 +39,24 @@ class GoldenPair(BaseModel):
     worse: str = Field(min_length=1)
     shared_prefix: str = ""
 
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        if self.better == self.worse:
+            raise ValueError("better and worse are the same text: no answer about them can be right")
+        return self
+
+
+Outcome = Literal["right", "wrong", "undecided", "missing"]
+"""What a judge's votes about a pair come to; missing when there was no usable answer at all."""
+
 
 class Calibration(NamedTuple):
     """What came of it."""
 
     judge: str
     rubric_hash: str
-    outcomes: dict[str, str]
-    """By pair: right, wrong, undecided, or missing when there was no usable answer at all."""
+    outcomes: dict[str, Outcome]
+    """By pair."""
     stats: JudgeStats
 
     def accuracy(self) -> float | None:
@@ -99,8 +108,13 @@ def read_golden(path: Path) -> list[GoldenPair]:
 
 
 def golden_request(pair: GoldenPair, config: JudgeConfig, samples: int) -> tuple[JudgeRequest, str]:
-    """The request about a pair, and which of its sides is the better one."""
+    """The request about a pair, and which of its sides is the better one. Raises GoldenError for texts that a judge sees as one."""
     better, worse = (judged_branch(0, text, config.max_text_bytes) for text in (pair.better, pair.worse))
+    if better.digest == worse.digest:
+        raise GoldenError(
+            f"pair {pair.id!r}: redacted and cut to {config.max_text_bytes} bytes, the two texts are the same; a judge could not tell "
+            "them apart (emission.judge.max_text_bytes is the limit)"
+        )
     swapped = better.digest > worse.digest
     a, b = (worse, better) if swapped else (better, worse)
     request = JudgeRequest(
@@ -118,21 +132,22 @@ def golden_request(pair: GoldenPair, config: JudgeConfig, samples: int) -> tuple
     return request, "b" if swapped else "a"
 
 
-async def calibrate(
-    judge: Judge, pairs: Sequence[GoldenPair], config: JudgeConfig, *, samples: int, concurrency: int
-) -> Calibration:
+async def calibrate(asker: Asker, pairs: Sequence[GoldenPair], config: JudgeConfig, *, samples: int) -> Calibration:
     """Ask about every pair in both orders."""
     asked = [golden_request(pair, config, samples) for pair in pairs]
-    votes = await Asker(judge, concurrency).votes([request for request, _ in asked])
+    votes = await asker.votes([request for request, _ in asked])
     outcomes = {
         pair.id: outcome(found, better) for pair, (_, better), found in zip(pairs, asked, votes, strict=True)
     }  # fmt: skip
     return Calibration(
-        judge.name, rubric_hash(config.rubric), outcomes, judge_stats([vote for found in votes for vote in found])
+        asker.spent.judge,
+        rubric_hash(config.rubric),
+        outcomes,
+        judge_stats([vote for found in votes for vote in found]),
     )
 
 
-def outcome(votes: Sequence[JudgeVote], better: str) -> str:
+def outcome(votes: Sequence[JudgeVote], better: str) -> Outcome:
     """What a judge's votes about a pair say together."""
     said = [vote.preferred for vote in votes if vote.preferred is not None]
     if not said:
@@ -140,6 +155,27 @@ def outcome(votes: Sequence[JudgeVote], better: str) -> str:
     right = said.count(better)  # type: ignore[arg-type]  # a or b
     wrong = len(said) - said.count("tie") - right
     return "right" if right > max(wrong, said.count("tie")) else "wrong" if wrong > right else "undecided"
+
+
+class Earlier(BaseModel):
+    """What a comparison needs of a result that `--save` kept."""
+
+    model_config = ConfigDict(frozen=True)
+
+    judge: str
+    rubric_hash: str
+    outcomes: dict[str, Outcome] = Field(min_length=1)
+
+
+def read_earlier(path: Path) -> Earlier:
+    """An earlier result. Raises GoldenError when the file holds something else."""
+    try:
+        return Earlier.model_validate(parse_object(path.read_bytes()))
+    except OSError as error:
+        raise GoldenError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        what = first_problem(error) if isinstance(error, ValidationError) else str(error)
+        raise GoldenError(f"{path}: not a result of `braid judge calibrate --save`: {what}") from None
 
 
 class Drift(NamedTuple):
@@ -156,11 +192,9 @@ class Drift(NamedTuple):
     """Whether judge and rubric are the same ones."""
 
 
-def drift(before: dict[str, Any], now: Calibration) -> Drift:
-    """Compare with what `--save` kept. Raises GoldenError when that is something else."""
-    earlier = before.get("outcomes")
-    if not isinstance(earlier, dict):
-        raise GoldenError("the earlier result has no outcomes; give a file that `braid judge calibrate --save` wrote")
+def drift(before: Earlier, now: Calibration) -> Drift:
+    """Compare with what `--save` kept."""
+    earlier = before.outcomes
     # A judge that could not be reached has not become worse: pairs without an answer are left out.
     both = [name for name in now.outcomes if "missing" not in (now.outcomes[name], earlier.get(name, "missing"))]
     was, is_now = ([found[name] == "right" for name in both] for found in (earlier, now.outcomes))
@@ -171,5 +205,5 @@ def drift(before: dict[str, Any], now: Calibration) -> Drift:
         accuracy_now=nine(sum(is_now) / len(both)) if both else None,
         changed={name: f"{earlier[name]} -> {now.outcomes[name]}" for name in both if earlier[name] != now.outcomes[name]},
         mcnemar_p=nine(mcnemar(turned.count((True, False)), turned.count((False, True)))),
-        same_question=(before.get("judge"), before.get("rubric_hash")) == (now.judge, now.rubric_hash),
+        same_question=(before.judge, before.rubric_hash) == (now.judge, now.rubric_hash),
     )  # fmt: skip

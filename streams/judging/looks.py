@@ -1,6 +1,7 @@
 """What people see of a judge: tables with bars, and the same numbers as JSON."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -18,6 +19,9 @@ from streams.looking.text import line, moment, several
 WIDTH = 10
 """Characters of a bar."""
 
+REASONS = 3
+"""Different reasons for missing answers that are told; the others are only counted."""
+
 
 def stats_json(votes: Sequence[TimedVote], spans: int) -> dict[str, Any]:
     """Everything `braid judge stats` knows."""
@@ -26,10 +30,12 @@ def stats_json(votes: Sequence[TimedVote], spans: int) -> dict[str, Any]:
         "judges": {
             name: judge_stats([each.vote for each in found])._asdict()
             | {
+                "judge": found[0].vote.judge,
+                "rubric_hash": found[0].vote.rubric_hash,
                 "over_time": [
                     {"from_ms": at, **judge_stats([each.vote for each in inside])._asdict()}
                     for at, inside in buckets(found, spans)
-                ]
+                ],
             }
             for name, found in judges.items()
         },
@@ -92,12 +98,13 @@ def cost(stats: JudgeStats) -> str:
     return "-" if stats.usd is None else f"{stats.usd:.4f}"
 
 
-def probe_page(votes: Sequence[JudgeVote]) -> list[RenderableType]:
-    """What came back about one pair."""
+def probe_page(votes: Sequence[JudgeVote], whys: Mapping[str, str]) -> list[RenderableType]:
+    """What came back about one pair; `whys` has, by vote, why there is no answer."""
     made = table("", "shown first", "preferred", "why", "latency", right=("latency",))
     for vote in votes:
         said = vote.preferred or f"no answer: {vote.cause}"
-        made.add_row(vote.order[0], said, escape(line(vote.reasoning or "-", 300)), f"{vote.latency_ms or 0:,} ms")
+        why = vote.reasoning or whys.get(vote.vote_id) or "-"
+        made.add_row(vote.order[0], said, escape(line(why, 300)), f"{vote.latency_ms or 0:,} ms")
     stats = judge_stats(votes)
     used = f"{several(stats.input_tokens, 'token')} in, {stats.output_tokens:,} out, USD {cost(stats)}"
     return [made, f"judge {line(votes[0].judge)}: {used}"]
@@ -139,6 +146,15 @@ def again_page(counts: Judged, spent: Spent, budget: Budget) -> list[RenderableT
     for name, label in labels.items():
         made.add_row(label, f"{getattr(counts, name):,}")
     return [made, spent_line(spent, budget)]
+
+
+def reason_lines(spent: Spent) -> list[str]:
+    """Why answers are missing, the most frequent reasons first. A spent budget is told of by those who have one."""
+    counted = Counter({reason: count for reason, count in spent.reasons.items() if reason[0] != "budget"})
+    told = counted.most_common(REASONS)
+    rest = counted.total() - sum(count for _, count in told)
+    lines = [f"no answer to {several(count, 'call')}: {cause}{why and f': {why}'}" for (cause, why), count in told]
+    return [*lines, f"no answer to {several(rest, 'call')} for other reasons"] if rest else lines
 
 
 def spent_line(spent: Spent, budget: Budget) -> str:

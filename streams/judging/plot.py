@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from agents.judge.agreement import JudgeStats, TimedVote, agreement, buckets, by_judge, judge_stats
+from agents.judge.agreement import JudgeStats, TimedVote, agreement, buckets, by_judge, judge_stats, naming
 from streams.looking.text import line, moment
 
 WIDTH, LEFT, RIGHT, TOP = 960, 60, 220, 34
@@ -43,8 +43,9 @@ class Point(NamedTuple):
 def plot_svg(votes: Sequence[TimedVote], spans: int) -> str:
     """The picture. The same votes give the same bytes."""
     cut = buckets(votes, spans)
-    judges = list(by_judge(votes))
-    inside = [by_judge(found) for _, found in cut]
+    name = naming(votes)
+    judges = list(by_judge(votes, name))
+    inside = [by_judge(found, name) for _, found in cut]
     drawn = []
     for number, panel in enumerate(PANELS):
         lines = []

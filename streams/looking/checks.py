@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agents.evidence.keys import DEVELOPMENT_FILE, DEVELOPMENT_PREFIX, KeyFileError, default_directory, load_key
-from agents.ranking.newton import COMPILED
+from agents.ranking.compiled_adapter import COMPILED
 from streams import broker
 from streams.broker import BrokerError, artifacts, places
 from streams.broker.java import find_java
@@ -55,7 +55,7 @@ def machine_checks(settings: Settings | None, environment: Mapping[str, str]) ->
         check_disk(state),
     ]
     if settings is not None:
-        checks += [check_key(settings), check_gateway(settings)]
+        checks += [check_key(settings), check_gateway(settings), check_judge(settings)]
     return checks
 
 
@@ -183,3 +183,18 @@ def check_gateway(settings: Settings) -> Check:
     tokens = len(settings.gateway.tokens)
     where = f"{settings.gateway.host}:{settings.gateway.port}"
     return Check("gateway", "ok", f"{where}, " + (f"{tokens} tokens" if tokens else "no tokens, loopback only"))
+
+
+def check_judge(settings: Settings) -> Check:
+    """Whether scores that are asked for count: each is a call, whatever comes of it."""
+    judge, weights = settings.emission.judge, settings.emission.ranking.weights
+    counts = any(weight.component == "judge_scalar" and weight.weight for weight in weights)
+    if judge.mode != "pairwise" and not counts:
+        return Check(
+            "judge",
+            "warning",
+            f"emission.judge.mode {judge.mode} asks for scores, and no weight of the ranking has the component judge_scalar: "
+            "they are paid for and change nothing",
+            "add such a weight to emission.ranking.weights, or set emission.judge.mode to pairwise",
+        )
+    return Check("judge", "ok", f"{judge.kind}, mode {judge.mode}")

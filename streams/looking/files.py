@@ -56,10 +56,18 @@ class EmbeddedLog(Log):
 
 def log_folder(directory: Path) -> Path:
     """The log in a directory that `braid run --out` made, or that directory itself. Raises LookError when it holds none."""
+    found = find_log(directory)
+    if found is None:
+        raise LookError(f"{directory} holds no embedded log; give the directory that `braid run --out` filled")
+    return found
+
+
+def find_log(directory: Path) -> Path | None:
+    """The same; None when there is none."""
     for folder in (directory / "log", directory):
         if any((folder / topic.name).is_dir() for topic in TOPICS):
             return folder
-    raise LookError(f"{directory} holds no embedded log; give the directory that `braid run --out` filled")
+    return None
 
 
 def _stored(topic: Topic, partition: int, record: LogRecord) -> Stored:

@@ -23,6 +23,9 @@ from tests.messages_api import MessagesApi, Play, messages_api, refusal, streame
 
 DONE = [{"type": "text", "text": "Done."}]
 
+NOON = 1_893_499_200.0
+"""Tue, 01 Jan 2030 12:00:00 GMT."""
+
 
 def use(name: str, number: int = 0, **arguments: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": arguments}
@@ -47,7 +50,7 @@ async def model() -> AsyncIterator[Any]:
     def make(play: Play, **options: Any) -> tuple[MessagesApi, AnthropicModel]:
         context = messages_api(play)
         api = context.__enter__()
-        made = AnthropicModel(ModelOptions("claude-test", api.url, **options), api_key="k")
+        made = AnthropicModel(ModelOptions("claude-test", api.url, **options), api_key="k", clock=lambda: NOON)
         opened.append((context, made))
         return api, made
 
@@ -178,11 +181,12 @@ async def test_a_wrong_key_is_not_retried(tmp_path: Path, model: Any) -> None:
     assert (result.status, api.calls) == ("infra_error", 1)
 
 
-async def test_retry_after_is_respected(tmp_path: Path, model: Any) -> None:
-    """The service's own wait counts, not ours."""
+@pytest.mark.parametrize("after", ["1", "Tue, 01 Jan 2030 12:00:01 GMT"])
+async def test_retry_after_is_respected(tmp_path: Path, model: Any, after: str) -> None:
+    """The service's own wait counts, not ours, in seconds or as a date."""
 
     async def play(body: dict[str, Any], number: int) -> Response:
-        return refusal(429, "rate_limit_error", retry_after="1") if number == 0 else streamed(DONE)
+        return refusal(429, "rate_limit_error", retry_after=after) if number == 0 else streamed(DONE)
 
     _, asked = model(play)
     log, began = ListLog(), time.monotonic()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.judge.agreement import TimedVote, agreement, buckets, by_judge, judge_stats, krippendorff_alpha
+from agents.judge.agreement import TimedVote, agreement, buckets, by_judge, judge_stats, krippendorff_alpha, naming
 from agents.judge.answers import Answer
 from agents.judge.votes import Asked, Call, answered, content_tie, missing
 from schemas.judging import JudgeVote, Usage
@@ -70,6 +70,23 @@ def test_ties_by_content_and_repetitions_are_left_out() -> None:
     """They are no answers of a judge."""
     once = TimedVote(vote("r1", "ab", "a"), 5)
     assert by_judge([once, once, TimedVote(content_tie(request_of("x", "x")), 1)]) == {"m": [once]}
+
+
+def test_a_judge_with_two_rubrics_is_two_rows() -> None:
+    """Two questions are not one: each row has its own votes, and alpha tells whether the rubrics come to the same."""
+    timed = [
+        TimedVote(each.model_copy(update={"vote_id": f"{number}/{each.vote_id}", "rubric_hash": rubric}), 0)
+        for number, rubric in enumerate(("a" * 64, "b" * 64))
+        for each in (vote(rollout, "ab", letter) for rollout, letter in (("r1", "a"), ("r2", "b")))
+    ]
+    other = TimedVote(vote("r1", "ab", "a", "n"), 0)
+    rows = by_judge([*timed, other])
+    assert {name: len(found) for name, found in rows.items()} == {
+        f"m, rubric {'a' * 12}": 2, f"m, rubric {'b' * 12}": 2, "n": 1,
+    }  # fmt: skip
+    assert agreement(rows) == 1.0
+    # A part of the votes has the names of the whole.
+    assert list(by_judge(timed[:1], naming(timed))) == [f"m, rubric {'a' * 12}"]
 
 
 def test_spans_of_time_hold_every_vote_once() -> None:

@@ -13,6 +13,7 @@ from agents.judge.anthropic_adapter import AnthropicJudge, ModelOptions
 from agents.judge.judge import JudgeSetupError, JudgeTroubleError
 from agents.judge.prompt import prompt_of
 from agents.judge.votes import Call
+from schemas.judging import CONTENT_JUDGE
 from tests.agents.judge.asking import request_of
 from tests.messages_api import MessagesApi, Play, answer, message, messages_api, prefers, refusal, streamed
 
@@ -140,6 +141,23 @@ async def test_retry_after_is_honoured_up_to_the_limit() -> None:
             assert at_least <= time.monotonic() - began < at_most
 
 
+async def test_retry_after_may_be_a_date() -> None:
+    """The wait is what is left until then by our clock, up to the same limit; a date that has passed is no wait."""
+    noon, date = 1_893_499_200.0, "Tue, 01 Jan 2030 12:00:01 GMT"
+    for now, longest, at_least, at_most in (
+        (noon, 5.0, 1.0, 3.0),
+        (noon - 3600, 0.2, 0.2, 2.0),
+        (noon + 9, 5.0, 0, 1.0),
+    ):
+        busy = in_turn(lambda: refusal(503, "api_error", retry_after=date), lambda: answer(GOOD))
+        with messages_api(busy) as api:
+            judge = AnthropicJudge(options(api, longest_wait_s=longest), api_key="test", clock=lambda now=now: now)  # type: ignore[misc]
+            began = time.monotonic()
+            assert (await judge.ask(PROMPT)).letter == "b"
+            assert at_least <= time.monotonic() - began < at_most
+            await judge.close()
+
+
 async def test_a_hanging_call_is_a_timeout_and_is_not_paid_for_again() -> None:
     """Silence does not hold the judge longer than its time-out; one call is made."""
 
@@ -202,10 +220,27 @@ async def test_a_spent_budget_makes_no_call() -> None:
     assert (trouble.value.cause, api.calls) == ("budget", 2)
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
+@pytest.mark.parametrize("status", [401, 402, 403, 404])
 async def test_a_wrong_key_or_model_is_no_vote(status: int) -> None:
     """All calls would end like that, so it is an error of the setup."""
     with messages_api(always(lambda: refusal(status, "authentication_error"))) as api, pytest.raises(JudgeSetupError):
+        await ask(api)
+    assert api.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("invalid_request_error", "Your credit balance is too low to access the API. Please go to Plans & Billing."),
+        ("billing_error", "There is a problem with the account."),
+    ],
+)
+async def test_an_account_without_credit_is_no_vote(kind: str, said: str) -> None:
+    """A 400 about the account says nothing about the question: an error of the setup after one call, with its words."""
+    with (
+        messages_api(always(lambda: refusal(400, kind, said))) as api,
+        pytest.raises(JudgeSetupError, match=said.partition(".")[0]),
+    ):
         await ask(api)
     assert api.calls == 1
 
@@ -233,3 +268,29 @@ def test_without_a_model_or_a_key_it_says_what_to_set(monkeypatch: pytest.Monkey
         AnthropicJudge(ModelOptions("m"))
     with pytest.raises(JudgeSetupError, match="BRAID_EMISSION__JUDGE__MODEL"):
         AnthropicJudge(ModelOptions(""), api_key="test")
+    with pytest.raises(JudgeSetupError, match="ties by content"):
+        AnthropicJudge(ModelOptions(CONTENT_JUDGE), api_key="test")
+
+
+@pytest.mark.parametrize(
+    "url", ["notaurl", "ftp://here", "http://", "http://here:port", "http://[::1", "//here", "host:80"]
+)
+def test_an_address_that_is_no_url_is_refused_before_anything_is_asked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the setting that it stands in."""
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    with pytest.raises(JudgeSetupError, match="BRAID_JUDGE__BASE_URL"):
+        AnthropicJudge(ModelOptions("m", base_url=url), api_key="test")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+    with pytest.raises(JudgeSetupError, match="ANTHROPIC_BASE_URL"):
+        AnthropicJudge(ModelOptions("m"), api_key="test")
+    AnthropicJudge(ModelOptions("m", base_url="https://here/path"), api_key="test")
+
+
+def test_a_password_in_a_bad_address_is_not_shown() -> None:
+    """Only what follows it is."""
+    with pytest.raises(JudgeSetupError) as error:
+        AnthropicJudge(ModelOptions("m", base_url="me:hidden@here"), api_key="test")
+    assert "here" in str(error.value)
+    assert "hidden" not in str(error.value)

@@ -8,7 +8,7 @@ from agents.judge.judge import JudgeSetupError, JudgeTroubleError
 from agents.judge.prompt import prompt_of
 from agents.judge.scripted_adapter import ScriptedJudge, read_rules
 from agents.judge.votes import Call
-from schemas.judging import Order
+from schemas.judging import CONTENT_JUDGE, Order
 from tests.agents.judge.asking import request_of
 
 
@@ -78,3 +78,9 @@ def test_a_bad_rule_file_is_named(tmp_path: Path, text: str) -> None:
         judge_of(tmp_path, text)
     with pytest.raises(JudgeSetupError, match="cannot be read"):
         read_rules(tmp_path / "none.toml")
+
+
+def test_the_name_of_ties_by_content_is_not_free(tmp_path: Path) -> None:
+    """A judge of that name would be nobody: its answers would count nowhere."""
+    with pytest.raises(JudgeSetupError, match=r"rules\.toml: judge: .*give the judge another name"):
+        judge_of(tmp_path, f'judge = "{CONTENT_JUDGE}"\n')

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from agents.ranking import newton
+from agents.ranking import compiled_adapter
 from agents.ranking.bradley_terry import AT_ONCE, Observation, fit, fit_many, tally
 from agents.ranking.newton import Rules, in_python
 from tests.agents.ranking.simulated import full_group, random_group
 
-compiled = pytest.mark.skipif(not newton.COMPILED, reason="the package was installed without a C compiler")
+compiled = pytest.mark.skipif(not compiled_adapter.COMPILED, reason="the package was installed without a C compiler")
 
 
 def test_a_machine_with_a_compiler_has_the_compiled_way() -> None:
     """Where there is a compiler and Python's headers, as on any machine that tests, nothing is skipped below."""
     if shutil.which("cc") is None and not os.environ.get("CI"):
         pytest.skip("no C compiler")
-    assert newton.COMPILED, "install the package again: touch pyproject.toml && make setup"
+    assert compiled_adapter.COMPILED, "install the package again: touch pyproject.toml && make setup"
 
 
 def test_a_batch_gives_the_bits_of_single_fits() -> None:
@@ -47,7 +47,7 @@ def test_compiled_code_gives_the_bits_of_python(monkeypatch: pytest.MonkeyPatch)
     for n, weight in ((2, 1.0), (4, 100.0), (9, 1e6), (16, 1e6)):
         groups.append(tally(n, [Observation(i, j, weight, 0.0) for i, j in combinations(range(n), 2)]))
     fits = fit_many(groups)
-    monkeypatch.setattr(newton, "WAY", in_python)
+    monkeypatch.setattr(compiled_adapter, "WAY", in_python)
     assert fit_many(groups) == fits
 
 
@@ -78,7 +78,7 @@ def test_buffers_that_are_too_short_are_refused(short: int) -> None:
     buffers = _buffers()
     buffers[short].pop()
     with pytest.raises(ValueError, match=r"expected|two branches"):
-        newton.WAY(3, 1, *buffers, RULES)
+        compiled_adapter.WAY(3, 1, *buffers, RULES)
 
 
 @compiled
@@ -88,7 +88,7 @@ def test_pairs_of_other_branches_are_refused(stranger: int) -> None:
     buffers = _buffers()
     buffers[0][3] = stranger
     with pytest.raises(ValueError, match="two branches"):
-        newton.WAY(3, 1, *buffers, RULES)
+        compiled_adapter.WAY(3, 1, *buffers, RULES)
 
 
 @compiled
@@ -96,7 +96,7 @@ def test_senseless_sizes_are_refused() -> None:
     """Neither negative nor so large that a product overflows."""
     for n, groups in ((0, 1), (-1, 1), (3, -1), (1 << 40, 1), (3, 1 << 62)):
         with pytest.raises(ValueError, match="too many"):
-            newton.WAY(n, groups, *_buffers(), RULES)
+            compiled_adapter.WAY(n, groups, *_buffers(), RULES)
 
 
 @compiled
@@ -104,14 +104,14 @@ def test_what_is_no_number_has_no_maximum() -> None:
     """It ends with an error and not with a score."""
     buffers = _buffers()
     buffers[1][0] = float("nan")
-    assert newton.WAY(3, 1, *buffers, RULES) is False
+    assert compiled_adapter.WAY(3, 1, *buffers, RULES) is False
 
 
 @compiled
 def test_a_module_of_another_source_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """An old module beside a new source would give the bits of the old one."""
     monkeypatch.setattr("agents.ranking._newton.SOURCE", "0" * 64)
-    assert newton._way() == (in_python, False)
+    assert compiled_adapter.choose() == (in_python, False)
 
 
 def test_many_branches_that_were_hardly_compared_take_little_memory() -> None:

@@ -1,6 +1,7 @@
 """`braid judge again` on a real Kafka: a rollout that closed while the judge was away gets its votes, in topics of their own."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from streams.inputs import Rejected
 from streams.judging.again import AgainError, Judged, TopicTarget, judge_again
 from streams.judging.asking import Spent
 from streams.judging.judges import Budget, make_judge
+from streams.judging.stored import votes_of_prefixes
 from streams.refold import Refold
 from streams.topics import CLOSURES, EVIDENCE, JUDGE_VOTES, RANKINGS
 from tests.live import Worker, read_all, records_of, sinks_of, until_closed
@@ -93,6 +95,8 @@ async def test_a_rollout_that_closed_without_its_judge_is_judged_later(
     assert [branch.judge_score is None for branch in now.branches] == [False, False, False, True]
     assert len(await records_of(there, CLOSURES)) == 2
     assert len(await records_of(there, EVIDENCE)) == 5
+    both = await votes_of_prefixes(settings, [settings.prefix, prefix], lambda _what, _share: None)
+    assert Counter(timed.vote.judge for timed in both)["judge-model"] == 8
     exported = await export(KafkaInput(there), tmp_path / "dpo", Recipe.of(FORMATS["trl-dpo"], None))
     assert (exported.rollouts, exported.incomplete) == (1, 0)
 

@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from starlette.responses import Response
 
 from agents.judge.agreement import TimedVote
 from agents.judge.judge import JudgeSetupError
@@ -17,6 +19,8 @@ from streams.commands import judge as command
 from streams.config import Settings
 from streams.judging.judges import Budget, make_judge
 from streams.judging.plot import plot_svg
+from tests.conftest import Braid
+from tests.messages_api import answer, messages_api, prefers, refusal
 
 RULES = 'judge = "rules-1"\n[[rule]]\nwhen = "hang"\ncause = "timeout"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"\n'
 
@@ -63,6 +67,80 @@ def test_probe_takes_files_and_names_what_it_cannot_read(tmp_path: Path, capsys:
         run(capsys, "probe", "--a", str(tmp_path / "none"))
 
 
+KEY = "sk-ant-api03-" + "A1b2C3d4" * 11 + "AA"
+
+
+def model(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """A model behind this address is the judge."""
+    for name, value in {
+        "ANTHROPIC_API_KEY": "test",
+        "BRAID_EMISSION__JUDGE__KIND": "anthropic",
+        "BRAID_EMISSION__JUDGE__MODEL": "judge-model",
+        "BRAID_JUDGE__BASE_URL": url,
+        "BRAID_JUDGE__LONGEST_WAIT_S": "0",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+async def too_long(_body: dict[str, Any], _number: int) -> Response:
+    return refusal(400, "invalid_request_error", f"prompt is too long for {KEY}")
+
+
+def test_probe_says_why_there_is_no_answer(
+    braid: Braid, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the service's words without what is secret, or that nobody is there; the exit code is 1."""
+    with messages_api(too_long) as api:
+        model(monkeypatch, api.url)
+        code, shown, _ = braid("judge", "probe")
+        assert code == 1
+        assert shown.count("no answer: refused") == shown.count("HTTP 400: prompt is too long") == 2
+        assert KEY not in shown
+        with pytest.raises(SystemExit):
+            run(capsys, "probe", "--json")
+        whys = [json.loads(each)["why"] for each in capsys.readouterr().out.splitlines()]
+        assert [(why[:29], KEY in why) for why in whys] == [("HTTP 400: prompt is too long ", False)] * 2
+    code, shown, _ = braid("judge", "probe")
+    assert (code, shown.count("no connection: All connection attempts failed")) == (1, 2)
+
+
+def test_probe_with_one_answer_is_no_failure(braid: Braid, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other order's reason is shown beside it."""
+
+    async def play(body: dict[str, Any], number: int) -> Response:
+        return await too_long(body, number) if number else answer({"preferred": "tie", "reasoning": "same"})
+
+    with messages_api(play) as api:
+        model(monkeypatch, api.url)
+        monkeypatch.setenv("BRAID_JUDGE__CONCURRENCY", "1")
+        code, shown, _ = braid("judge", "probe")
+    assert (code, shown.count("tie"), shown.count("prompt is too long")) == (0, 1, 1)
+
+
+def test_calibrate_names_a_few_reasons_with_their_counts(
+    tmp_path: Path, braid: Braid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The most frequent ones first; a spent budget has a line of its own."""
+    file = golden(tmp_path / "golden.jsonl", *({"better": f"x{n}", "worse": "y"} for n in range(5)))
+
+    async def play(_body: dict[str, Any], number: int) -> Response:
+        return refusal(418, "teapot", "prompt is too long" if number < 4 else f"reason {number}")
+
+    with messages_api(play) as api:
+        model(monkeypatch, api.url)
+        monkeypatch.setenv("BRAID_JUDGE__CALLS_PER_HOUR", "8")
+        code, _, complaints = braid("judge", "calibrate", file)
+    assert code == 0
+    first, *others, rest, budget = complaints.splitlines()
+    assert first == "braid: no answer to 4 calls: refused: HTTP 418: prompt is too long"
+    assert [each.startswith("braid: no answer to 1 call: refused: HTTP 418: reason ") for each in others] == [
+        True,
+        True,
+    ]
+    assert rest == "braid: no answer to 2 calls for other reasons"
+    assert "2 answers are missing" in budget
+
+
 def test_calibrate_counts_what_was_right_and_shows_drift(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Right, wrong, undecided and missing are four things; a pair that turns is named, one without an answer is left out."""
     file = golden(
@@ -81,6 +159,64 @@ def test_calibrate_counts_what_was_right_and_shows_drift(tmp_path: Path, capsys:
     assert second["drift"]["changed"] == {"right": "right -> wrong", "wrong": "wrong -> right"}
     assert (second["drift"]["pairs"], second["drift"]["mcnemar_p"], second["drift"]["same_question"]) == (3, 1.0, True)
     assert "2 changed" in run(capsys, "calibrate", str(file), "--against", "before.json")
+
+
+@pytest.fixture
+def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The judge is a model, and nobody may ask it."""
+    with messages_api(prefers("a")) as api:
+        model(monkeypatch, api.url)
+        yield
+        assert api.calls == 0
+
+
+@pytest.mark.usefixtures("unasked")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("probe --samples 0", "--samples 0: each order is asked at least once"),
+        ("probe --samples=-1", "--samples -1: each order is asked at least once"),
+        ("probe --a empty", "empty is empty"),
+        ("probe --b empty", "empty is empty"),
+        ("calibrate golden.jsonl --samples 0", "--samples 0: each order is asked at least once"),
+        ("calibrate golden.jsonl --save nodir/x.json", "nodir is no directory"),
+        ("calibrate golden.jsonl --save .", "is a directory"),
+        ("calibrate golden.jsonl --against none.json", "none.json: No such file"),
+        (
+            "calibrate golden.jsonl --against golden.jsonl",
+            "golden.jsonl: not a result of `braid judge calibrate --save`",
+        ),
+        ("calibrate golden.jsonl --against no-pairs.json", "no-pairs.json: not a result"),
+        ("calibrate golden.jsonl --against odd.json", "odd.json: not a result"),
+        ("stats --from-dir out --plot nodir/x.svg", "nodir is no directory"),
+        ("stats --from-dir out --plot folder.svg", "is a directory"),
+    ],
+)
+def test_a_simple_mistake_is_named_before_anybody_is_asked(tmp_path: Path, braid: Braid, words: str, said: str) -> None:
+    """One line that says what is wrong, exit code 1, no call."""
+    golden(tmp_path / "golden.jsonl", {"better": "x", "worse": "y"})
+    (tmp_path / "empty").write_text(" \n")
+    (tmp_path / "folder.svg").mkdir()
+    kept = {"judge": "m", "rubric_hash": "h"}
+    (tmp_path / "no-pairs.json").write_text(json.dumps(kept | {"outcomes": {}}))
+    (tmp_path / "odd.json").write_text(json.dumps(kept | {"outcomes": {"line-1": 5}}))
+    code, shown, complaints = braid("judge", *words.split())
+    assert (code, shown) == (1, "")
+    assert complaints.startswith("braid: ")
+    assert said in complaints
+    assert complaints.count("\n") == 1
+
+
+@pytest.mark.usefixtures("unasked")
+def test_a_pair_of_equal_texts_is_refused_with_its_line(tmp_path: Path, braid: Braid) -> None:
+    """No answer about it can be right; two texts that a judge would see as one are no better."""
+    file = golden(tmp_path / "golden.jsonl", {"better": "x", "worse": "y"}, {"better": "same", "worse": "same"})
+    code, _, complaints = braid("judge", "calibrate", file)
+    assert (code, "golden.jsonl:2: record: " in complaints, "the same text" in complaints) == (1, True, True)
+    other = KEY[:20] + "Z" + KEY[21:]
+    golden(file, {"better": f"log in with {KEY}", "worse": f"log in with {other}"})
+    code, _, complaints = braid("judge", "calibrate", file)
+    assert (code, "pair 'line-1': " in complaints, KEY in complaints) == (1, True, False)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"task": "t"}', '{"task":"t","better":"x","worse":"y","more":1}'])

@@ -206,14 +206,20 @@ async def test_a_restarted_worker_remembers_its_budget_and_says_how_its_judge_be
 
 
 @pytest.mark.usefixtures("_key")
-async def test_a_refused_key_ends_the_worker_without_a_vote(settings: Settings) -> None:
-    """The error says what is wrong; the requests stay for later."""
+@pytest.mark.parametrize(
+    ("status", "kind", "said"),
+    [(401, "authentication_error", ""), (400, "invalid_request_error", "Your credit balance is too low.")],
+)
+async def test_a_refused_account_ends_the_worker_without_a_vote(
+    settings: Settings, status: int, kind: str, said: str
+) -> None:
+    """A wrong key, no credit: the error says what is wrong; the requests stay for later."""
 
     async def refused(_body: dict[str, Any], _number: int) -> Response:
-        return refusal(401, "authentication_error")
+        return refusal(status, kind, said)
 
     await put(settings, REQUESTS[:1])
-    with messages_api(refused) as api, pytest.raises(JudgeSetupError, match="HTTP 401"):
+    with messages_api(refused) as api, pytest.raises(JudgeSetupError, match=f"HTTP {status}.*{said}"):
         async with judging(settings, base_url=api.url) as worker:
             await asyncio.wait([worker], timeout=30)
     assert await votes_of(settings) == []

@@ -11,11 +11,11 @@ from starlette.responses import Response
 from schemas.emission import JudgeConfig
 from schemas.judging import CONTENT_JUDGE, JudgeRequest
 from schemas.rankings import Ranking
-from streams.commands.judge import read_votes
 from streams.config import Settings
 from streams.ingest import ingest_files
 from streams.inputs import Rejected
 from streams.judging.looks import stats_json
+from streams.judging.stored import votes_of_prefixes
 from streams.topics import JUDGE_REQUESTS, RANKINGS
 from tests.live import Worker, assert_sinks_are_the_fold_of_the_log, records_of, until, until_closed
 from tests.messages_api import answer, messages_api
@@ -68,7 +68,9 @@ async def test_requests_become_votes_and_the_rollout_closes_complete(settings: S
     assert ranking.close_cause == "complete"
     assert [branch.branch_index for branch in ranking.branches] == [0, 1, 2, 3]
     assert ranking.stats.tie_rate == 0.0
-    behaviour = stats_json(await read_votes(None, settings), 4)["judges"]
+    behaviour = stats_json(await votes_of_prefixes(settings, [settings.prefix], lambda _what, _share: None), 4)[
+        "judges"
+    ]
     assert behaviour.keys() == {"rules-1"}
     assert (behaviour["rules-1"]["votes"], behaviour["rules-1"]["position_consistency"]) == (8, 1.0)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import time
@@ -13,7 +14,8 @@ import pytest
 from starlette.responses import Response
 
 from streams.cli import app
-from streams.judging.asking import VOTES_FILE
+from streams.judging.again import AgainError
+from streams.judging.asking import VOTES_FILE, VoteFileError
 from tests.messages_api import answer, messages_api, refusal
 from tests.streams.judging.test_live_requests import WEIGHTS, lines
 
@@ -108,6 +110,7 @@ def test_a_model_is_asked_within_its_budget_and_the_rest_later(
         assert first.counts["judge"]["missing"] == {"budget": 2, "refused": 1}
         assert first.counts["judge"]["input_tokens"] == 500
         assert "2 votes are missing" in first.err
+        assert "braid: no answer to 1 call: refused: HTTP 418: teapot, as told\n" in first.err
         second = Ran(capsys, *command)
         assert (second.counts["judge"]["calls"], second.counts["judge"]["missing"]) == (3, {})
         assert api.calls == 9
@@ -142,6 +145,78 @@ def test_stored_rollouts_are_judged_again_from_files(
     assert Ran(capsys, "run", "lines.ndjson", "--out", "judged", *SCRIPTED).code == 0
     reused = Ran(capsys, "judge", "again", "--from-dir", "judged", "--out", "reused", "--json").counts["judge"]
     assert (reused["asked"], reused["known"]) == (0, 8)
+
+
+def test_results_of_a_run_are_not_replaced_by_judging_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whatever name the run's directory is given: nobody is asked, and no byte changes."""
+    assert Ran(capsys, "run", "lines.ndjson", "--out", "out").code == 0
+    Path("link").symlink_to("out")
+    Path("file").touch()
+    before = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "anthropic")
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__MODEL", "judge-model")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+
+    async def play(_body: dict[str, Any], _number: int) -> Response:
+        return answer({"preferred": "tie", "reasoning": "same"})
+
+    with messages_api(play) as api:
+        monkeypatch.setenv("BRAID_JUDGE__BASE_URL", api.url)
+        for source, out in (
+            ("out", "out"), ("out", "out/../out/."), ("out", "link"), ("link", "out"), ("out/log", "out"), ("out", "out/log"),
+        ):  # fmt: skip
+            with pytest.raises(AgainError, match="choose another directory"):
+                Ran(capsys, "judge", "again", "--from-dir", source, "--out", out)
+        with pytest.raises(VoteFileError, match="give another directory"):
+            Ran(capsys, "judge", "again", "--from-dir", "out", "--out", "file")
+        assert api.calls == 0
+    assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
+
+
+def test_the_votes_of_two_judgings_are_compared_as_the_page_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run's judge and the one that judged again, each with its row, and alpha between them; one directory alone, too."""
+    page = (Path(__file__).parents[3] / "docs" / "judge.md").read_text("utf-8")
+    (command,) = re.findall(r"^ +braid (judge stats --from-dir results --from-dir again) ", page, re.MULTILINE)
+    assert Ran(capsys, "run", "lines.ndjson", "--out", "results", *SCRIPTED).code == 0
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "scripted")
+    monkeypatch.setenv("BRAID_JUDGE__RULES", "other.toml")
+    Path("other.toml").write_text('judge = "rules-2"\n[[rule]]\nprefer = "lacks"\ntext = "tests passed"\n')
+    assert Ran(capsys, "judge", "again", "--from-dir", "results", "--out", "again").code == 0
+    found = Ran(capsys, *command.split(), "--json").counts
+    assert {name: (row["votes"], row["judge"]) for name, row in found["judges"].items()} == {
+        "rules-1": (8, "rules-1"), "rules-2": (8, "rules-2"),
+    }  # fmt: skip
+    assert found["krippendorff_alpha"] == pytest.approx(-0.5)
+    assert "Agreement between judges (Krippendorff's alpha, nominal): -0.5" in Ran(capsys, *command.split()).out
+    alone = Ran(capsys, "judge", "stats", "--from-dir", "again", "--json").counts
+    assert alone["judges"].keys() == {"rules-2"}
+    (span,) = alone["judges"]["rules-2"]["over_time"]
+    assert span["from_ms"] == rows("again", "rankings")[0]["closed_at_ms"]
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__RUBRIC", "Proof.")
+    assert Ran(capsys, "judge", "again", "--from-dir", "results", "--out", "proof").code == 0
+    split = Ran(capsys, *command.split(), "--from-dir", "proof", "--json").counts["judges"]
+    assert [(row["judge"], row["votes"]) for row in split.values()] == [("rules-1", 8), ("rules-2", 8), ("rules-2", 8)]
+    assert len({row["rubric_hash"] for name, row in split.items() if name.startswith("rules-2, rubric ")}) == 2
+    Path("proof", VOTES_FILE).write_text("{}\n")
+    with pytest.raises(VoteFileError, match=r"votes\.jsonl:1: "):
+        Ran(capsys, "judge", "stats", "--from-dir", "proof")
+
+
+def test_judging_again_says_why_answers_are_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each reason, with how many calls ended so."""
+    assert Ran(capsys, "run", "lines.ndjson", "--out", "out").code == 0
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "scripted")
+    monkeypatch.setenv("BRAID_JUDGE__RULES", "rules.toml")
+    Path("rules.toml").write_text('[[rule]]\ncause = "timeout"\n')
+    ran = Ran(capsys, "judge", "again", "--from-dir", "out", "--out", "again", "--json")
+    assert ran.counts["judge"]["missing"] == {"timeout": 8}
+    assert ran.err == "braid: no answer to 8 calls: timeout: rule 0 says so\n"
 
 
 def test_a_run_has_its_branches_scored(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

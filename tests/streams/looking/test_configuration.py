@@ -1,5 +1,6 @@
 """Where values come from, what is masked, and which variables nobody reads; and checks that need no cluster."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,24 @@ def test_a_gateway_for_others_without_tokens_is_a_problem() -> None:
     """Anybody could write verdicts."""
     assert checks.check_gateway(Settings(gateway=GatewayConfig(host="0.0.0.0"))).result == "problem"
     assert checks.check_gateway(Settings()).result == "ok"
+
+
+def test_scores_that_would_count_nowhere_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever asks for scores needs a weight for them; pairs alone need none."""
+
+    def found() -> tuple[str, bool]:
+        (check,) = (each for each in checks.machine_checks(load(), {}) if each.name == "judge")
+        return check.result, "emission.ranking.weights" in check.advice
+
+    assert found() == ("ok", False)
+    for mode in ("scalar", "pairwise+scalar"):
+        monkeypatch.setenv("BRAID_EMISSION__JUDGE__MODE", mode)
+        assert found() == ("warning", True)
+    weight = {"key": "scored", "weight": 0.2, "component": "judge_scalar"}
+    monkeypatch.setenv("BRAID_EMISSION__RANKING__WEIGHTS", json.dumps([weight]))
+    assert found() == ("ok", False)
+    monkeypatch.setenv("BRAID_EMISSION__RANKING__WEIGHTS", json.dumps([weight | {"weight": 0.0}]))
+    assert found() == ("warning", True)
 
 
 def test_a_development_key_is_a_warning_and_is_not_made_by_looking(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 import pytest
 
-from agents.ranking.newton import COMPILED
+from agents.ranking.compiled_adapter import COMPILED
 from streams.config import Settings
 from streams.looking.account import account_of
 from streams.looking.kafka import KafkaLog, View

@@ -1,0 +1,33 @@
+"""Fits by compiled code, where the package was installed on a machine with a C compiler; else by `newton.in_python`."""
+
+from array import array
+from hashlib import sha256
+from pathlib import Path
+
+from agents.ranking import newton
+from agents.ranking.newton import Problem, Rules, Solution, Way, in_python
+
+
+def solve(problem: Problem, ridge: float) -> Solution:
+    """Fit all groups of a problem. Raises ArithmeticError should there be one without a maximum."""
+    n, pairs, ahead, behind = problem
+    groups = 2 * len(ahead) // len(pairs)
+    found = Solution(*[array("d", bytes(8 * groups * entries)) for entries in (n, n, n * (n + 1) // 2)])
+    rules = Rules(ridge, newton.TOLERANCE, newton.NOISE, newton.BOLD, newton.CAREFUL, newton.PATIENCE, newton.ROUNDS)
+    if not WAY(n, groups, pairs, ahead, behind, *found, rules):
+        raise ArithmeticError(newton.NO_MAXIMUM)
+    return found
+
+
+def choose() -> tuple[Way, bool]:
+    """The compiled way, if it is there and was made of the source beside it; an old one may compute otherwise."""
+    try:
+        from agents.ranking import _newton
+    except ImportError:
+        return in_python, False
+    fresh = sha256(Path(__file__).with_name("_newton.c").read_bytes()).hexdigest() == _newton.SOURCE
+    return (_newton.fit, True) if fresh else (in_python, False)
+
+
+WAY, COMPILED = choose()
+"""How fits are made, and whether that is compiled."""

@@ -1,0 +1,22 @@
+"""Retry-After, the header by which a service says when to come back: seconds, or the date of HTTP."""
+
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+
+def seconds_until(text: str | None, now: float) -> float | None:
+    """How many seconds to wait, counted from `now` (seconds since 1970); None when it says nothing that can be read.
+
+    A date that has passed is 0 or less. Whoever waits sets the limit.
+    """
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp() - now
