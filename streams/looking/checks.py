@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agents.evidence.keys import DEVELOPMENT_FILE, DEVELOPMENT_PREFIX, KeyFileError, default_directory, load_key
+from agents.fork.browser_adapter import find_browser
 from agents.ranking.compiled_adapter import COMPILED
 from streams import broker
 from streams.broker import BrokerError, artifacts, places
@@ -55,7 +56,7 @@ def machine_checks(settings: Settings | None, environment: Mapping[str, str]) ->
         check_disk(state),
     ]
     if settings is not None:
-        checks += [check_key(settings), check_gateway(settings), check_judge(settings)]
+        checks += [check_key(settings), check_gateway(settings), check_browser(settings), check_judge(settings)]
     return checks
 
 
@@ -183,6 +184,15 @@ def check_gateway(settings: Settings) -> Check:
     tokens = len(settings.gateway.tokens)
     where = f"{settings.gateway.host}:{settings.gateway.port}"
     return Check("gateway", "ok", f"{where}, " + (f"{tokens} tokens" if tokens else "no tokens, loopback only"))
+
+
+def check_browser(settings: Settings) -> Check:
+    """What the visual verifier looks at pages with."""
+    found = find_browser(settings.verifier.browser)
+    if isinstance(found, str):
+        what, _, advice = found.partition(": ")
+        return Check("browser", "warning", f"{what}; pages will be unknown", advice)
+    return Check("browser", "ok", found.program)
 
 
 def check_judge(settings: Settings) -> Check:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents.evidence.keys import generate_key, save_key
-from streams.config import GatewayConfig, Settings, load
+from streams.config import GatewayConfig, Settings, VerifierConfig, load
 from streams.looking import checks
 from streams.looking.cluster_checks import topics_check
 from streams.looking.configuration import effective, unknown_variables
@@ -144,3 +144,13 @@ def test_a_missing_topic_is_a_problem() -> None:
     check = topics_check(Settings(), found)
     assert (check.result, TOPICS[0].name in check.detail) == ("problem", True)
     assert "braid up" in check.advice
+
+
+def test_the_doctor_says_what_pages_are_looked_at_with(tmp_path: Path) -> None:
+    """A browser that is not where it is said to be is a warning with what to do; pages would be unknown."""
+    program = tmp_path / "chromium"
+    settings = Settings(verifier=VerifierConfig(browser=program))
+    assert checks.check_browser(settings)[:2] == ("browser", "warning")
+    assert str(program) in checks.check_browser(settings).detail
+    program.touch()
+    assert checks.check_browser(settings)[:3] == ("browser", "ok", str(program))
