@@ -4,11 +4,12 @@
 """
 
 import os
+import re
 import ssl
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from agents.rollouts.decide import ClosingPolicy
@@ -225,7 +226,7 @@ class Settings(BaseSettings):
 
     kafka: str = ""
     """Bootstrap servers; empty: the local broker that `braid broker start` runs."""
-    registry: str = Field(default="", pattern=r"^(https?://[^/@\s]+(/[^@\s]*)?)?$")
+    registry: str = ""
     """Base URL of a schema registry's Confluent API; empty: the local one, or none with a foreign cluster. Without a user and a
     password in it: these are settings of their own, and never printed."""
     prefix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,80}$")
@@ -249,6 +250,16 @@ class Settings(BaseSettings):
     """Where the local broker and the embedded log live; unset: the user's state directory."""
     cache_dir: Path | None = None
     """Where downloaded files live; unset: the user's cache directory."""
+
+    @field_validator("registry")
+    @classmethod
+    def _holds_no_password(cls, url: str) -> str:
+        if url and not re.fullmatch(r"https?://[^/@\s]+(/[^@\s]*)?", url):
+            raise ValueError(
+                "an http(s) address is expected, without a user and a password in it: "
+                "these are security.registry_username and security.registry_password"
+            )
+        return url
 
     @classmethod
     def settings_customise_sources(

@@ -47,9 +47,9 @@ def test_a_section_as_json_names_its_variable(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_secrets_are_masked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passwords, tokens and credentials in addresses never reach the listing."""
+    """Passwords and tokens never reach the listing."""
     monkeypatch.setenv("BRAID_GATEWAY__TOKENS", '[{"token": "open-sesame-123", "roles": ["agent"]}]')
-    monkeypatch.setenv("BRAID_REGISTRY", "http://bob:open-sesame-123@registry:8081")
+    monkeypatch.setenv("BRAID_SECURITY__REGISTRY_PASSWORD", "open-sesame-123")
     shown = str(effective(load()))
     assert "sesame" not in shown
     assert "agent" in shown
