@@ -1,5 +1,6 @@
 """The facts of one partition folded again: closed rollouts come out, and what keeps others from being made again."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,17 +12,40 @@ from schemas.events import AgentEvents
 from streams.codec import Codec
 from streams.embedded import LogRecord
 from streams.facts import read_fact, rollout_of_key
-from streams.topics import CLOSURES, Topic
+from streams.topics import CLOSURES, FACTS, Topic
 
 NAMED = 3
 """Unreadable records that are named for a rollout."""
 
+UNKNOWN = "(unknown)"
+"""Stands for rollouts that nothing names any more."""
+
 
 class Hole(NamedTuple):
-    """A rollout that has closed and cannot be made again."""
+    """A rollout that has closed, or may have, and cannot be made again."""
 
     rollout_id: str
+    """UNKNOWN where what is lost does not say of which."""
     why: tuple[str, ...]
+
+
+class Unread:
+    """Records that cannot be read: all are counted, some are named."""
+
+    def __init__(self) -> None:
+        self._places: list[str] = []
+        self._count = 0
+
+    def add(self, place: str) -> None:
+        """Count one; `place` says where it is and why it cannot be read."""
+        self._count += 1
+        if len(self._places) < NAMED:
+            self._places.append(place)
+
+    def named(self) -> list[str]:
+        """For people."""
+        rest = self._count - len(self._places)
+        return self._places + ([f"and {rest:,} more records that cannot be read"] if rest else [])
 
 
 class Fold:
@@ -34,7 +58,10 @@ class Fold:
         self._open: dict[str, Rollout] = {}
         self._left: set[str] = set()
         self._closing: set[str] = set()
-        self._unreadable: dict[str, list[str]] = {}
+        """Rollouts that have a closing, or a decision that cannot be read: it may be one."""
+        self._unreadable: defaultdict[str, Unread] = defaultdict(Unread)
+        self._nobodys = {topic.name: Unread() for topic in FACTS}
+        """Records whose keys name no rollout."""
         self.events = 0
         self.facts = 0
         self.undecodable = 0
@@ -47,11 +74,15 @@ class Fold:
         for record in records:
             try:
                 rollout_id = rollout_of_key(record.key)
-                if rollout_id in self._left:
-                    continue  # late, or said again
+            except DecodeError as error:
+                self._refuse(topic, record, None, error)
+                continue
+            if rollout_id in self._left:
+                continue  # late, or said again
+            try:
                 fact = read_fact(self._codec, topic, record.value, rollout_id)
             except DecodeError as error:
-                self._refuse(name, record, error)
+                self._refuse(topic, record, rollout_id, error)
                 continue
             rollout = opened.get(rollout_id)
             if rollout is None:
@@ -76,12 +107,25 @@ class Fold:
         self._unreadable.pop(rollout_id, None)
         self._left.add(rollout_id)
 
-    def _refuse(self, topic: str, record: LogRecord, error: DecodeError) -> None:
+    def _refuse(self, topic: Topic, record: LogRecord, rollout_id: str | None, error: DecodeError) -> None:
         self.undecodable += 1
-        rollout_id = (record.key or b"").decode(errors="replace")
-        known = self._unreadable.setdefault(rollout_id, [])
-        if len(known) < NAMED:
-            known.append(f"{topic}/{self._partition}@{record.offset}: {error}")
+        place = f"{topic.name}/{self._partition}@{record.offset}: {error}"
+        concerned = set() if rollout_id is None else {rollout_id}
+        if rollout_id is None:
+            self._nobodys[topic.name].add(place)
+        if topic is CLOSURES:
+            concerned |= self._decided_in(record) - self._left
+            self._closing |= concerned
+        for each in concerned:
+            self._unreadable[each].add(place)
+
+    def _decided_in(self, record: LogRecord) -> set[str]:
+        """The rollouts that a refused decision is about, where it says so itself: its key is another one's."""
+        try:
+            fact = self._codec.decode(CLOSURES, record.value)
+        except DecodeError:
+            return set()
+        return {part.rollout_id for part in dict(fact).values() if part is not None}
 
     def remaining(self) -> list[Rollout]:
         """All rollouts that have not left, and nothing is held any more: for those who decide themselves."""
@@ -95,11 +139,22 @@ class Fold:
         """
         if CLOSURES.name in lost:
             self._closing |= self._open.keys()
-        gone = tuple(f"{name}/{self._partition}: {what}" for name, what in sorted(lost.items()))
-        return [
-            Hole(rollout_id, (*missing(self._open[rollout_id]), *self._unreadable.get(rollout_id, []), *gone))
+        gone = [f"{name}/{self._partition}: {what}" for name, what in sorted(lost.items())]
+        facts = [place for name, unread in self._nobodys.items() if name != CLOSURES.name for place in unread.named()]
+        holes = [
+            Hole(rollout_id, (*self._lacks(rollout_id), *self._unread(rollout_id), *facts, *gone))
             for rollout_id in sorted(self._closing)
         ]
+        decisions = self._nobodys[CLOSURES.name].named()
+        if decisions or (not holes and CLOSURES.name in lost):
+            holes.append(Hole(UNKNOWN, (*decisions, *gone)))
+        return holes
+
+    def _lacks(self, rollout_id: str) -> list[str]:
+        return missing(self._open.get(rollout_id) or Rollout(rollout_id))
+
+    def _unread(self, rollout_id: str) -> list[str]:
+        return self._unreadable[rollout_id].named() if rollout_id in self._unreadable else []
 
     def open(self) -> int:
         """Rollouts that have facts and have not closed."""

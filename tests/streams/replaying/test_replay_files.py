@@ -160,6 +160,63 @@ def test_a_value_that_cannot_be_read_is_named(log: Path, braid: Braid, tmp_path:
     assert f"{AGENT_EVENTS.name}/1@0: no schema has id 999" in said
 
 
+def _rewritten(log: Path, target: Path, topic: Topic, change: Callable[[Any], Any]) -> Path:
+    """A copy of a log in which every record of a topic went through `change`; None leaves it out."""
+    shutil.copytree(log, target, dirs_exist_ok=True)
+    for partition in partitions_of(log / "log", topic.name):
+        file_of(target / "log", topic.name, partition).unlink()
+        with LogWriter(target / "log") as writer:
+            for record in read_partition(log / "log", topic.name, partition):
+                new = change(record)
+                if new is not None:
+                    writer.append(topic.name, partition, new.key, new.value, new.at, new.headers, new.offset)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda record: record._replace(value=b"\x00\x00\x00\x03\xe7" + record.value[10:]), "no schema has id 999"),
+        (lambda record: record._replace(value=b"\xc3\x01" + b"\x07" * 8 + record.value[10:]), "0707070707070707"),
+        (lambda record: record._replace(value=None), "the value is empty"),
+        (lambda record: record._replace(value=record.value[:-20]), ""),
+        (lambda record: record._replace(key=b"another"), "the key names rollout 'another', the record another one"),
+        (lambda record: record._replace(key=b""), "the key is empty"),
+    ],
+)
+def test_rollouts_whose_decisions_cannot_be_read_are_named(
+    log: Path, braid: Braid, tmp_path: Path, change: Callable[[Any], Any], why: str
+) -> None:
+    """They may have closed: not one of them is merely open."""
+    bad = _rewritten(log, tmp_path / "bad", CLOSURES, change)
+    code, found, said = braid("replay", "--from-dir", bad, "--dry-run", "--json", "--processes", 1)
+    assert code == 1
+    assert (found["rollouts"], found["open"]) == (0, 0)
+    rollouts = {
+        (record.key or b"").decode()
+        for partition in partitions_of(log / "log", CLOSURES.name)
+        for record in read_partition(log / "log", CLOSURES.name, partition)
+    }
+    holes = {hole["rollout_id"]: hole["why"] for hole in found["holes"]}
+    assert rollouts <= holes.keys()
+    assert all(any(CLOSURES.name in reason and why in reason for reason in reasons) for reasons in holes.values())
+    assert why in said
+
+
+def test_a_decision_of_nobody_is_said_and_the_rest_is_made(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """Neither its key nor its value says of which rollout it is; a fact of that kind is counted, and no more."""
+    bad = tmp_path / "bad"
+    for topic, code in ((AGENT_EVENTS, 0), (CLOSURES, 1)):
+        shutil.copytree(log, bad, dirs_exist_ok=True)
+        with LogWriter(tmp_path / "more") as writer:
+            more = writer.append(topic.name, 2, b"\xff", b"", 1, offset=10**6)
+        file_of(tmp_path / "more", topic.name, 2).replace(file_of(bad / "log", topic.name, 2, more.offset))
+        ended, found, said = braid("replay", "--from-dir", bad, "--dry-run", "--json", "--processes", 1)
+        assert (ended, found["rollouts"]) == (code, 12)
+        assert found["undecodable"] == 1 + code
+        assert (f"{topic.name}/2@1000000: the key is not UTF-8" in said) == bool(code)
+
+
 def test_other_rules_change_what_they_rule_and_diff_says_so(log: Path, braid: Braid, tmp_path: Path) -> None:
     _replay(braid, log, "--out", tmp_path / "before")
     _replay(
