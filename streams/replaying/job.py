@@ -16,9 +16,11 @@ from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError
 from streams.counts import Counts
+from streams.embedded import partitions_of
 from streams.facts import read_fact, rollout_of_key
+from streams.looking.files import log_folder
 from streams.looking.kafka import Span
-from streams.replaying.comparing import Comparison, Emitted
+from streams.replaying.comparing import SINKS, Comparison, Emitted
 from streams.replaying.fold import Fold, Hole
 from streams.replaying.logs import FactLog
 from streams.replaying.overrides import Overrides
@@ -53,8 +55,12 @@ class Job(BaseModel):
 
     @property
     def partitions(self) -> list[int]:
-        """All partitions that have facts."""
-        return sorted({number for parts in self.spans.values() for number in parts})
+        """All partitions that have facts; those with nothing but sink records too, when they are compared."""
+        found = {number for parts in self.spans.values() for number in parts}
+        if self.verify and self.directory is not None:
+            folder = log_folder(self.directory)
+            found |= {number for topic in SINKS for number in partitions_of(folder, topic.name)}
+        return sorted(found)
 
 
 class Result(BaseModel):
@@ -120,14 +126,18 @@ async def replay_partition(
                 await finish(rollout)
     await target.publish(partition)
     lost = {
-        name: parts[partition]
-        for losses in (job.lost, log.damaged) for name, parts in losses.items() if partition in parts
+        topic.name: losses[topic.name][partition]
+        for losses in (job.lost, log.damaged) for topic in FACTS if partition in losses.get(topic.name, {})
     }  # fmt: skip
-    compared = await emitted.compare(log, partition) if job.verify else None
+    holes = [*fold.holes(lost), *holes]
+    compared = None
+    if job.verify:
+        decisions = job.spans.get(CLOSURES.name, {}).get(partition, Span(0, 0))
+        compared = await emitted.compare(log, partition, decisions, {hole.rollout_id for hole in holes})
     stages["read, and the rest"] = time.process_time() - cpu - sum(stages.values())
     return Result(
         partition=partition, counts=counts.plain(), records=dict(sorted(emitted.records.items())),
-        digests=emitted.digests(), holes=[*fold.holes(lost), *holes], open=fold.open(), undecodable=fold.undecodable,
+        digests=emitted.digests(), holes=holes, open=fold.open(), undecodable=fold.undecodable,
         compared=compared, facts=fold.facts, seconds=time.monotonic() - began, stages=dict(stages),
     )  # fmt: skip
 

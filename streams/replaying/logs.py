@@ -106,6 +106,7 @@ class ArchiveLog(FactLog):
         self.place = str(directory)
         self._directory = directory
         self._manifest = read_manifest(directory)
+        self._measured: dict[tuple[str, int], Span] = {}
         schemas = self._manifest.get("schemas", {})
         stored = {int(schema_id): schema for schema_id, schema in schemas.items()}
         self.codec = Codec(StoredSchemas(stored) if stored else None)
@@ -131,6 +132,12 @@ class ArchiveLog(FactLog):
         return losses
 
     def _span(self, topic: Topic, partition: int) -> Span:
+        known = self._measured.get((topic.name, partition))
+        if known is None:
+            known = self._measured[topic.name, partition] = self._measure(topic, partition)
+        return known
+
+    def _measure(self, topic: Topic, partition: int) -> Span:
         first = last = None
         for block in self._whole(topic.name, partition):
             first = block[0].offset if first is None else first
