@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import NamedTuple
 
 from agents.rollouts.missing import missing
@@ -49,13 +50,21 @@ class Unread:
 
 
 class Fold:
-    """The rollouts of one partition. A rollout leaves when everything that was pinned of it has been read."""
+    """The rollouts of one partition. A rollout leaves when everything that was pinned of it has been read.
 
-    def __init__(self, codec: Codec, partition: int, redacting: Callable[[str], bool]) -> None:
+    When they are closed anew (`reclosing`), none leaves: decisions in the log only say which facts there have been.
+    """
+
+    def __init__(
+        self, codec: Codec, partition: int, redacting: Callable[[str], bool], *, reclosing: bool = False
+    ) -> None:
         self._codec = codec
         self._partition = partition
         self._redacting = redacting
+        self._reclosing = reclosing
         self._open: dict[str, Rollout] = {}
+        self._decisions: dict[str, list[Closure]] = {}
+        """What stands in the log about rollouts that are closed anew."""
         self._left: set[str] = set()
         self._closing: set[str] = set()
         """Rollouts that have a closing, or a decision that cannot be read: it may be one."""
@@ -84,16 +93,20 @@ class Fold:
             except DecodeError as error:
                 self._refuse(topic, record, rollout_id, error)
                 continue
+            self.facts += 1
+            if type(fact) is AgentEvents:
+                self.events += len(fact.events)
+            elif type(fact) is Closure:
+                if fact.closed is not None:
+                    self._closing.add(rollout_id)
+                if self._reclosing:
+                    self._decisions.setdefault(rollout_id, []).append(fact)
+                    continue
             rollout = opened.get(rollout_id)
             if rollout is None:
                 rollout = opened[rollout_id] = Rollout(rollout_id, redacting=self._redacting(rollout_id))
             # What does not count is not ours to report: it became a dead letter when it was read first.
             rollout.add(fact, record.at, (name, self._partition, record.offset))
-            self.facts += 1
-            if type(fact) is AgentEvents:
-                self.events += len(fact.events)
-            elif type(fact) is Closure and fact.closed is not None:
-                self._closing.add(rollout_id)
             if rollout.closed is not None:
                 touched[rollout_id] = rollout
         whole = [rollout for rollout in touched.values() if rollout.has_closed_facts()]
@@ -135,9 +148,15 @@ class Fold:
     def holes(self, lost: Mapping[str, str]) -> list[Hole]:
         """Rollouts that have closed in the log and are not whole at its end; `lost` says which topics have lost something.
 
-        Where decisions were lost, a rollout without one may have closed: it is among them.
+        Where decisions were lost, a rollout without one may have closed: it is among them. Who decides anew needs all facts:
+        then a rollout is among them when facts were lost, or cannot be read, and no decision says that its own are there.
         """
-        if CLOSURES.name in lost:
+        if self._reclosing:
+            suspects = self._closing | self._unreadable.keys() | self._decisions.keys()
+            if lost.keys() - {CLOSURES.name}:
+                suspects |= self._open.keys()
+            self._closing = {each for each in suspects if not self._has_what_was_decided(each, lost)}
+        elif CLOSURES.name in lost:
             self._closing |= self._open.keys()
         gone = [f"{name}/{self._partition}: {what}" for name, what in sorted(lost.items())]
         facts = [place for name, unread in self._nobodys.items() if name != CLOSURES.name for place in unread.named()]
@@ -146,12 +165,27 @@ class Fold:
             for rollout_id in sorted(self._closing)
         ]
         decisions = self._nobodys[CLOSURES.name].named()
-        if decisions or (not holes and CLOSURES.name in lost):
+        if decisions or (not holes and (CLOSURES.name in lost or (self._reclosing and lost))):
             holes.append(Hole(UNKNOWN, (*decisions, *gone)))
         return holes
 
+    def _has_what_was_decided(self, rollout_id: str, lost: Mapping[str, str]) -> bool:
+        decided = self._decided(rollout_id)
+        if decided.closed is not None or rollout_id in self._closing:
+            return decided.has_closed_facts()
+        if rollout_id in self._unreadable or lost.keys() - {CLOSURES.name}:
+            return False
+        return decided.has_settled_facts()
+
+    def _decided(self, rollout_id: str) -> Rollout:
+        """A rollout as the log has decided it."""
+        rollout = copy(self._open.get(rollout_id) or Rollout(rollout_id))
+        for decision in self._decisions.get(rollout_id, ()):
+            rollout.add(decision, 0, (CLOSURES.name, self._partition, 0))
+        return rollout
+
     def _lacks(self, rollout_id: str) -> list[str]:
-        return missing(self._open.get(rollout_id) or Rollout(rollout_id))
+        return missing(self._decided(rollout_id))
 
     def _unread(self, rollout_id: str) -> list[str]:
         return self._unreadable[rollout_id].named() if rollout_id in self._unreadable else []

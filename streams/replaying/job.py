@@ -96,7 +96,7 @@ async def replay_partition(
     stages: defaultdict[str, float] = defaultdict(float)
     run = _Run(log, job, partition, policy)
     counts, emitted = Counts(), Emitted(remember=job.verify)
-    fold = Fold(log.codec, partition, await run.redacting())
+    fold = Fold(log.codec, partition, await run.redacting(), reclosing=job.reclose)
     holes: list[Hole] = []
 
     async def finish(rollout: Rollout) -> None:
@@ -120,16 +120,20 @@ async def replay_partition(
         for rollout in whole:
             await finish(rollout)
         say(len(records))
-    if job.reclose:
-        for rollout in sorted(fold.remaining(), key=lambda each: each.rollout_id):
-            if run.reclosed(rollout):
-                await finish(rollout)
-    await target.publish(partition)
     lost = {
         topic.name: losses[topic.name][partition]
         for losses in (job.lost, log.damaged) for topic in FACTS if partition in losses.get(topic.name, {})
     }  # fmt: skip
-    holes = [*fold.holes(lost), *holes]
+    named = fold.holes(lost)
+    still_open = fold.open()
+    if job.reclose:
+        left_out = {hole.rollout_id for hole in named}
+        for rollout in sorted(fold.remaining(), key=lambda each: each.rollout_id):
+            if rollout.rollout_id not in left_out and run.reclosed(rollout):
+                await finish(rollout)
+                still_open -= 1
+    await target.publish(partition)
+    holes = [*named, *holes]
     compared = None
     if job.verify:
         decisions = job.spans.get(CLOSURES.name, {}).get(partition, Span(0, 0))
@@ -137,7 +141,7 @@ async def replay_partition(
     stages["read, and the rest"] = time.process_time() - cpu - sum(stages.values())
     return Result(
         partition=partition, counts=counts.plain(), records=dict(sorted(emitted.records.items())),
-        digests=emitted.digests(), holes=holes, open=fold.open(), undecodable=fold.undecodable,
+        digests=emitted.digests(), holes=holes, open=still_open, undecodable=fold.undecodable,
         compared=compared, facts=fold.facts, seconds=time.monotonic() - began, stages=dict(stages),
     )  # fmt: skip
 
@@ -158,9 +162,8 @@ class _Run:
         return self._log.blocks(topic, self._partition, span)
 
     async def facts(self) -> AsyncIterator[tuple[Topic, Any]]:
-        """All facts of the partition; closings only when they are not decided again."""
-        wanted = [topic for topic in FACTS if not (self._job.reclose and topic is CLOSURES)]
-        async for topic, records in in_step({topic: self._blocks(topic) for topic in wanted}):
+        """All facts of the partition."""
+        async for topic, records in in_step({topic: self._blocks(topic) for topic in FACTS}):
             await self._log.learn(records)
             yield topic, records
 

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from schemas.lifecycle import Lifecycle
 from streams.cluster import partition_of
+from streams.codec import Codec
 from streams.demo.sample import write_sample
-from streams.embedded import LogWriter, file_of, partitions_of, read_partition
+from streams.embedded import LogRecord, LogWriter, file_of, partitions_of, read_partition
 from streams.topics import (
     AGENT_EVENTS,
     BUILD_VERDICTS,
@@ -247,8 +249,14 @@ def test_summaries_can_be_cut_again_from_the_log(log: Path, braid: Braid, tmp_pa
 
 def test_reclose_decides_again_under_another_policy(log: Path, braid: Braid, tmp_path: Path) -> None:
     """A deadline that no rollout meets: everything settles by it, and what it misses is unknown."""
-    undated = tmp_path / "undated"  # an opening states a deadline of its own, which is a fact
-    shutil.copytree(log, undated, ignore=shutil.ignore_patterns(LIFECYCLE.name))
+
+    def undate(record: Any) -> Any:  # an opening states a deadline of its own, which is a fact
+        fact = Codec().decode(LIFECYCLE, record.value)
+        assert isinstance(fact, Lifecycle)
+        opened = None if fact.opened is None else fact.opened.model_copy(update={"deadline_ms": None})
+        return record._replace(value=Codec().encode(fact.model_copy(update={"opened": opened})))
+
+    undated = _rewritten(log, tmp_path / "undated", LIFECYCLE, undate)
     again = _replay(braid, undated, "--out", tmp_path / "a", "--reclose")
     assert again["rollouts"] == 12
     early = _replay(braid, undated, "--out", tmp_path / "b", "--reclose", "--set", "closing.deadline_ms=1000")
@@ -257,6 +265,46 @@ def test_reclose_decides_again_under_another_policy(log: Path, braid: Braid, tmp
     code, _, said = braid("replay", "--from-dir", log, "--dry-run", "--set", "closing.deadline_ms=1")
     assert code == 1
     assert "--reclose" in said
+
+
+@pytest.mark.parametrize("topic", [LIFECYCLE, AGENT_EVENTS, BUILD_VERDICTS, JUDGE_VOTES])
+def test_reclose_names_rollouts_whose_facts_are_gone(log: Path, braid: Braid, tmp_path: Path, topic: Topic) -> None:
+    """The decisions in the log say what there was: nothing is decided anew on less, and the others are."""
+    holed = tmp_path / "holed"
+    shutil.copytree(log, holed)
+    partition = next(p for p in partitions_of(log / "log", topic.name) if p)
+    file_of(holed / "log", topic.name, partition).unlink()
+    _, plain, _ = braid("replay", "--from-dir", holed, "--dry-run", "--json", "--processes", 1)
+    code, found, said = braid("replay", "--from-dir", holed, "--dry-run", "--reclose", "--json", "--processes", 1)
+    assert code == 1
+    assert found["holes"] == plain["holes"] != []
+    assert found["rollouts"] == 12 - len(found["holes"])
+    assert all(hole["rollout_id"] in said for hole in found["holes"])
+
+
+def test_reclose_names_rollouts_whose_records_cannot_be_read(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """A decision, and a fact of a rollout that no decision says to be whole; a dead letter beside a whole one is none."""
+
+    def reclosed(name: str, topic: Topic, *more: LogRecord) -> tuple[int, Any]:
+        bad = _rewritten(log, tmp_path / name, topic, lambda record: record)
+        path = file_of(bad / "log", topic.name, 1, 10**6)
+        with LogWriter(tmp_path / "more") as writer:
+            for record in more:
+                writer.append(topic.name, 1, record.key, record.value, record.at, offset=record.offset)
+        file_of(tmp_path / "more", topic.name, 1).replace(path)
+        code, found, _ = braid("replay", "--from-dir", bad, "--dry-run", "--reclose", "--json", "--processes", 1)
+        return code, found
+
+    known = next(iter(read_partition(log / "log", AGENT_EVENTS.name, 1)))
+    letter = LogRecord(10**6, known.at, known.key, b"nonsense", ())
+    code, found = reclosed("letter", AGENT_EVENTS, letter)
+    assert (code, found["rollouts"], found["undecodable"]) == (0, 12, 1)
+    for name, topic in (("fact", AGENT_EVENTS), ("decision", CLOSURES)):
+        code, found = reclosed(name, topic, letter._replace(key=b"open"))
+        assert (code, found["rollouts"]) == (1, 12)
+        [hole] = found["holes"]
+        assert hole["rollout_id"] == "open"
+        assert any(f"{topic.name}/1@1000000" in reason for reason in hole["why"])
 
 
 @pytest.mark.parametrize(
