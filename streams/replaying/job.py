@@ -22,7 +22,7 @@ from streams.looking.files import log_folder
 from streams.looking.kafka import Span
 from streams.replaying.comparing import SINKS, Comparison, Emitted
 from streams.replaying.fold import Fold, Hole
-from streams.replaying.logs import FactLog
+from streams.replaying.logs import FactLog, both
 from streams.replaying.overrides import Overrides
 from streams.replaying.reading import in_step
 from streams.replaying.targets import Target
@@ -120,11 +120,7 @@ async def replay_partition(
         for rollout in whole:
             await finish(rollout)
         say(len(records))
-    lost = {
-        topic.name: losses[topic.name][partition]
-        for losses in (job.lost, log.damaged) for topic in FACTS if partition in losses.get(topic.name, {})
-    }  # fmt: skip
-    named = fold.holes(lost)
+    named = fold.holes(_lost(job, log, partition))
     still_open = fold.open()
     if job.reclose:
         left_out = {hole.rollout_id for hole in named}
@@ -144,6 +140,17 @@ async def replay_partition(
         digests=emitted.digests(), holes=holes, open=still_open, undecodable=fold.undecodable,
         compared=compared, facts=fold.facts, seconds=time.monotonic() - began, stages=dict(stages),
     )  # fmt: skip
+
+
+def _lost(job: Job, log: FactLog, partition: int) -> dict[str, str]:
+    """By fact topic, what is gone of a partition: as was known before, and as reading it has shown."""
+    lost: dict[str, str] = {}
+    for losses in (job.lost, log.damaged):
+        for topic in FACTS:
+            what = losses.get(topic.name, {}).get(partition)
+            if what is not None:
+                lost[topic.name] = both(lost[topic.name], what) if topic.name in lost else what
+    return lost
 
 
 class _Run:

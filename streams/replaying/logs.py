@@ -14,7 +14,7 @@ from schemas.errors import BraidError
 from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
-from streams.embedded import EmbeddedLogError, LogRecord, partitions_of, place_of, read_blocks
+from streams.embedded import EmbeddedLogError, LogRecord, first_of, partitions_of, place_of, read_segment, segments_of
 from streams.looking.files import log_folder
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.registry import Registry
@@ -23,6 +23,11 @@ from streams.topics import FACTS, Topic
 MANIFEST = "log-manifest.json"
 """Beside a log in files: what it holds and where that came from. An exported dataset has a manifest of its own."""
 ARCHIVE = "archive"
+EVERYTHING = Span(0, 2**62)
+NAMED = 3
+"""Losses of a partition that are named."""
+SEPARATOR = "; "
+MORE = "and more"
 READ_BYTES = 2 * 1024 * 1024
 BATCH = 2000
 FETCH_WAIT_MS = 20
@@ -57,8 +62,11 @@ class FactLog(ABC):
         """What it holds now."""
 
     @abstractmethod
-    def lost(self, spans: Spans) -> Losses:
-        """By topic and partition, what is known to be gone of these."""
+    def lost(self, spans: Spans, start: str | None = None, *, exact: bool = False) -> Losses:
+        """By topic and partition, what is known to be gone of these.
+
+        `start` says where somebody asked to begin, and with `exact` they asked for these spans: what lies before is not gone.
+        """
 
     @abstractmethod
     async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
@@ -106,40 +114,52 @@ class ArchiveLog(FactLog):
         self.place = str(directory)
         self._directory = directory
         self._manifest = read_manifest(directory)
+        self._known = _archived(self._manifest)
+        self._listed = _listed(directory, self._manifest)
         self._measured: dict[tuple[str, int], Span] = {}
+        self._broken: dict[tuple[str, int], dict[Span, str]] = {}
+        """By topic and partition, the offsets that damaged files may have had, and the damage."""
         schemas = self._manifest.get("schemas", {})
         stored = {int(schema_id): schema for schema_id, schema in schemas.items()}
         self.codec = Codec(StoredSchemas(stored) if stored else None)
 
     async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
         """As the manifest of the archive says; without one, from the first record of each partition to its last."""
-        known = self._manifest.get("inputs", {}).get("topics", {}) if self._manifest.get("kind") == ARCHIVE else {}
         return {
-            topic.name: {int(number): Span(*span) for number, span in known[topic.name].items()}
-            if topic.name in known
-            else {number: self._span(topic, number) for number in partitions_of(self.folder, topic.name)}
+            topic.name: dict(self._known[topic.name])
+            if topic.name in self._known
+            else {number: self._span(topic.name, number) for number in partitions_of(self.folder, topic.name)}
             for topic in topics
         }
 
-    def lost(self, spans: Spans) -> Losses:
-        """Files that the manifest names and that are not there."""
-        losses: Losses = {}
-        for name in self._manifest.get("files", {}):
-            path = self._directory / name
-            place = place_of(path)
-            if not path.is_file() and place is not None and place[0] in spans:
-                losses.setdefault(place[0], {})[place[1]] = f"{name} is missing"
+    def lost(self, spans: Spans, start: str | None = None, *, exact: bool = False) -> Losses:
+        """Beginnings that were gone when it was made, and files that the manifest names and that are not there."""
+        held = {
+            name: {number: self._known.get(name, {}).get(number) or self._span(name, number) for number in parts}
+            for name, parts in spans.items()
+        }
+        losses = {} if exact else _trimmed(spans, held, start)
+        for name, parts in spans.items():
+            for number, span in parts.items():
+                # Who asks for the end asks for all of it, also for what could not be measured.
+                asked = Span(span.start, EVERYTHING.end if span.end == held[name][number].end else span.end)
+                for path, may in self._listed.get((name, number), ()):
+                    if _overlap(may, asked) and not path.is_file():
+                        _add(losses, name, number, f"{path.relative_to(self._directory)} is missing")
+                for may, why in self._broken.get((name, number), {}).items():
+                    if _overlap(may, asked):
+                        _add(losses, name, number, why)
         return losses
 
-    def _span(self, topic: Topic, partition: int) -> Span:
-        known = self._measured.get((topic.name, partition))
+    def _span(self, topic: str, partition: int) -> Span:
+        known = self._measured.get((topic, partition))
         if known is None:
-            known = self._measured[topic.name, partition] = self._measure(topic, partition)
+            known = self._measured[topic, partition] = self._measure(topic, partition)
         return known
 
-    def _measure(self, topic: Topic, partition: int) -> Span:
+    def _measure(self, topic: str, partition: int) -> Span:
         first = last = None
-        for block in self._whole(topic.name, partition):
+        for block in self._whole(topic, partition):
             first = block[0].offset if first is None else first
             last = block[-1].offset
         return Span(0, 0) if first is None or last is None else Span(first, last + 1)
@@ -158,22 +178,32 @@ class ArchiveLog(FactLog):
 
     async def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
         """Block by block, as they were written."""
-        for block in self._whole(topic.name, partition, span.start):
-            if block[0].offset < span.start or block[-1].offset >= span.end:
+        reached = span.start
+        for block in self._whole(topic.name, partition, span):
+            reached = block[-1].offset + 1
+            if block[0].offset < span.start or reached > span.end:
                 inside = [record for record in block if span.start <= record.offset < span.end]
                 if inside:
                     yield inside
-                if block[-1].offset >= span.end:
-                    return
             else:
                 yield block
+            if reached >= span.end:
+                return
+        if reached < span.end and topic.name in self._known:
+            what = f"ends at offset {reached}, {MANIFEST} says {span.end} (take a whole copy)"
+            _add(self.damaged, topic.name, partition, what)
 
-    def _whole(self, topic: str, partition: int, start: int = 0) -> Iterator[list[LogRecord]]:
+    def _whole(self, topic: str, partition: int, span: Span = EVERYTHING) -> Iterator[list[LogRecord]]:
         """The blocks of a partition up to its end, or to where a file is damaged: what was before counts."""
-        try:
-            yield from (block for block in read_blocks(self.folder, topic, partition, start) if block)
-        except EmbeddedLogError as error:
-            self.damaged.setdefault(topic, {})[partition] = str(error)
+        for path, may in _placed(segments_of(self.folder, topic, partition)):
+            if not _overlap(may, span):
+                continue
+            try:
+                yield from (block for block in read_segment(path) if block)
+            except EmbeddedLogError as error:
+                self._broken.setdefault((topic, partition), {})[may] = str(error)
+                _add(self.damaged, topic, partition, str(error))
+                return
 
 
 class ClusterLog(FactLog):
@@ -187,6 +217,7 @@ class ClusterLog(FactLog):
         self.settings = self._log.settings
         self.place = self._log.place
         self.codec = self._log.codec
+        self._held: Spans = {}
         self._clients: dict[Topic, AIOKafkaConsumer] = {}
         self._stack = AsyncExitStack()
 
@@ -210,16 +241,14 @@ class ClusterLog(FactLog):
             name = self._log.name(topic)
             places = [TopicPartition(name, number) for number in range(self._log.partitions(name))]
             found[topic.name] = {place.partition: span for place, span in (await self._log.spans(places)).items()}
+        self._held |= found
         if not any(found.values()):
             raise ReplayError(f"{self.place} has no topics to read; is BRAID_PREFIX right?")
         return found
 
-    def lost(self, spans: Spans) -> Losses:
+    def lost(self, spans: Spans, start: str | None = None, *, exact: bool = False) -> Losses:
         """Partitions that do not begin at 0: retention, or somebody, has removed their beginning."""
-        return {
-            name: {number: f"begins at offset {span.start}" for number, span in parts.items() if span.start}
-            for name, parts in spans.items()
-        }
+        return {} if exact else _trimmed(spans, self._held, start)
 
     async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
         """As the broker's index knows it."""
@@ -255,6 +284,71 @@ class ClusterLog(FactLog):
             ]  # fmt: skip
             if block:
                 yield block
+
+
+def _trimmed(spans: Spans, held: Spans, start: str | None) -> Losses:
+    """Partitions whose beginning is gone although it was asked for: by an offset before it, or by a time that it does not prove."""
+    asked = _offsets(start)
+    losses: Losses = {}
+    for name, parts in spans.items():
+        for number, span in parts.items():
+            there = held.get(name, {}).get(number, span)
+            wanted = span.start < span.end or there.start == there.end
+            if wanted and span.start == there.start > asked.get((name, number), 0):
+                _add(losses, name, number, f"begins at offset {there.start}")
+    return losses
+
+
+def _archived(manifest: Mapping[str, Any]) -> Spans:
+    """What the manifest of an archive says it holds."""
+    known = manifest.get("inputs", {}).get("topics", {}) if manifest.get("kind") == ARCHIVE else {}
+    return {name: {int(number): Span(*span) for number, span in parts.items()} for name, parts in known.items()}
+
+
+def _listed(directory: Path, manifest: Mapping[str, Any]) -> dict[tuple[str, int], list[tuple[Path, Span]]]:
+    """The files of each partition that a manifest names, in order, with the offsets that they may have."""
+    found: dict[tuple[str, int], list[Path]] = {}
+    for path in (directory / name for name in manifest.get("files", {})):
+        place = place_of(path)
+        if place is not None:
+            found.setdefault(place, []).append(path)
+    return {place: _placed(sorted(paths, key=lambda path: first_of(path) or 0)) for place, paths in found.items()}
+
+
+def _placed(segments: list[Path]) -> list[tuple[Path, Span]]:
+    """The files of a partition, in order, with the offsets that they may have by their names."""
+    firsts = [first_of(path) or 0 for path in segments]
+    ends = [*firsts[1:], EVERYTHING.end][: len(firsts)]
+    return [(path, Span(first, end)) for path, first, end in zip(segments, firsts, ends, strict=True)]
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+def _offsets(start: str | None) -> dict[tuple[str, int], int]:
+    """The offsets in TOPIC/PARTITION@OFFSET, several with commas; none in a time."""
+    found = {}
+    for part in (start or "").split(","):
+        place, _, offset = part.rpartition("@")
+        name, _, number = place.rpartition("/")
+        if place:
+            found[name, int(number)] = int(offset)
+    return found
+
+
+def _add(losses: Losses, name: str, number: int, what: str) -> None:
+    """Note something that is gone; what is noted already is not said again."""
+    known = losses.setdefault(name, {}).get(number)
+    losses[name][number] = what if known is None else both(known, what)
+
+
+def both(known: str, more: str) -> str:
+    """Two reasons as one; only so many are named."""
+    said = known.split(SEPARATOR)
+    if more in said or said[-1] == MORE:
+        return known
+    return SEPARATOR.join([*said, more if len(said) < NAMED else MORE])
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
