@@ -4,6 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from hashlib import file_digest
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -116,6 +117,9 @@ class ArchiveLog(FactLog):
         self._manifest = read_manifest(directory)
         self._known = _archived(self._manifest)
         self._listed = _listed(directory, self._manifest)
+        self._digests = _digests(directory, self._manifest)
+        self._unchanged: dict[Path, bool] = {}
+        """Files that were held against the manifest, and whether they are as they were written."""
         self._measured: dict[tuple[str, int], Span] = {}
         self._broken: dict[tuple[str, int], dict[Span, str]] = {}
         """By topic and partition, the offsets that damaged files may have had, and the damage."""
@@ -189,21 +193,34 @@ class ArchiveLog(FactLog):
                 yield block
             if reached >= span.end:
                 return
-        if reached < span.end and topic.name in self._known:
+        # The last offsets of a topic need not be records: a file with the right digest has all that there was.
+        listed = self._listed.get((topic.name, partition), [])
+        proven = bool(listed) and self._unchanged.get(listed[-1][0], False)
+        if reached < span.end and topic.name in self._known and not proven:
             what = f"ends at offset {reached}, {MANIFEST} says {span.end} (take a whole copy)"
             _add(self.damaged, topic.name, partition, what)
 
     def _whole(self, topic: str, partition: int, span: Span = EVERYTHING) -> Iterator[list[LogRecord]]:
-        """The blocks of a partition up to its end, or to where a file is damaged: what was before counts."""
+        """The blocks of a partition; of a file that turns out to be damaged those before the damage, and those of the next."""
         for path, may in _placed(segments_of(self.folder, topic, partition)):
             if not _overlap(may, span):
                 continue
             try:
+                self._require_unchanged(path)
                 yield from (block for block in read_segment(path) if block)
             except EmbeddedLogError as error:
                 self._broken.setdefault((topic, partition), {})[may] = str(error)
                 _add(self.damaged, topic, partition, str(error))
-                return
+
+    def _require_unchanged(self, path: Path) -> None:
+        """Raise EmbeddedLogError for a file that has not the digest of the manifest: before any of it is used."""
+        said = self._digests.get(path)
+        if said is None:
+            return
+        if path not in self._unchanged:
+            self._unchanged[path] = digest_of(path) == said
+        if not self._unchanged[path]:
+            raise EmbeddedLogError(f"{path}: damaged: its digest is not the one in {MANIFEST} (take a whole copy)")
 
 
 class ClusterLog(FactLog):
@@ -303,6 +320,18 @@ def _archived(manifest: Mapping[str, Any]) -> Spans:
     """What the manifest of an archive says it holds."""
     known = manifest.get("inputs", {}).get("topics", {}) if manifest.get("kind") == ARCHIVE else {}
     return {name: {int(number): Span(*span) for number, span in parts.items()} for name, parts in known.items()}
+
+
+def _digests(directory: Path, manifest: Mapping[str, Any]) -> dict[Path, str]:
+    """By file, the digest that a manifest states."""
+    files = manifest.get("files", {}).items()
+    return {directory / name: said["sha256"] if isinstance(said, dict) else said for name, said in files}
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, in hex."""
+    with path.open("rb") as source:
+        return file_digest(source, "sha256").hexdigest()
 
 
 def _listed(directory: Path, manifest: Mapping[str, Any]) -> dict[tuple[str, int], list[tuple[Path, Span]]]:
