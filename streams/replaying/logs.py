@@ -19,7 +19,7 @@ from streams.embedded import EmbeddedLogError, LogRecord, first_of, partitions_o
 from streams.looking.files import log_folder
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.registry import Registry
-from streams.topics import FACTS, Topic
+from streams.topics import CLOSURES, FACTS, Topic
 
 MANIFEST = "log-manifest.json"
 """Beside a log in files: what it holds and where that came from. An exported dataset has a manifest of its own."""
@@ -252,9 +252,10 @@ class ClusterLog(FactLog):
         await self._stack.aclose()
 
     async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
-        """What the broker holds now."""
-        found: Spans = {}
-        for topic in topics:
+        """What the broker holds now. Decisions are asked for first: what they pin stood in the log before them."""
+        wanted = list(topics)
+        found: Spans = {topic.name: {} for topic in wanted}
+        for topic in sorted(wanted, key=lambda topic: topic is not CLOSURES):
             name = self._log.name(topic)
             places = [TopicPartition(name, number) for number in range(self._log.partitions(name))]
             found[topic.name] = {place.partition: span for place, span in (await self._log.spans(places)).items()}
