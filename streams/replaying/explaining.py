@@ -5,6 +5,7 @@ stand in the log, so both are looked up there.
 """
 
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from hashlib import sha256
 
 from agents.rollouts.decide import pinned_config
@@ -78,7 +79,8 @@ async def _pinned(log: FactLog, partition: int) -> list[EmissionConfig]:
     found: dict[str, EmissionConfig] = {}
     async for _, fact, _ in _facts(log, CLOSURES, partition, span):
         if isinstance(fact, Closure) and fact.settled is not None and fact.settled.config_digest not in found:
-            found[fact.settled.config_digest] = pinned_config(fact.settled)
+            with suppress(ValueError):  # its rollout is named as a hole
+                found[fact.settled.config_digest] = pinned_config(fact.settled)
     return list(found.values())
 
 

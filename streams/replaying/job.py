@@ -103,7 +103,7 @@ async def replay_partition(
         moment = time.process_time()
         try:
             emission = run.emission(rollout)
-        except BrokenLogError as error:
+        except (BrokenLogError, ValueError) as error:  # not what was settled, or settled under what is no configuration
             holes.append(Hole(rollout.rollout_id, (str(error),)))
             return
         stages["emit"] += (then := time.process_time()) - moment
@@ -124,10 +124,16 @@ async def replay_partition(
     still_open = fold.open()
     if job.reclose:
         left_out = {hole.rollout_id for hole in named}
+        named += [Hole(each, (why,)) for each, why in sorted(run.unusable.items()) if each not in left_out]
+        left_out |= run.unusable.keys()
+        still_open = 0
         for rollout in sorted(fold.remaining(), key=lambda each: each.rollout_id):
-            if rollout.rollout_id not in left_out and run.reclosed(rollout):
+            if rollout.rollout_id in left_out:
+                continue
+            if run.reclosed(rollout):
                 await finish(rollout)
-                still_open -= 1
+            else:
+                still_open += 1
     await target.publish(partition)
     holes = [*named, *holes]
     compared = None
@@ -163,6 +169,8 @@ class _Run:
         self._overrides = Overrides(job.overrides)
         self._policy = self._overrides.policy(policy)
         self._configs: dict[str, EmissionConfig] = {}
+        self.unusable: dict[str, str] = {}
+        """Rollouts whose configuration cannot be told from the log, and why."""
 
     def _blocks(self, topic: Topic) -> AsyncIterator[Any]:
         span = self._job.spans.get(topic.name, {}).get(self._partition, Span(0, 0))
@@ -193,12 +201,17 @@ class _Run:
             rollout_id = rollout_of_key(record.key)
             fact = read_fact(self._log.codec, CLOSURES, record.value, rollout_id)
         except DecodeError:
+            return  # named when it is folded
+        if not isinstance(fact, Closure) or fact.settled is None or rollout_id in self._configs:
             return
-        if isinstance(fact, Closure) and fact.settled is not None and rollout_id not in self._configs:
+        try:
             config = pinned_config(fact.settled)
-            self._configs[rollout_id] = config
-            if not config.redact:
-                plain.add(rollout_id)
+        except ValueError as error:
+            self.unusable[rollout_id] = f"its settling pins no configuration: {error}"
+            return
+        self._configs[rollout_id] = config
+        if not config.redact:
+            plain.add(rollout_id)
 
     def emission(self, rollout: Rollout) -> Emission:
         """What follows from a closed rollout."""

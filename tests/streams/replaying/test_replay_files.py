@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from schemas.closures import Closure
 from schemas.lifecycle import Lifecycle
 from streams.cluster import partition_of
 from streams.codec import Codec
@@ -217,6 +218,26 @@ def test_a_decision_of_nobody_is_said_and_the_rest_is_made(log: Path, braid: Bra
         assert (ended, found["rollouts"]) == (code, 12)
         assert found["undecodable"] == 1 + code
         assert (f"{topic.name}/2@1000000: the key is not UTF-8" in said) == bool(code)
+
+
+@pytest.mark.parametrize("more", [(), ("--reclose",)])
+def test_a_configuration_that_is_none_is_a_hole(log: Path, braid: Braid, tmp_path: Path, more: tuple[str, ...]) -> None:
+    """Its settling is read, and says nonsense: one rollout is named, all others are made."""
+    spoilt: list[str] = []
+
+    def spoil(record: Any) -> Any:
+        fact = Codec().decode(CLOSURES, record.value)
+        assert isinstance(fact, Closure)
+        if spoilt or fact.settled is None:
+            return record
+        spoilt.append(fact.settled.rollout_id)
+        settled = fact.settled.model_copy(update={"config": '{"redact":false,', "config_digest": "0" * 64})
+        return record._replace(value=Codec().encode(Closure(settled=settled)))
+
+    bad = _rewritten(log, tmp_path / "bad", CLOSURES, spoil)
+    code, found, _ = braid("replay", "--from-dir", bad, "--dry-run", "--json", "--processes", 1, *more)
+    assert (code, found["rollouts"]) == (1, 11)
+    assert [hole["rollout_id"] for hole in found["holes"]] == spoilt
 
 
 def test_other_rules_change_what_they_rule_and_diff_says_so(log: Path, braid: Braid, tmp_path: Path) -> None:
