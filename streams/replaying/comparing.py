@@ -57,7 +57,7 @@ class Comparison(BaseModel):
     holed: int = 0
     """Not compared: of rollouts that cannot be made again."""
     unread: int = 0
-    """Sinks of a partition that could not be read to their end."""
+    """Not compared: sinks of a partition that could not be read to their end, and files that are none of the archive's."""
     named: list[str] = []
 
     @property
@@ -121,9 +121,7 @@ class Emitted:
             )
         held.outside = await closed_outside(log, partition, decisions)
         for topic in SINKS:
-            span = spans[topic.name].get(partition)
-            if span is None:
-                continue
+            span = spans[topic.name].get(partition, Span(0, 0))
             async for records in log.blocks(topic, partition, span):
                 await log.learn(records)
                 for stored in records:
@@ -171,7 +169,8 @@ class _Held:
         digest, wanted = sha256(avro_body.encode(_unsigned(record))).digest(), self._known.get(known)
         if wanted is None:
             self._unknown(record, where, digest)
-        elif digest != wanted:
+            return
+        if digest != wanted:
             found.different += 1
             found.name(f"different: {where} {known[1]}")
         elif known in self._seen:
@@ -200,8 +199,8 @@ class _Held:
 
     def read_to_its_end(self, topic: Topic) -> None:
         """Say so when a sink could not be: what was there is not known."""
-        why = self._log.damaged.get(topic.name, {}).get(self._partition)
-        if why is not None:
+        damage = self._log.damaged.get(topic.name, {}).get(self._partition)
+        for why in [*([] if damage is None else [damage]), *self._log.foreign(topic, self._partition)]:
             self._found.unread += 1
             self._found.name(f"unreadable: {topic.name}/{self._partition}: {why}")
 

@@ -77,6 +77,10 @@ class FactLog(ABC):
     def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
         """The records of part of a partition, in order, some at a time."""
 
+    def foreign(self, topic: Topic, partition: int) -> list[str]:  # noqa: ARG002 - a cluster has nothing of the kind
+        """What stands with a partition and is not read, because it is none of the log's."""
+        return []
+
     async def learn(self, records: Iterable[LogRecord]) -> None:
         """Look up the schemas of records that were never seen, before they are decoded."""
         unknown = {found for record in records if (found := self.codec.unknown_id(record.value)) is not None}
@@ -154,6 +158,14 @@ class ArchiveLog(FactLog):
                     if _overlap(may, asked):
                         _add(losses, name, number, why)
         return losses
+
+    def foreign(self, topic: Topic, partition: int) -> list[str]:
+        """Files that the manifest of the archive does not name."""
+        if not self._known:
+            return []
+        named = {path for path, _ in self._listed.get((topic.name, partition), ())}
+        there = segments_of(self.folder, topic.name, partition)
+        return [f"{path}: {MANIFEST} does not name it, and it was not read" for path in there if path not in named]
 
     def _span(self, topic: str, partition: int) -> Span:
         known = self._measured.get((topic, partition))

@@ -1,6 +1,7 @@
 """Replay of archives that are not whole: what is gone is found, by the manifest, and costs only what it held."""
 
 import json
+import shutil
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -10,8 +11,17 @@ import pytest
 
 from streams import embedded
 from streams.demo.sample import write_sample
-from streams.embedded import LogRecord, LogWriter, first_of, partitions_of, read_partition, read_segment, segments_of
-from streams.topics import AGENT_EVENTS, CLOSURES, EVIDENCE, FACTS, TOPICS, Topic
+from streams.embedded import (
+    LogRecord,
+    LogWriter,
+    file_of,
+    first_of,
+    partitions_of,
+    read_partition,
+    read_segment,
+    segments_of,
+)
+from streams.topics import AGENT_EVENTS, CLOSURES, EVIDENCE, FACTS, SFT, TOPICS, Topic
 from tests.conftest import Braid
 
 Change = Callable[[Topic, list[LogRecord]], list[LogRecord]]
@@ -152,6 +162,18 @@ def test_a_changed_sink_is_not_compared(log: Path, braid: Braid, tmp_path: Path)
     code, found, said = _replay(braid, changed, "--verify")
     assert (code, found["holes"], found["verified"]["unread"]) == (1, [], 1)
     assert f"unreadable: {EVIDENCE.name}/0: " in said
+
+
+def test_a_sink_file_that_is_none_of_the_archives_is_said(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """An export reads it; a replay does not, and says so."""
+    whole = _archived(log, tmp_path / "whole", everything=True)
+    segments = segments_of(whole / "log", SFT.name, 0)
+    for path in (file_of(whole / "log", SFT.name, 0, 10**6), file_of(whole / "log", SFT.name, 9)):
+        shutil.copy(segments[0], path)
+        code, found, said = _replay(braid, whole, "--verify")
+        assert (code, found["verified"]["unread"]) == (1, 1)
+        assert f"{path.name}: log-manifest.json does not name it" in said
+        path.unlink()
 
 
 def test_after_a_damaged_file_the_next_one_is_read(log: Path, braid: Braid, tmp_path: Path) -> None:
