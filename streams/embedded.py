@@ -211,15 +211,19 @@ def read_blocks(folder: Path, topic: str, partition: int, start: int = 0) -> Ite
     """The same, block by block; segments that end before `start` are passed over."""
     segments = segments_of(folder, topic, partition)
     for number, path in enumerate(segments):
-        if number + 1 < len(segments) and (_first_of(segments[number + 1]) or 0) <= start:
-            continue
-        with path.open("rb") as source:
-            try:
-                blocks: Any = fastavro.block_reader(source)
-                for block in blocks:
-                    yield _records(block.bytes_.read(), block.num_records)
-            except Exception as error:
-                raise EmbeddedLogError(f"{path}: damaged after the records read so far: {error}") from error
+        if number + 1 == len(segments) or (first_of(segments[number + 1]) or 0) > start:
+            yield from read_segment(path)
+
+
+def read_segment(path: Path) -> Iterator[list[LogRecord]]:
+    """The records of one file, block by block. Raises EmbeddedLogError where it is damaged."""
+    with path.open("rb") as source:
+        try:
+            blocks: Any = fastavro.block_reader(source)
+            for block in blocks:
+                yield _records(block.bytes_.read(), block.num_records)
+        except Exception as error:
+            raise EmbeddedLogError(f"{path}: damaged after the records read so far: {error}") from error
 
 
 def _records(data: bytes, count: int) -> list[LogRecord]:
@@ -235,7 +239,7 @@ def _records(data: bytes, count: int) -> list[LogRecord]:
 def segments_of(folder: Path, topic: str, partition: int) -> list[Path]:
     """The files of a partition, in order."""
     return sorted(
-        (path for path, found in _files(folder, topic) if found == partition), key=lambda path: _first_of(path) or 0
+        (path for path, found in _files(folder, topic) if found == partition), key=lambda path: first_of(path) or 0
     )
 
 
@@ -255,6 +259,7 @@ def place_of(path: Path) -> tuple[str, int] | None:
     return None if match is None else (path.parent.name, int(match["partition"]))
 
 
-def _first_of(path: Path) -> int | None:
+def first_of(path: Path) -> int | None:
+    """The offset that a segment begins with, by its name; None for the first file of a partition."""
     match = _NAME.fullmatch(path.name)
     return int(match["first"]) if match and match["first"] else None

@@ -108,7 +108,7 @@ def replay(
         source = ClusterLog(settings) if from_dir is None else ArchiveLog(from_dir)
         async with source as log:
             spans = await bounded(log, start, end, manifest)
-            lost = {} if start or manifest else log.lost(spans)
+            lost = log.lost(spans, start, exact=manifest is not None)
         job = Job(
             directory=from_dir, spans=spans, overrides=tuple(set_ or ()), reclose=reclose, evidence=not no_evidence,
             sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify, lost=lost,

@@ -7,7 +7,6 @@ an archive can be read where its registry is not.
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from streams.embedded import LogRecord, LogWriter, read_blocks, segments_of
 from streams.exporting.shards import write_whole
 from streams.letters import CODE_VERSION
 from streams.looking.kafka import KafkaLog, Span
-from streams.replaying.logs import MANIFEST, ArchiveLog, ClusterLog, ReplayError, read_manifest
+from streams.replaying.logs import MANIFEST, ArchiveLog, ClusterLog, ReplayError, digest_of, read_manifest
 from streams.replaying.targets import LOG
 from streams.topics import BY_NAME, Topic
 
@@ -114,16 +113,8 @@ def _described(out: Path, topic: str, partition: int) -> dict[str, Any]:
     """The files of a partition: digest and size."""
     described: dict[str, Any] = {}
     for path in segments_of(out / LOG, topic, partition):
-        described[str(path.relative_to(out))] = {"sha256": _digest(path), "bytes": path.stat().st_size}
+        described[str(path.relative_to(out))] = {"sha256": digest_of(path), "bytes": path.stat().st_size}
     return described
-
-
-def _digest(path: Path) -> str:
-    digest = sha256()
-    with path.open("rb") as source:
-        while piece := source.read(1024 * 1024):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def check(directory: Path) -> Archived:
@@ -136,7 +127,7 @@ def check(directory: Path) -> Archived:
         path = directory / name
         if not path.is_file():
             found.problems.append(f"{name}: missing")
-        elif _digest(path) != said["sha256"]:
+        elif digest_of(path) != said["sha256"]:
             found.problems.append(f"{name}: changed since it was written")
         else:
             found.bytes += said["bytes"]

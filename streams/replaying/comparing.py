@@ -1,7 +1,7 @@
 """Records that a replay emits, held against those that the live worker emitted: byte by byte, without signatures."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -11,9 +11,13 @@ from agents.evidence.signing import SigningKey
 from agents.rollouts.emit import Emission
 from schemas import avro_body
 from schemas.base import Record
+from schemas.branches import BranchRecord
 from schemas.errors import DecodeError
 from schemas.evidence import AepRecord
+from streams.embedded import LogRecord
 from streams.headers import identity
+from streams.looking.kafka import Span
+from streams.replaying.explaining import Announced, closed_outside
 from streams.replaying.logs import FactLog, ReplayError
 from streams.topics import BRANCHES, BY_RECORD, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
 
@@ -45,17 +49,21 @@ class Comparison(BaseModel):
     missing: int = 0
     """Emitted now, and not in the sinks."""
     extra: int = 0
-    """In the sinks, of a rollout that was replayed, and not emitted now."""
+    """In the sinks, not emitted now, and nothing in the log explains it."""
     superseded: int = 0
-    """Records of branches that were announced when they ended and replaced by a later attempt."""
+    """Records of branches that were announced when they ended, and that settled otherwise: byte by byte."""
     elsewhere: int = 0
-    """Of rollouts that were not replayed."""
+    """Not compared: of rollouts that close outside of what was replayed, and branches of those that have not closed."""
+    holed: int = 0
+    """Not compared: of rollouts that cannot be made again."""
+    unread: int = 0
+    """Not compared: sinks of a partition that could not be read to their end, and files that are none of the archive's."""
     named: list[str] = []
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as it was."""
-        return not (self.different or self.missing or self.extra)
+        """Whether everything that was replayed is as it was, and nothing else is there."""
+        return not (self.different or self.missing or self.extra or self.holed or self.unread)
 
     def name(self, what: str) -> None:
         """Remember an example."""
@@ -99,59 +107,126 @@ class Emitted:
         """By sink, the sum of all SHA-256 digests modulo 2^256: the same records in any order give the same."""
         return {name: f"{total % 2**256:064x}" for name, total in sorted(self._sums.items())}
 
-    async def compare(self, log: FactLog, partition: int) -> Comparison:
-        """Hold the sinks of a log against what was emitted."""
-        found = Comparison()
-        seen: set[tuple[str, str]] = set()
+    async def compare(self, log: FactLog, partition: int, decisions: Span, holes: Collection[str]) -> Comparison:
+        """Hold the sinks of a log against what was emitted.
+
+        `decisions` is the part of the partition's closings that was folded, `holes` what could not be made of them.
+        """
+        held = _Held(log, partition, self._known, self._rollouts, holes)
+        # A closing stands in the log before anything that follows from it: so the sinks are bounded first.
         spans = await log.spans(SINKS)
         if not any(spans.values()):
             raise ReplayError(
                 f"{log.place} holds facts only: there is nothing to compare with (`braid archive --all` keeps it)"
             )
+        held.outside = await closed_outside(log, partition, decisions)
         for topic in SINKS:
-            span = spans[topic.name].get(partition)
-            if span is None:
-                continue
+            span = spans[topic.name].get(partition, Span(0, 0))
             async for records in log.blocks(topic, partition, span):
                 await log.learn(records)
                 for stored in records:
-                    self._hold(found, seen, topic, (partition, stored.offset), log, stored.value)
-        for name, record_id in sorted(self._known.keys() - seen):
-            found.missing += 1
-            found.name(f"missing: {name} {record_id}")
-        return found
+                    held.hold(topic, stored)
+            held.read_to_its_end(topic)
+        await held.explain()
+        return held.compared()
 
-    def _hold(
-        self, found: Comparison, seen: set[tuple[str, str]], topic: Topic, place: tuple[int, int], log: FactLog, value: bytes | None
+
+class _Suspect(NamedTuple):
+    """A branch record that was not emitted."""
+
+    where: str
+    record: BranchRecord
+    digest: bytes
+
+
+class _Held:
+    """The sinks of a partition, record by record, held against what was emitted."""
+
+    def __init__(
+        self, log: FactLog, partition: int, known: Mapping[tuple[str, str], bytes], made: Collection[str], holes: Collection[str]
     ) -> None:  # fmt: skip
-        where = f"{topic.name}/{place[0]}@{place[1]}"
+        self._log = log
+        self._partition = partition
+        self._known = known
+        self._made = made
+        self._holes = holes
+        self.outside: Collection[str] = ()
+        """Rollouts that close in the log where it was not replayed."""
+        self._found = Comparison()
+        self._seen: set[tuple[str, str]] = set()
+        self._suspects: list[_Suspect] = []
+
+    def hold(self, topic: Topic, stored: LogRecord) -> None:
+        """Count a record as what it is."""
+        found, where = self._found, f"{topic.name}/{self._partition}@{stored.offset}"
         try:
-            record = log.codec.decode(topic, value)
+            record = self._log.codec.decode(topic, stored.value)
         except DecodeError as error:
             found.different += 1
             found.name(f"unreadable: {where}: {error}")
             return
         known = (topic.name, identity(record))
-        wanted = self._known.get(known)
+        digest, wanted = sha256(avro_body.encode(_unsigned(record))).digest(), self._known.get(known)
         if wanted is None:
-            self._extra(found, topic, record, where)
-        elif sha256(avro_body.encode(_unsigned(record))).digest() != wanted:
+            self._unknown(record, where, digest)
+            return
+        if digest != wanted:
             found.different += 1
             found.name(f"different: {where} {known[1]}")
-        elif known in seen:
+        elif known in self._seen:
             found.repeated += 1
         else:
             found.identical += 1
-        seen.add(known)
+        self._seen.add(known)
 
-    def _extra(self, found: Comparison, topic: Topic, record: Record, where: str) -> None:
-        if getattr(record, "rollout_id", None) not in self._rollouts:
-            found.elsewhere += 1
-        elif topic is BRANCHES:
-            found.superseded += 1
+    def _unknown(self, record: Record, where: str, digest: bytes) -> None:
+        rollout_id = getattr(record, "rollout_id", "")
+        made = rollout_id in self._made
+        if not made and rollout_id in self._holes:
+            self._found.holed += 1
+        elif not made and rollout_id in self.outside:
+            self._found.elsewhere += 1
+        elif isinstance(record, BranchRecord):
+            self._suspects.append(_Suspect(where, record, digest))
         else:
-            found.extra += 1
-            found.name(f"not emitted now: {where} {identity(record)}")
+            self._extra(record, where)
+
+    def _extra(self, record: Record, where: str) -> None:
+        rollout_id = getattr(record, "rollout_id", "")
+        why = "" if rollout_id in self._made else f": rollout {rollout_id} has not closed in the log"
+        self._found.extra += 1
+        self._found.name(f"not emitted now: {where} {identity(record)}{why}")
+
+    def read_to_its_end(self, topic: Topic) -> None:
+        """Say so when a sink could not be: what was there is not known."""
+        damage = self._log.damaged.get(topic.name, {}).get(self._partition)
+        for why in [*([] if damage is None else [damage]), *self._log.foreign(topic, self._partition)]:
+            self._found.unread += 1
+            self._found.name(f"unreadable: {topic.name}/{self._partition}: {why}")
+
+    async def explain(self) -> None:
+        """Look up whether branches that were not emitted had been announced when they ended.
+
+        What a rollout that has not closed announced depends on the worker's configuration, which the log does not pin yet:
+        there the events have to be the same.
+        """
+        if not self._suspects:
+            return
+        announced = await Announced.of(self._log, self._partition, {each.record.rollout_id for each in self._suspects})
+        for where, record, digest in self._suspects:
+            if record.rollout_id in self._made and announced.exactly(digest):
+                self._found.superseded += 1
+            elif record.rollout_id not in self._made and announced.events_of(record):
+                self._found.elsewhere += 1
+            else:
+                self._extra(record, where)
+
+    def compared(self) -> Comparison:
+        """How all of it compares."""
+        for name, record_id in sorted(self._known.keys() - self._seen):
+            self._found.missing += 1
+            self._found.name(f"missing: {name} {record_id}")
+        return self._found
 
 
 def combined(digests: list[Mapping[str, str]]) -> dict[str, str]:

@@ -17,11 +17,13 @@ from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError
 from streams.counts import Counts
+from streams.embedded import partitions_of
 from streams.facts import read_fact, rollout_of_key
+from streams.looking.files import log_folder
 from streams.looking.kafka import Span
-from streams.replaying.comparing import Comparison, Emitted
+from streams.replaying.comparing import SINKS, Comparison, Emitted
 from streams.replaying.fold import Fold, Hole
-from streams.replaying.logs import FactLog
+from streams.replaying.logs import FactLog, both
 from streams.replaying.overrides import Overrides
 from streams.replaying.reading import in_step
 from streams.replaying.targets import Target
@@ -54,8 +56,12 @@ class Job(BaseModel):
 
     @property
     def partitions(self) -> list[int]:
-        """All partitions that have facts."""
-        return sorted({number for parts in self.spans.values() for number in parts})
+        """All partitions that have facts; those with nothing but sink records too, when they are compared."""
+        found = {number for parts in self.spans.values() for number in parts}
+        if self.verify and self.directory is not None:
+            folder = log_folder(self.directory)
+            found |= {number for topic in SINKS for number in partitions_of(folder, topic.name)}
+        return sorted(found)
 
 
 class Result(BaseModel):
@@ -91,14 +97,14 @@ async def replay_partition(
     stages: defaultdict[str, float] = defaultdict(float)
     run = _Run(log, job, partition, policy)
     counts, emitted = Counts(), Emitted(remember=job.verify)
-    fold = Fold(log.codec, partition, await run.redacting())
+    fold = Fold(log.codec, partition, await run.redacting(), reclosing=job.reclose)
     holes: list[Hole] = []
 
     async def finish(rollout: Rollout) -> None:
         moment = time.process_time()
         try:
             emission = run.emission(rollout)
-        except BrokenLogError as error:
+        except (BrokenLogError, ValueError) as error:  # not what was settled, or settled under what is no configuration
             holes.append(Hole(rollout.rollout_id, (str(error),)))
             return
         stages["emit"] += (then := time.process_time()) - moment
@@ -115,22 +121,43 @@ async def replay_partition(
         for rollout in whole:
             await finish(rollout)
         say(len(records))
+    named = fold.holes(_lost(job, log, partition))
+    still_open = fold.open()
     if job.reclose:
+        left_out = {hole.rollout_id for hole in named}
+        named += [Hole(each, (why,)) for each, why in sorted(run.unusable.items()) if each not in left_out]
+        left_out |= run.unusable.keys()
+        still_open = 0
         for rollout in sorted(fold.remaining(), key=lambda each: each.rollout_id):
+            if rollout.rollout_id in left_out:
+                continue
             if run.reclosed(rollout):
                 await finish(rollout)
+            else:
+                still_open += 1
     await target.publish(partition)
-    lost = {
-        name: parts[partition]
-        for losses in (job.lost, log.damaged) for name, parts in losses.items() if partition in parts
-    }  # fmt: skip
-    compared = await emitted.compare(log, partition) if job.verify else None
+    holes = [*named, *holes]
+    compared = None
+    if job.verify:
+        decisions = job.spans.get(CLOSURES.name, {}).get(partition, Span(0, 0))
+        compared = await emitted.compare(log, partition, decisions, {hole.rollout_id for hole in holes})
     stages["read, and the rest"] = time.process_time() - cpu - sum(stages.values())
     return Result(
         partition=partition, counts=counts.plain(), records=dict(sorted(emitted.records.items())),
-        digests=emitted.digests(), holes=[*fold.holes(lost), *holes], open=fold.open(), undecodable=fold.undecodable,
+        digests=emitted.digests(), holes=holes, open=still_open, undecodable=fold.undecodable,
         compared=compared, facts=fold.facts, seconds=time.monotonic() - began, stages=dict(stages),
     )  # fmt: skip
+
+
+def _lost(job: Job, log: FactLog, partition: int) -> dict[str, str]:
+    """By fact topic, what is gone of a partition: as was known before, and as reading it has shown."""
+    lost: dict[str, str] = {}
+    for losses in (job.lost, log.damaged):
+        for topic in FACTS:
+            what = losses.get(topic.name, {}).get(partition)
+            if what is not None:
+                lost[topic.name] = both(lost[topic.name], what) if topic.name in lost else what
+    return lost
 
 
 class _Run:
@@ -143,15 +170,16 @@ class _Run:
         self._overrides = Overrides(job.overrides)
         self._policy = self._overrides.policy(policy)
         self._configs: dict[str, EmissionConfig] = {}
+        self.unusable: dict[str, str] = {}
+        """Rollouts whose configuration cannot be told from the log, and why."""
 
     def _blocks(self, topic: Topic) -> AsyncIterator[Any]:
         span = self._job.spans.get(topic.name, {}).get(self._partition, Span(0, 0))
         return self._log.blocks(topic, self._partition, span)
 
     async def facts(self) -> AsyncIterator[tuple[Topic, Any]]:
-        """All facts of the partition; closings only when they are not decided again."""
-        wanted = [topic for topic in FACTS if not (self._job.reclose and topic is CLOSURES)]
-        async for topic, records in in_step({topic: self._blocks(topic) for topic in wanted}):
+        """All facts of the partition."""
+        async for topic, records in in_step({topic: self._blocks(topic) for topic in FACTS}):
             await self._log.learn(records)
             yield topic, records
 
@@ -174,12 +202,17 @@ class _Run:
             rollout_id = rollout_of_key(record.key)
             fact = read_fact(self._log.codec, CLOSURES, record.value, rollout_id)
         except DecodeError:
+            return  # named when it is folded
+        if not isinstance(fact, Closure) or fact.settled is None or rollout_id in self._configs:
             return
-        if isinstance(fact, Closure) and fact.settled is not None and rollout_id not in self._configs:
+        try:
             config = pinned_config(fact.settled)
-            self._configs[rollout_id] = config
-            if not config.redact:
-                plain.add(rollout_id)
+        except ValueError as error:
+            self.unusable[rollout_id] = f"its settling pins no configuration: {error}"
+            return
+        self._configs[rollout_id] = config
+        if not config.redact:
+            plain.add(rollout_id)
 
     def emission(self, rollout: Rollout) -> Emission:
         """What follows from a closed rollout."""

@@ -4,6 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from hashlib import file_digest
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,15 +15,20 @@ from schemas.errors import BraidError
 from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
-from streams.embedded import EmbeddedLogError, LogRecord, partitions_of, place_of, read_blocks
+from streams.embedded import EmbeddedLogError, LogRecord, first_of, partitions_of, place_of, read_segment, segments_of
 from streams.looking.files import log_folder
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.registry import Registry
-from streams.topics import FACTS, Topic
+from streams.topics import CLOSURES, FACTS, Topic
 
 MANIFEST = "log-manifest.json"
 """Beside a log in files: what it holds and where that came from. An exported dataset has a manifest of its own."""
 ARCHIVE = "archive"
+EVERYTHING = Span(0, 2**62)
+NAMED = 3
+"""Losses of a partition that are named."""
+SEPARATOR = "; "
+MORE = "and more"
 READ_BYTES = 2 * 1024 * 1024
 BATCH = 2000
 FETCH_WAIT_MS = 20
@@ -57,8 +63,11 @@ class FactLog(ABC):
         """What it holds now."""
 
     @abstractmethod
-    def lost(self, spans: Spans) -> Losses:
-        """By topic and partition, what is known to be gone of these."""
+    def lost(self, spans: Spans, start: str | None = None, *, exact: bool = False) -> Losses:
+        """By topic and partition, what is known to be gone of these.
+
+        `start` says where somebody asked to begin, and with `exact` they asked for these spans: what lies before is not gone.
+        """
 
     @abstractmethod
     async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
@@ -67,6 +76,10 @@ class FactLog(ABC):
     @abstractmethod
     def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
         """The records of part of a partition, in order, some at a time."""
+
+    def foreign(self, topic: Topic, partition: int) -> list[str]:  # noqa: ARG002 - a cluster has nothing of the kind
+        """What stands with a partition and is not read, because it is none of the log's."""
+        return []
 
     async def learn(self, records: Iterable[LogRecord]) -> None:
         """Look up the schemas of records that were never seen, before they are decoded."""
@@ -106,33 +119,63 @@ class ArchiveLog(FactLog):
         self.place = str(directory)
         self._directory = directory
         self._manifest = read_manifest(directory)
+        self._known = _archived(self._manifest)
+        self._listed = _listed(directory, self._manifest)
+        self._digests = _digests(directory, self._manifest)
+        self._unchanged: dict[Path, bool] = {}
+        """Files that were held against the manifest, and whether they are as they were written."""
+        self._measured: dict[tuple[str, int], Span] = {}
+        self._broken: dict[tuple[str, int], dict[Span, str]] = {}
+        """By topic and partition, the offsets that damaged files may have had, and the damage."""
         schemas = self._manifest.get("schemas", {})
         stored = {int(schema_id): schema for schema_id, schema in schemas.items()}
         self.codec = Codec(StoredSchemas(stored) if stored else None)
 
     async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
         """As the manifest of the archive says; without one, from the first record of each partition to its last."""
-        known = self._manifest.get("inputs", {}).get("topics", {}) if self._manifest.get("kind") == ARCHIVE else {}
         return {
-            topic.name: {int(number): Span(*span) for number, span in known[topic.name].items()}
-            if topic.name in known
-            else {number: self._span(topic, number) for number in partitions_of(self.folder, topic.name)}
+            topic.name: dict(self._known[topic.name])
+            if topic.name in self._known
+            else {number: self._span(topic.name, number) for number in partitions_of(self.folder, topic.name)}
             for topic in topics
         }
 
-    def lost(self, spans: Spans) -> Losses:
-        """Files that the manifest names and that are not there."""
-        losses: Losses = {}
-        for name in self._manifest.get("files", {}):
-            path = self._directory / name
-            place = place_of(path)
-            if not path.is_file() and place is not None and place[0] in spans:
-                losses.setdefault(place[0], {})[place[1]] = f"{name} is missing"
+    def lost(self, spans: Spans, start: str | None = None, *, exact: bool = False) -> Losses:
+        """Beginnings that were gone when it was made, and files that the manifest names and that are not there."""
+        held = {
+            name: {number: self._known.get(name, {}).get(number) or self._span(name, number) for number in parts}
+            for name, parts in spans.items()
+        }
+        losses = {} if exact else _trimmed(spans, held, start)
+        for name, parts in spans.items():
+            for number, span in parts.items():
+                # Who asks for the end asks for all of it, also for what could not be measured.
+                asked = Span(span.start, EVERYTHING.end if span.end == held[name][number].end else span.end)
+                for path, may in self._listed.get((name, number), ()):
+                    if _overlap(may, asked) and not path.is_file():
+                        _add(losses, name, number, f"{path.relative_to(self._directory)} is missing")
+                for may, why in self._broken.get((name, number), {}).items():
+                    if _overlap(may, asked):
+                        _add(losses, name, number, why)
         return losses
 
-    def _span(self, topic: Topic, partition: int) -> Span:
+    def foreign(self, topic: Topic, partition: int) -> list[str]:
+        """Files that the manifest of the archive does not name."""
+        if not self._known:
+            return []
+        named = {path for path, _ in self._listed.get((topic.name, partition), ())}
+        there = segments_of(self.folder, topic.name, partition)
+        return [f"{path}: {MANIFEST} does not name it, and it was not read" for path in there if path not in named]
+
+    def _span(self, topic: str, partition: int) -> Span:
+        known = self._measured.get((topic, partition))
+        if known is None:
+            known = self._measured[topic, partition] = self._measure(topic, partition)
+        return known
+
+    def _measure(self, topic: str, partition: int) -> Span:
         first = last = None
-        for block in self._whole(topic.name, partition):
+        for block in self._whole(topic, partition):
             first = block[0].offset if first is None else first
             last = block[-1].offset
         return Span(0, 0) if first is None or last is None else Span(first, last + 1)
@@ -151,22 +194,45 @@ class ArchiveLog(FactLog):
 
     async def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
         """Block by block, as they were written."""
-        for block in self._whole(topic.name, partition, span.start):
-            if block[0].offset < span.start or block[-1].offset >= span.end:
+        reached = span.start
+        for block in self._whole(topic.name, partition, span):
+            reached = block[-1].offset + 1
+            if block[0].offset < span.start or reached > span.end:
                 inside = [record for record in block if span.start <= record.offset < span.end]
                 if inside:
                     yield inside
-                if block[-1].offset >= span.end:
-                    return
             else:
                 yield block
+            if reached >= span.end:
+                return
+        # The last offsets of a topic need not be records: a file with the right digest has all that there was.
+        listed = self._listed.get((topic.name, partition), [])
+        proven = bool(listed) and self._unchanged.get(listed[-1][0], False)
+        if reached < span.end and topic.name in self._known and not proven:
+            what = f"ends at offset {reached}, {MANIFEST} says {span.end} (take a whole copy)"
+            _add(self.damaged, topic.name, partition, what)
 
-    def _whole(self, topic: str, partition: int, start: int = 0) -> Iterator[list[LogRecord]]:
-        """The blocks of a partition up to its end, or to where a file is damaged: what was before counts."""
-        try:
-            yield from (block for block in read_blocks(self.folder, topic, partition, start) if block)
-        except EmbeddedLogError as error:
-            self.damaged.setdefault(topic, {})[partition] = str(error)
+    def _whole(self, topic: str, partition: int, span: Span = EVERYTHING) -> Iterator[list[LogRecord]]:
+        """The blocks of a partition; of a file that turns out to be damaged those before the damage, and those of the next."""
+        for path, may in _placed(segments_of(self.folder, topic, partition)):
+            if not _overlap(may, span):
+                continue
+            try:
+                self._require_unchanged(path)
+                yield from (block for block in read_segment(path) if block)
+            except EmbeddedLogError as error:
+                self._broken.setdefault((topic, partition), {})[may] = str(error)
+                _add(self.damaged, topic, partition, str(error))
+
+    def _require_unchanged(self, path: Path) -> None:
+        """Raise EmbeddedLogError for a file that has not the digest of the manifest: before any of it is used."""
+        said = self._digests.get(path)
+        if said is None:
+            return
+        if path not in self._unchanged:
+            self._unchanged[path] = digest_of(path) == said
+        if not self._unchanged[path]:
+            raise EmbeddedLogError(f"{path}: damaged: its digest is not the one in {MANIFEST} (take a whole copy)")
 
 
 class ClusterLog(FactLog):
@@ -180,6 +246,7 @@ class ClusterLog(FactLog):
         self.settings = self._log.settings
         self.place = self._log.place
         self.codec = self._log.codec
+        self._held: Spans = {}
         self._clients: dict[Topic, AIOKafkaConsumer] = {}
         self._stack = AsyncExitStack()
 
@@ -197,22 +264,21 @@ class ClusterLog(FactLog):
         await self._stack.aclose()
 
     async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
-        """What the broker holds now."""
-        found: Spans = {}
-        for topic in topics:
+        """What the broker holds now. Decisions are asked for first: what they pin stood in the log before them."""
+        wanted = list(topics)
+        found: Spans = {topic.name: {} for topic in wanted}
+        for topic in sorted(wanted, key=lambda topic: topic is not CLOSURES):
             name = self._log.name(topic)
             places = [TopicPartition(name, number) for number in range(self._log.partitions(name))]
             found[topic.name] = {place.partition: span for place, span in (await self._log.spans(places)).items()}
+        self._held |= found
         if not any(found.values()):
             raise ReplayError(f"{self.place} has no topics to read; is BRAID_PREFIX right?")
         return found
 
-    def lost(self, spans: Spans) -> Losses:
+    def lost(self, spans: Spans, start: str | None = None, *, exact: bool = False) -> Losses:
         """Partitions that do not begin at 0: retention, or somebody, has removed their beginning."""
-        return {
-            name: {number: f"begins at offset {span.start}" for number, span in parts.items() if span.start}
-            for name, parts in spans.items()
-        }
+        return {} if exact else _trimmed(spans, self._held, start)
 
     async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
         """As the broker's index knows it."""
@@ -248,6 +314,83 @@ class ClusterLog(FactLog):
             ]  # fmt: skip
             if block:
                 yield block
+
+
+def _trimmed(spans: Spans, held: Spans, start: str | None) -> Losses:
+    """Partitions whose beginning is gone although it was asked for: by an offset before it, or by a time that it does not prove."""
+    asked = _offsets(start)
+    losses: Losses = {}
+    for name, parts in spans.items():
+        for number, span in parts.items():
+            there = held.get(name, {}).get(number, span)
+            wanted = span.start < span.end or there.start == there.end
+            if wanted and span.start == there.start > asked.get((name, number), 0):
+                _add(losses, name, number, f"begins at offset {there.start}")
+    return losses
+
+
+def _archived(manifest: Mapping[str, Any]) -> Spans:
+    """What the manifest of an archive says it holds."""
+    known = manifest.get("inputs", {}).get("topics", {}) if manifest.get("kind") == ARCHIVE else {}
+    return {name: {int(number): Span(*span) for number, span in parts.items()} for name, parts in known.items()}
+
+
+def _digests(directory: Path, manifest: Mapping[str, Any]) -> dict[Path, str]:
+    """By file, the digest that a manifest states."""
+    files = manifest.get("files", {}).items()
+    return {directory / name: said["sha256"] if isinstance(said, dict) else said for name, said in files}
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, in hex."""
+    with path.open("rb") as source:
+        return file_digest(source, "sha256").hexdigest()
+
+
+def _listed(directory: Path, manifest: Mapping[str, Any]) -> dict[tuple[str, int], list[tuple[Path, Span]]]:
+    """The files of each partition that a manifest names, in order, with the offsets that they may have."""
+    found: dict[tuple[str, int], list[Path]] = {}
+    for path in (directory / name for name in manifest.get("files", {})):
+        place = place_of(path)
+        if place is not None:
+            found.setdefault(place, []).append(path)
+    return {place: _placed(sorted(paths, key=lambda path: first_of(path) or 0)) for place, paths in found.items()}
+
+
+def _placed(segments: list[Path]) -> list[tuple[Path, Span]]:
+    """The files of a partition, in order, with the offsets that they may have by their names."""
+    firsts = [first_of(path) or 0 for path in segments]
+    ends = [*firsts[1:], EVERYTHING.end][: len(firsts)]
+    return [(path, Span(first, end)) for path, first, end in zip(segments, firsts, ends, strict=True)]
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+def _offsets(start: str | None) -> dict[tuple[str, int], int]:
+    """The offsets in TOPIC/PARTITION@OFFSET, several with commas; none in a time."""
+    found = {}
+    for part in (start or "").split(","):
+        place, _, offset = part.rpartition("@")
+        name, _, number = place.rpartition("/")
+        if place:
+            found[name, int(number)] = int(offset)
+    return found
+
+
+def _add(losses: Losses, name: str, number: int, what: str) -> None:
+    """Note something that is gone; what is noted already is not said again."""
+    known = losses.setdefault(name, {}).get(number)
+    losses[name][number] = what if known is None else both(known, what)
+
+
+def both(known: str, more: str) -> str:
+    """Two reasons as one; only so many are named."""
+    said = known.split(SEPARATOR)
+    if more in said or said[-1] == MORE:
+        return known
+    return SEPARATOR.join([*said, more if len(said) < NAMED else MORE])
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:

@@ -60,7 +60,26 @@ def test_a_live_log_gives_the_bytes_that_the_worker_emitted(configured: Settings
     verified = found["verified"]
     assert verified["ok"]
     assert verified["identical"] == sum(found["records"].values()) > 100
+    assert verified["superseded"] > 0  # the sample has attempts that ended and were replaced
+    assert (verified["extra"], verified["elsewhere"], verified["holed"], verified["unread"]) == (0, 0, 0, 0)
     assert found["rollouts"] == len(ROLLOUTS)
+
+
+def test_a_bounded_part_of_a_live_log_is_verified(configured: Settings, braid: Braid) -> None:
+    """What closes later is counted as not compared; a span that begins later misses what it needs, and says so."""
+    _, whole, _ = braid("replay", "--dry-run", "--verify", "--json", "--processes", 1)
+    ends = ",".join(f"{CLOSURES.name}/{number}@2" for number in range(configured.partitions))
+    code, found, said = braid("replay", "--dry-run", "--verify", "--json", "--processes", 1, "--to", ends)
+    assert code == 0, said
+    verified, all_ = found["verified"], whole["verified"]
+    assert verified["elsewhere"] > 0
+    assert sum(verified[name] for name in ("identical", "superseded", "elsewhere")) == (
+        all_["identical"] + all_["superseded"]
+    )
+    code, found, _ = braid("replay", "--dry-run", "--verify", "--json", "--processes", 1, "--from", ends)
+    assert code == 1
+    assert found["verified"]["extra"] == 0
+    assert found["verified"]["holed"] > 0
 
 
 def test_topics_archives_and_restored_topics_give_the_same_digests(
@@ -162,6 +181,9 @@ def test_a_trimmed_log_names_what_it_has_lost(
     assert {hole["rollout_id"] for hole in found["holes"]} == lost
     assert found["rollouts"] == len(ROLLOUTS) - len(lost)
     assert "begins at offset 10" in said
+    braid("archive", "--out", tmp_path / "trimmed")
+    code, archived, said = braid("replay", "--from-dir", tmp_path / "trimmed", "--dry-run", "--json", "--processes", 1)
+    assert (code, archived["holes"], archived["digests"]) == (1, found["holes"], found["digests"]), said
 
 
 def test_the_commands_of_the_page_run_as_they_stand(
