@@ -172,7 +172,8 @@ def _table(replayed: "Replayed") -> "Table":
         rows |= {
             "sink records identical": found.identical, "  repeated, identical": found.repeated,
             "  of replaced attempts": found.superseded, "  different": found.different, "  missing": found.missing,
-            "  not emitted now": found.extra,
+            "  not emitted now": found.extra, "  not compared, outside or not closed": found.elsewhere,
+            "  not compared, cannot be made again": found.holed, "  sinks that could not be read": found.unread,
         }  # fmt: skip
     for what, count in rows.items():
         made.add_row(what, f"{count:,}")
