@@ -5,7 +5,7 @@ schema's fingerprint, found among the committed schemas). Writers use one, reade
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import fastavro
@@ -46,11 +46,14 @@ class UnknownSchemaError(DecodeError):
 class Codec:
     """Encodes and decodes the values of all topics."""
 
-    def __init__(self, registry: Registry | None = None, *, prefix: str = "") -> None:
+    def __init__(
+        self, registry: Registry | None = None, *, prefix: str = "", stored: Mapping[int, AvroSchema] | None = None
+    ) -> None:
         self._registry = registry
         self._prefix = prefix
         self._headers: dict[type[Record], bytes] = {}
-        self._by_id: dict[int, Writer | None] = {}
+        # An archive brings the schemas along that its records name.
+        self._by_id: dict[int, Writer | None] = {key: _writer(schema) for key, schema in (stored or {}).items()}
         self._by_fingerprint: dict[bytes, Writer] = {}
         for versions in committed().values():
             for version in versions:

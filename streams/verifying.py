@@ -36,6 +36,7 @@ from streams.exporting.state import MANIFEST
 from streams.findings import Outcome, Tell
 from streams.headers import identity
 from streams.inspection import ROW_TOPICS, Claims, Inspection, Row
+from streams.looking.files import stored_schemas
 from streams.looking.kafka import KafkaLog
 from streams.outputs import SINK_FILES
 from streams.run import Say
@@ -153,6 +154,7 @@ class Verification:
             lines = self._inspection(repetitions=False)
             self._output(folder, lines)
         if folder.log is not None:
+            self._codec = Codec(stored=stored_schemas(folder.path))
             log = self._inspection(copy=lines is not None)
             for path in folder.containers(EVIDENCE):
                 self._evidence_file(log, path)

@@ -2,12 +2,18 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from streams.codec import Codec
 from streams.embedded import LogRecord, partitions_of, read_partition
 from streams.looking.log import Log, LookError, Stored
 from streams.looking.view import ViewRow
 from streams.topics import CLOSURES, LIFECYCLE, TOPICS, Topic
+
+LOG_MANIFEST = "log-manifest.json"
+"""Beside a log in files: what it holds and where that came from. An exported dataset has a manifest of its own."""
 
 
 class EmbeddedLog(Log):
@@ -16,7 +22,7 @@ class EmbeddedLog(Log):
     def __init__(self, directory: Path) -> None:
         self.folder = log_folder(directory)
         self.place = str(directory)
-        self.codec = Codec()
+        self.codec = Codec(stored=stored_schemas(directory))
 
     async def records(
         self, topics: Sequence[Topic], *, rollout_id: str | None = None, since: int | None = None
@@ -52,6 +58,15 @@ class EmbeddedLog(Log):
                 if any(record.key == key for record in read_partition(self.folder, topic.name, partition)):
                     return partition
         return None
+
+
+def stored_schemas(directory: Path) -> dict[int, dict[str, Any]]:
+    """The schemas that an archive brings along, by the ids in its records; none where there is no manifest that can be read."""
+    try:
+        schemas = orjson.loads((directory / LOG_MANIFEST).read_bytes())["schemas"]
+        return {int(schema_id): schema for schema_id, schema in schemas.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def log_folder(directory: Path) -> Path:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from hashlib import sha256
 
+from agents.rollouts.broken import BrokenLogError
 from agents.rollouts.decide import pinned_config
 from agents.rollouts.emit import ended_branch
 from agents.rollouts.rollout import Fact, Rollout
@@ -79,7 +80,7 @@ async def _pinned(log: FactLog, partition: int) -> list[EmissionConfig]:
     found: dict[str, EmissionConfig] = {}
     async for _, fact, _ in _facts(log, CLOSURES, partition, span):
         if isinstance(fact, Closure) and fact.settled is not None and fact.settled.config_digest not in found:
-            with suppress(ValueError):  # its rollout is named as a hole
+            with suppress(BrokenLogError):  # its rollout is named as a hole
                 found[fact.settled.config_digest] = pinned_config(fact.settled)
     return list(found.values())
 

@@ -104,7 +104,7 @@ async def replay_partition(
         moment = time.process_time()
         try:
             emission = run.emission(rollout)
-        except (BrokenLogError, ValueError) as error:  # not what was settled, or settled under what is no configuration
+        except BrokenLogError as error:
             holes.append(Hole(rollout.rollout_id, (str(error),)))
             return
         stages["emit"] += (then := time.process_time()) - moment
@@ -131,7 +131,12 @@ async def replay_partition(
         for rollout in sorted(fold.remaining(), key=lambda each: each.rollout_id):
             if rollout.rollout_id in left_out:
                 continue
-            if run.reclosed(rollout):
+            try:
+                closed = run.reclosed(rollout)
+            except BrokenLogError as error:
+                holes.append(Hole(rollout.rollout_id, (str(error),)))
+                continue
+            if closed:
                 await finish(rollout)
             else:
                 still_open += 1
@@ -207,8 +212,8 @@ class _Run:
             return
         try:
             config = pinned_config(fact.settled)
-        except ValueError as error:
-            self.unusable[rollout_id] = f"its settling pins no configuration: {error}"
+        except BrokenLogError as error:
+            self.unusable[rollout_id] = str(error)
             return
         self._configs[rollout_id] = config
         if not config.redact:

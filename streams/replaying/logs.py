@@ -16,13 +16,11 @@ from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
 from streams.embedded import EmbeddedLogError, LogRecord, first_of, partitions_of, place_of, read_segment, segments_of
-from streams.looking.files import log_folder
+from streams.looking.files import LOG_MANIFEST, log_folder, stored_schemas
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
-from streams.registry import Registry
 from streams.topics import CLOSURES, FACTS, Topic
 
-MANIFEST = "log-manifest.json"
-"""Beside a log in files: what it holds and where that came from. An exported dataset has a manifest of its own."""
+MANIFEST = LOG_MANIFEST
 ARCHIVE = "archive"
 EVERYTHING = Span(0, 2**62)
 NAMED = 3
@@ -96,18 +94,6 @@ class FactLog(ABC):
         return
 
 
-class StoredSchemas(Registry):
-    """The schemas that an archive brings along, by the ids in its records: a registry that is a file."""
-
-    def __init__(self, schemas: Mapping[int, dict[str, Any]]) -> None:
-        super().__init__("file:")
-        self._schemas = schemas
-
-    async def schema(self, schema_id: int) -> dict[str, Any] | None:
-        """The schema with this id; None when the archive does not have it."""
-        return self._schemas.get(schema_id)
-
-
 class ArchiveLog(FactLog):
     """The files of `braid archive`, or the log that `braid run` left."""
 
@@ -127,9 +113,7 @@ class ArchiveLog(FactLog):
         self._measured: dict[tuple[str, int], Span] = {}
         self._broken: dict[tuple[str, int], dict[Span, str]] = {}
         """By topic and partition, the offsets that damaged files may have had, and the damage."""
-        schemas = self._manifest.get("schemas", {})
-        stored = {int(schema_id): schema for schema_id, schema in schemas.items()}
-        self.codec = Codec(StoredSchemas(stored) if stored else None)
+        self.codec = Codec(stored=stored_schemas(directory))
 
     async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
         """As the manifest of the archive says; without one, from the first record of each partition to its last."""

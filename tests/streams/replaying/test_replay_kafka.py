@@ -105,6 +105,28 @@ def test_topics_archives_and_restored_topics_give_the_same_digests(
     assert braid("archive", "restore", tmp_path / "archive", "--to-prefix", beside)[0] == 1
 
 
+def test_an_archive_of_everything_is_read_by_whoever_reads_logs(
+    configured: Settings, braid: Braid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It brings its schemas along: verified, exported, looked at and compared without the registry that numbered them."""
+    assert braid("archive", "--out", tmp_path / "all", "--all", "--json")[0] == 0
+    assert braid("replay", "--out", tmp_path / "again", "--json", "--processes", 1)[0] == 0
+    monkeypatch.setenv("BRAID_REGISTRY", "")
+    monkeypatch.setenv("BRAID_KAFKA", "127.0.0.1:1")
+    code, _, said = braid("replay", "--from-dir", tmp_path / "all", "--dry-run", "--verify", "--json", "--processes", 1)
+    assert code == 0, said
+    code, said, _ = braid("verify", tmp_path / "all")
+    assert code == 0, said
+    code, exported, said = braid(
+        "export", "--from-dir", tmp_path / "all", "--format", "trl-dpo", "--out", tmp_path / "d", "--json"
+    )
+    assert (code, exported["rollouts"], exported["rows"] > 0) == (0, len(ROLLOUTS), True), said
+    code, found, said = braid("diff", tmp_path / "all", tmp_path / "again", "--json")
+    assert (code, found["same"]) == (0, True), said
+    code, shown, said = braid("show", "csv-parser", "--from-dir", tmp_path / "all")
+    assert (code, "csv-parser" in shown) == (0, True), said
+
+
 async def _times(settings: Settings) -> dict[tuple[str, bytes], list[int]]:
     found: dict[tuple[str, bytes], list[int]] = {}
     for topic in FACTS:
