@@ -4,13 +4,11 @@ A partition's files appear when it is complete, and its result is noted beside t
 is resumed with the partitions that are left.
 """
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -24,14 +22,10 @@ from streams.letters import CODE_VERSION
 from streams.replaying.comparing import Comparison, combined
 from streams.replaying.fold import Hole
 from streams.replaying.job import Job, Result
-from streams.replaying.logs import MANIFEST, ReplayError, read_manifest
+from streams.replaying.logs import MANIFEST
+from streams.replaying.output import REPLAY, Notes
 from streams.replaying.processes import run_partitions
 from streams.replaying.targets import LOG
-
-REPLAY = "replay"
-
-NOTES = ".replay"
-"""Results of the partitions that are done, until all of them are."""
 
 Say = Callable[[str, float], None]
 
@@ -72,7 +66,7 @@ async def replay(
 ) -> Replayed:
     """Replay everything that the job names. Raises ReplayError when it cannot begin, or a partition fails."""
     began = time.monotonic()
-    notes = _Notes(job, resume=resume)
+    notes = Notes(job, resume=resume)
     job = notes.job
     results = dict(notes.results)
     left = [number for number in job.partitions if number not in results]
@@ -97,56 +91,6 @@ async def replay(
         _write_manifest(job, replayed)
         notes.clear()
     return replayed
-
-
-class _Notes:
-    """Which partitions are done, kept in the output directory while a replay runs."""
-
-    def __init__(self, job: Job, *, resume: bool) -> None:
-        self._folder = None if job.out is None else job.out / NOTES
-        self.job = job
-        """What is replayed: when resumed, the part of the log that was set out for, however much it has grown since."""
-        self.results: dict[int, Result] = {}
-        if self._folder is None:
-            if resume:
-                raise ReplayError("--resume needs --out: what is done is noted there")
-            return
-        assert job.out is not None
-        path = self._folder / "job.json"
-        if resume and path.is_file():
-            self.job = Job.model_validate_json(path.read_bytes())
-            if job.model_copy(update={"spans": self.job.spans, "lost": self.job.lost}) != self.job:
-                raise ReplayError(
-                    f"{job.out} holds another replay that was cut off; give its options again, or leave --resume out to begin anew"
-                )
-            for note in sorted(self._folder.glob("[0-9]*.json")):
-                result = Result.model_validate_json(note.read_bytes())
-                self.results[result.partition] = result
-            return
-        _clear(job.out)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, job.model_dump_json().encode())
-
-    def keep(self, result: Result) -> None:
-        """A partition's files are there: note its result."""
-        if self._folder is not None:
-            write_whole(self._folder / f"{result.partition}.json", result.model_dump_json().encode())
-
-    def clear(self) -> None:
-        """Everything is done."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder)
-
-
-def _clear(out: Path) -> None:
-    """Make room: what an earlier replay left is replaced; an archive, or anything else, is not touched."""
-    if not out.exists() or not any(out.iterdir()):
-        return
-    if not (out / NOTES).is_dir() and read_manifest(out).get("kind") != REPLAY:
-        raise ReplayError(f"{out} is not empty and holds no replay; give another directory")
-    shutil.rmtree(out / LOG, ignore_errors=True)
-    shutil.rmtree(out / NOTES, ignore_errors=True)
-    (out / MANIFEST).unlink(missing_ok=True)
 
 
 def _combined(results: list[Result], resumed: int) -> Replayed:

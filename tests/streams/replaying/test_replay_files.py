@@ -333,3 +333,27 @@ def test_formats_are_exported_from_what_was_replayed(log: Path, braid: Braid, tm
     assert len(rows) == found["dpo"] == found["records"][DPO.name]
     code, _, said = braid("verify", tmp_path / "out")
     assert code == 0, said
+
+
+def _tree(folder: Path) -> dict[str, bytes]:
+    """Every file under a directory, with its bytes."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_what_is_read_is_never_replaced(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """A replay onto the log that it reads is refused before anything is touched, links and parents or not."""
+    shutil.copytree(log, tmp_path / "X")
+    (tmp_path / "X" / "log-manifest.json").write_text('{"kind":"replay"}')  # such a directory may be replaced
+    (tmp_path / "link").symlink_to(tmp_path / "X")
+    linked = tmp_path / "linked" / "log"
+    linked.mkdir(parents=True)
+    for topic in (tmp_path / "X" / "log").iterdir():
+        (linked / topic.name).symlink_to(topic)
+    before = _tree(tmp_path / "X")
+    for source, out in (
+        ("X", "X"), ("X", "link"), ("link", "X"), ("X/log", "X"), ("X", "X/log"), ("X", "X/log/deeper"), ("linked", "X"),
+    ):  # fmt: skip
+        code, _, said = braid("replay", "--from-dir", tmp_path / source, "--out", tmp_path / out, "--processes", 1)
+        assert (code, _tree(tmp_path / "X")) == (1, before), (source, out)
+        assert "share files" in said
+    _replay(braid, tmp_path / "X", "--out", tmp_path / "X" / "again")  # beside its log: nothing is read there
