@@ -13,6 +13,7 @@ import orjson
 
 from streams.collector import calm_collector
 from streams.config import Settings, load
+from streams.looking.kafka import hush
 from streams.replaying.job import Job, Result, replay_partition
 from streams.replaying.logs import ArchiveLog, ClusterLog, FactLog, ReplayError
 from streams.replaying.targets import Files, Nowhere, Target, Topics
@@ -31,9 +32,11 @@ async def run_partitions(
 ) -> None:
     """Replay partitions, each by one process; `done` gets every result as it comes."""
     waiting = list(partitions)[::-1]
+    target = _target(job, settings)
+    await target.prepare()
     if processes <= 1:
         calm_collector()
-        async with _log(job, settings) as log, _target(job, settings) as target:
+        async with _log(job, settings) as log, target:
             while waiting:
                 done(await _replay(job, settings, log, target, waiting.pop(), moved))
         return
@@ -119,6 +122,7 @@ def _answer(plain: object) -> None:
 def main() -> None:
     """A child process."""
     calm_collector()
+    hush()
     try:
         asyncio.run(_child())
     except Exception as error:  # noqa: BLE001 - said to the parent, which tells the user
