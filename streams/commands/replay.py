@@ -12,7 +12,6 @@ from cyclopts import Parameter
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from streams.config import Settings
     from streams.replaying.replay import Replayed
 
 Flag = Parameter(negative="")
@@ -85,19 +84,32 @@ def replay(
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.logs import ReplayError
+    from streams.replaying.output import require_apart
     from streams.replaying.overrides import Overrides
     from streams.replaying.replay import replay as run
+    from streams.replaying.targets import require_prefix
 
     if [out is not None, to_prefix is not None, dry_run].count(True) != 1:
         raise ReplayError("say where the records go: --out DIR, --to-prefix PREFIX, or --dry-run")
-    if format and out is None:
-        raise ReplayError("--format needs --out")
+    _require_formats(format or [], out, evidence=not no_evidence, sign=not no_sign)
+    if resume and out is None:
+        raise ReplayError("--resume needs --out: what is done is noted there")
+    if processes is not None and processes < 1:
+        raise ReplayError(f"--processes {processes}: at least one process is needed")
     overrides = Overrides(set_ or ())
     if overrides.touches_closing and not reclose:
         raise ReplayError("--set closing.*: when a rollout closed is a fact; --reclose decides it again")
     if verify and (reclose or overrides.touches_emission or no_evidence):
         raise ReplayError("--verify compares with what was emitted; leave --set, --reclose and --no-evidence out")
     settings = load()
+    if to_prefix is not None:
+        require_prefix(settings, to_prefix)
+    if out is not None:
+        require_apart(out, from_dir)
+    asked = {
+        "--from-dir": from_dir, "--from": start, "--to": end, "--manifest": manifest,
+        "BRAID_PREFIX": settings.prefix if from_dir is None else None,
+    }  # fmt: skip
     hush()
 
     async def whole() -> "Replayed":
@@ -112,6 +124,7 @@ def replay(
         job = Job(
             directory=from_dir, spans=spans, overrides=tuple(set_ or ()), reclose=reclose, evidence=not no_evidence,
             sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify, lost=lost,
+            formats=tuple(dict.fromkeys(format or ())), asked={name: str(each) for name, each in asked.items() if each},
         )  # fmt: skip
         reached = settings if isinstance(source, ArchiveLog) else source.settings
         wanted = processes or min(len(job.partitions) or 1, os.cpu_count() or 1)
@@ -119,9 +132,6 @@ def replay(
             return await run(job, reached, wanted, resume=resume, say=say)
 
     replayed = asyncio.run(whole())
-    for name in format or ():
-        assert out is not None
-        _export(out, name, settings)
     _tell(replayed)
     if json:
         sys.stdout.write(orjson.dumps(replayed.plain()).decode() + "\n")
@@ -133,21 +143,29 @@ def replay(
         sys.exit(1)
 
 
-def _export(out: Path, name: str, settings: "Settings") -> None:
+def _require_formats(names: list[str], out: Path | None, *, evidence: bool, sign: bool) -> None:
+    """Raises an error when these cannot be exported from what is replayed."""
     from agents.training.formats import FORMATS
-    from streams.exporting.export import Recipe, export
-    from streams.exporting.inputs import DirectoryInput
-    from streams.exporting.state import ExportError
+    from streams.replaying.logs import ReplayError
 
-    if name not in FORMATS:
-        raise ExportError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
-    recipe = Recipe.of(FORMATS[name], None, redact=settings.emission.redact)
-    asyncio.run(export(DirectoryInput(out), out / name, recipe, from_beginning=True))
+    if not names:
+        return
+    if out is None:
+        raise ReplayError("--format needs --out")
+    for name in names:
+        if name not in FORMATS:
+            raise ReplayError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
+    if not evidence:
+        raise ReplayError("--format exports rollouts whose closing evidence is there; leave --no-evidence out")
+    if "dsse" in names and not sign:
+        raise ReplayError("--format dsse exports signed evidence; leave --no-sign out")
 
 
 def _tell(replayed: "Replayed") -> None:
     from streams.looking.text import visible
 
+    if replayed.finished:
+        sys.stderr.write(f"braid: {replayed.counts.out} is a finished replay with these options; nothing was done\n")
     for hole in replayed.holes:
         sys.stderr.write(f"braid: cannot be made again: {visible(hole.rollout_id)}: {visible('; '.join(hole.why))}\n")
     if replayed.compared is not None and not replayed.compared.ok:

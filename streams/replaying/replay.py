@@ -4,28 +4,29 @@ A partition's files appear when it is complete, and its result is noted beside t
 is resumed with the partitions that are left.
 """
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
-import orjson
-
-from schemas.versions import RECORDS, latest
+from agents.training.formats import FORMATS
+from agents.training.formats.dsse import Attestor
 from streams.config import Settings
 from streams.counts import Counts
-from streams.embedded import SUFFIX
-from streams.exporting.shards import write_whole
-from streams.letters import CODE_VERSION
+from streams.exporting.export import Recipe, export
+from streams.exporting.inputs import DirectoryInput
 from streams.replaying.comparing import Comparison, combined
 from streams.replaying.fold import Hole
 from streams.replaying.job import Job, Result
-from streams.replaying.logs import MANIFEST
-from streams.replaying.output import REPLAY, Notes
+from streams.replaying.logs import ReplayError
+from streams.replaying.manifest import ReplayManifest, write_manifest
+from streams.replaying.output import Output
+from streams.replaying.overrides import Overrides
 from streams.replaying.processes import run_partitions
-from streams.replaying.targets import LOG
+from streams.signing import signing_key, trusted_keys
 
 Say = Callable[[str, float], None]
 
@@ -44,6 +45,8 @@ class Replayed:
     facts: int
     partitions: int
     resumed: int = 0
+    finished: bool = False
+    """It was there already: nothing was done."""
     stages: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -55,7 +58,7 @@ class Replayed:
         """As `--json` prints it."""
         return self.counts.plain() | {
             "open": self.open, "undecodable": self.undecodable, "facts": self.facts, "partitions": self.partitions,
-            "resumed": self.resumed, "records": self.records, "digests": self.digests,
+            "resumed": self.resumed, "finished": self.finished, "records": self.records, "digests": self.digests,
             "holes": [hole._asdict() for hole in self.holes],
             "verified": None if self.compared is None else self.compared.model_dump() | {"ok": self.compared.ok},
         }  # fmt: skip
@@ -66,9 +69,18 @@ async def replay(
 ) -> Replayed:
     """Replay everything that the job names. Raises ReplayError when it cannot begin, or a partition fails."""
     began = time.monotonic()
-    notes = Notes(job, resume=resume)
-    job = notes.job
-    results = dict(notes.results)
+    if resume and job.out is None:
+        raise ReplayError("--resume needs --out: what is done is noted there")
+    if job.reclose:
+        job = job.model_copy(update={"closing": Overrides(job.overrides).policy(settings.closing)})
+    with Output(job, resume=resume) as output:
+        if output.finished is not None:
+            return _before(output.finished, str(job.out))
+        return await _replayed(output, settings, processes, began, say)
+
+
+async def _replayed(output: Output, settings: Settings, processes: int, began: float, say: Say) -> Replayed:
+    job, results = output.job, dict(output.results)
     left = [number for number in job.partitions if number not in results]
     total = sum(max(0, span[1] - span[0]) for parts in job.spans.values() for span in parts.values())
     read = sum(result.facts for result in results.values())
@@ -80,17 +92,52 @@ async def replay(
 
     def done(result: Result) -> None:
         results[result.partition] = result
-        notes.keep(result)
+        output.keep(result)
 
     say("replaying", 0.0)
     await run_partitions(job, settings, left, processes, done, moved)
-    replayed = _combined([results[number] for number in sorted(results)], resumed=len(notes.results))
+    replayed = _combined([results[number] for number in sorted(results)], resumed=len(output.results))
     replayed.counts.out = "" if job.out is None else str(job.out)
-    replayed.counts.seconds = time.monotonic() - began
     if job.out is not None:
-        _write_manifest(job, replayed)
-        notes.clear()
+        write_manifest(job, _outcome(replayed))
+        for name in job.formats:
+            await _export(job, job.out, name, settings, say)
+        output.complete()
+    replayed.counts.seconds = time.monotonic() - began
     return replayed
+
+
+async def _export(job: Job, out: Path, name: str, settings: Settings, say: Say) -> None:
+    """Export what was replayed, signed where it is."""
+    recipe = Recipe.of(FORMATS[name], None, redact=settings.emission.redact)
+    attestor = Attestor(signing_key(settings), trusted_keys(settings)) if job.sign else None
+    shutil.rmtree(out / name, ignore_errors=True)  # what was left half by a replay that was cut off
+    await export(DirectoryInput(out), out / name, recipe, attestor=attestor, say=say)
+
+
+def _outcome(replayed: Replayed) -> dict[str, Any]:
+    """What came of a replay, for its manifest."""
+    return {
+        "records": replayed.records,
+        "digests": replayed.digests,
+        "holes": [hole._asdict() for hole in replayed.holes],
+        "counts": {name: value for name, value in replayed.counts.plain().items() if name not in ("seconds", "out")},
+        "facts": replayed.facts,
+        "partitions": replayed.partitions,
+        "open": replayed.open,
+        "undecodable": replayed.undecodable,
+        "verified": None if replayed.compared is None else replayed.compared.model_dump(),
+    }
+
+
+def _before(found: ReplayManifest, out: str) -> Replayed:
+    """The same, as the manifest of a finished replay says it."""
+    known = {each.name for each in fields(Counts)}
+    counts = Counts(**{name: value for name, value in found.counts.items() if name in known}, out=out)
+    return Replayed(
+        counts, found.records, found.digests, found.holes, found.open, found.undecodable, found.verified, found.facts,
+        found.partitions, resumed=found.partitions, finished=True,
+    )  # fmt: skip
 
 
 def _combined(results: list[Result], resumed: int) -> Replayed:
@@ -111,7 +158,7 @@ def _combined(results: list[Result], resumed: int) -> Replayed:
         counts, dict(sorted(records.items())), combined([result.digests for result in results]),
         [hole for result in results for hole in result.holes], sum(result.open for result in results),
         sum(result.undecodable for result in results), compared, sum(result.facts for result in results), len(results),
-        resumed, {name: micros / 1e6 for name, micros in stages.items()},
+        resumed, stages={name: micros / 1e6 for name, micros in stages.items()},
     )  # fmt: skip
 
 
@@ -120,28 +167,3 @@ def _both(one: Comparison, other: Comparison | None) -> Comparison:
         return one
     summed = {name: getattr(one, name) + getattr(other, name) for name in Comparison.model_fields}
     return Comparison(**summed)
-
-
-def _write_manifest(job: Job, replayed: Replayed) -> None:
-    """What was read, under which rules, and what came of it: enough to do it again elsewhere and compare."""
-    assert job.out is not None
-    files = {
-        str(path.relative_to(job.out)): sha256(path.read_bytes()).hexdigest()
-        for path in sorted((job.out / LOG).glob(f"*/*{SUFFIX}"))
-    }
-    manifest = {
-        "kind": REPLAY,
-        "code_version": CODE_VERSION,
-        "schema_versions": {name: latest(record).number for name, record in sorted(RECORDS.items())},
-        "inputs": {
-            "kind": "kafka" if job.directory is None else "files",
-            "topics": {name: {str(at): list(span) for at, span in parts.items()} for name, parts in job.spans.items()},
-        },
-        "rules": {"set": list(job.overrides), "reclose": job.reclose, "evidence": job.evidence, "sign": job.sign},
-        "records": replayed.records,
-        "digests": replayed.digests,
-        "holes": [hole._asdict() for hole in replayed.holes],
-        "counts": {name: value for name, value in replayed.counts.plain().items() if name not in ("seconds", "out")},
-        "files": files,
-    }
-    write_whole(job.out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")

@@ -1,5 +1,6 @@
 """Replay of a log in files: the same bytes whatever the interleaving and however many processes; holes are named."""
 
+import fcntl
 import json
 import os
 import random
@@ -356,4 +357,91 @@ def test_what_is_read_is_never_replaced(log: Path, braid: Braid, tmp_path: Path)
         code, _, said = braid("replay", "--from-dir", tmp_path / source, "--out", tmp_path / out, "--processes", 1)
         assert (code, _tree(tmp_path / "X")) == (1, before), (source, out)
         assert "share files" in said
+    (tmp_path / "X" / "log-manifest.json").unlink()
     _replay(braid, tmp_path / "X", "--out", tmp_path / "X" / "again")  # beside its log: nothing is read there
+
+
+def test_a_finished_replay_is_not_resumed(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """With the same options that is said and nothing is done; with others it is refused."""
+    out, what_if = tmp_path / "out", ("--set", "pairs.max_per_rollout=1")
+    first = _replay(braid, log, "--out", out, *what_if, "--format", "trl-dpo")
+    before = _tree(out)
+    code, again, said = braid(
+        "replay", "--from-dir", log, "--out", out, *what_if, "--format", "trl-dpo", "--resume", "--json"
+    )
+    assert (code, _tree(out)) == (0, before)
+    assert "finished replay with these options; nothing was done" in said
+    assert again["finished"]
+    for name in ("digests", "records", "rollouts", "dpo", "facts", "partitions"):
+        assert again[name] == first[name]
+    for others, named in (
+        (("--format", "trl-dpo"), "set pairs.max_per_rollout=1, not nothing"),
+        (what_if, "format trl-dpo, not nothing"),
+        ((*what_if, "--format", "trl-dpo", "--no-sign"), "sign True, not False"),
+        ((*what_if, "--format", "trl-dpo", "--to", "2200-01-01"), "--to nothing, not 2200-01-01"),
+        ((*what_if, "--format", "trl-dpo", "--verify"), None),
+    ):
+        code, _, said = braid("replay", "--from-dir", log, "--out", out, "--resume", *others)
+        assert (code, _tree(out)) == (1, before)
+        assert named is None or named in said
+
+
+def test_what_was_exported_from_an_earlier_replay_goes_with_it(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """A dataset never stands beside a log that it was not made of; one that the replay did not make is not removed."""
+    out = tmp_path / "out"
+    many = _replay(braid, log, "--out", out, "--format", "trl-dpo", "--format", "trl-sft")
+    few = _replay(braid, log, "--out", out, "--format", "trl-dpo", "--set", "pairs.max_per_rollout=1")
+    assert few["dpo"] < many["dpo"]
+    assert len((out / "trl-dpo" / "train-00000.jsonl").read_text().splitlines()) == few["dpo"]
+    assert not (out / "trl-sft").exists()
+    code, _, said = braid("export", "--from-dir", out, "--out", out / "trl-kto", "--format", "trl-kto")
+    assert code == 0, said
+    before = _tree(out)
+    code, _, said = braid("replay", "--from-dir", log, "--out", out, "--processes", 1)
+    assert (code, _tree(out)) == (1, before)
+    assert "trl-kto was not made by the replay" in said
+
+
+def test_one_replay_at_a_time_writes_to_a_directory(log: Path, braid: Braid, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with (out / ".replay.lock").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        code, _, said = braid("replay", "--from-dir", log, "--out", out, "--processes", 1)
+    assert (code, sorted(path.name for path in out.iterdir())) == (1, [".replay.lock"])
+    assert "another replay writes to it" in said
+    _replay(braid, log, "--out", out)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--format", "trl-dop"), "there is no format 'trl-dop'; there are trl-sft, trl-dpo"),
+        (("--format", "trl-dpo", "--no-evidence"), "leave --no-evidence out"),
+        (("--format", "dsse", "--no-sign"), "leave --no-sign out"),
+        (("--processes", 0), "at least one process"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_anything_is_written(
+    log: Path, braid: Braid, tmp_path: Path, given: tuple[object, ...], said: str
+) -> None:
+    code, _, error = braid("replay", "--from-dir", log, "--out", tmp_path / "out", *given)
+    assert (code, (tmp_path / "out").exists()) == (1, False)
+    assert said in error
+
+
+def test_other_options_that_cannot_be_are_refused(log: Path, braid: Braid, tmp_path: Path) -> None:
+    for given, said in (
+        (("--to-prefix", "a b"), "letters, digits, dots"),
+        (("--to-prefix", ""), "where the facts are"),
+        (("--dry-run", "--resume"), "--resume needs --out"),
+    ):
+        code, _, error = braid("replay", "--from-dir", log, *given)
+        assert code == 1
+        assert said in error
+
+
+def test_signed_evidence_is_exported_with_envelopes(log: Path, braid: Braid, tmp_path: Path) -> None:
+    found = _replay(braid, log, "--out", tmp_path / "out", "--format", "dsse")
+    rows = (tmp_path / "out" / "dsse" / "train-00000.jsonl").read_text().splitlines()
+    assert len(rows) == found["aep"] > 0
