@@ -12,6 +12,7 @@ from cyclopts import Parameter
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from streams.replaying.manifest import Repeat
     from streams.replaying.replay import Replayed
 
 Flag = Parameter(negative="")
@@ -61,7 +62,8 @@ def replay(
     end
         Where to stop, in the same forms; what is there is not read any more.
     manifest
-        Read exactly what an earlier replay or archive read, as its manifest says.
+        Read exactly what an earlier replay or archive read, as its manifest (a file of any name, or the directory) says. The
+        digests are compared with those of the earlier replay; under the same rules others are an error.
     set_
         Another value for part of the configuration: summarize.max_bytes=1200, rewards.judge_weight=0.5,
         pairs.min_probability=0.8; with --reclose also closing.deadline_ms=60000. May be given several times.
@@ -84,16 +86,14 @@ def replay(
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.logs import ReplayError
+    from streams.replaying.manifest import ReplayManifest, manifest_at
     from streams.replaying.output import require_apart
     from streams.replaying.overrides import Overrides
     from streams.replaying.replay import replay as run
     from streams.replaying.targets import require_prefix
 
-    if [out is not None, to_prefix is not None, dry_run].count(True) != 1:
-        raise ReplayError("say where the records go: --out DIR, --to-prefix PREFIX, or --dry-run")
+    _require_place(out, to_prefix, dry_run=dry_run, resume=resume)
     _require_formats(format or [], out, evidence=not no_evidence, sign=not no_sign)
-    if resume and out is None:
-        raise ReplayError("--resume needs --out: what is done is noted there")
     if processes is not None and processes < 1:
         raise ReplayError(f"--processes {processes}: at least one process is needed")
     overrides = Overrides(set_ or ())
@@ -110,6 +110,7 @@ def replay(
         "--from-dir": from_dir, "--from": start, "--to": end, "--manifest": manifest,
         "BRAID_PREFIX": settings.prefix if from_dir is None else None,
     }  # fmt: skip
+    earlier = None if manifest is None else manifest_at(manifest)
     hush()
 
     async def whole() -> "Replayed":
@@ -129,10 +130,13 @@ def replay(
         reached = settings if isinstance(source, ArchiveLog) else source.settings
         wanted = processes or min(len(job.partitions) or 1, os.cpu_count() or 1)
         with progress() as say:
-            return await run(job, reached, wanted, resume=resume, say=say)
+            return await run(
+                job, reached, wanted, resume=resume, say=say,
+                earlier=earlier if isinstance(earlier, ReplayManifest) else None,
+            )  # fmt: skip
 
     replayed = asyncio.run(whole())
-    _tell(replayed)
+    _tell(replayed, manifest)
     if json:
         sys.stdout.write(orjson.dumps(replayed.plain()).decode() + "\n")
     else:
@@ -141,6 +145,15 @@ def replay(
         show(_table(replayed))
     if not replayed.ok:
         sys.exit(1)
+
+
+def _require_place(out: Path | None, to_prefix: str | None, *, dry_run: bool, resume: bool) -> None:
+    from streams.replaying.logs import ReplayError
+
+    if [out is not None, to_prefix is not None, dry_run].count(True) != 1:
+        raise ReplayError("say where the records go: --out DIR, --to-prefix PREFIX, or --dry-run")
+    if resume and out is None:
+        raise ReplayError("--resume needs --out: what is done is noted there")
 
 
 def _require_formats(names: list[str], out: Path | None, *, evidence: bool, sign: bool) -> None:
@@ -161,7 +174,7 @@ def _require_formats(names: list[str], out: Path | None, *, evidence: bool, sign
         raise ReplayError("--format dsse exports signed evidence; leave --no-sign out")
 
 
-def _tell(replayed: "Replayed") -> None:
+def _tell(replayed: "Replayed", manifest: Path | None) -> None:
     from streams.looking.text import visible
 
     if replayed.finished:
@@ -171,6 +184,16 @@ def _tell(replayed: "Replayed") -> None:
     if replayed.compared is not None and not replayed.compared.ok:
         for what in replayed.compared.named:
             sys.stderr.write(f"braid: {visible(what)}\n")
+    if replayed.repeat is not None:
+        sys.stderr.write(f"braid: {_repeated(replayed.repeat)} {manifest}\n")
+
+
+def _repeated(repeat: "Repeat") -> str:
+    if repeat.same:
+        return "the same digests as in"
+    if not repeat.rules:
+        return f"the rules are the same, the records of {', '.join(repeat.sinks)} are not those of"
+    return f"other rules ({'; '.join(repeat.rules)}) gave other records of {', '.join(repeat.sinks)} than in"
 
 
 def _table(replayed: "Replayed") -> "Table":

@@ -3,10 +3,10 @@
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from streams.looking.kafka import Span
-from streams.replaying.logs import MANIFEST, FactLog, ReplayError, Spans, read_manifest
+from streams.replaying.logs import FactLog, ReplayError, Spans
+from streams.replaying.manifest import manifest_at
 
 _OFFSET = re.compile(r"(?P<topic>[a-z0-9.-]+)/(?P<partition>\d+)@(?P<offset>\d+)")
 
@@ -66,15 +66,9 @@ def _time(text: str, option: str) -> int:
 
 def _as_before(spans: Spans, manifest: Path) -> Spans:
     """The offsets that a manifest states. Raises ReplayError when the log does not hold them any more."""
-    path = manifest / MANIFEST if manifest.is_dir() else manifest
-    plain = read_manifest(path.parent) if path.name == MANIFEST else {}
-    inputs: dict[str, Any] = plain.get("inputs", {}).get("topics", {})
-    if not inputs:
-        raise ReplayError(f"{path}: no manifest of a replay or an archive")
-    asked = {
-        name: {int(number): Span(*span) for number, span in parts.items()}
-        for name, parts in inputs.items() if name in spans
-    }  # fmt: skip
+    asked = {name: parts for name, parts in manifest_at(manifest).inputs.topics.items() if name in spans}
+    if not asked:
+        raise ReplayError(f"{manifest}: the manifest names no fact topics; give that of a replay or an archive")
     for name, parts in asked.items():
         for number, span in parts.items():
             there = spans[name].get(number, Span(0, 0))

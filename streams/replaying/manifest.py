@@ -1,6 +1,7 @@
 """What a replay says of itself: what was read, under which rules, and what came of it. Enough to do it again elsewhere."""
 
 import json
+from collections.abc import Mapping
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from streams.replaying.logs import ARCHIVE, MANIFEST, ReplayError
 from streams.replaying.targets import LOG
 
 REPLAY = "replay"
+UNDIGESTED = "sign"
+"""Digests are of records without their signatures."""
 
 
 class Inputs(BaseModel):
@@ -104,14 +107,41 @@ def other_options(job: Job, found: ReplayManifest) -> list[str]:
     then = found.inputs.asked | {name: found.rules.get(name) for name in names}
     now |= {"format": sorted(job.formats), "verify": job.verify}
     then |= {"format": sorted(found.formats), "verify": found.verified is not None}
-    return [
-        f"{name} {_short(then.get(name))}, not {_short(now.get(name))}"
-        for name in sorted(now.keys() | then.keys()) if now.get(name) != then.get(name)
-    ]  # fmt: skip
+    return [f"{name} {_short(then.get(name))}, not {_short(now.get(name))}" for name in _unequal(then, now)]
 
 
 def _short(value: object) -> str:
     return "nothing" if value in (None, []) else ", ".join(value) if isinstance(value, list) else str(value)
+
+
+class Repeat(BaseModel):
+    """How a replay compares with an earlier one, by the earlier one's manifest."""
+
+    same: bool
+    sinks: list[str]
+    """Those whose records differ."""
+    rules: list[str]
+    """The rules that differ."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the same rules gave the same records; other rules may give others."""
+        return self.same or bool(self.rules)
+
+
+def repeat_of(found: ReplayManifest, job: Job, digests: dict[str, str]) -> Repeat:
+    """Hold the digests of a replay against those in a manifest."""
+    now = {name: rule for name, rule in rules_of(job).items() if name != UNDIGESTED}
+    then = {name: rule for name, rule in found.rules.items() if name != UNDIGESTED}
+    differing = _unequal(found.digests, digests)
+    return Repeat(
+        same=not differing, sinks=differing,
+        rules=[f"{name} {_short(then.get(name))}, not {_short(now.get(name))}" for name in _unequal(then, now)],
+    )  # fmt: skip
+
+
+def _unequal(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
+    return [name for name in sorted(one.keys() | other.keys()) if one.get(name) != other.get(name)]
 
 
 def write_manifest(job: Job, outcome: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from streams.replaying.comparing import Comparison, combined
 from streams.replaying.fold import Hole
 from streams.replaying.job import Job, Result
 from streams.replaying.logs import ReplayError
-from streams.replaying.manifest import ReplayManifest, write_manifest
+from streams.replaying.manifest import Repeat, ReplayManifest, repeat_of, write_manifest
 from streams.replaying.output import Output
 from streams.replaying.overrides import Overrides
 from streams.replaying.processes import run_partitions
@@ -48,11 +48,13 @@ class Replayed:
     finished: bool = False
     """It was there already: nothing was done."""
     stages: dict[str, float] = field(default_factory=dict)
+    repeat: Repeat | None = None
+    """How it compares with the replay whose manifest was given."""
 
     @property
     def ok(self) -> bool:
         """Whether everything that closed was made again, and is as it was where that was asked."""
-        return not self.holes and (self.compared is None or self.compared.ok)
+        return not self.holes and all(each is None or each.ok for each in (self.compared, self.repeat))
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -61,22 +63,38 @@ class Replayed:
             "resumed": self.resumed, "finished": self.finished, "records": self.records, "digests": self.digests,
             "holes": [hole._asdict() for hole in self.holes],
             "verified": None if self.compared is None else self.compared.model_dump() | {"ok": self.compared.ok},
+            "repeat": None if self.repeat is None else self.repeat.model_dump(),
         }  # fmt: skip
 
 
 async def replay(
-    job: Job, settings: Settings, processes: int, *, resume: bool = False, say: Say = lambda _what, _share: None
+    job: Job,
+    settings: Settings,
+    processes: int,
+    *,
+    resume: bool = False,
+    earlier: ReplayManifest | None = None,
+    say: Say = lambda _what, _share: None,
 ) -> Replayed:
-    """Replay everything that the job names. Raises ReplayError when it cannot begin, or a partition fails."""
+    """Replay everything that the job names, and compare with an earlier replay, if there is one.
+
+    Raises ReplayError when it cannot begin, or a partition fails.
+    """
     began = time.monotonic()
     if resume and job.out is None:
         raise ReplayError("--resume needs --out: what is done is noted there")
+    if job.sign and job.evidence:
+        signing_key(settings)  # a key that cannot be read is said before anything is touched
     if job.reclose:
         job = job.model_copy(update={"closing": Overrides(job.overrides).policy(settings.closing)})
     with Output(job, resume=resume) as output:
         if output.finished is not None:
-            return _before(output.finished, str(job.out))
-        return await _replayed(output, settings, processes, began, say)
+            replayed = _before(output.finished, str(job.out))
+        else:
+            replayed = await _replayed(output, settings, processes, began, say)
+    if earlier is not None:
+        replayed.repeat = repeat_of(earlier, job, replayed.digests)
+    return replayed
 
 
 async def _replayed(output: Output, settings: Settings, processes: int, began: float, say: Say) -> Replayed:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -430,6 +431,16 @@ def test_options_that_cannot_be_are_refused_before_anything_is_written(
     assert said in error
 
 
+def test_a_key_that_cannot_be_read_is_said_before_anything_is_written(
+    log: Path, braid: Braid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRAID_SIGNING_KEY", str(tmp_path / "no.key"))
+    code, _, said = braid("replay", "--from-dir", log, "--out", tmp_path / "out", "--processes", 2)
+    assert (code, (tmp_path / "out").exists()) == (1, False)
+    assert "no.key" in said
+    _replay(braid, log, "--out", tmp_path / "out", "--no-sign")
+
+
 def test_other_options_that_cannot_be_are_refused(log: Path, braid: Braid, tmp_path: Path) -> None:
     for given, said in (
         (("--to-prefix", "a b"), "letters, digits, dots"),
@@ -445,3 +456,64 @@ def test_signed_evidence_is_exported_with_envelopes(log: Path, braid: Braid, tmp
     found = _replay(braid, log, "--out", tmp_path / "out", "--format", "dsse")
     rows = (tmp_path / "out" / "dsse" / "train-00000.jsonl").read_text().splitlines()
     assert len(rows) == found["aep"] > 0
+
+
+def test_a_replay_is_repeated_by_its_manifest(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """A manifest under any name: the same digests, or an error; under other rules, which ones."""
+    _replay(braid, log, "--out", tmp_path / "first")
+    named = tmp_path / "monday.json"
+    shutil.copy(tmp_path / "first" / "log-manifest.json", named)
+    code, found, said = braid(
+        "replay", "--from-dir", log, "--dry-run", "--manifest", named, "--no-sign", "--json", "--processes", 1
+    )
+    assert (code, found["repeat"]) == (0, {"same": True, "sinks": [], "rules": []})
+    assert f"the same digests as in {named}" in said
+    other = _replay(braid, log, "--dry-run", "--manifest", named, "--set", "pairs.max_per_rollout=1")["repeat"]
+    assert not other["same"]
+    assert DPO.name in other["sinks"]
+    assert other["rules"] == ["set nothing, not pairs.max_per_rollout=1"]
+    plain = json.loads(named.read_text())
+    plain["digests"][SFT.name] = "0" * 64
+    named.write_text(json.dumps(plain))
+    code, found, said = braid("replay", "--from-dir", log, "--dry-run", "--manifest", named, "--json", "--processes", 1)
+    assert (code, found["repeat"]["sinks"]) == (1, [SFT.name])
+    assert f"the rules are the same, the records of {SFT.name} are not those of {named}" in said
+
+
+def test_the_policy_that_closed_again_is_a_rule(
+    log: Path, braid: Braid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it was set, the manifest holds it, and `braid diff` names it."""
+    _replay(braid, log, "--out", tmp_path / "a", "--reclose")
+    monkeypatch.setenv("BRAID_CLOSING__IDLE_MS", "5000")
+    _replay(braid, log, "--out", tmp_path / "b", "--reclose")
+    _, found, _ = braid("diff", tmp_path / "a", tmp_path / "b", "--json")
+    [rule] = found["rules"]
+    assert rule.startswith("closing: deadline_ms=")
+    assert rule.count("idle_ms=5000") == 1
+    rules = json.loads((tmp_path / "b" / "log-manifest.json").read_text())["rules"]
+    assert rules["code"] == version("braidstream")
+    assert any(schema.startswith("AgentEvents ") for schema in rules["schemas"])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[]", "no manifest of a replay"),
+        ('{"kind":"replay","inputs":[]}', "inputs"),
+        ('{"kind":["replay"]}', "no manifest of a replay"),
+        ('{"kind":"archive","inputs":{"topics":{"a":{"x":[0,1]}}},"files":{},"schemas":{}}', "inputs.topics.a.x"),
+        ('{"kind":"archive","inputs":{"topics":{}},"files":{},"schemas":{}}', "names no fact topics"),
+        ("{", "not JSON"),
+        (None, "No such file"),
+    ],
+)
+def test_what_is_no_manifest_is_said_to_be_none(
+    log: Path, braid: Braid, tmp_path: Path, content: str | None, said: str
+) -> None:
+    path = tmp_path / "manifest.json"
+    if content is not None:
+        path.write_text(content)
+    code, _, error = braid("replay", "--from-dir", log, "--dry-run", "--manifest", path)
+    assert code == 1
+    assert said in error
