@@ -38,6 +38,7 @@ def archive(
         Print one JSON object.
     """
     from streams.commands.progress import progress
+    from streams.commands.stopping import stoppable
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.archive import archive as run
@@ -45,7 +46,7 @@ def archive(
 
     hush()
     began = time.monotonic()
-    with progress() as say:
+    with progress() as say, stoppable():
         found = asyncio.run(run(load(), out, TOPICS if all_ else FACTS, say))
     found.seconds = round(time.monotonic() - began, 3)
     _show(found, json=json)
@@ -66,13 +67,14 @@ def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] =
     """
     from streams.cluster import resolve
     from streams.commands.progress import progress
+    from streams.commands.stopping import stoppable
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.archive import restore as run
 
     hush()
     began = time.monotonic()
-    with progress() as say:
+    with progress() as say, stoppable():
         found = asyncio.run(run(directory, resolve(load()), to_prefix, say))
     found.seconds = round(time.monotonic() - began, 3)
     _show(found, json=json)

@@ -83,6 +83,7 @@ def replay(
         Print one JSON object with the counts.
     """
     from streams.commands.progress import progress
+    from streams.commands.stopping import stoppable
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.logs import ReplayError
@@ -135,7 +136,8 @@ def replay(
                 earlier=earlier if isinstance(earlier, ReplayManifest) else None,
             )  # fmt: skip
 
-    replayed = asyncio.run(whole())
+    with stoppable():
+        replayed = asyncio.run(whole())
     _tell(replayed, manifest)
     if json:
         sys.stdout.write(orjson.dumps(replayed.plain()).decode() + "\n")

@@ -1,13 +1,18 @@
 """Partitions on several processes: each takes the next one that is left, and answers in JSON lines.
 
 A child is a program of ours of its own: it gets the job on standard input, then partition numbers, and ends when its input
-ends, so nothing is left behind when the parent is killed.
+ends, also in the middle of a partition: nothing runs on, or is left half, when the parent is killed.
 """
 
 import asyncio
 import os
+import select
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable
+from typing import NoReturn
 
 import orjson
 
@@ -21,6 +26,8 @@ from streams.signing import signing_key
 
 LINE_BYTES = 64 * 1024 * 1024
 SAY_EVERY = 2000
+CLEAN_UP_S = 5.0
+"""For a child whose parent is gone; then it ends as it is."""
 
 Done = Callable[[Result], None]
 Moved = Callable[[int], None]
@@ -56,6 +63,7 @@ async def _feed(job: Job, settings: Settings, waiting: list[int], done: Done, mo
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "streams.replaying.processes",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment, limit=LINE_BYTES,
+        process_group=0,  # the terminal's Ctrl-C is for the parent
     )  # fmt: skip
     assert child.stdin is not None
     assert child.stdout is not None
@@ -98,7 +106,10 @@ async def _child() -> None:
     read = asyncio.StreamReader(limit=LINE_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(read), sys.stdin)
-    job = Job.model_validate_json(await read.readline())
+    if not (first := await read.readline()):
+        return
+    job, busy = Job.model_validate_json(first), threading.Event()
+    threading.Thread(target=_end_with_parent, args=(busy,), daemon=True).start()
     unsaid = 0
 
     def moved(facts: int) -> None:
@@ -110,17 +121,40 @@ async def _child() -> None:
 
     async with _log(job, settings) as log, _target(job, settings) as target:
         while line := await read.readline():
+            busy.set()
             result = await _replay(job, settings, log, target, int(line), moved)
+            busy.clear()
             _answer({"result": result.model_dump(mode="json")})
 
 
+def _end_with_parent(busy: threading.Event) -> None:
+    """Stop the main thread when the input ends while it works: whoever would take the answer is gone."""
+    hanging = select.poll()
+    hanging.register(sys.stdin.fileno(), 0)
+    hanging.poll()
+    if busy.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(CLEAN_UP_S)
+        os._exit(1)
+
+
 def _answer(plain: object) -> None:
-    sys.stdout.buffer.write(orjson.dumps(plain) + b"\n")
-    sys.stdout.buffer.flush()
+    """Say something to the parent; without a buffer, which would be written again at the end when nobody listens."""
+    said = memoryview(orjson.dumps(plain) + b"\n")
+    try:
+        while said:
+            said = said[os.write(sys.stdout.fileno(), said) :]
+    except BrokenPipeError:
+        sys.exit(1)
+
+
+def _stop(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
 
 
 def main() -> None:
     """A child process."""
+    signal.signal(signal.SIGTERM, _stop)
     calm_collector()
     hush()
     try:

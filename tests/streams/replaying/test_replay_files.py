@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from streams.cluster import partition_of
@@ -517,3 +518,69 @@ def test_what_is_no_manifest_is_said_to_be_none(
     code, _, error = braid("replay", "--from-dir", log, "--dry-run", "--manifest", path)
     assert code == 1
     assert said in error
+
+
+@pytest.fixture(scope="module")
+def long_log(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample many times over, under other ids: a replay of it takes some seconds."""
+    target = tmp_path_factory.mktemp("long")
+    with LogWriter(target / "log") as writer:
+        for topic in FACTS:
+            records = [
+                record
+                for partition in partitions_of(log / "log", topic.name)
+                for record in read_partition(log / "log", topic.name, partition)
+            ]
+            for copy in range(300):
+                for record in records:
+                    old = record.key or b""
+                    name = b"%04d" % copy + old[4:]
+                    value = (record.value or b"").replace(old, name)
+                    writer.append(topic.name, partition_of(name.decode(), 4), name, value, record.at, record.headers)
+    return target
+
+
+def _at_work(log: Path, out: Path, processes: int) -> "subprocess.Popen[str]":
+    """A replay that has begun to write."""
+    command = [sys.executable, "-m", "streams.cli", "replay", "--from-dir", str(log), "--out", str(out)]
+    process = subprocess.Popen(
+        [*command, "--processes", str(processes)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 30
+    while len(list(out.glob("log/*/*.part"))) < processes and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    return process
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_replay_that_is_stopped_ends_at_once_and_leaves_no_half_file(
+    long_log: Path, tmp_path: Path, processes: int, number: int, code: int
+) -> None:
+    out = tmp_path / "out"
+    process = _at_work(long_log, out, processes)
+    children = psutil.Process(process.pid).children()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=5)
+    assert said == ""
+    assert process.returncode in (
+        code,
+        -number,
+    )  # Python itself ends by the signal where it met `exec`; shells see the code
+    assert not [child for child in children if child.is_running()]
+    assert list(out.rglob("*.part")) == []
+    assert (out / ".replay" / "job.json").is_file()
+
+
+def test_processes_end_quietly_when_their_parent_is_killed(long_log: Path, tmp_path: Path) -> None:
+    """In the middle of a partition, and what they left half goes with them."""
+    out = tmp_path / "out"
+    process = _at_work(long_log, out, 2)
+    children = psutil.Process(process.pid).children()
+    assert len(children) == 2
+    process.kill()
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert alive == []
+    assert process.communicate(timeout=5)[1] == ""
+    assert list(out.rglob("*.part")) == []
