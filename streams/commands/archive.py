@@ -38,15 +38,18 @@ def archive(
         Print one JSON object.
     """
     from streams.commands.progress import progress
-    from streams.commands.stopping import stoppable
+    from streams.commands.stopping import disk_said_plainly, stoppable
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.archive import archive as run
+    from streams.replaying.logs import ReplayError
     from streams.topics import FACTS, TOPICS
 
     hush()
     began = time.monotonic()
-    with progress() as say, stoppable():
+    if out.exists() and not out.is_dir():
+        raise ReplayError(f"--out {out} is a file; give a directory")
+    with progress() as say, stoppable(), disk_said_plainly():
         found = asyncio.run(run(load(), out, TOPICS if all_ else FACTS, say))
     found.seconds = round(time.monotonic() - began, 3)
     _show(found, json=json)
@@ -71,7 +74,11 @@ def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] =
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.archive import restore as run
+    from streams.replaying.manifest import require_manifest
+    from streams.replaying.targets import require_possible
 
+    require_possible(to_prefix)
+    require_manifest(directory)
     hush()
     began = time.monotonic()
     with progress() as say, stoppable():
@@ -92,7 +99,9 @@ def check(directory: Path, /, *, json: Annotated[bool, Flag] = False) -> None:
         Print one JSON object.
     """
     from streams.replaying.archive import check as run
+    from streams.replaying.manifest import require_manifest
 
+    require_manifest(directory)
     _show(run(directory), json=json)
 
 

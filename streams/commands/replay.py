@@ -12,6 +12,7 @@ from cyclopts import Parameter
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from streams.config import Settings
     from streams.replaying.manifest import Repeat
     from streams.replaying.replay import Replayed
 
@@ -83,39 +84,31 @@ def replay(
         Print one JSON object with the counts.
     """
     from streams.commands.progress import progress
-    from streams.commands.stopping import stoppable
+    from streams.commands.stopping import disk_said_plainly, stoppable
     from streams.config import load
     from streams.looking.kafka import hush
+    from streams.replaying.bounds import bounded, require_bounds
     from streams.replaying.logs import ReplayError
     from streams.replaying.manifest import ReplayManifest, manifest_at
-    from streams.replaying.output import require_apart
-    from streams.replaying.overrides import Overrides
     from streams.replaying.replay import replay as run
-    from streams.replaying.targets import require_prefix
 
-    _require_place(out, to_prefix, dry_run=dry_run, resume=resume)
-    _require_formats(format or [], out, evidence=not no_evidence, sign=not no_sign)
+    settings = load()
+    if [out is not None, to_prefix is not None, dry_run].count(True) != 1:
+        raise ReplayError("say where the records go: --out DIR, --to-prefix PREFIX, or --dry-run")
     if processes is not None and processes < 1:
         raise ReplayError(f"--processes {processes}: at least one process is needed")
-    overrides = Overrides(set_ or ())
-    if overrides.touches_closing and not reclose:
-        raise ReplayError("--set closing.*: when a rollout closed is a fact; --reclose decides it again")
-    if verify and (reclose or overrides.touches_emission or no_evidence):
-        raise ReplayError("--verify compares with what was emitted; leave --set, --reclose and --no-evidence out")
-    settings = load()
-    if to_prefix is not None:
-        require_prefix(settings, to_prefix)
-    if out is not None:
-        require_apart(out, from_dir)
+    _require_formats(format or [], out, evidence=not no_evidence, sign=not no_sign)
+    _require_rules(set_ or [], reclose=reclose, verify=verify, evidence=not no_evidence)
+    _require_places(settings, from_dir, out, to_prefix, resume=resume)
     asked = {
         "--from-dir": from_dir, "--from": start, "--to": end, "--manifest": manifest,
         "BRAID_PREFIX": settings.prefix if from_dir is None else None,
     }  # fmt: skip
+    require_bounds(start, end, manifest)
     earlier = None if manifest is None else manifest_at(manifest)
     hush()
 
     async def whole() -> "Replayed":
-        from streams.replaying.bounds import bounded
         from streams.replaying.job import Job
         from streams.replaying.logs import ArchiveLog, ClusterLog
 
@@ -136,7 +129,7 @@ def replay(
                 earlier=earlier if isinstance(earlier, ReplayManifest) else None,
             )  # fmt: skip
 
-    with stoppable():
+    with stoppable(), disk_said_plainly():
         replayed = asyncio.run(whole())
     _tell(replayed, manifest)
     if json:
@@ -149,13 +142,35 @@ def replay(
         sys.exit(1)
 
 
-def _require_place(out: Path | None, to_prefix: str | None, *, dry_run: bool, resume: bool) -> None:
+def _require_places(
+    settings: "Settings", from_dir: Path | None, out: Path | None, to_prefix: str | None, *, resume: bool
+) -> None:
+    """Raises an error when it cannot be read there, or not be written here."""
     from streams.replaying.logs import ReplayError
+    from streams.replaying.manifest import require_manifest
+    from streams.replaying.output import require_apart
+    from streams.replaying.targets import require_prefix
 
-    if [out is not None, to_prefix is not None, dry_run].count(True) != 1:
-        raise ReplayError("say where the records go: --out DIR, --to-prefix PREFIX, or --dry-run")
     if resume and out is None:
         raise ReplayError("--resume needs --out: what is done is noted there")
+    if from_dir is not None:
+        require_manifest(from_dir)
+    if to_prefix is not None:
+        require_prefix(settings, to_prefix)
+    if out is not None:
+        require_apart(out, from_dir)
+
+
+def _require_rules(given: list[str], *, reclose: bool, verify: bool, evidence: bool) -> None:
+    """Raises an error when rules cannot be set, or not together."""
+    from streams.replaying.logs import ReplayError
+    from streams.replaying.overrides import Overrides
+
+    overrides = Overrides(given)
+    if overrides.touches_closing and not reclose:
+        raise ReplayError("--set closing.*: when a rollout closed is a fact; --reclose decides it again")
+    if verify and (reclose or overrides.touches_emission or not evidence):
+        raise ReplayError("--verify compares with what was emitted; leave --set, --reclose and --no-evidence out")
 
 
 def _require_formats(names: list[str], out: Path | None, *, evidence: bool, sign: bool) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM for commands that compute: they end at once, and clean up behind them."""
+"""What ends commands that compute and write: Ctrl-C and SIGTERM at once, a disk that refuses with a plain word."""
 
 import signal
 import threading
@@ -26,6 +26,18 @@ def stoppable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def disk_said_plainly() -> Iterator[None]:
+    """A directory that cannot be written, or is full, is no fault of ours: it is named, without a traceback."""
+    from streams.replaying.logs import ReplayError
+
+    try:
+        yield
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise ReplayError(f"{where}{error.strerror or error}; is there room, and may we write there?") from None
 
 
 def _stop(number: int, _frame: object) -> NoReturn:

@@ -20,6 +20,7 @@ from streams.replaying.fold import Hole
 from streams.replaying.job import Job
 from streams.replaying.logs import ARCHIVE, MANIFEST, ReplayError
 from streams.replaying.targets import LOG
+from streams.topics import BY_NAME
 
 REPLAY = "replay"
 UNDIGESTED = "sign"
@@ -85,6 +86,14 @@ def manifest_at(path: Path) -> ReplayManifest | ArchiveManifest:
         return _KINDS[kind].model_validate(plain)
     except ValidationError as error:
         raise ReplayError(f"{path}: no manifest of a replay or an archive: {first_problem(error)}") from None
+
+
+def require_manifest(directory: Path) -> None:
+    """Raises ReplayError when there is a manifest in a directory and it is not in order."""
+    if (directory / MANIFEST).is_file():
+        unknown = sorted(set(manifest_at(directory).inputs.topics) - BY_NAME.keys())
+        if unknown:
+            raise ReplayError(f"{directory / MANIFEST}: {unknown[0]!r} is no topic of ours")
 
 
 def rules_of(job: Job) -> dict[str, Any]:

@@ -140,6 +140,11 @@ def require_prefix(settings: Settings, prefix: str) -> None:
     """Raises ReplayError when topics with this prefix cannot be, or are those that are read."""
     if prefix == settings.prefix:
         raise ReplayError(f"--to-prefix {prefix!r} is where the facts are; choose another one")
+    require_possible(prefix)
+
+
+def require_possible(prefix: str) -> None:
+    """Raises ReplayError when no topic can have this prefix."""
     try:
         _PREFIX.validate_python(prefix)
     except ValidationError:

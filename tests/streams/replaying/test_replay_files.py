@@ -346,7 +346,8 @@ def _tree(folder: Path) -> dict[str, bytes]:
 def test_what_is_read_is_never_replaced(log: Path, braid: Braid, tmp_path: Path) -> None:
     """A replay onto the log that it reads is refused before anything is touched, links and parents or not."""
     shutil.copytree(log, tmp_path / "X")
-    (tmp_path / "X" / "log-manifest.json").write_text('{"kind":"replay"}')  # such a directory may be replaced
+    _replay(braid, log, "--out", tmp_path / "replay")
+    shutil.copy(tmp_path / "replay" / "log-manifest.json", tmp_path / "X")  # what a replay made may be replaced
     (tmp_path / "link").symlink_to(tmp_path / "X")
     linked = tmp_path / "linked" / "log"
     linked.mkdir(parents=True)
@@ -359,7 +360,6 @@ def test_what_is_read_is_never_replaced(log: Path, braid: Braid, tmp_path: Path)
         code, _, said = braid("replay", "--from-dir", tmp_path / source, "--out", tmp_path / out, "--processes", 1)
         assert (code, _tree(tmp_path / "X")) == (1, before), (source, out)
         assert "share files" in said
-    (tmp_path / "X" / "log-manifest.json").unlink()
     _replay(braid, tmp_path / "X", "--out", tmp_path / "X" / "again")  # beside its log: nothing is read there
 
 
@@ -584,3 +584,59 @@ def test_processes_end_quietly_when_their_parent_is_killed(long_log: Path, tmp_p
     assert alive == []
     assert process.communicate(timeout=5)[1] == ""
     assert list(out.rglob("*.part")) == []
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        (("--from", "²"), "neither a time"),
+        (("--to", "99999999999999999999"), "neither a time"),
+        (("--from", f"{CLOSURES.name}/²@1"), "write TOPIC/PARTITION@OFFSET"),
+        (("--from", "2026-02-01", "--to", "2026-01-01"), "--from 2026-02-01 is later than --to 2026-01-01"),
+        (("--from", f"{CLOSURES.name}/0@3", "--to", f"{CLOSURES.name}/0@2"), "--from is offset 3, --to is offset 2"),
+        (("--from", "2200-01-01", "--to", f"{CLOSURES.name}/0@1"), "nothing lies between them"),
+        (("--to", f"{CLOSURES.name}/7@2"), f"{CLOSURES.name} has 0, 1, 2, 3"),
+        (("--from", f"{SFT.name}/0@2"), "no such partition of a fact topic"),
+    ],
+)
+def test_bounds_that_cannot_be_are_refused(log: Path, braid: Braid, bounds: tuple[str, ...], said: str) -> None:
+    code, _, error = braid("replay", "--from-dir", log, "--dry-run", "--processes", 1, *bounds)
+    assert code == 1
+    assert said in error
+
+
+def test_a_file_where_a_directory_is_needed_is_said(log: Path, braid: Braid, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("mine")
+    code, _, said = braid("replay", "--from-dir", log, "--out", path)
+    assert (code, said) == (1, f"braid: --out {path} is a file; give a directory\n")
+    code, _, said = braid("archive", "--out", path)
+    assert (code, said) == (1, f"braid: --out {path} is a file; give a directory\n")
+    code, _, said = braid("replay", "--from-dir", log, "--out", path / "deeper")
+    assert code == 1
+    assert "Not a directory" in said
+    assert path.read_text() == "mine"
+
+
+def test_an_archive_with_an_odd_manifest_is_said_to_have_one(log: Path, braid: Braid, tmp_path: Path) -> None:
+    odd = tmp_path / "odd"
+    shutil.copytree(log, odd)
+    for content in (
+        '{"kind":"archive"}',
+        '{"kind":"archive","inputs":{"topics":{}},"schemas":[],"files":{}}',
+        '{"kind":"archive","inputs":{"topics":{}},"schemas":{"x":{}},"files":{}}',
+        '{"kind":"archive","inputs":{"topics":{}},"schemas":{},"files":{"a":"b"}}',
+        '{"kind":"archive","inputs":{"topics":{"other":{}}},"schemas":{},"files":{}}',
+    ):
+        (odd / "log-manifest.json").write_text(content)
+        for words in (
+            ("archive", "check", odd),
+            ("archive", "restore", odd, "--to-prefix", "x."),
+            ("replay", "--dry-run", "--from-dir", odd),
+        ):
+            code, _, said = braid(*words)
+            assert code == 1
+            assert said.startswith(f"braid: {odd / 'log-manifest.json'}: ")
+    code, _, said = braid("archive", "restore", odd, "--to-prefix", "a b")
+    assert code == 1
+    assert "letters, digits, dots" in said
