@@ -13,7 +13,7 @@ from schemas.closures import Closure
 from streams.cluster import ensure_topics, registry_of, resolve
 from streams.codec import Codec
 from streams.config import Settings
-from streams.embedded import LogWriter
+from streams.embedded import PARTIAL, LogWriter
 from streams.headers import REDACTED
 from streams.looking.kafka import KafkaLog
 from streams.producing import FactWriter
@@ -67,10 +67,12 @@ class Files(Target):
     def __init__(self, out: Path) -> None:
         self._writer = LogWriter(out / LOG)
         self._codec = Codec()
+        self._partition: int | None = None
 
     async def write(self, rollout: Rollout, partition: int, made: Sequence[Made]) -> None:
         """Append to the files of the partition."""
         assert rollout.closed is not None
+        self._partition = partition
         key, at = rollout.rollout_id.encode(), rollout.closed.decided_at_ms
         for closure in _decisions(rollout):
             self._writer.append(CLOSURES.name, partition, key, self._codec.encode(closure), at)
@@ -86,6 +88,11 @@ class Files(Target):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.__exit__(kind, error, trace)
+        if (
+            kind is not None and self._partition is not None
+        ):  # a signal may come before the writer knows a file of its own
+            for path in self._writer.folder.glob(f"*/{self._partition:05d}*{PARTIAL}"):
+                path.unlink(missing_ok=True)
 
 
 class Topics(Target):
