@@ -1,6 +1,5 @@
 """`braid archive`: topics to files, and back."""
 
-import asyncio
 import sys
 import time
 from pathlib import Path
@@ -38,7 +37,7 @@ def archive(
         Print one JSON object.
     """
     from streams.commands.progress import progress
-    from streams.commands.stopping import disk_said_plainly, stoppable
+    from streams.commands.stopping import disk_said_plainly, run_stoppable
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.archive import archive as run
@@ -49,8 +48,8 @@ def archive(
     began = time.monotonic()
     if out.exists() and not out.is_dir():
         raise ReplayError(f"--out {out} is a file; give a directory")
-    with progress() as say, stoppable(), disk_said_plainly():
-        found = asyncio.run(run(load(), out, TOPICS if all_ else FACTS, say))
+    with progress() as say, disk_said_plainly():
+        found = run_stoppable(run(load(), out, TOPICS if all_ else FACTS, say))
     found.seconds = round(time.monotonic() - began, 3)
     _show(found, json=json)
 
@@ -70,7 +69,7 @@ def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] =
     """
     from streams.cluster import resolve
     from streams.commands.progress import progress
-    from streams.commands.stopping import stoppable
+    from streams.commands.stopping import run_stoppable
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.archive import restore as run
@@ -81,8 +80,8 @@ def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] =
     require_manifest(directory)
     hush()
     began = time.monotonic()
-    with progress() as say, stoppable():
-        found = asyncio.run(run(directory, resolve(load()), to_prefix, say))
+    with progress() as say:
+        found = run_stoppable(run(directory, resolve(load()), to_prefix, say))
     found.seconds = round(time.monotonic() - began, 3)
     _show(found, json=json)
 

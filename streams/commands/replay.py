@@ -1,6 +1,5 @@
 """`braid replay`: the log read again."""
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -84,7 +83,7 @@ def replay(
         Print one JSON object with the counts.
     """
     from streams.commands.progress import progress
-    from streams.commands.stopping import disk_said_plainly, stoppable
+    from streams.commands.stopping import disk_said_plainly, run_stoppable
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.bounds import bounded, require_bounds
@@ -129,8 +128,8 @@ def replay(
                 earlier=earlier if isinstance(earlier, ReplayManifest) else None,
             )  # fmt: skip
 
-    with stoppable(), disk_said_plainly():
-        replayed = asyncio.run(whole())
+    with disk_said_plainly():
+        replayed = run_stoppable(whole())
     _tell(replayed, manifest)
     if json:
         sys.stdout.write(orjson.dumps(replayed.plain()).decode() + "\n")

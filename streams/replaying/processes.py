@@ -7,12 +7,9 @@ ends, also in the middle of a partition: nothing runs on, or is left half, when 
 import asyncio
 import os
 import select
-import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
-from typing import NoReturn
 
 import orjson
 
@@ -21,13 +18,11 @@ from streams.config import Settings, load
 from streams.looking.kafka import hush
 from streams.replaying.job import Job, Result, replay_partition
 from streams.replaying.logs import ArchiveLog, ClusterLog, FactLog, ReplayError
-from streams.replaying.targets import Files, Nowhere, Target, Topics
+from streams.replaying.targets import Files, Nowhere, Target, Topics, discard_half
 from streams.signing import signing_key
 
 LINE_BYTES = 64 * 1024 * 1024
 SAY_EVERY = 2000
-CLEAN_UP_S = 5.0
-"""For a child whose parent is gone; then it ends as it is."""
 
 Done = Callable[[Result], None]
 Moved = Callable[[int], None]
@@ -108,8 +103,8 @@ async def _child() -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(read), sys.stdin)
     if not (first := await read.readline()):
         return
-    job, busy = Job.model_validate_json(first), threading.Event()
-    threading.Thread(target=_end_with_parent, args=(busy,), daemon=True).start()
+    job, under_way = Job.model_validate_json(first), list[int]()
+    threading.Thread(target=_end_with_parent, args=(job, under_way), daemon=True).start()
     unsaid = 0
 
     def moved(facts: int) -> None:
@@ -121,20 +116,20 @@ async def _child() -> None:
 
     async with _log(job, settings) as log, _target(job, settings) as target:
         while line := await read.readline():
-            busy.set()
+            under_way.append(int(line))
             result = await _replay(job, settings, log, target, int(line), moved)
-            busy.clear()
+            under_way.clear()
             _answer({"result": result.model_dump(mode="json")})
 
 
-def _end_with_parent(busy: threading.Event) -> None:
-    """Stop the main thread when the input ends while it works: whoever would take the answer is gone."""
+def _end_with_parent(job: Job, under_way: list[int]) -> None:
+    """End when the input ends in the middle of a partition: whoever would take the answer is gone."""
     hanging = select.poll()
     hanging.register(sys.stdin.fileno(), 0)
     hanging.poll()
-    if busy.is_set():
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(CLEAN_UP_S)
+    if under_way:
+        if job.out is not None:
+            discard_half(job.out, under_way[0])
         os._exit(1)
 
 
@@ -148,13 +143,8 @@ def _answer(plain: object) -> None:
         sys.exit(1)
 
 
-def _stop(number: int, _frame: object) -> NoReturn:
-    sys.exit(128 + number)
-
-
 def main() -> None:
     """A child process."""
-    signal.signal(signal.SIGTERM, _stop)
     calm_collector()
     hush()
     try:

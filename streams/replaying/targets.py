@@ -95,6 +95,12 @@ class Files(Target):
                 path.unlink(missing_ok=True)
 
 
+def discard_half(out: Path, partition: int) -> None:
+    """Remove what was written of a partition that is not complete."""
+    for path in (out / LOG).glob(f"*/{partition:05d}*{PARTIAL}"):
+        path.unlink(missing_ok=True)
+
+
 class Topics(Target):
     """Topics beside the first ones: readers compare, then switch."""
 
