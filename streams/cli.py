@@ -6,7 +6,7 @@ An expected failure (`BraidError`) prints its message on standard error and exit
 import sys
 from importlib.metadata import version
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from schemas.errors import BraidError
 
@@ -16,7 +16,10 @@ Try `braid demo` first. With files only: `braid run FILE --out DIR`. On Kafka: `
 `braid gateway`, then look with `braid rollouts` and `braid show ROLLOUT`.
 """
 
-app = App(name="braid", help=HELP, help_format="markdown", version=lambda: version("braidstream"))
+app = App(
+    name="braid", help=HELP, help_format="markdown", version=lambda: version("braidstream"),
+    default_parameter=Parameter(negative_iterable=()),  # nobody asks for an empty list
+)  # fmt: skip
 
 _COMMANDS = {
     "demo": ("streams.commands.demo:demo", "Show everything on four forked tasks, on a real Kafka."),
@@ -52,10 +55,18 @@ for _name, (_target, _help) in _COMMANDS.items():
     app.command(_target, name=_name, help=_help)
 
 
+def _describe(name: str) -> None:
+    """Let the command that is called describe itself, with all of its docstring; the list has the short texts."""
+    if name in _COMMANDS and (command := app[name]).default_command is not None:
+        command.help = None
+
+
 def main(words: list[str] | None = None) -> None:
     """The entry point; the words of the command line when they are not given."""
+    words = sys.argv[1:] if words is None else words
     try:
-        app() if words is None else app(words)
+        _describe(words[0] if words else "")
+        app(words)
     except BraidError as error:
         sys.stderr.write(f"braid: {error}\n")
         sys.exit(1)

@@ -33,7 +33,7 @@ class Registry:
 
     async def register(self, subject: str, schema: dict[str, Any]) -> int:
         """The id of a schema under a subject; a new version when it is new. Raises SchemaError when it is not compatible."""
-        answer = await self._ask(
+        answer = await self._settled(
             "POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": json.dumps(schema)}
         )
         if answer.status_code in (409, 422):
@@ -51,7 +51,7 @@ class Registry:
     async def require_backward(self, subject: str) -> None:
         """Make the registry refuse a version that cannot read every earlier one."""
         self._accepted(
-            await self._ask("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": "BACKWARD_TRANSITIVE"})
+            await self._settled("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": "BACKWARD_TRANSITIVE"})
         )
 
     async def subjects(self) -> list[str]:
@@ -60,6 +60,11 @@ class Registry:
         if answer.status_code != 200:
             raise RegistryUnreachableError(f"{self.url}: {answer.status_code} {_reason(answer)}")
         return [str(subject) for subject in answer.json()]
+
+    async def _settled(self, method: str, path: str, body: object) -> httpx.Response:
+        """The answer to a change. A conflict may be somebody who does the same at this moment, so it is asked again once."""
+        answer = await self._ask(method, path, body)
+        return await self._ask(method, path, body) if answer.status_code == 409 else answer
 
     async def _ask(self, method: str, path: str, body: object = None) -> httpx.Response:
         try:

@@ -1,6 +1,5 @@
 """`braid archive`: topics to files, and back."""
 
-import asyncio
 import sys
 import time
 from pathlib import Path
@@ -38,15 +37,19 @@ def archive(
         Print one JSON object.
     """
     from streams.commands.progress import progress
+    from streams.commands.stopping import disk_said_plainly, run_stoppable
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.archive import archive as run
+    from streams.replaying.logs import ReplayError
     from streams.topics import FACTS, TOPICS
 
     hush()
     began = time.monotonic()
-    with progress() as say:
-        found = asyncio.run(run(load(), out, TOPICS if all_ else FACTS, say))
+    if out.exists() and not out.is_dir():
+        raise ReplayError(f"--out {out} is a file; give a directory")
+    with progress() as say, disk_said_plainly():
+        found = run_stoppable(run(load(), out, TOPICS if all_ else FACTS, say))
     found.seconds = round(time.monotonic() - began, 3)
     _show(found, json=json)
 
@@ -66,14 +69,19 @@ def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] =
     """
     from streams.cluster import resolve
     from streams.commands.progress import progress
+    from streams.commands.stopping import run_stoppable
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.archive import restore as run
+    from streams.replaying.manifest import require_manifest
+    from streams.replaying.targets import require_possible
 
+    require_possible(to_prefix)
+    require_manifest(directory)
     hush()
     began = time.monotonic()
     with progress() as say:
-        found = asyncio.run(run(directory, resolve(load()), to_prefix, say))
+        found = run_stoppable(run(directory, resolve(load()), to_prefix, say))
     found.seconds = round(time.monotonic() - began, 3)
     _show(found, json=json)
 
@@ -90,7 +98,9 @@ def check(directory: Path, /, *, json: Annotated[bool, Flag] = False) -> None:
         Print one JSON object.
     """
     from streams.replaying.archive import check as run
+    from streams.replaying.manifest import require_manifest
 
+    require_manifest(directory)
     _show(run(directory), json=json)
 
 

@@ -1,6 +1,5 @@
 """`braid replay`: the log read again."""
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from streams.config import Settings
+    from streams.replaying.manifest import Repeat
     from streams.replaying.replay import Replayed
 
 Flag = Parameter(negative="")
@@ -62,7 +62,8 @@ def replay(
     end
         Where to stop, in the same forms; what is there is not read any more.
     manifest
-        Read exactly what an earlier replay or archive read, as its manifest says.
+        Read exactly what an earlier replay or archive read, as its manifest (a file of any name, or the directory) says. The
+        digests are compared with those of the earlier replay; under the same rules others are an error.
     set_
         Another value for part of the configuration: summarize.max_bytes=1200, rewards.judge_weight=0.5,
         pairs.min_probability=0.8; with --reclose also closing.deadline_ms=60000. May be given several times.
@@ -82,26 +83,31 @@ def replay(
         Print one JSON object with the counts.
     """
     from streams.commands.progress import progress
+    from streams.commands.stopping import disk_said_plainly, run_stoppable
     from streams.config import load
     from streams.looking.kafka import hush
+    from streams.replaying.bounds import bounded, require_bounds
     from streams.replaying.logs import ReplayError
-    from streams.replaying.overrides import Overrides
+    from streams.replaying.manifest import ReplayManifest, manifest_at
     from streams.replaying.replay import replay as run
 
+    settings = load()
     if [out is not None, to_prefix is not None, dry_run].count(True) != 1:
         raise ReplayError("say where the records go: --out DIR, --to-prefix PREFIX, or --dry-run")
-    if format and out is None:
-        raise ReplayError("--format needs --out")
-    overrides = Overrides(set_ or ())
-    if overrides.touches_closing and not reclose:
-        raise ReplayError("--set closing.*: when a rollout closed is a fact; --reclose decides it again")
-    if verify and (reclose or overrides.touches_emission or no_evidence):
-        raise ReplayError("--verify compares with what was emitted; leave --set, --reclose and --no-evidence out")
-    settings = load()
+    if processes is not None and processes < 1:
+        raise ReplayError(f"--processes {processes}: at least one process is needed")
+    _require_formats(format or [], out, evidence=not no_evidence, sign=not no_sign)
+    _require_rules(set_ or [], reclose=reclose, verify=verify, evidence=not no_evidence)
+    _require_places(settings, from_dir, out, to_prefix, resume=resume)
+    asked = {
+        "--from-dir": from_dir, "--from": start, "--to": end, "--manifest": manifest,
+        "BRAID_PREFIX": settings.prefix if from_dir is None else None,
+    }  # fmt: skip
+    require_bounds(start, end, manifest)
+    earlier = None if manifest is None else manifest_at(manifest)
     hush()
 
     async def whole() -> "Replayed":
-        from streams.replaying.bounds import bounded
         from streams.replaying.job import Job
         from streams.replaying.logs import ArchiveLog, ClusterLog
 
@@ -112,17 +118,19 @@ def replay(
         job = Job(
             directory=from_dir, spans=spans, overrides=tuple(set_ or ()), reclose=reclose, evidence=not no_evidence,
             sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify, lost=lost,
+            formats=tuple(dict.fromkeys(format or ())), asked={name: str(each) for name, each in asked.items() if each},
         )  # fmt: skip
         reached = settings if isinstance(source, ArchiveLog) else source.settings
         wanted = processes or min(len(job.partitions) or 1, os.cpu_count() or 1)
         with progress() as say:
-            return await run(job, reached, wanted, resume=resume, say=say)
+            return await run(
+                job, reached, wanted, resume=resume, say=say,
+                earlier=earlier if isinstance(earlier, ReplayManifest) else None,
+            )  # fmt: skip
 
-    replayed = asyncio.run(whole())
-    for name in format or ():
-        assert out is not None
-        _export(out, name, settings)
-    _tell(replayed)
+    with disk_said_plainly():
+        replayed = run_stoppable(whole())
+    _tell(replayed, manifest)
     if json:
         sys.stdout.write(orjson.dumps(replayed.plain()).decode() + "\n")
     else:
@@ -133,26 +141,75 @@ def replay(
         sys.exit(1)
 
 
-def _export(out: Path, name: str, settings: "Settings") -> None:
+def _require_places(
+    settings: "Settings", from_dir: Path | None, out: Path | None, to_prefix: str | None, *, resume: bool
+) -> None:
+    """Raises an error when it cannot be read there, or not be written here."""
+    from streams.replaying.logs import ReplayError
+    from streams.replaying.manifest import require_manifest
+    from streams.replaying.output import require_apart
+    from streams.replaying.targets import require_prefix
+
+    if resume and out is None:
+        raise ReplayError("--resume needs --out: what is done is noted there")
+    if from_dir is not None:
+        require_manifest(from_dir)
+    if to_prefix is not None:
+        require_prefix(settings, to_prefix)
+    if out is not None:
+        require_apart(out, from_dir)
+
+
+def _require_rules(given: list[str], *, reclose: bool, verify: bool, evidence: bool) -> None:
+    """Raises an error when rules cannot be set, or not together."""
+    from streams.replaying.logs import ReplayError
+    from streams.replaying.overrides import Overrides
+
+    overrides = Overrides(given)
+    if overrides.touches_closing and not reclose:
+        raise ReplayError("--set closing.*: when a rollout closed is a fact; --reclose decides it again")
+    if verify and (reclose or overrides.touches_emission or not evidence):
+        raise ReplayError("--verify compares with what was emitted; leave --set, --reclose and --no-evidence out")
+
+
+def _require_formats(names: list[str], out: Path | None, *, evidence: bool, sign: bool) -> None:
+    """Raises an error when these cannot be exported from what is replayed."""
     from agents.training.formats import FORMATS
-    from streams.exporting.export import Recipe, export
-    from streams.exporting.inputs import DirectoryInput
-    from streams.exporting.state import ExportError
+    from streams.replaying.logs import ReplayError
 
-    if name not in FORMATS:
-        raise ExportError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
-    recipe = Recipe.of(FORMATS[name], None, redact=settings.emission.redact)
-    asyncio.run(export(DirectoryInput(out), out / name, recipe, from_beginning=True))
+    if not names:
+        return
+    if out is None:
+        raise ReplayError("--format needs --out")
+    for name in names:
+        if name not in FORMATS:
+            raise ReplayError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
+    if not evidence:
+        raise ReplayError("--format exports rollouts whose closing evidence is there; leave --no-evidence out")
+    if "dsse" in names and not sign:
+        raise ReplayError("--format dsse exports signed evidence; leave --no-sign out")
 
 
-def _tell(replayed: "Replayed") -> None:
+def _tell(replayed: "Replayed", manifest: Path | None) -> None:
     from streams.looking.text import visible
 
+    if replayed.finished:
+        sys.stderr.write(f"braid: {replayed.counts.out} is a finished replay with these options; nothing was done\n")
     for hole in replayed.holes:
         sys.stderr.write(f"braid: cannot be made again: {visible(hole.rollout_id)}: {visible('; '.join(hole.why))}\n")
     if replayed.compared is not None and not replayed.compared.ok:
         for what in replayed.compared.named:
             sys.stderr.write(f"braid: {visible(what)}\n")
+    if replayed.repeat is not None:
+        sys.stderr.write(f"braid: {_repeated(replayed.repeat)} {manifest}\n")
+
+
+def _repeated(repeat: "Repeat") -> str:
+    if repeat.same:
+        return "the same digests as in"
+    if not repeat.rules:
+        return f"the rules are the same, the records of {', '.join(repeat.sinks)} are not those of"
+    return f"other rules ({'; '.join(repeat.rules)}) gave other records of {', '.join(repeat.sinks)} than in"
 
 
 def _table(replayed: "Replayed") -> "Table":

@@ -3,78 +3,123 @@
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from streams.looking.kafka import Span
-from streams.replaying.logs import MANIFEST, FactLog, ReplayError, Spans, read_manifest
+from streams.replaying.logs import FactLog, ReplayError, Spans
+from streams.replaying.manifest import manifest_at
 
-_OFFSET = re.compile(r"(?P<topic>[a-z0-9.-]+)/(?P<partition>\d+)@(?P<offset>\d+)")
+_OFFSET = re.compile(r"(?P<topic>[a-z0-9.-]+)/(?P<partition>[0-9]+)@(?P<offset>[0-9]+)")
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
+
+Offsets = dict[str, dict[int, int]]
+"""By topic and partition."""
 
 
 async def bounded(log: FactLog, start: str | None, end: str | None, manifest: Path | None) -> Spans:
     """The part of the fact topics that is asked for; all of them without bounds."""
+    require_bounds(start, end, manifest)
     spans = await log.spans()
     if manifest is not None:
-        if start or end:
-            raise ReplayError("--manifest says from where to where; leave --from and --to out")
         return _as_before(spans, manifest)
-    if start:
-        spans = await _cut(log, spans, start, first=True)
-    if end:
-        spans = await _cut(log, spans, end, first=False)
-    return spans
-
-
-async def _cut(log: FactLog, spans: Spans, where: str, *, first: bool) -> Spans:
-    option = "--from" if first else "--to"
-    offsets: dict[str, dict[int, int]]
-    if "@" in where:
-        offsets = {}
-        for part in where.split(","):
-            match = _OFFSET.fullmatch(part)
-            if match is None or match["topic"] not in spans:
-                raise ReplayError(
-                    f"{option} {part}: write TOPIC/PARTITION@OFFSET with a fact topic, as in rollouts.agent-events.v1/0@1200"
-                )
-            offsets.setdefault(match["topic"], {})[int(match["partition"])] = int(match["offset"])
-    else:
-        offsets = await log.offsets_at(spans, _time(where, option))
+    first = {} if start is None else await _offsets(log, spans, start, "--from")
+    last = {} if end is None else await _offsets(log, spans, end, "--to")
+    if not (_is_time(start) and _is_time(end)):  # times are compared as such: those of records need not be in order
+        _require_order(first, last)
     return {
-        name: {number: _moved(span, offsets.get(name, {}).get(number), first=first) for number, span in parts.items()}
+        name: {number: _cut(span, _at(first, name, number), _at(last, name, number)) for number, span in parts.items()}
         for name, parts in spans.items()
     }
 
 
-def _moved(span: Span, offset: int | None, *, first: bool) -> Span:
-    if offset is None:
-        return span
-    inside = min(max(offset, span.start), span.end)
-    return Span(inside, span.end) if first else Span(span.start, inside)
+def require_bounds(start: str | None, end: str | None, manifest: Path | None) -> None:
+    """Raises ReplayError for bounds that cannot be, whatever is in the log."""
+    if manifest is not None and (start or end):
+        raise ReplayError("--manifest says from where to where; leave --from and --to out")
+    times = []
+    for text, option in ((start, "--from"), (end, "--to")):
+        if text is not None and _is_time(text):
+            times.append(_time(text, option))
+        elif text is not None:
+            _parsed(text, option)
+    if times != sorted(times):
+        raise ReplayError(f"--from {start} is later than --to {end}; nothing lies between them")
+
+
+async def _offsets(log: FactLog, spans: Spans, where: str, option: str) -> Offsets:
+    if _is_time(where):
+        return await log.offsets_at(spans, _time(where, option))
+    offsets = _parsed(where, option)
+    for name, parts in offsets.items():
+        for number in parts:
+            if number not in spans.get(name, {}):
+                raise ReplayError(
+                    f"{option} {name}/{number}: there is no such partition of a fact topic; {_partitions(spans, name)}"
+                )
+    return offsets
+
+
+def _partitions(spans: Spans, name: str) -> str:
+    known = ", ".join(str(number) for number in sorted(spans.get(name, {})))
+    return f"{name} has {known}" if known else f"there are {', '.join(topic for topic in spans if spans[topic])}"
+
+
+def _is_time(where: str | None) -> bool:
+    return where is not None and "@" not in where
+
+
+def _parsed(where: str, option: str) -> Offsets:
+    offsets: Offsets = {}
+    for part in where.split(","):
+        match = _OFFSET.fullmatch(part)
+        if match is None:
+            raise ReplayError(
+                f"{option} {part}: write TOPIC/PARTITION@OFFSET with a fact topic, as in rollouts.agent-events.v1/0@1200"
+            )
+        offsets.setdefault(match["topic"], {})[int(match["partition"])] = int(match["offset"])
+    return offsets
+
+
+def _require_order(first: Offsets, last: Offsets) -> None:
+    for name, parts in first.items():
+        for number, offset in parts.items():
+            end = _at(last, name, number)
+            if end is not None and offset > end:
+                raise ReplayError(
+                    f"{name}/{number}: --from is offset {offset}, --to is offset {end}; nothing lies between them"
+                )
+
+
+def _at(offsets: Offsets, name: str, number: int) -> int | None:
+    return offsets.get(name, {}).get(number)
+
+
+def _cut(span: Span, first: int | None, last: int | None) -> Span:
+    start = span.start if first is None else min(max(first, span.start), span.end)
+    return Span(start, span.end if last is None else min(max(last, start), span.end))
 
 
 def _time(text: str, option: str) -> int:
-    if text.isdigit():
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        if text.isascii() and text.isdigit():
+            at = int(text)
+        else:
+            moment = datetime.fromisoformat(text)
+            at = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        at = -1
+    if not 0 <= at <= LAST_MS:
         raise ReplayError(
             f"{option} {text}: neither a time (2026-11-16T08:00:00Z, or milliseconds) nor TOPIC/PARTITION@OFFSET"
-        ) from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        )
+    return at
 
 
 def _as_before(spans: Spans, manifest: Path) -> Spans:
     """The offsets that a manifest states. Raises ReplayError when the log does not hold them any more."""
-    path = manifest / MANIFEST if manifest.is_dir() else manifest
-    plain = read_manifest(path.parent) if path.name == MANIFEST else {}
-    inputs: dict[str, Any] = plain.get("inputs", {}).get("topics", {})
-    if not inputs:
-        raise ReplayError(f"{path}: no manifest of a replay or an archive")
-    asked = {
-        name: {int(number): Span(*span) for number, span in parts.items()}
-        for name, parts in inputs.items() if name in spans
-    }  # fmt: skip
+    asked = {name: parts for name, parts in manifest_at(manifest).inputs.topics.items() if name in spans}
+    if not asked:
+        raise ReplayError(f"{manifest}: the manifest names no fact topics; give that of a replay or an archive")
     for name, parts in asked.items():
         for number, span in parts.items():
             there = spans[name].get(number, Span(0, 0))

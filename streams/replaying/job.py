@@ -53,6 +53,12 @@ class Job(BaseModel):
     verify: bool = False
     lost: dict[str, dict[int, str]] = {}
     """By fact topic and partition, what is known to be gone."""
+    formats: tuple[str, ...] = ()
+    """What is exported beside the log in `out`."""
+    asked: dict[str, str] = {}
+    """Which log, and which part of it, in the words of whoever asked."""
+    closing: ClosingPolicy | None = None
+    """The policy that holds where closings are decided again."""
 
     @property
     def partitions(self) -> list[int]:

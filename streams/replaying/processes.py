@@ -1,21 +1,24 @@
 """Partitions on several processes: each takes the next one that is left, and answers in JSON lines.
 
 A child is a program of ours of its own: it gets the job on standard input, then partition numbers, and ends when its input
-ends, so nothing is left behind when the parent is killed.
+ends, also in the middle of a partition: nothing runs on, or is left half, when the parent is killed.
 """
 
 import asyncio
 import os
+import select
 import sys
+import threading
 from collections.abc import Callable, Iterable
 
 import orjson
 
 from streams.collector import calm_collector
 from streams.config import Settings, load
+from streams.looking.kafka import hush
 from streams.replaying.job import Job, Result, replay_partition
 from streams.replaying.logs import ArchiveLog, ClusterLog, FactLog, ReplayError
-from streams.replaying.targets import Files, Nowhere, Target, Topics
+from streams.replaying.targets import Files, Nowhere, Target, Topics, discard_half
 from streams.signing import signing_key
 
 LINE_BYTES = 64 * 1024 * 1024
@@ -31,9 +34,11 @@ async def run_partitions(
 ) -> None:
     """Replay partitions, each by one process; `done` gets every result as it comes."""
     waiting = list(partitions)[::-1]
+    target = _target(job, settings)
+    await target.prepare()
     if processes <= 1:
         calm_collector()
-        async with _log(job, settings) as log, _target(job, settings) as target:
+        async with _log(job, settings) as log, target:
             while waiting:
                 done(await _replay(job, settings, log, target, waiting.pop(), moved))
         return
@@ -53,6 +58,7 @@ async def _feed(job: Job, settings: Settings, waiting: list[int], done: Done, mo
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "streams.replaying.processes",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment, limit=LINE_BYTES,
+        process_group=0,  # the terminal's Ctrl-C is for the parent
     )  # fmt: skip
     assert child.stdin is not None
     assert child.stdout is not None
@@ -95,7 +101,10 @@ async def _child() -> None:
     read = asyncio.StreamReader(limit=LINE_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(read), sys.stdin)
-    job = Job.model_validate_json(await read.readline())
+    if not (first := await read.readline()):
+        return
+    job, under_way = Job.model_validate_json(first), list[int]()
+    threading.Thread(target=_end_with_parent, args=(job, under_way), daemon=True).start()
     unsaid = 0
 
     def moved(facts: int) -> None:
@@ -107,18 +116,37 @@ async def _child() -> None:
 
     async with _log(job, settings) as log, _target(job, settings) as target:
         while line := await read.readline():
+            under_way.append(int(line))
             result = await _replay(job, settings, log, target, int(line), moved)
+            under_way.clear()
             _answer({"result": result.model_dump(mode="json")})
 
 
+def _end_with_parent(job: Job, under_way: list[int]) -> None:
+    """End when the input ends in the middle of a partition: whoever would take the answer is gone."""
+    hanging = select.poll()
+    hanging.register(sys.stdin.fileno(), 0)
+    hanging.poll()
+    if under_way:
+        if job.out is not None:
+            discard_half(job.out, under_way[0])
+        os._exit(1)
+
+
 def _answer(plain: object) -> None:
-    sys.stdout.buffer.write(orjson.dumps(plain) + b"\n")
-    sys.stdout.buffer.flush()
+    """Say something to the parent; without a buffer, which would be written again at the end when nobody listens."""
+    said = memoryview(orjson.dumps(plain) + b"\n")
+    try:
+        while said:
+            said = said[os.write(sys.stdout.fileno(), said) :]
+    except BrokenPipeError:
+        sys.exit(1)
 
 
 def main() -> None:
     """A child process."""
     calm_collector()
+    hush()
     try:
         asyncio.run(_child())
     except Exception as error:  # noqa: BLE001 - said to the parent, which tells the user

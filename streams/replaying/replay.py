@@ -8,30 +8,25 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from schemas.versions import RECORDS, latest
+from agents.training.formats import FORMATS
+from agents.training.formats.dsse import Attestor
 from streams.config import Settings
 from streams.counts import Counts
-from streams.embedded import SUFFIX
-from streams.exporting.shards import write_whole
-from streams.letters import CODE_VERSION
+from streams.exporting.export import Recipe, export
+from streams.exporting.inputs import DirectoryInput
 from streams.replaying.comparing import Comparison, combined
 from streams.replaying.fold import Hole
 from streams.replaying.job import Job, Result
-from streams.replaying.logs import MANIFEST, ReplayError, read_manifest
+from streams.replaying.logs import ReplayError
+from streams.replaying.manifest import Repeat, ReplayManifest, repeat_of, write_manifest
+from streams.replaying.output import Output
+from streams.replaying.overrides import Overrides
 from streams.replaying.processes import run_partitions
-from streams.replaying.targets import LOG
-
-REPLAY = "replay"
-
-NOTES = ".replay"
-"""Results of the partitions that are done, until all of them are."""
+from streams.signing import signing_key, trusted_keys
 
 Say = Callable[[str, float], None]
 
@@ -50,31 +45,60 @@ class Replayed:
     facts: int
     partitions: int
     resumed: int = 0
+    finished: bool = False
+    """It was there already: nothing was done."""
     stages: dict[str, float] = field(default_factory=dict)
+    repeat: Repeat | None = None
+    """How it compares with the replay whose manifest was given."""
 
     @property
     def ok(self) -> bool:
         """Whether everything that closed was made again, and is as it was where that was asked."""
-        return not self.holes and (self.compared is None or self.compared.ok)
+        return not self.holes and all(each is None or each.ok for each in (self.compared, self.repeat))
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
         return self.counts.plain() | {
             "open": self.open, "undecodable": self.undecodable, "facts": self.facts, "partitions": self.partitions,
-            "resumed": self.resumed, "records": self.records, "digests": self.digests,
+            "resumed": self.resumed, "finished": self.finished, "records": self.records, "digests": self.digests,
             "holes": [hole._asdict() for hole in self.holes],
             "verified": None if self.compared is None else self.compared.model_dump() | {"ok": self.compared.ok},
+            "repeat": None if self.repeat is None else self.repeat.model_dump(),
         }  # fmt: skip
 
 
 async def replay(
-    job: Job, settings: Settings, processes: int, *, resume: bool = False, say: Say = lambda _what, _share: None
+    job: Job,
+    settings: Settings,
+    processes: int,
+    *,
+    resume: bool = False,
+    earlier: ReplayManifest | None = None,
+    say: Say = lambda _what, _share: None,
 ) -> Replayed:
-    """Replay everything that the job names. Raises ReplayError when it cannot begin, or a partition fails."""
+    """Replay everything that the job names, and compare with an earlier replay, if there is one.
+
+    Raises ReplayError when it cannot begin, or a partition fails.
+    """
     began = time.monotonic()
-    notes = _Notes(job, resume=resume)
-    job = notes.job
-    results = dict(notes.results)
+    if resume and job.out is None:
+        raise ReplayError("--resume needs --out: what is done is noted there")
+    if job.sign and job.evidence:
+        signing_key(settings)  # a key that cannot be read is said before anything is touched
+    if job.reclose:
+        job = job.model_copy(update={"closing": Overrides(job.overrides).policy(settings.closing)})
+    with Output(job, resume=resume) as output:
+        if output.finished is not None:
+            replayed = _before(output.finished, str(job.out))
+        else:
+            replayed = await _replayed(output, settings, processes, began, say)
+    if earlier is not None:
+        replayed.repeat = repeat_of(earlier, job, replayed.digests)
+    return replayed
+
+
+async def _replayed(output: Output, settings: Settings, processes: int, began: float, say: Say) -> Replayed:
+    job, results = output.job, dict(output.results)
     left = [number for number in job.partitions if number not in results]
     total = sum(max(0, span[1] - span[0]) for parts in job.spans.values() for span in parts.values())
     read = sum(result.facts for result in results.values())
@@ -86,67 +110,52 @@ async def replay(
 
     def done(result: Result) -> None:
         results[result.partition] = result
-        notes.keep(result)
+        output.keep(result)
 
     say("replaying", 0.0)
     await run_partitions(job, settings, left, processes, done, moved)
-    replayed = _combined([results[number] for number in sorted(results)], resumed=len(notes.results))
+    replayed = _combined([results[number] for number in sorted(results)], resumed=len(output.results))
     replayed.counts.out = "" if job.out is None else str(job.out)
-    replayed.counts.seconds = time.monotonic() - began
     if job.out is not None:
-        _write_manifest(job, replayed)
-        notes.clear()
+        write_manifest(job, _outcome(replayed))
+        for name in job.formats:
+            await _export(job, job.out, name, settings, say)
+        output.complete()
+    replayed.counts.seconds = time.monotonic() - began
     return replayed
 
 
-class _Notes:
-    """Which partitions are done, kept in the output directory while a replay runs."""
-
-    def __init__(self, job: Job, *, resume: bool) -> None:
-        self._folder = None if job.out is None else job.out / NOTES
-        self.job = job
-        """What is replayed: when resumed, the part of the log that was set out for, however much it has grown since."""
-        self.results: dict[int, Result] = {}
-        if self._folder is None:
-            if resume:
-                raise ReplayError("--resume needs --out: what is done is noted there")
-            return
-        assert job.out is not None
-        path = self._folder / "job.json"
-        if resume and path.is_file():
-            self.job = Job.model_validate_json(path.read_bytes())
-            if job.model_copy(update={"spans": self.job.spans, "lost": self.job.lost}) != self.job:
-                raise ReplayError(
-                    f"{job.out} holds another replay that was cut off; give its options again, or leave --resume out to begin anew"
-                )
-            for note in sorted(self._folder.glob("[0-9]*.json")):
-                result = Result.model_validate_json(note.read_bytes())
-                self.results[result.partition] = result
-            return
-        _clear(job.out)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, job.model_dump_json().encode())
-
-    def keep(self, result: Result) -> None:
-        """A partition's files are there: note its result."""
-        if self._folder is not None:
-            write_whole(self._folder / f"{result.partition}.json", result.model_dump_json().encode())
-
-    def clear(self) -> None:
-        """Everything is done."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder)
+async def _export(job: Job, out: Path, name: str, settings: Settings, say: Say) -> None:
+    """Export what was replayed, signed where it is."""
+    recipe = Recipe.of(FORMATS[name], None, redact=settings.emission.redact)
+    attestor = Attestor(signing_key(settings), trusted_keys(settings)) if job.sign else None
+    shutil.rmtree(out / name, ignore_errors=True)  # what was left half by a replay that was cut off
+    await export(DirectoryInput(out), out / name, recipe, attestor=attestor, say=say)
 
 
-def _clear(out: Path) -> None:
-    """Make room: what an earlier replay left is replaced; an archive, or anything else, is not touched."""
-    if not out.exists() or not any(out.iterdir()):
-        return
-    if not (out / NOTES).is_dir() and read_manifest(out).get("kind") != REPLAY:
-        raise ReplayError(f"{out} is not empty and holds no replay; give another directory")
-    shutil.rmtree(out / LOG, ignore_errors=True)
-    shutil.rmtree(out / NOTES, ignore_errors=True)
-    (out / MANIFEST).unlink(missing_ok=True)
+def _outcome(replayed: Replayed) -> dict[str, Any]:
+    """What came of a replay, for its manifest."""
+    return {
+        "records": replayed.records,
+        "digests": replayed.digests,
+        "holes": [hole._asdict() for hole in replayed.holes],
+        "counts": {name: value for name, value in replayed.counts.plain().items() if name not in ("seconds", "out")},
+        "facts": replayed.facts,
+        "partitions": replayed.partitions,
+        "open": replayed.open,
+        "undecodable": replayed.undecodable,
+        "verified": None if replayed.compared is None else replayed.compared.model_dump(),
+    }
+
+
+def _before(found: ReplayManifest, out: str) -> Replayed:
+    """The same, as the manifest of a finished replay says it."""
+    known = {each.name for each in fields(Counts)}
+    counts = Counts(**{name: value for name, value in found.counts.items() if name in known}, out=out)
+    return Replayed(
+        counts, found.records, found.digests, found.holes, found.open, found.undecodable, found.verified, found.facts,
+        found.partitions, resumed=found.partitions, finished=True,
+    )  # fmt: skip
 
 
 def _combined(results: list[Result], resumed: int) -> Replayed:
@@ -167,7 +176,7 @@ def _combined(results: list[Result], resumed: int) -> Replayed:
         counts, dict(sorted(records.items())), combined([result.digests for result in results]),
         [hole for result in results for hole in result.holes], sum(result.open for result in results),
         sum(result.undecodable for result in results), compared, sum(result.facts for result in results), len(results),
-        resumed, {name: micros / 1e6 for name, micros in stages.items()},
+        resumed, stages={name: micros / 1e6 for name, micros in stages.items()},
     )  # fmt: skip
 
 
@@ -176,28 +185,3 @@ def _both(one: Comparison, other: Comparison | None) -> Comparison:
         return one
     summed = {name: getattr(one, name) + getattr(other, name) for name in Comparison.model_fields}
     return Comparison(**summed)
-
-
-def _write_manifest(job: Job, replayed: Replayed) -> None:
-    """What was read, under which rules, and what came of it: enough to do it again elsewhere and compare."""
-    assert job.out is not None
-    files = {
-        str(path.relative_to(job.out)): sha256(path.read_bytes()).hexdigest()
-        for path in sorted((job.out / LOG).glob(f"*/*{SUFFIX}"))
-    }
-    manifest = {
-        "kind": REPLAY,
-        "code_version": CODE_VERSION,
-        "schema_versions": {name: latest(record).number for name, record in sorted(RECORDS.items())},
-        "inputs": {
-            "kind": "kafka" if job.directory is None else "files",
-            "topics": {name: {str(at): list(span) for at, span in parts.items()} for name, parts in job.spans.items()},
-        },
-        "rules": {"set": list(job.overrides), "reclose": job.reclose, "evidence": job.evidence, "sign": job.sign},
-        "records": replayed.records,
-        "digests": replayed.digests,
-        "holes": [hole._asdict() for hole in replayed.holes],
-        "counts": {name: value for name, value in replayed.counts.plain().items() if name not in ("seconds", "out")},
-        "files": files,
-    }
-    write_whole(job.out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")

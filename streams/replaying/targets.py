@@ -4,24 +4,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Self
+
+from pydantic import TypeAdapter, ValidationError
 
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure
+from streams.cluster import ensure_topics, registry_of, resolve
 from streams.codec import Codec
 from streams.config import Settings
-from streams.embedded import LogWriter
+from streams.embedded import PARTIAL, LogWriter
 from streams.headers import REDACTED
+from streams.looking.kafka import KafkaLog
 from streams.producing import FactWriter
 from streams.replaying.comparing import Made
 from streams.replaying.logs import ReplayError
-from streams.topics import CLOSURES
+from streams.topics import CLOSURES, TOPICS
 
 LOG = "log"
 
 
+_PREFIX: TypeAdapter[str] = TypeAdapter(Annotated[str, Settings.model_fields["prefix"]])
+
+
 class Target(ABC):
     """Takes the records of whole rollouts."""
+
+    async def prepare(self) -> None:
+        """Make ready what all processes write to; before any of them begins."""
+        return
 
     @abstractmethod
     async def write(self, rollout: Rollout, partition: int, made: Sequence[Made]) -> None:
@@ -56,10 +67,12 @@ class Files(Target):
     def __init__(self, out: Path) -> None:
         self._writer = LogWriter(out / LOG)
         self._codec = Codec()
+        self._partition: int | None = None
 
     async def write(self, rollout: Rollout, partition: int, made: Sequence[Made]) -> None:
         """Append to the files of the partition."""
         assert rollout.closed is not None
+        self._partition = partition
         key, at = rollout.rollout_id.encode(), rollout.closed.decided_at_ms
         for closure in _decisions(rollout):
             self._writer.append(CLOSURES.name, partition, key, self._codec.encode(closure), at)
@@ -75,16 +88,43 @@ class Files(Target):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.__exit__(kind, error, trace)
+        if (
+            kind is not None and self._partition is not None
+        ):  # a signal may come before the writer knows a file of its own
+            for path in self._writer.folder.glob(f"*/{self._partition:05d}*{PARTIAL}"):
+                path.unlink(missing_ok=True)
+
+
+def discard_half(out: Path, partition: int) -> None:
+    """Remove what was written of a partition that is not complete."""
+    for path in (out / LOG).glob(f"*/{partition:05d}*{PARTIAL}"):
+        path.unlink(missing_ok=True)
 
 
 class Topics(Target):
     """Topics beside the first ones: readers compare, then switch."""
 
     def __init__(self, settings: Settings, prefix: str, partitions: int) -> None:
-        if prefix == settings.prefix:
-            raise ReplayError(f"--to-prefix {prefix!r} is where the facts are; choose another one")
-        beside = settings.model_copy(update={"prefix": prefix, "partitions": partitions})
-        self._writer = FactWriter(beside, "replay")
+        require_prefix(settings, prefix)
+        self._beside = resolve(settings.model_copy(update={"prefix": prefix, "partitions": partitions}))
+        self._writer = FactWriter(self._beside, "replay")
+
+    async def prepare(self) -> None:
+        """Create the topics and register the schemas, once for all processes. Raises ReplayError when anything is in them."""
+        async with KafkaLog(self._beside) as log:
+            held = await log.count([topic for topic in TOPICS if log.partitions(log.name(topic))])
+        if held:
+            raise ReplayError(
+                f"the topics with prefix {self._beside.prefix!r} hold {held:,} records already, of an earlier replay or of a live "
+                "log, and would hold both; give another --to-prefix, or delete those topics first"
+            )
+        await ensure_topics(self._beside)
+        registry = registry_of(self._beside)
+        if registry is not None:
+            try:
+                await Codec(registry, prefix=self._beside.prefix).register()
+            finally:
+                await registry.close()
 
     async def write(self, rollout: Rollout, partition: int, made: Sequence[Made]) -> None:
         """Send; records of an earlier run that was cut off are there twice, with the same bytes."""
@@ -107,6 +147,21 @@ class Topics(Target):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._writer.__aexit__(kind, error, trace)
+
+
+def require_prefix(settings: Settings, prefix: str) -> None:
+    """Raises ReplayError when topics with this prefix cannot be, or are those that are read."""
+    if prefix == settings.prefix:
+        raise ReplayError(f"--to-prefix {prefix!r} is where the facts are; choose another one")
+    require_possible(prefix)
+
+
+def require_possible(prefix: str) -> None:
+    """Raises ReplayError when no topic can have this prefix."""
+    try:
+        _PREFIX.validate_python(prefix)
+    except ValidationError:
+        raise ReplayError(f"--to-prefix {prefix!r}: up to 80 letters, digits, dots, dashes and underscores") from None
 
 
 def _decisions(rollout: Rollout) -> tuple[Closure, Closure]:

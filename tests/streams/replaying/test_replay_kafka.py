@@ -1,6 +1,8 @@
 """Replay of a real log: what the live worker emitted, byte by byte; archives, restored topics, trimmed and older logs."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from streams.config import Settings
 from streams.demo.sample import sample_lines, write_sample
 from streams.ingest import ingest_files
 from streams.inputs import Rejected
-from streams.topics import AGENT_EVENTS, CLOSURES, FACTS
+from streams.looking.kafka import KafkaLog
+from streams.topics import AGENT_EVENTS, CLOSURES, FACTS, TOPICS
 from tests.conftest import Braid
 from tests.live import Worker, read_all, until_closed
 
@@ -171,6 +174,29 @@ def test_replay_writes_beside_and_the_new_topics_are_whole(
     code, _, said = braid("replay", "--to-prefix", configured.prefix)
     assert code == 1
     assert "where the facts are" in said
+
+
+def _replay_process(*more: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "streams.cli", "replay", "--json", *more]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_several_processes_write_beside_and_a_second_replay_does_not(configured: Settings, braid: Braid) -> None:
+    """New topics are there before the processes begin, nobody warns of them, and two datasets are never mixed."""
+    beside = f"several{configured.prefix}"
+    done = _replay_process("--to-prefix", beside, "--processes", "4")
+    assert (done.returncode, done.stderr) == (0, "")
+    held = asyncio.run(_held(configured, beside))
+    code, _, said = braid("replay", "--to-prefix", beside, "--set", "pairs.max_per_rollout=1")
+    assert code == 1
+    assert f"hold {held:,} records already" in said
+    assert "give another --to-prefix" in said
+    assert asyncio.run(_held(configured, beside)) == held
+
+
+async def _held(settings: Settings, prefix: str) -> int:
+    async with KafkaLog(settings.model_copy(update={"prefix": prefix})) as log:
+        return await log.count(TOPICS)
 
 
 async def _trim(settings: Settings, topic: str, partition: int, before: int) -> None:

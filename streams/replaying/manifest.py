@@ -1,0 +1,180 @@
+"""What a replay says of itself: what was read, under which rules, and what came of it. Enough to do it again elsewhere."""
+
+import json
+from collections.abc import Mapping
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from schemas.avro_body import first_problem
+from schemas.versions import RECORDS, latest
+from streams.embedded import SUFFIX
+from streams.exporting.shards import write_whole
+from streams.letters import CODE_VERSION
+from streams.looking.kafka import Span
+from streams.replaying.comparing import Comparison
+from streams.replaying.fold import Hole
+from streams.replaying.job import Job
+from streams.replaying.logs import ARCHIVE, MANIFEST, ReplayError
+from streams.replaying.targets import LOG
+from streams.topics import BY_NAME
+
+REPLAY = "replay"
+UNDIGESTED = "sign"
+"""Digests are of records without their signatures."""
+
+
+class Inputs(BaseModel):
+    """Which part of which log."""
+
+    topics: dict[str, dict[int, Span]]
+    asked: dict[str, str] = {}
+
+
+class ReplayManifest(BaseModel):
+    """Beside the log that a replay made."""
+
+    inputs: Inputs
+    rules: dict[str, Any] = {}
+    formats: list[str] = []
+    records: dict[str, int]
+    digests: dict[str, str]
+    holes: list[Hole] = []
+    counts: dict[str, Any]
+    files: dict[str, str]
+    facts: int = 0
+    partitions: int = 0
+    open: int = 0
+    undecodable: int = 0
+    verified: Comparison | None = None
+
+
+class ArchivedFile(BaseModel):
+    """A file as it was written."""
+
+    sha256: str
+    bytes: int
+
+
+class ArchiveManifest(BaseModel):
+    """Beside the log that an archive is."""
+
+    inputs: Inputs
+    schemas: dict[int, dict[str, Any]]
+    files: dict[str, ArchivedFile]
+
+
+_KINDS: dict[object, type[ReplayManifest | ArchiveManifest]] = {REPLAY: ReplayManifest, ARCHIVE: ArchiveManifest}
+
+
+def manifest_at(path: Path) -> ReplayManifest | ArchiveManifest:
+    """The manifest in a file of any name, or in a directory. Raises ReplayError when there is none, or it is not in order."""
+    path = path / MANIFEST if path.is_dir() else path
+    try:
+        plain = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ReplayError(f"{path}: {error.strerror}; give the manifest of a replay or an archive") from None
+    except ValueError as error:
+        raise ReplayError(f"{path}: not JSON: {error}") from None
+    kind = plain.get("kind") if isinstance(plain, dict) else None
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ReplayError(f"{path}: no manifest of a replay or an archive")
+    try:
+        return _KINDS[kind].model_validate(plain)
+    except ValidationError as error:
+        raise ReplayError(f"{path}: no manifest of a replay or an archive: {first_problem(error)}") from None
+
+
+def require_manifest(directory: Path) -> None:
+    """Raises ReplayError when there is a manifest in a directory and it is not in order."""
+    if (directory / MANIFEST).is_file():
+        unknown = sorted(set(manifest_at(directory).inputs.topics) - BY_NAME.keys())
+        if unknown:
+            raise ReplayError(f"{directory / MANIFEST}: {unknown[0]!r} is no topic of ours")
+
+
+def rules_of(job: Job) -> dict[str, Any]:
+    """What decides what comes of the facts: `braid diff` names those in which two replays differ."""
+    rules: dict[str, Any] = {
+        "set": list(job.overrides), "reclose": job.reclose, "evidence": job.evidence, "sign": job.sign,
+        "code": CODE_VERSION,
+        "schemas": [f"{name} {latest(record).number}" for name, record in sorted(RECORDS.items())],
+    }  # fmt: skip
+    if job.closing is not None:
+        rules["closing"] = [f"{name}={value}" for name, value in job.closing]
+    return rules
+
+
+def other_options(job: Job, found: ReplayManifest) -> list[str]:
+    """In which options a job differs from the replay that a manifest is of."""
+    rules = rules_of(job)
+    names = ("set", "reclose", "evidence", "sign", "closing")
+    now = job.asked | {name: rules.get(name) for name in names}
+    then = found.inputs.asked | {name: found.rules.get(name) for name in names}
+    now |= {"format": sorted(job.formats), "verify": job.verify}
+    then |= {"format": sorted(found.formats), "verify": found.verified is not None}
+    return [f"{name} {_short(then.get(name))}, not {_short(now.get(name))}" for name in _unequal(then, now)]
+
+
+def _short(value: object) -> str:
+    return "nothing" if value in (None, []) else ", ".join(value) if isinstance(value, list) else str(value)
+
+
+class Repeat(BaseModel):
+    """How a replay compares with an earlier one, by the earlier one's manifest."""
+
+    same: bool
+    sinks: list[str]
+    """Those whose records differ."""
+    rules: list[str]
+    """The rules that differ."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the same rules gave the same records; other rules may give others."""
+        return self.same or bool(self.rules)
+
+
+def repeat_of(found: ReplayManifest, job: Job, digests: dict[str, str]) -> Repeat:
+    """Hold the digests of a replay against those in a manifest."""
+    now = {name: rule for name, rule in rules_of(job).items() if name != UNDIGESTED}
+    then = {name: rule for name, rule in found.rules.items() if name != UNDIGESTED}
+    differing = _unequal(found.digests, digests)
+    return Repeat(
+        same=not differing, sinks=differing,
+        rules=[f"{name} {_short(then.get(name))}, not {_short(now.get(name))}" for name in _unequal(then, now)],
+    )  # fmt: skip
+
+
+def _unequal(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
+    return [name for name in sorted(one.keys() | other.keys()) if one.get(name) != other.get(name)]
+
+
+def write_manifest(job: Job, outcome: dict[str, Any]) -> None:
+    """Write the manifest of a replay to its directory: inputs, rules, what came of them, and the digests of the files."""
+    assert job.out is not None
+    manifest = {
+        "kind": REPLAY,
+        "code_version": CODE_VERSION,
+        "schema_versions": {name: latest(record).number for name, record in sorted(RECORDS.items())},
+        "inputs": {
+            "kind": "kafka" if job.directory is None else "files",
+            "asked": job.asked,
+            "topics": {name: {str(at): list(span) for at, span in parts.items()} for name, parts in job.spans.items()},
+        },
+        "rules": rules_of(job),
+        "formats": list(job.formats),
+        **outcome,
+        "files": {
+            str(path.relative_to(job.out)): _digest(path) for path in sorted((job.out / LOG).glob(f"*/*{SUFFIX}"))
+        },
+    }
+    write_whole(job.out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as source:
+        return file_digest(source, "sha256").hexdigest()
