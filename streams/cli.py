@@ -55,18 +55,17 @@ for _name, (_target, _help) in _COMMANDS.items():
     app.command(_target, name=_name, help=_help)
 
 
-def _describe(name: str) -> None:
+def _describe(words: list[str]) -> None:
     """Let the command that is called describe itself, with all of its docstring; the list has the short texts."""
-    if name in _COMMANDS and (command := app[name]).default_command is not None:
+    if words and words[0] in _COMMANDS and (command := app[words[0]]).default_command is not None:
         command.help = None
 
 
 def main(words: list[str] | None = None) -> None:
     """The entry point; the words of the command line when they are not given."""
-    words = sys.argv[1:] if words is None else words
     try:
-        _describe(words[0] if words else "")
-        app(words)
+        _describe(sys.argv[1:] if words is None else words)
+        app() if words is None else app(words)
     except BraidError as error:
         sys.stderr.write(f"braid: {error}\n")
         sys.exit(1)
