@@ -18,16 +18,16 @@ MAX_EXACT = 2**53 - 1
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 """An id that somebody outside gave: kept as it is, never parsed."""
 
-Index = Annotated[int, Field(ge=0, le=99_999)]
-"""A branch index or an attempt, counted from 0."""
+Index = Annotated[int, Field(strict=True, ge=0, le=99_999)]
+"""A branch index or an attempt, counted from 0. Like all whole numbers here strict: true is not 1, and neither is "1"."""
 
-Count = Annotated[int, Field(ge=0, le=MAX_EXACT)]
+Count = Annotated[int, Field(strict=True, ge=0, le=MAX_EXACT)]
 """A number of things, a sequence number, or a duration in milliseconds."""
 
-Whole = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+Whole = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
 """Any whole number that Avro's long holds."""
 
-Millis = Annotated[int, Field(ge=-MAX_EXACT, le=MAX_EXACT)]
+Millis = Annotated[int, Field(strict=True, ge=-MAX_EXACT, le=MAX_EXACT)]
 """A time: milliseconds since 1970-01-01 UTC."""
 
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]

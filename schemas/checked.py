@@ -17,8 +17,8 @@ from schemas.base import Record
 P = ParamSpec("P")
 R = TypeVar("R")
 
-TESTED = ("ge", "le", "min_length", "max_length", "allow_inf_nan")
-"""The limits that records have; infinite numbers and NaN fail every test of a float."""
+TESTED = ("ge", "le", "min_length", "max_length", "allow_inf_nan", "strict")
+"""The limits that records have; infinite numbers and NaN fail every test of a float, and Avro is strict by itself."""
 
 LONG = (-(2**63), 2**63 - 1)
 """What Avro's long holds: no limit at all."""

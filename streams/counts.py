@@ -62,6 +62,8 @@ class Counts(RolloutCounts):
     judge: dict[str, Any] | None = None
     """What asking a judge took; None when nobody was asked."""
     first_bad: list[str] = field(default_factory=list, repr=False)
+    broken: list[str] = field(default_factory=list)
+    """Rollouts of which nothing could be made, and why."""
 
     def add(self, emission: Emission) -> None:
         """Count what a rollout became."""
@@ -74,5 +76,5 @@ class Counts(RolloutCounts):
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        unsaid = {"first_bad"} if self.judge is not None else {"first_bad", "judge"}
+        unsaid = {"first_bad"} | ({"judge"} if self.judge is None else set()) | (set() if self.broken else {"broken"})
         return {name: value for name, value in super().plain().items() if name not in unsaid}

@@ -21,6 +21,7 @@ from agents.importers.lines import LineReader
 from agents.importers.slices import Slicer, rollout_of
 from agents.judge.requests import Asking, judge_requests
 from agents.judge.votes import calls_of
+from agents.rollouts.broken import BrokenLogError
 from agents.rollouts.decide import close_now, settle_now
 from agents.rollouts.emit import emit
 from agents.rollouts.rollout import Complaint, Fact, Ref, Rollout
@@ -247,7 +248,11 @@ class _Folder:
 
     def _close(self, rollout: Rollout) -> None:
         self._decided(rollout, Closure(closed=close_now(rollout)))
-        emission = emit(rollout)
+        try:
+            emission = emit(rollout)
+        except BrokenLogError as error:
+            self._counts.broken.append(str(error))
+            return
         evidence = emission.signed(self._key)
         for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *evidence):
             self._write(record, rollout, redacted=emission.redacted)

@@ -22,6 +22,9 @@ Key = tuple[str, int, int]
 
 VOTES_REMEMBERED = 100_000
 
+RESERVED = ("build", "visual")
+"""Verdicts with lines, topics and rules of their own: no check may pass for one of them."""
+
 
 class LineReader:
     """Reads lines; remembers the next seq of branches whose events do not carry one, and the last votes without an id."""
@@ -97,6 +100,8 @@ class LineReader:
         return read_visual(value)
 
     def _check(self, value: dict[str, Any]) -> Fact:
+        if value.get("name") in RESERVED:
+            raise LineError("name", f"{value['name']} has lines of its own; give the check another name")
         return make(CheckVerdict, with_verdict_id("check", value))
 
     def _vote(self, value: dict[str, Any]) -> Fact:

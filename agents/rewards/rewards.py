@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from math import fsum, sqrt
 from typing import NamedTuple
 
-from agents.verdicts.meaning import Verdict, hack_signals, objective_score
+from agents.verdicts.meaning import Verdict, hack_signals, meaning, objective_score
 from schemas.checked import unchecked
 from schemas.emission import EmissionConfig, RewardsConfig, Weight
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RewardComponent
-from schemas.verdicts import BuildVerdict
+from schemas.verdicts import BuildVerdict, TestCounts
 
 _component = unchecked(RewardComponent)
 
@@ -79,10 +79,9 @@ def _verified_reward(status: ObjectiveStatus, verdicts: Mapping[str, Verdict], c
         return None
     build = verdicts.get("build")
     passed, coverage = score, None
-    if isinstance(build, BuildVerdict):
+    if isinstance(build, BuildVerdict) and meaning(build).outcome != "unknown":
         coverage = build.coverage
-        if build.tests is not None and build.tests.total > 0:
-            passed = build.tests.passed / build.tests.total
+        passed = _pass_rate(build.tests, score)
     hacked = 1.0 if hack_signals(dict(verdicts)) else 0.0
     raw = config.pass_weight * passed - config.hack_penalty * hacked + config.coverage_bonus * (coverage or 0.0)
     return Reward(
@@ -95,6 +94,18 @@ def _verified_reward(status: ObjectiveStatus, verdicts: Mapping[str, Verdict], c
             ),
         ),
     )
+
+
+def _pass_rate(tests: TestCounts | None, score: float) -> float:
+    """The share of tests that passed; the objective score where tests do not decide.
+
+    They do not where none ran, and where all passed although the branch fails: something else failed it (its exit code, its
+    page, another check), and a failure is never a full reward.
+    """
+    if tests is None or tests.passed + tests.failed == 0 or tests.total == 0:
+        return score
+    share = min(1.0, tests.passed / tests.total)
+    return score if share == 1.0 else share
 
 
 def group_of(rewards: Sequence[float]) -> Group:

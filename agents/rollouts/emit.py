@@ -1,6 +1,6 @@
 """What a closed rollout becomes: a pure function of the pinned facts to branches, ranking, evidence and training rows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from agents.evidence.build import Placed, branch_evidence, chain_of, judges_of, sign
@@ -35,6 +35,10 @@ SINKS: dict[type, str] = {
     SftRecord: "training.sft.v1", DpoRecord: "training.dpo.v1", PpoRecord: "training.ppo.v1", RejectedRecord: "training.rejected.v1",
 }  # fmt: skip
 """The sink of each kind of row, without a prefix: evidence names it, and a prefix must not change evidence."""
+
+
+MOST_BYTES = 8 * 1024 * 1024 - 64
+"""Of one record that follows: what the topics take, without the header of its value."""
 
 
 class Emission(NamedTuple):
@@ -76,6 +80,7 @@ def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConf
     pin = settled_attempt(index, number, attempt, view)
     bodies = Bodies()
     record = _record(rollout, pin, view.pieces, config, bodies)
+    _check_sizes(rollout, bodies.values())
     return Ended(pin, record, bodies[record.record_id])
 
 
@@ -191,6 +196,8 @@ def emit(
         emitted = [_emitted(row, bodies) for row in (*rows.rows, *rows.rejected)]
         ranking_digest = avro_body.digest(bodies[ranking.ranking_id])
         chain = chain_of(acts, ranking, ranking_digest, settled, closed, votes, emitted)
+    # The JSON that is signed is longer than its Avro.
+    _check_sizes(rollout, (*bodies.values(), *(placed.message for placed in chain)))
     return Emission(
         branches=tuple(branches[index] for index in sorted(branches)),
         ranking=ranking,
@@ -201,6 +208,15 @@ def emit(
         evidence=tuple(placed.record for placed in chain),
         messages=tuple(placed.message for placed in chain),
     )
+
+
+def _check_sizes(rollout: Rollout, bodies: Iterable[bytes]) -> None:
+    """All or nothing: rows whose evidence could not be written would be rows without any."""
+    largest = max(map(len, bodies), default=0)
+    if largest > MOST_BYTES:
+        raise BrokenLogError(
+            f"rollout {rollout.rollout_id}: one of its records has {largest:,} bytes, and {MOST_BYTES:,} are allowed"
+        )
 
 
 def _flags(branch: BranchRecord, verdicts: dict[str, Verdict]) -> tuple[str, ...]:

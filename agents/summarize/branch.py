@@ -6,8 +6,21 @@ A pure function of the events in the order of their seq, of what the producer sa
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import NamedTuple
 
-from agents.summarize.events import DIGEST, Answer, Body, Call, Failure, Piece, Result, Said, Spent, Start
+from agents.summarize.events import (
+    DIGEST,
+    SHORTEST_SECRET,
+    Answer,
+    Body,
+    Call,
+    Failure,
+    Piece,
+    Result,
+    Said,
+    Spent,
+    Start,
+)
 from agents.summarize.output import shorten
 from agents.training.redaction import redact
 from schemas.avro_body import Bodies, with_content_id
@@ -64,8 +77,13 @@ def last_word(pieces: Sequence[Piece]) -> Answer | Failure | None:
 
 
 def end_status(word: Answer | Failure | None, ended: BranchEnd | None) -> EndStatus | None:
-    """How a branch ended: the producer's word, else its last answer or error; None when it has not."""
-    if ended is not None and ended.status is not None:
+    """How a branch ended: the producer's word, else its last answer or error; None when it has not.
+
+    Whoever ends a branch may not know why. That it answered, or failed by itself, is not believed against an error that came last:
+    what a provider could not do is nobody's failure.
+    """
+    doubted = isinstance(word, Failure) and ended is not None and ended.status in ("answered", "failed")
+    if ended is not None and ended.status is not None and not doubted:
         return ended.status
     if isinstance(word, Answer):
         return "answered"
@@ -91,7 +109,11 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
     status = facts.status
     error = reading.cleaned(facts.error) if facts.error else reading.error
     info = facts.info or NO_INFO
-    agent = info.agent
+    agent = info.agent and AgentInfo(
+        name=reading.cleaned_name(info.agent.name),
+        model=reading.cleaned_name(info.agent.model),
+        version=reading.cleaned_name(info.agent.version),
+    )
     if agent is None and reading.model is not None:
         agent = AgentInfo(model=reading.model)
     record = _branch_record(
@@ -102,7 +124,7 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
         attempt=facts.attempt,
         temperature=info.temperature,
         seed=info.seed,
-        session_id=info.session_id,
+        session_id=reading.cleaned_name(info.session_id),
         agent=agent,
         observed=info.observed,
         status=status,
@@ -160,6 +182,14 @@ class _Slot:
     paired: bool = True
 
 
+class _Early(NamedTuple):
+    """A result that came before its call."""
+
+    number: int
+    result: Result
+    time: int | None
+
+
 @dataclass(slots=True)
 class _Reading:
     """One pass over a branch's events."""
@@ -175,7 +205,12 @@ class _Reading:
     last_ms: int | None = None
     redactions: dict[str, int] = field(default_factory=dict)
     _slots: list[_Slot] = field(default_factory=list)
-    _early: list[tuple[Result, int | None]] = field(default_factory=list)
+    _open: dict[int, _Slot] = field(default_factory=dict)
+    """Calls without a result, by their place among all; `_open_by_id` has the places of those with an id."""
+    _open_by_id: dict[str, dict[int, None]] = field(default_factory=dict)
+    _early: dict[str | None, list[_Early]] = field(default_factory=dict)
+    """Results whose call has not come, by its id."""
+    _arrived: int = 0
     _said: list[Said] = field(default_factory=list)
     _turn: int = -1
     _turn_key: object = None
@@ -214,23 +249,30 @@ class _Reading:
             self._turn += 1
             self._turn_key = key
         slot = _Slot(call, self._turn, self._spoken(), time)
-        for index, (result, ended) in enumerate(self._early):
-            if call.call_id is not None and result.call_id == call.call_id:
-                slot.result, slot.ended = result, ended
-                del self._early[index]
-                break
+        early = self._early.get(call.call_id) if call.call_id is not None else None
+        if early:
+            _, slot.result, slot.ended = early.pop(0)
+        else:
+            self._open[len(self._slots)] = slot
+            if call.call_id is not None:
+                self._open_by_id.setdefault(call.call_id, {})[len(self._slots)] = None
         self._slots.append(slot)
 
     def _take_result(self, result: Result, time: int | None) -> None:
-        waiting = [slot for slot in self._slots if slot.result is None]
+        place = self._first_open(result)
+        if place is None:
+            self._arrived += 1
+            self._early.setdefault(result.call_id, []).append(_Early(self._arrived, result, time))
+            return
+        slot = self._open.pop(place)
+        self._open_by_id.get(slot.call.call_id or "", {}).pop(place, None)
+        slot.result, slot.ended = result, time
+
+    def _first_open(self, result: Result) -> int | None:
+        """The first call that a result may belong to: by its id, or by the tool's name where it has none."""
         if result.call_id is not None:
-            match = next((slot for slot in waiting if slot.call.call_id == result.call_id), None)
-        else:
-            match = next((slot for slot in waiting if result.name in (None, slot.call.name)), None)
-        if match is None:
-            self._early.append((result, time))
-        else:
-            match.result, match.ended = result, time
+            return next(iter(self._open_by_id.get(result.call_id, ())), None)
+        return next((place for place, slot in self._open.items() if result.name in (None, slot.call.name)), None)
 
     def _take_usage(self, spent: Spent) -> None:
         # Counts are cumulative for the run, so the last one that is given is the total.
@@ -265,6 +307,10 @@ class _Reading:
         self._said = []
         return self.cleaned("\n\n".join("".join(parts) for parts in steps).strip()) or None
 
+    def cleaned_name(self, text: str | None) -> str | None:
+        """A name that a producer gave."""
+        return text if text is None or len(text) < SHORTEST_SECRET else self.cleaned(text)
+
     def cleaned(self, text: str) -> str:
         if not self.redacting:
             return text
@@ -275,11 +321,11 @@ class _Reading:
 
     def finished_calls(self) -> list[BranchCall]:
         """All calls in order, then the results that no call asked for."""
-        for result, ended in self._early:
+        for _, result, ended in sorted(early for waiting in self._early.values() for early in waiting):
             orphan = Call(result.call_id, result.name or "unknown", "{}", sha256(b"{}").hexdigest(), None, None)
             self._turn += 1
             self._slots.append(_Slot(orphan, self._turn, None, None, result, ended, paired=False))
-        self._early = []
+        self._early.clear()
         return [self._call_record(position, slot) for position, slot in enumerate(self._slots)]
 
     def _call_record(self, position: int, slot: _Slot) -> BranchCall:

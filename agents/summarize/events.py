@@ -30,6 +30,10 @@ PROVIDER_TROUBLE = (
 """What an `error` event says when the model's provider failed, not the agent. Numbers count only as whole words."""
 
 
+SHORTEST_SECRET = 16
+"""Characters of a name below which no rule finds a secret in it."""
+
+
 class Call(NamedTuple):
     """A tool call."""
 
@@ -245,11 +249,16 @@ def _call(data: dict[str, Any], redacting: bool, canonical: Canonical) -> tuple[
     arguments = first(data, "args", "arguments", "input", default={})
     raw = canonical(arguments)
     counts: Counts = ()
+    name = text_or_none(first(data, "toolName", "tool_name", "name")) or "unknown"
     if redacting:
         arguments, counts = redact_json(arguments)
+        if len(name) >= SHORTEST_SECRET:
+            found = dict(counts)
+            name = _clean(name, redacting, found)
+            counts = tuple(sorted(found.items()))
     return Call(
         call_id=text_or_none(first(data, "callId", "call_id", "id")),
-        name=text_or_none(first(data, "toolName", "tool_name", "name")) or "unknown",
+        name=name,
         arguments=compact(arguments),
         arguments_digest=sha256(raw).hexdigest(),
         batch=text_or_none(first(data, "batchId", "batch_id")),
@@ -264,11 +273,11 @@ def _result(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tup
     counts: dict[str, int] = {}
     return Result(
         call_id=text_or_none(first(data, "callId", "call_id", "id", "tool_call_id")),
-        name=text_or_none(first(data, "toolName", "tool_name", "name")),
+        name=_clean_name(first(data, "toolName", "tool_name", "name"), redacting, counts),
         output=None if output is None else excerpt(_clean(output, redacting, counts)),
         output_digest=sha256(raw.encode()).hexdigest(),
         output_bytes=0 if output is None else byte_length(output),
-        error_code=code,
+        error_code=_clean_name(code, redacting, counts),
         error_message=None if message is None else _clean(message, redacting, counts),
     ), tuple(sorted(counts.items()))
 
@@ -287,9 +296,8 @@ def _start(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tupl
     model = config.get("model") if isinstance(config, dict) else None
     counts: dict[str, int] = {}
     task = text_or_none(data.get("task"))
-    return Start(None if task is None else _clean(task, redacting, counts), text_or_none(model)), tuple(
-        sorted(counts.items())
-    )
+    task = None if task is None else _clean(task, redacting, counts)
+    return Start(task, _clean_name(model, redacting, counts)), tuple(sorted(counts.items()))
 
 
 def _answer(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
@@ -319,15 +327,16 @@ def _said(data: dict[str, Any]) -> Body:
     return Said(text, whole_or_none(first(data, "step", "stepIndex", "step_index")))
 
 
-def _spent(data: dict[str, Any], _redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+def _spent(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+    counts: dict[str, int] = {}
     usd = first(data, "estimatedUsd", "estimated_usd", "usd")
     return Spent(
         input_tokens=whole_or_none(first(data, "inputTokens", "input_tokens")),
         output_tokens=whole_or_none(first(data, "outputTokens", "output_tokens")),
         cached_tokens=whole_or_none(first(data, "cacheReadTokens", "cache_read_tokens", "cachedTokens")),
         usd=float(usd) if isinstance(usd, int | float) and not isinstance(usd, bool) else None,
-        model=text_or_none(first(data, "modelId", "model_id", "model")),
-    ), ()
+        model=_clean_name(first(data, "modelId", "model_id", "model"), redacting, counts),
+    ), tuple(sorted(counts.items()))
 
 
 _READERS = {
@@ -371,6 +380,12 @@ def whole_or_none(value: Any) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
         return value
     return None
+
+
+def _clean_name(value: Any, redacting: bool, counts: dict[str, int]) -> str | None:
+    """A name or a code: most are too short for a secret."""
+    text = text_or_none(value)
+    return text if text is None or len(text) < SHORTEST_SECRET else _clean(text, redacting, counts)
 
 
 def _clean(text: str, redacting: bool, counts: dict[str, int]) -> str:

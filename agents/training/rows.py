@@ -71,6 +71,12 @@ class Rows(NamedTuple):
     rejected: tuple[RejectedRecord, ...]
 
 
+SURPLUS = "over_max_per_rollout"
+
+MOST_SURPLUS = 1000
+"""Pairs beyond the limit that are named one by one; further ones are counted together. Pairs grow with the square of branches."""
+
+
 @dataclass
 class RowMaker:
     """Makes the rows of one closed rollout."""
@@ -160,11 +166,14 @@ class RowMaker:
     def _dpo(
         self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]
     ) -> None:
-        kept = 0
+        kept = surplus = 0
         unsure: Counter[str] = Counter()
         for better, worse, basis, probability in self._pairs(candidates):
             if basis == "judge" and (probability is None or probability < self.config.pairs.min_probability):
                 unsure["not_compared" if probability is None else "below_min_probability"] += 1
+                continue
+            if surplus >= MOST_SURPLUS:
+                unsure[SURPLUS] += 1
                 continue
             record = self._pair(better, worse, basis, probability, talks, admissions)
             pair = [better.branch, worse.branch]
@@ -173,7 +182,8 @@ class RowMaker:
             elif record.admission.category != "train":
                 self._admit("dpo", pair, record)
             elif kept >= self.config.pairs.max_per_rollout:
-                self._reject("dpo", pair, ("over_max_per_rollout",))
+                surplus += 1
+                self._reject("dpo", pair, (SURPLUS,))
             else:
                 kept += 1
                 self._admit("dpo", pair, record)

@@ -92,5 +92,7 @@ def run(
             f"{inline.spent.missing['budget']:,} votes are missing for that; a later run into {out} asks for them\n"
         )
     report_bad_lines(counts.bad_lines, counts.first_bad, out / SIDECAR)
-    if counts.bad_lines and not keep_going:
+    for why in counts.broken:
+        sys.stderr.write(f"braid: nothing could be made of {why}\n")
+    if counts.broken or (counts.bad_lines and not keep_going):
         sys.exit(1)

@@ -261,7 +261,11 @@ async def _finish(work: _Work, answers: list[JudgeVote], target: Target, counts:
         if tie.vote_id not in target.votes:
             await target.keep(tie)
     closed_again(work.rollout, [*work.asking.ties, *answers], work.at)
-    emission = emit(work.rollout)
+    try:
+        emission = emit(work.rollout)
+    except BrokenLogError:
+        counts.unfinished += 1
+        return
     await target.write(work.rollout, emission)
     counts.add(emission)
 

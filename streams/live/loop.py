@@ -256,7 +256,8 @@ class Loop:
         if self.app.rebalancing or not self.live:
             return
         async with self._lock:
-            if self.live and not self.app.rebalancing and self._driver is not None:
+            # After a failure nothing more is committed: what it interrupted is read again.
+            if self.live and not self.app.rebalancing and self._driver is not None and self._failure is None:
                 await self._driver.tick()
                 if checkpoint:
                     await self._checkpoint()

@@ -405,14 +405,13 @@ class RolloutDriver:
         self, record: Record, rollout_id: str, partition: int, body: bytes | None = None, *, redacted: bool = False
     ) -> None:
         topic = BY_RECORD[type(record)]
+        value = self._codec.encode(record, body)
+        if len(value) > topic.max_bytes:
+            what = f"a {type(record).__name__} of {len(value):,} bytes, and {topic.max_bytes:,} are allowed"
+            raise BrokenLogError(f"rollout {rollout_id}: it needs {what}")
         self._written[topic].inc()
-        await self._loop.send(
-            self._settings.prefix + topic.name,
-            partition,
-            rollout_id.encode(),
-            self._codec.encode(record, body),
-            cloud_event(record, "worker", redacted=redacted),
-        )
+        headers = cloud_event(record, "worker", redacted=redacted)
+        await self._loop.send(self._settings.prefix + topic.name, partition, rollout_id.encode(), value, headers)
 
     async def _write_letters(self) -> None:
         if self._strays:
@@ -432,7 +431,8 @@ class RolloutDriver:
                 self._settings.prefix + DEAD_LETTERS.name,
                 letter.partition,
                 letter.key,
-                letter.value,
+                # Kafka's client refuses a record of nothing at all: an empty value stands for it.
+                b"" if letter.key is None and letter.value is None else letter.value,
                 letter.wire_headers(),
             )
 

@@ -27,6 +27,18 @@ def value(status: Any, build: dict[str, Any], judge_score: float | None = None) 
         # passing tests count, also where the branch fails
         ("fail", {**FAIL, "tests": {"passed": 3, "failed": 1, "skipped": 0, "total": 4}}, 0.75),
         ("pass", {**PASS, "tests": {"passed": 0, "failed": 0, "skipped": 0, "total": 0}}, 1.0),
+        # tests do not decide where none ran, nor where all passed and something else failed the branch
+        ("pass", {**PASS, "tests": {"passed": 0, "failed": 0, "skipped": 5, "total": 5}}, 1.0),
+        ("fail", {**FAIL, "tests": {"passed": 9, "failed": 0, "skipped": 0, "total": 9}}, 0.0),
+        ("fail", {**PASS, "tests": {"passed": 9, "failed": 0, "skipped": 0, "total": 9}}, 0.0),
+        ("fail", {**FAIL, "tests": {"passed": 9, "failed": 1, "skipped": 0, "total": 3}}, 0.0),
+        # nor where nobody knows what became of the build
+        ("pass", {"status": "infra_error", "tests": {"passed": 0, "failed": 9, "skipped": 0, "total": 9}}, 1.0),
+        (
+            "fail",
+            {"status": "running", "coverage": 1.0, "tests": {"passed": 8, "failed": 1, "skipped": 0, "total": 9}},
+            0.0,
+        ),
         # coverage adds a tenth of itself, up to 1
         ("fail", {**FAIL, "coverage": 0.5}, 0.05),
         ("pass", {**PASS, "coverage": 1.0}, 1.0),

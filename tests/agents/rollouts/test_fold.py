@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.importers.lines import LineReader
+from agents.rollouts.broken import BrokenLogError
 from agents.rollouts.decide import ClosingPolicy, close_now, decide, settle_now
-from agents.rollouts.emit import Emission, emit
+from agents.rollouts.emit import MOST_BYTES, Emission, emit
 from agents.rollouts.rollout import Complaint, Fact, Rollout
 from agents.rollouts.status import Status, TransitionError
 from schemas.avro_body import encode
@@ -18,6 +19,7 @@ from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.events import AgentEvents
 from schemas.lifecycle import Lifecycle, RolloutOpened
+from streams.topics import LIMITS
 
 CONFIG = EmissionConfig(judge=JudgeConfig(kind="external"))
 POLICY = ClosingPolicy(deadline_ms=10_000, judge_deadline_ms=5_000)
@@ -330,3 +332,56 @@ def test_an_opening_whose_tools_are_no_array_is_refused(tools: str) -> None:
     assert [(each.reason, each.message[:7]) for each in complaints] == [("bad_opening", "tools: ")]
     assert rollout.opened is None
     assert rollout.branches[0][0].view().status == "answered"
+
+
+KEY = "sk-ant-api03-" + "Zx9Qw2Rt7Yp4" * 8
+
+
+@pytest.mark.parametrize("place", ["toolName", "code", "model", "modelId", "agent"])
+def test_a_secret_in_a_name_reaches_no_record(place: str) -> None:
+    """Names of tools and models and codes of errors are texts like any other."""
+    error = {"code": KEY if place == "code" else "E1", "message": "no"}
+    lines = [
+        event(0, "run_start", {"task": "t", "agentConfig": {"model": KEY if place == "model" else "m"}}, 0),
+        event(0, "model_done", {"modelId": KEY if place == "modelId" else "m", "step": 0}, 1),
+        event(0, "tool_call", {"toolName": KEY if place == "toolName" else "run", "args": {}, "callId": "c"}, 2),
+        event(0, "tool_result", {"callId": "c", "error": error}, 3),
+        event(0, "final_answer", {"answer": "x"}, 4),
+    ]
+    if place == "agent":
+        lines[0] |= {"agent": {"name": KEY, "model": KEY, "version": KEY}, "session_id": KEY}
+    opened = {"type": "rollout", "rollout_id": "r", "task": "t", "branches": 1, "required": []}
+    emission = close(appended(facts_of(opened, *lines)))
+    assert emission.branches[0].redactions
+    assert not [body for body in bytes_of(emission) if KEY.encode() in body]
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "status"),
+    [
+        ("answered", "529 overloaded_error", "infra_error"),
+        ("failed", "529 overloaded_error", "infra_error"),
+        ("answered", "I gave up", "failed"),
+        ("aborted", "529 overloaded_error", "aborted"),
+    ],
+)
+def test_an_error_that_came_last_is_believed_before_the_end(said: str, error: str, status: str) -> None:
+    """Who ends a branch by habit does not turn a provider's trouble into an answer, or into the agent's failure."""
+    lines = [
+        event(0, "error", {"message": error}, 0),
+        {"type": "end", "rollout_id": "r", "branch_index": 0, "status": said},
+    ]
+    rollout, _ = fold((fact, 1) for fact in facts_of(*lines))
+    assert rollout.branches[0][0].view().status == status
+
+
+def test_a_rollout_whose_records_are_too_large_is_broken_alone() -> None:
+    """Rows are never written without the evidence that would not fit: all of it, or an error that says how large."""
+    lines = [
+        event(0, "tool_call", {"toolName": "write", "args": {"content": "x" * 900_000}, "callId": f"c{n}"}, n)
+        for n in range(10)
+    ]
+    opened = {"type": "rollout", "rollout_id": "r", "task": "t", "branches": 1, "required": []}
+    with pytest.raises(BrokenLogError, match="bytes, and 8,388,544 are allowed"):
+        close(appended(facts_of(opened, *lines, event(0, "final_answer", {"answer": "x"}, 10))))
+    assert min(LIMITS["sink"], LIMITS["derived"]) > MOST_BYTES

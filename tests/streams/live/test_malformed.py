@@ -5,6 +5,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from agents.importers.lines import LineReader
 from agents.importers.slices import rollout_of
@@ -62,6 +63,15 @@ def opening_without_tools() -> Lifecycle:
     return Lifecycle(opened=RolloutOpened(rollout_id="x", task="t", tools="not JSON"))
 
 
+def nothing_at_all(settings: Settings, topic: str, partition: int) -> int:
+    """Write a record without a key and without a value; returns its offset."""
+    offsets: list[int] = []
+    producer = Producer({"bootstrap.servers": settings.kafka})
+    producer.produce(topic, partition=partition, on_delivery=lambda _, message: offsets.append(message.offset()))
+    producer.flush(30)
+    return offsets[0]
+
+
 async def test_a_thousand_malformed_records_stop_nobody(settings: Settings, tmp_path: Path) -> None:
     """Each one is kept with its topic, partition, offset and reason, bytes untouched; the good rollout closes."""
     await ensure_topics(settings)
@@ -96,6 +106,11 @@ async def test_a_thousand_malformed_records_stop_nobody(settings: Settings, tmp_
         topic, unusable = settings.prefix + LIFECYCLE.name, codec.encode(opening_without_tools())
         stored = await producer.send_and_wait(topic, unusable, key=b"x", partition=0)
         sent[topic, stored.partition, stored.offset] = (b"x", unusable)
+        topic = settings.prefix + AGENT_EVENTS.name
+        sent[topic, 1, nothing_at_all(settings, topic, 1)] = (
+            None,
+            b"",
+        )  # Kafka has records of nothing, its clients write none
     finally:
         await producer.stop()
     with Worker(settings, tmp_path / "worker.log") as worker:
