@@ -1,6 +1,7 @@
 """The `braid` command line. Commands are loaded when they are called, so that `--help` is quick.
 
-An expected failure (`BraidError`) prints its message on standard error and exits with 1, never a traceback.
+An expected failure (`BraidError`, or a file that cannot be used) prints its message on standard error and exits with 1, never a
+traceback.
 """
 
 import sys
@@ -74,6 +75,11 @@ def main(words: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:  # a directory that is a file, a disk that is full: the name says where
+        if error.filename is None or error.strerror is None:
+            raise
+        sys.stderr.write(f"braid: {error.filename}: {error.strerror}\n")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

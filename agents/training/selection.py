@@ -139,7 +139,7 @@ class Selection:
             records: tuple[Selectable, ...] = getattr(group, kind)
             stays = []
             for record in records:
-                why = self._refusal(record, task_item)
+                why = self._refusal(record, group.ranking.task, task_item)
                 if why is None:
                     stays.append(record)
                 else:
@@ -147,13 +147,15 @@ class Selection:
             kept[kind] = tuple(stays)
         return (replace(group, **kept) if refused else group), refused  # type: ignore[arg-type]
 
-    def _refusal(self, record: Selectable, task_item: str | None) -> Refused | None:
+    def _refusal(self, record: Selectable, group_task: str, task_item: str | None) -> Refused | None:
+        """Why a row is left out. A branch may have a task of its own, beside that of its rollout."""
         name = self.filters.refuses(record)
         if name is not None:
             return Refused(f"filtered:{name}")
         if self.items is None:
             return None
-        item = task_item or next((found for text in _answers(record) if (found := self._item(text)) is not None), None)
+        texts = [*_answers(record), *([record.task] if record.task != group_task else [])]
+        item = task_item or next((found for text in texts if (found := self._item(text)) is not None), None)
         return None if item is None else Refused("contaminated", item)
 
     def _item(self, text: str) -> str | None:

@@ -3,10 +3,12 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from streams.cli import _COMMANDS
+from tests.conftest import Braid
 
 
 def _help(*words: str) -> str:
@@ -35,3 +37,11 @@ def test_the_list_loads_no_command() -> None:
     code = "import sys; from streams.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not [name for name in loaded if name.startswith("streams.commands.") or name in ("aiokafka", "numpy")]
+
+
+def test_a_place_that_cannot_be_used_is_named(tmp_path: Path, braid: Braid) -> None:
+    """A directory that is a file: its name and the reason, no traceback."""
+    (tmp_path / "lines.ndjson").write_text('{"type":"rollout","rollout_id":"r","task":"t"}\n')
+    (tmp_path / "file").touch()
+    code, _, said = braid("run", tmp_path / "lines.ndjson", "--out", tmp_path / "file")
+    assert (code, said) == (1, f"braid: {tmp_path / 'file'}: File exists\n")

@@ -64,6 +64,18 @@ def test_rows_that_repeat_an_evaluation_item_are_left_out_and_the_item_is_named(
     assert {row["rollout_id"] for row in rows(tmp_path / "out")} == {"said", "clean"}
 
 
+def test_a_branch_with_a_task_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
+    """Without an opening each branch says its task; the rollout has the task of one of them."""
+    question = "How many moons does the planet Jupiter have according to the most recent count by astronomers?"
+    own = [
+        line | ({"task": question} if line["type"] == "event" else {}) for line in branch("own", 1, "no", passes=False)
+    ]
+    (tmp_path / "items.jsonl").write_bytes(orjson.dumps({"id": "moons", "question": question}) + b"\n")
+    run = make_run(tmp_path, [*branch("own", 0, "yes", passes=True), *own])
+    counts = take(run, tmp_path / "out", "trl-kto", eval_items=tmp_path / "items.jsonl")
+    assert (counts.rows, counts.contaminated) == (1, {"moons": 1})
+
+
 def test_items_that_cannot_be_read_stop_the_export(ran: Path, tmp_path: Path) -> None:
     """A missing file and a bad line are said with their place, and nothing is written."""
     with pytest.raises(ExportError, match="No such file"):
