@@ -23,7 +23,7 @@ from streams.exporting.ledger import ROWS as LEDGER_ROWS
 from streams.exporting.ledger import Ledger
 from streams.exporting.rollouts import ROWS, TOPICS_OF, Incomplete, PartitionReader, Whole
 from streams.exporting.shards import Shard, Shards, reveal
-from streams.exporting.state import ExportError, State, clear_leftovers, load_state, write_card, write_manifest
+from streams.exporting.state import ExportError, State, clear_leftovers, held, load_state, write_card, write_manifest
 from streams.run import Say
 from streams.topics import CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
 
@@ -79,26 +79,27 @@ async def export(
 ) -> Counts:
     """Export what is new in `source` to `out`, with a manifest that `attestor` signs.
 
-    Raises ExportError when the directory holds another export.
+    Raises ExportError when the directory holds another export, or one is being made there.
     """
     began = time.monotonic()
     counts = Counts(out=str(out))
     async with source:
-        state = load_state(out, recipe.plain(source.identity), from_beginning=from_beginning)
-        clear_leftovers(out, state, recipe.names())
-        shards = Shards(out, recipe.form, recipe.kind, recipe.shard_rows, state.numbers)
-        ledger = Ledger(out, state.numbers.get(LEDGER_ROWS, 0))
-        try:
-            read = await _Run(source, recipe, state, shards, ledger, counts, say, attestor).read()
-            files, ledgers = shards.finish(), ledger.finish()
-        except BaseException:
-            shards.discard()
-            ledger.discard()
-            raise
-        say("finishing", 1.0)
-        reveal(out, [*files, *ledgers])
-        state.ledgers += ledgers
-        _conclude(out, recipe, state, counts, files, source.describe(read) if counts.rollouts else None, attestor)
+        with held(out):
+            state = load_state(out, recipe.plain(source.identity), from_beginning=from_beginning)
+            clear_leftovers(out, state, recipe.names())
+            shards = Shards(out, recipe.form, recipe.kind, recipe.shard_rows, state.numbers)
+            ledger = Ledger(out, state.numbers.get(LEDGER_ROWS, 0))
+            try:
+                read = await _Run(source, recipe, state, shards, ledger, counts, say, attestor).read()
+                files, ledgers = shards.finish(), ledger.finish()
+            except BaseException:
+                shards.discard()
+                ledger.discard()
+                raise
+            say("finishing", 1.0)
+            reveal(out, [*files, *ledgers])
+            state.ledgers += ledgers
+            _conclude(out, recipe, state, counts, files, source.describe(read) if counts.rollouts else None, attestor)
     counts.seconds = time.monotonic() - began
     return counts
 

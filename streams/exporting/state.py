@@ -5,9 +5,11 @@ to and which rollouts were taken, so the next export to the directory adds what 
 """
 
 import base64
+import fcntl
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -28,10 +30,32 @@ CHECKPOINT = "checkpoint.json"
 MANIFEST = "manifest.json"
 CARD = "README.md"
 CHECKPOINT_VERSION = 2
+LOCK = ".export.lock"
+"""Held while an export writes; the kernel frees it, however the export ends. The file stays, as that of any lock of ours."""
 
 
 class ExportError(BraidError):
     """The export cannot go on as asked."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Make a directory, and keep other exports out of it. Raises ExportError when it cannot be, or another is at work."""
+    if folder.exists() and not folder.is_dir():
+        raise ExportError(f"--out {folder} is a file; give a directory")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK).open("ab")
+    except OSError as error:
+        raise ExportError(f"--out {folder}: {error.strerror}; give a directory that can be written") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ExportError(
+                f"{folder}: another export writes to it; wait for it, or give another directory"
+            ) from None
+        yield
 
 
 @dataclass
@@ -77,7 +101,6 @@ class State:
 
 def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:
     """The state of a directory; a new one when there is none, or when all is to be exported again. Raises ExportError."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / CHECKPOINT
     if not path.exists():
         return State(recipe)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,24 @@ def test_somebody_elses_files_are_never_overwritten(ran: Path, tmp_path: Path) -
     with pytest.raises(ExportError, match="give another directory"):
         take(ran, tmp_path / "out")
     assert (tmp_path / "out" / "train-00000.jsonl").read_text() == "mine"
+
+
+def test_one_export_at_a_time_writes_to_a_directory(ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is started while another is at work is refused, and takes nothing away from it."""
+    real, refused = shards.Shards.write, []
+
+    def write(self: shards.Shards, *args: Any) -> list[shards.Place]:
+        if not refused:
+            in_another_thread = ThreadPoolExecutor(1).submit(take, ran, tmp_path / "out")
+            refused.append(in_another_thread.exception())
+        return real(self, *args)
+
+    monkeypatch.setattr(shards.Shards, "write", write)
+    assert take(ran, tmp_path / "out", shard_rows=1).files == 3
+    assert isinstance(refused[0], ExportError)
+    assert "another export writes to it" in str(refused[0])
+    assert len(rows(tmp_path / "out")) == 3
+    assert take(ran, tmp_path / "out").rollouts == 0
 
 
 @pytest.mark.parametrize("topic", [SFT, DPO, PPO])
