@@ -60,7 +60,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.is_output = any((path / name).is_file() for name in (EVIDENCE_FILE, *ROW_FILES))
-        self.is_dataset = not self.is_output and is_dataset(path)
+        self.is_dataset = is_dataset(path)
         self.log = next((folder for folder in (path / LOG_FOLDER, path) if (folder / EVIDENCE.name).is_dir()), None)
         if not self.is_output and not self.is_dataset and self.log is None:
             raise NothingToVerifyError(
@@ -82,10 +82,10 @@ class Folder:
 
     def files(self) -> Iterator[Path]:
         """Everything that will be read."""
+        own = [self.path / EVIDENCE_FILE, *self.lines()] if self.is_output else []
         if self.is_dataset:
-            yield from files_of(self.path)
-        yield from (path for path in (self.path / EVIDENCE_FILE,) if path.is_file())
-        yield from self.lines()
+            yield from (path for path in files_of(self.path) if path not in own)
+        yield from (path for path in own if path.is_file())
         for topic in (EVIDENCE, *ROW_TOPICS):
             yield from self.containers(topic)
 
@@ -149,7 +149,11 @@ class Verification:
         lines = log = None
         if folder.is_dataset:
             inspection = self._inspection()
-            DatasetCheck(folder.path, self._keys, self._allow_unsigned, inspection, inspection.found, self._read).run()
+            # Files of a run that lie beside the dataset are checked as such.
+            apart = frozenset(SINK_FILES.values()) if folder.is_output else frozenset()
+            DatasetCheck(
+                folder.path, self._keys, self._allow_unsigned, inspection, inspection.found, self._read, apart
+            ).run()
         if folder.is_output:
             lines = self._inspection(repetitions=False)
             self._output(folder, lines)

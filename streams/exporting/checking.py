@@ -54,6 +54,8 @@ class DatasetCheck:
     inspection: Inspection
     found: Found
     read: Read
+    apart: frozenset[str] = frozenset()
+    """Files beside the dataset that are not for this check."""
     _expected: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     """By file and digest, the places of rows that should be there."""
 
@@ -98,7 +100,8 @@ class DatasetCheck:
             self._file(name, shard.get("sha256"))
         self._file(CARD, card)
         for path in files_of(self.folder):
-            if path.relative_to(self.folder).as_posix() not in listed:
+            name = path.relative_to(self.folder).as_posix()
+            if name not in listed and name not in self.apart:
                 self._tell(str(path), ["file: the manifest does not list it"])
 
     def _file(self, name: str, stated: object) -> None:

@@ -235,6 +235,19 @@ def test_a_second_export_is_verified_with_the_first(tmp_path: Path) -> None:
     assert len(list((out / "provenance").iterdir())) == 4
 
 
+def test_a_dataset_is_checked_with_the_files_of_a_run_beside_it(signed: Path, tmp_path: Path) -> None:
+    """Both are ok where both are whole; a file of a run hides nothing that was done to the dataset."""
+    out = take(signed, shutil.copytree(signed, tmp_path / "both"), "trl-kto")
+    assert verified(out)[1] == []
+    data = next(out.glob("t*-00000.jsonl"))
+    data.write_bytes(data.read_bytes().replace(b"true", b"false"))
+    assert "file: changed: its digest is not the one in the manifest" in verified(out)[1]
+    alone = take(signed, tmp_path / "alone", "trl-kto")
+    shutil.copy(signed / "rankings.jsonl", alone)
+    next(alone.glob("t*-00000.jsonl")).unlink()
+    assert {"file: it is missing", "the file is missing"} <= set(verified(alone)[1])
+
+
 def test_unsigned_evidence_is_not_ok_unless_it_is_allowed(ran: Path, tmp_path: Path) -> None:
     """Without a key nothing is proved; with --allow-unsigned digests and lists are checked all the same."""
     out = tmp_path / "out"
