@@ -6,7 +6,7 @@ was made of, and hold the evidence that lists those records. Nothing else is nee
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from agents.evidence.signing import Json, signature_faults, signed_bytes
 from agents.evidence.structure import quoted
 from streams.evidence_sources import Read, evidence_of, lines_of
 from streams.exporting.ledger import EVIDENCE, FOLDER, ROWS
-from streams.exporting.shards import ROWS_AT_ONCE, values_digest
+from streams.exporting.shards import ROWS_AT_ONCE, digest_of, values_digest
 from streams.exporting.state import CARD, CHECKPOINT, MANIFEST
 from streams.findings import Finding
 from streams.inspection import Inspection
@@ -108,7 +108,7 @@ class DatasetCheck:
         path = self.folder / name
         if not path.is_file():
             self._tell(str(path), ["file: it is missing"])
-        elif _digest(path) != stated:
+        elif digest_of(path) != stated:
             self._tell(str(path), ["file: changed: its digest is not the one in the manifest"])
 
     # -- rows ----------------------------------------------------------------------------------------------------------
@@ -188,8 +188,3 @@ def _read_rows(path: Path, read: Read) -> Iterator[_Row]:
         read(path.stat().st_size)
     except Exception as error:  # noqa: BLE001 - Arrow raises whatever foreign bytes make it trip over
         yield _Row(number, f"unreadable: {quoted(error)}")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as source:
-        return file_digest(source, "sha256").hexdigest()

@@ -23,7 +23,17 @@ from streams.exporting.ledger import ROWS as LEDGER_ROWS
 from streams.exporting.ledger import Ledger
 from streams.exporting.rollouts import ROWS, TOPICS_OF, Incomplete, PartitionReader, Whole
 from streams.exporting.shards import Shard, Shards, reveal
-from streams.exporting.state import ExportError, State, clear_leftovers, held, load_state, write_card, write_manifest
+from streams.exporting.state import (
+    PUBLISHING,
+    ExportError,
+    State,
+    clear_leftovers,
+    held,
+    load_state,
+    note_publishing,
+    write_card,
+    write_manifest,
+)
 from streams.run import Say
 from streams.topics import CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
 
@@ -97,6 +107,7 @@ async def export(
                 ledger.discard()
                 raise
             say("finishing", 1.0)
+            note_publishing(out, [*files, *ledgers])
             reveal(out, [*files, *ledgers])
             state.ledgers += ledgers
             _conclude(out, recipe, state, counts, files, source.describe(read) if counts.rollouts else None, attestor)
@@ -124,6 +135,7 @@ def _conclude(
     write_card(out, state, recipe.form, recipe.kind)
     write_manifest(out, state, recipe.form, None if attestor is None else attestor.key)
     state.save(out)
+    (out / PUBLISHING).unlink(missing_ok=True)
     for name in state.replaces:
         (out / name).unlink(missing_ok=True)
 

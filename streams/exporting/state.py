@@ -23,7 +23,7 @@ from schemas.base import Record
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
 from streams.exporting.ledger import EVIDENCE, FOLDER
-from streams.exporting.shards import PARTIAL, Shard, write_whole
+from streams.exporting.shards import PARTIAL, Shard, digest_of, partial, write_whole
 from streams.letters import CODE_VERSION
 
 CHECKPOINT = "checkpoint.json"
@@ -32,6 +32,9 @@ CARD = "README.md"
 CHECKPOINT_VERSION = 2
 LOCK = ".export.lock"
 """Held while an export writes; the kernel frees it, however the export ends. The file stays, as that of any lock of ours."""
+PUBLISHING = ".export.publishing.json"
+"""Names and digests of the files that are being published, from before the first is seen until the checkpoint knows them."""
+_PUBLISHED = re.compile(rf"({FOLDER}/)?[\w-]+-[0-9]{{5,}}\.(jsonl|parquet)")
 
 
 class ExportError(BraidError):
@@ -140,9 +143,19 @@ def _seen(text: str) -> set[int]:
     return {int.from_bytes(packed[at : at + 8], "big") for at in range(0, len(packed), 8)}
 
 
+def note_publishing(folder: Path, shards: Iterable[Shard]) -> None:
+    """Note which files are about to be seen: an export that is killed now has left these, and no others."""
+    write_whole(folder / PUBLISHING, orjson.dumps({shard.name: shard.sha256 for shard in shards}))
+
+
 def clear_leftovers(folder: Path, state: State, names: Iterable[str]) -> None:
     """Remove what an export that was killed left behind. Raises ExportError for files that may be somebody else's."""
     known = {shard.name for shard in (*state.shards, *state.ledgers)} | set(state.replaces)
+    for name, digest in _noted(folder).items():
+        partial(folder, name).unlink(missing_ok=True)
+        path = folder / name
+        if name not in known and path.is_file() and digest_of(path) == digest:
+            path.unlink()
     ours = re.compile(
         rf"({'|'.join(map(re.escape, {*names, *state.numbers}))})-[0-9]{{5,}}\.(jsonl|parquet)({PARTIAL})?"
     )
@@ -155,6 +168,17 @@ def clear_leftovers(folder: Path, state: State, names: Iterable[str]) -> None:
                 f"{path}: there already, and not from an export that is known here; give another directory"
             )
         path.unlink()
+    (folder / PUBLISHING).unlink(missing_ok=True)
+
+
+def _noted(folder: Path) -> dict[str, str]:
+    """What an export that did not come to its end was about to publish, by name; nothing, where no note can be read."""
+    try:
+        noted = orjson.loads((folder / PUBLISHING).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    found = noted.items() if isinstance(noted, dict) else ()
+    return {name: digest for name, digest in found if _PUBLISHED.fullmatch(name)}
 
 
 def write_manifest(folder: Path, state: State, form: Format, key: SigningKey | None) -> None:

@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from agents.training.selection import Split
 from streams.embedded import LogRecord, LogWriter, partitions_of, read_partition
-from streams.exporting import shards
+from streams.exporting import export, shards
 from streams.exporting.state import ExportError
 from streams.topics import BRANCHES, DPO, PPO, SFT, TOPICS
 from tests.agents.training.formats.rollouts import mixed
@@ -197,6 +198,35 @@ def test_killed_while_files_appear_the_next_export_cleans_up(ran: Path, tmp_path
         (tmp_path / "out" / name).write_text("{}\n")
     take(ran, tmp_path / "out")
     assert visible(tmp_path / "out") == [*BESIDE, "train-00000.jsonl"]
+
+
+def kill(where: str, *args: Any, **more: Any) -> None:
+    """An export that ends where this is called, as if it had been killed there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, where, Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            take(*args, **more)
+
+
+@pytest.mark.parametrize("where", ["_conclude", "write_manifest", "reveal"])
+@pytest.mark.parametrize("from_beginning", [False, True])
+def test_a_first_export_that_was_killed_while_files_appear_is_cleaned_up(
+    ran: Path, tmp_path: Path, where: str, from_beginning: bool
+) -> None:
+    """No checkpoint knows its files; it noted them itself. Other parts and names in the next export change nothing."""
+    kill(where, ran, tmp_path / "out", split=Split.parse("one=0.5,other=0.5"))
+    assert take(ran, tmp_path / "out", from_beginning=from_beginning).rows == 3
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".export.lock", *BESIDE, "train-00000.jsonl"]
+
+
+def test_a_file_that_was_changed_since_is_not_cleaned_up(ran: Path, tmp_path: Path) -> None:
+    """Whoever wrote to it wants it."""
+    kill("_conclude", ran, tmp_path / "out")
+    (tmp_path / "out" / "train-00000.jsonl").write_text("mine")
+    for _ in range(2):
+        with pytest.raises(ExportError, match="give another directory"):
+            take(ran, tmp_path / "out")
+    assert (tmp_path / "out" / "train-00000.jsonl").read_text() == "mine"
 
 
 def test_files_hold_whole_rollouts(ran: Path, tmp_path: Path) -> None:
