@@ -7,6 +7,7 @@ an output directory of `braid run` with its training rows, and the log beside th
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,6 +55,24 @@ class NothingToVerifyError(BraidError):
     """A path that cannot be read, or where there is no evidence."""
 
 
+@dataclass
+class Verified(Outcome):
+    """What a call of `braid verify` found."""
+
+    empty: int = 0
+    """Datasets whose manifest can be trusted and lists nothing: there is no evidence to look for."""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there was nothing to verify."""
+        return not self.records and not self.empty
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything holds; nothing at all does not."""
+        return not self.nothing and not self.not_ok and all(chain.ok for chain in self.chains)
+
+
 class Folder:
     """A directory to verify: what of it are lines, and what is a log."""
 
@@ -94,7 +113,7 @@ class Verification:
     """One call of `braid verify`: findings are told as they come and add up in `outcome`."""
 
     def __init__(self, keys: Mapping[str, bytes], *, allow_unsigned: bool, tell: Tell, say: Say) -> None:
-        self.outcome = Outcome()
+        self.outcome = Verified()
         self._keys = keys
         self._allow_unsigned = allow_unsigned
         self._tell = tell
@@ -151,9 +170,11 @@ class Verification:
             inspection = self._inspection()
             # Files of a run that lie beside the dataset are checked as such.
             apart = frozenset(SINK_FILES.values()) if folder.is_output else frozenset()
-            DatasetCheck(
+            check = DatasetCheck(
                 folder.path, self._keys, self._allow_unsigned, inspection, inspection.found, self._read, apart
-            ).run()
+            )
+            check.run()
+            self.outcome.empty += check.empty
         if folder.is_output:
             lines = self._inspection(repetitions=False)
             self._output(folder, lines)

@@ -56,6 +56,8 @@ class DatasetCheck:
     read: Read
     apart: frozenset[str] = frozenset()
     """Files beside the dataset that are not for this check."""
+    empty: bool = False
+    """Whether the manifest can be trusted and lists nothing."""
     _expected: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     """By file and digest, the places of rows that should be there."""
 
@@ -87,6 +89,7 @@ class DatasetCheck:
         except CanonicalError as error:
             manifest, faults = {}, [str(error)]
         self._tell(str(path), [f"manifest: {fault}" for fault in faults])
+        self.empty = not faults and manifest.get("files") == [] == manifest.get("provenance")
         return manifest if isinstance(manifest, dict) else {}
 
     def _signature_faults(self, manifest: Json) -> list[str]:

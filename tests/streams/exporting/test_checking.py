@@ -20,6 +20,7 @@ from streams.exporting.export import Recipe, export
 from streams.exporting.inputs import DirectoryInput
 from streams.findings import Finding, Outcome
 from streams.run import run_files
+from streams.topics import EVIDENCE
 from streams.verifying import Verification
 from tests.agents.training.formats.rollouts import encoded, mixed
 from tests.streams.exporting.test_loading import BOTH
@@ -246,6 +247,19 @@ def test_a_dataset_is_checked_with_the_files_of_a_run_beside_it(signed: Path, tm
     shutil.copy(signed / "rankings.jsonl", alone)
     next(alone.glob("t*-00000.jsonl")).unlink()
     assert {"file: it is missing", "the file is missing"} <= set(verified(alone)[1])
+
+
+def test_a_signed_dataset_of_nothing_is_ok(tmp_path: Path) -> None:
+    """An export that found no rollout says so under its signature; without it, nothing says that nothing is missing."""
+    (tmp_path / "run" / "log" / EVIDENCE.name).mkdir(parents=True)
+    out = take(tmp_path / "run", tmp_path / "out", "trl-sft")
+    outcome, reasons = verified(out)
+    assert (outcome.ok, outcome.records, reasons) == (True, 0, [])
+    (out / "train-00000.jsonl").write_text("{}\n")
+    assert not verified(out)[0].ok
+    (out / "train-00000.jsonl").unlink()
+    unsign_the_manifest(out)
+    assert not verified(out)[0].ok
 
 
 def test_unsigned_evidence_is_not_ok_unless_it_is_allowed(ran: Path, tmp_path: Path) -> None:
