@@ -21,7 +21,7 @@ from streams.exporting.inputs import Input
 from streams.exporting.ledger import NAMES as LEDGER_NAMES
 from streams.exporting.ledger import ROWS as LEDGER_ROWS
 from streams.exporting.ledger import Ledger
-from streams.exporting.rollouts import ROWS, TOPICS_OF, Incomplete, PartitionReader, Whole
+from streams.exporting.rollouts import ROWS, TOPICS_OF, Contradicted, Incomplete, PartitionReader, Whole
 from streams.exporting.shards import Shard, Shards, reveal
 from streams.exporting.state import (
     PUBLISHING,
@@ -167,6 +167,11 @@ class _Run:
             sources = await self._source.open(partition, self._topics(), starts)
             reader = PartitionReader(sources, self._source.codec, self._recipe.form.needs, self._state.seen)
             async for found in reader.rollouts():
+                if isinstance(found, Contradicted):
+                    raise ExportError(
+                        f"{self._source.place}: rollout {found.rollout_id!r} was exported before, and has other closing evidence "
+                        "now, of another run; give another directory, or --from-beginning to replace what is exported"
+                    )
                 if isinstance(found, Incomplete):
                     self._miss(found)
                 else:

@@ -23,13 +23,14 @@ from schemas.base import Record
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
 from streams.exporting.ledger import EVIDENCE, FOLDER
+from streams.exporting.rollouts import UNKNOWN
 from streams.exporting.shards import PARTIAL, Shard, digest_of, partial, write_whole
 from streams.letters import CODE_VERSION
 
 CHECKPOINT = "checkpoint.json"
 MANIFEST = "manifest.json"
 CARD = "README.md"
-CHECKPOINT_VERSION = 2
+CHECKPOINT_VERSION = 3
 LOCK = ".export.lock"
 """Held while an export writes; the kernel frees it, however the export ends. The file stays, as that of any lock of ours."""
 PUBLISHING = ".export.publishing.json"
@@ -69,8 +70,8 @@ class State:
     """What was asked for: format, file, source, split, filters, evaluation items. Another recipe needs another directory."""
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     """By topic and partition, where to read on."""
-    seen: set[int] = field(default_factory=set)
-    """The rollouts that were taken."""
+    seen: dict[int, int] = field(default_factory=dict)
+    """The rollouts that were taken, with the closing evidence of each, both in short."""
     numbers: dict[str, int] = field(default_factory=dict)
     """By the beginning of its name, the number of the next file."""
     shards: list[Shard] = field(default_factory=list)
@@ -88,7 +89,7 @@ class State:
 
     def save(self, folder: Path) -> None:
         """Write the checkpoint."""
-        seen = b"".join(each.to_bytes(8, "big") for each in sorted(self.seen))
+        seen = b"".join(each.to_bytes(8, "big") for pair in sorted(self.seen.items()) for each in pair)
         plain = vars(self) | {
             "version": CHECKPOINT_VERSION,
             "offsets": {
@@ -112,7 +113,7 @@ def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) ->
         state = State(
             plain["recipe"],
             {topic: {int(at): offset for at, offset in each.items()} for topic, each in plain["offsets"].items()},
-            _seen(plain["seen"]),
+            _seen(plain["seen"], plain["version"]),
             plain["numbers"],
             [Shard(**shard) for shard in plain["shards"]],
             [Shard(**shard) for shard in plain["ledgers"]],
@@ -138,9 +139,10 @@ def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) ->
     return state
 
 
-def _seen(text: str) -> set[int]:
+def _seen(text: str, version: int) -> dict[int, int]:
     packed = base64.b64decode(text)
-    return {int.from_bytes(packed[at : at + 8], "big") for at in range(0, len(packed), 8)}
+    numbers = [int.from_bytes(packed[at : at + 8], "big") for at in range(0, len(packed), 8)]
+    return dict.fromkeys(numbers, UNKNOWN) if version < 3 else dict(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def note_publishing(folder: Path, shards: Iterable[Shard]) -> None:

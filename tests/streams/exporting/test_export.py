@@ -1,5 +1,6 @@
 """Exports from a directory: whole rollouts, each once, in files that appear together."""
 
+import base64
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -71,6 +72,34 @@ def test_a_second_export_adds_only_what_is_new(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "train-00000.jsonl").read_bytes() == before
     assert [row["rollout_id"] for row in rows(tmp_path / "out")] == ["r1", "r2"]
     assert json.loads((tmp_path / "out" / "manifest.json").read_bytes())["counts"]["rollouts"] == 2
+
+
+def test_a_run_that_contradicts_what_was_exported_is_refused(tmp_path: Path) -> None:
+    """The same lines again change nothing; another outcome of a rollout needs a dataset of its own, or all of it anew."""
+    run = make_run(tmp_path / "a", [*mixed("r1"), *mixed("r2")])
+    take(run, tmp_path / "out")
+    make_run(tmp_path / "a", [*mixed("r2"), *mixed("r1")])
+    assert take(run, tmp_path / "out").rollouts == 0
+    make_run(tmp_path / "a", [*mixed("r1"), *mixed("r2", task="Something else, in other words.")])
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.*")}
+    with pytest.raises(ExportError, match=r"rollout 'r2' was exported before.*--from-beginning"):
+        take(run, tmp_path / "out")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.*")} == before
+    assert take(run, tmp_path / "out", from_beginning=True).rollouts == 2
+    assert take(run, tmp_path / "out").rollouts == 0
+
+
+def test_a_checkpoint_that_knows_no_closing_evidence_is_gone_on_from(tmp_path: Path) -> None:
+    """Checkpoints were without it before: their rollouts are not exported again, and not compared."""
+    run = make_run(tmp_path / "a", mixed("r1"))
+    take(run, tmp_path / "out")
+    path = tmp_path / "out" / "checkpoint.json"
+    plain = json.loads(path.read_bytes())
+    seen = base64.b64encode(base64.b64decode(plain["seen"])[:8]).decode()
+    path.write_text(json.dumps(plain | {"version": 2, "seen": seen}))
+    make_run(tmp_path / "a", [*mixed("r1", task="Something else, in other words."), *mixed("r2")])
+    assert take(run, tmp_path / "out").rollouts == 1
+    assert take(run, tmp_path / "out").rollouts == 0
 
 
 def test_from_the_beginning_replaces_what_was_there(ran: Path, tmp_path: Path) -> None:
