@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
@@ -121,9 +121,7 @@ class DatasetCheck:
         with path.open("rb") as source:
             for position, text in lines_of(source, str(path), self.read):
                 try:
-                    line = parse_json(text)
-                    file, row, digest = line["file"], int(line["row"]), line["sha256"]
-                    rollout_id, records = line["rollout_id"], list(line["records"])
+                    file, row, digest, rollout_id, records = _origin(parse_json(text))
                     faults = [self.inspection.unsupported(rollout_id, record) for record in records]
                 except (CanonicalError, ValueError, KeyError, TypeError, AttributeError):
                     self._tell(position, ["provenance: not a line that says where a row came from"])
@@ -158,6 +156,15 @@ class DatasetCheck:
     def _tell(self, position: str, reasons: list[str]) -> None:
         if reasons:
             self.found(Finding(position, None, ok=False, reasons=tuple(reasons), more={}))
+
+
+def _origin(line: Any) -> tuple[str, int, str, str, list[Json]]:
+    """File, place and digest of a row, its rollout and the records it was made of. Raises what a line of another shape does."""
+    file, row, digest, rollout_id, records = (line[name] for name in ("file", "row", "sha256", "rollout_id", "records"))
+    texts = all(isinstance(each, str) for each in (file, digest, rollout_id))
+    if not texts or type(row) is not int or row < 0 or not isinstance(records, list):
+        raise TypeError
+    return file, row, digest, rollout_id, records
 
 
 def _position(path: Path, row: int) -> str:

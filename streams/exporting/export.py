@@ -7,6 +7,7 @@ that is killed and started again gives the same files.
 import time
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from agents.training.contamination import EvalIndex, read_items
 from agents.training.formats.dsse import Attestor
 from agents.training.formats.shape import FileKind, Format, Group, Left, Row
 from agents.training.redaction import has_unremoved, redact_json
-from agents.training.selection import Filters, Selection, Split
+from agents.training.selection import NUMBER_FILTERS, Filters, Selection, Split
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.exporting.counts import NAMED, TOTALS, Counts
 from streams.exporting.inputs import Input
@@ -54,10 +55,14 @@ class Recipe:
 
     @classmethod
     def of(cls, form: Format, kind: FileKind | None, **more: Any) -> "Recipe":
-        """A recipe whose file suits its format. Raises ExportError."""
+        """A recipe whose file suits its format, and whose filters can be met. Raises ExportError."""
         if kind is not None and kind not in form.files:
             raise ExportError(f"{form.name} has no {kind} form; leave --file out, or give --file {form.files[0]}")
-        return cls(form, kind or form.files[0], **more)
+        recipe = cls(form, kind or form.files[0], **more)
+        for name, value in recipe.filters.wanted:
+            if name in NUMBER_FILTERS and not isfinite(float(value)):
+                raise ExportError(f"--filter {name}={value}: no number to compare with; give a finite one, as 0.5")
+        return recipe
 
     def names(self) -> list[str]:
         """How the names of its files begin."""

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import BaseModel, ValidationError
 
 from agents.evidence.signing import SigningKey, sign_record
 from agents.training.formats.shape import FileKind, Format
+from schemas.avro_body import first_problem
 from schemas.base import Record
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
@@ -45,11 +47,11 @@ class ExportError(BraidError):
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Make a directory, and keep other exports out of it. Raises ExportError when it cannot be, or another is at work."""
-    if folder.exists() and not folder.is_dir():
-        raise ExportError(f"--out {folder} is a file; give a directory")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK).open("ab")
+    except FileExistsError:
+        raise ExportError(f"--out {folder} is a file; give a directory") from None
     except OSError as error:
         raise ExportError(f"--out {folder}: {error.strerror}; give a directory that can be written") from None
     with lock:
@@ -103,27 +105,36 @@ class State:
         write_whole(folder / CHECKPOINT, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS) + b"\n")
 
 
+class _Checkpoint(BaseModel):
+    """The shape of a checkpoint."""
+
+    version: int
+    recipe: dict[str, Any]
+    offsets: dict[str, dict[int, int]]
+    seen: str
+    numbers: dict[str, int]
+    shards: list[Shard]
+    ledgers: list[Shard]
+    totals: Counter[str]
+    rejected: Counter[str]
+    contaminated: Counter[str]
+    configs: Counter[str]
+    inputs: list[dict[str, Any]]
+
+
 def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:
     """The state of a directory; a new one when there is none, or when all is to be exported again. Raises ExportError."""
     path = folder / CHECKPOINT
     if not path.exists():
         return State(recipe)
     try:
-        plain = orjson.loads(path.read_bytes())
-        state = State(
-            plain["recipe"],
-            {topic: {int(at): offset for at, offset in each.items()} for topic, each in plain["offsets"].items()},
-            _seen(plain["seen"], plain["version"]),
-            plain["numbers"],
-            [Shard(**shard) for shard in plain["shards"]],
-            [Shard(**shard) for shard in plain["ledgers"]],
-            Counter(plain["totals"]),
-            Counter(plain["rejected"]),
-            Counter(plain["contaminated"]),
-            Counter(plain["configs"]),
-            plain["inputs"],
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        plain = _Checkpoint.model_validate_json(path.read_bytes())
+        state = State(**{name: value for name, value in plain if name != "version"})
+        state.seen = _seen(plain.seen, plain.version)
+    except ValidationError as error:
+        why = first_problem(error)
+        raise ExportError(f"{path}: not a checkpoint of an export ({why}); export to another directory") from None
+    except (ValueError, OSError) as error:
         raise ExportError(f"{path}: not a checkpoint of an export ({error}); export to another directory") from None
     if from_beginning:
         return State(recipe, numbers=state.numbers, replaces=[shard.name for shard in (*state.shards, *state.ledgers)])
@@ -140,7 +151,7 @@ def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) ->
 
 
 def _seen(text: str, version: int) -> dict[int, int]:
-    packed = base64.b64decode(text)
+    packed = base64.b64decode(text, validate=True)
     numbers = [int.from_bytes(packed[at : at + 8], "big") for at in range(0, len(packed), 8)]
     return dict.fromkeys(numbers, UNKNOWN) if version < 3 else dict(zip(numbers[::2], numbers[1::2], strict=True))
 

@@ -249,6 +249,29 @@ def test_a_dataset_is_checked_with_the_files_of_a_run_beside_it(signed: Path, tm
     assert {"file: it is missing", "the file is missing"} <= set(verified(alone)[1])
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *({member: []} for member in ("file", "sha256", "row", "rollout_id")),
+        {"row": 1e300}, {"row": -1}, {"row": True}, {"records": {}}, {"records": [None]}, {"records": [{"run_id": []}]},
+        {"records": [{"topic": "t", "record_id": "i", "run_id": []}]},
+    ],
+)  # fmt: skip
+def test_a_line_of_provenance_that_says_nothing_is_a_finding(
+    signed: Path, tmp_path: Path, line: dict[str, object]
+) -> None:
+    """Its file has changed, and the line is named; the rest is checked."""
+    out = take(signed, tmp_path / "out", "trl-kto")
+    path = out / "provenance" / "rows-00000.jsonl"
+    first, *others = path.read_text("utf-8").splitlines(keepends=True)
+    changed = json.dumps(json.loads(first) | line).replace("1e+300", "1e400")
+    path.write_text(changed + "\n" + "".join(others), "utf-8")
+    outcome, reasons = verified(out)
+    assert sum(outcome.rows.values()) == 9
+    assert "file: changed: its digest is not the one in the manifest" in reasons
+    assert "provenance: not a line that says where a row came from" in reasons
+
+
 def test_a_signed_dataset_of_nothing_is_ok(tmp_path: Path) -> None:
     """An export that found no rollout says so under its signature; without it, nothing says that nothing is missing."""
     (tmp_path / "run" / "log" / EVIDENCE.name).mkdir(parents=True)

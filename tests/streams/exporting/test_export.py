@@ -102,6 +102,31 @@ def test_a_checkpoint_that_knows_no_closing_evidence_is_gone_on_from(tmp_path: P
     assert take(run, tmp_path / "out").rollouts == 0
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"offsets": []},
+        {"seen": "%"},
+        {"seen": "AAAA"},
+        {"numbers": {"train": "x"}},
+        {"shards": [{}]},
+        {"inputs": {}},
+        None,
+    ],
+)
+def test_a_checkpoint_of_another_shape_is_refused(ran: Path, tmp_path: Path, changed: dict[str, Any] | None) -> None:
+    """Whatever was written into it; nothing else is touched."""
+    take(ran, tmp_path / "out")
+    path = tmp_path / "out" / "checkpoint.json"
+    path.write_text(json.dumps(changed and json.loads(path.read_bytes()) | changed))
+    for from_beginning in (False, True):
+        with pytest.raises(
+            ExportError, match=r"checkpoint\.json: not a checkpoint of an export \(.+\); export to another"
+        ):
+            take(ran, tmp_path / "out", from_beginning=from_beginning)
+    assert len(rows(tmp_path / "out")) == 3
+
+
 def test_from_the_beginning_replaces_what_was_there(ran: Path, tmp_path: Path) -> None:
     """All rollouts again, once each, and the old file is gone."""
     take(ran, tmp_path / "out")
