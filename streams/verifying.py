@@ -41,7 +41,7 @@ from streams.looking.files import stored_schemas
 from streams.looking.kafka import KafkaLog
 from streams.outputs import SINK_FILES
 from streams.run import Say
-from streams.topics import EVIDENCE, RANKINGS, Topic
+from streams.topics import EVIDENCE, Topic
 
 EVIDENCE_FILE = SINK_FILES[AepRecord]
 ROW_FILES: dict[str, Topic] = {SINK_FILES[topic.record]: topic for topic in ROW_TOPICS if topic.record is not None}
@@ -201,10 +201,7 @@ class Verification:
             with path.open("rb") as source:
                 for line in lines_of(source, str(path), self._read):
                     _row(inspection, topic, line)
-        # A dataset needs no rankings: they are looked for where their file is.
-        inspection.finish(
-            tuple(topic for topic in ROW_TOPICS if topic is not RANKINGS or topic in folder.lines().values())
-        )
+        inspection.finish(ROW_TOPICS)
 
     def _inspection(self, *, repetitions: bool = True, copy: bool = False) -> Inspection:
         return Inspection(
