@@ -91,6 +91,11 @@ def export(
         attestor = Attestor(signing_key(settings), trusted_keys(settings))
         counts = asyncio.run(run(source, out, recipe, attestor=attestor, from_beginning=from_beginning, say=say))
     _tell_missing(counts)
+    if counts.short_items:
+        sys.stderr.write(
+            f"braid: {eval_items}: {counts.short_items:,} items are too short to be told from chance; rows that repeat them are "
+            "not left out\n"
+        )
     if json:
         sys.stdout.write(orjson.dumps(counts.plain()).decode() + "\n")
         return

@@ -161,6 +161,7 @@ class _Run:
         self._counts = counts
         self._say = say
         items = None if recipe.eval_items is None else _items(recipe.eval_items)
+        counts.short_items = 0 if items is None else items.skipped
         self._selection = Selection(recipe.filters, items)
 
     async def read(self) -> dict[str, dict[int, tuple[int, int]]]:

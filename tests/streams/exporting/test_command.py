@@ -72,6 +72,20 @@ def test_all_options_together(ran: Path, tmp_path: Path, capsys: Output) -> None
     assert [name for name in visible(tmp_path / "out") if name.endswith(".parquet")]
 
 
+def test_items_that_are_too_short_are_said(ran: Path, tmp_path: Path, capsys: Output) -> None:
+    """Nobody should think that they were looked for."""
+    long = '{"id": "q", "question": "what is the airspeed velocity of an unladen swallow"}\n'
+    words = ("export", "--format", "trl-sft", "--from-dir", str(ran), "--eval-items", "items.jsonl", "--json")
+    (tmp_path / "items.jsonl").write_text(long + '{"id": "a", "question": "2 + 2?"}\n{"id": "b", "question": "why"}\n')
+    assert braid(*words, "--out", "out") == 0
+    shown = capsys.readouterr()
+    assert "items.jsonl: 2 items are too short" in shown.err
+    assert orjson.loads(shown.out)["short_items"] == 2
+    (tmp_path / "items.jsonl").write_text(long)
+    assert braid(*words, "--out", "other") == 0
+    assert "too short" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
