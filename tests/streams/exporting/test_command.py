@@ -126,3 +126,16 @@ def test_a_disk_that_refuses_is_said(ran: Path, tmp_path: Path, capsys: Output) 
     (tmp_path / "out" / "provenance").write_text("in the way")
     assert braid("export", "--format", "trl-sft", "--from-dir", str(ran), "--out", "out") == 1
     assert "out/provenance: File exists" in capsys.readouterr().err
+
+
+def test_what_a_replay_exports_is_signed_as_its_evidence_is(
+    ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the configured key, manifest and evidence; --no-sign leaves both without."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    words = ("replay", "--from-dir", str(ran), "--format", "trl-dpo", "--processes", "1", "--json")
+    assert braid(*words, "--out", "signed") == 0
+    assert braid("verify", "signed/trl-dpo") == 0
+    assert braid(*words, "--out", "unsigned", "--no-sign") == 0
+    assert braid("verify", "unsigned/trl-dpo") == 1
+    assert braid("verify", "unsigned/trl-dpo", "--allow-unsigned") == 0
