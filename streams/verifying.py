@@ -7,6 +7,7 @@ an output directory of `braid run` with its training rows, and the log beside th
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,7 +41,7 @@ from streams.looking.files import stored_schemas
 from streams.looking.kafka import KafkaLog
 from streams.outputs import SINK_FILES
 from streams.run import Say
-from streams.topics import EVIDENCE, RANKINGS, Topic
+from streams.topics import EVIDENCE, Topic
 
 EVIDENCE_FILE = SINK_FILES[AepRecord]
 ROW_FILES: dict[str, Topic] = {SINK_FILES[topic.record]: topic for topic in ROW_TOPICS if topic.record is not None}
@@ -54,13 +55,31 @@ class NothingToVerifyError(BraidError):
     """A path that cannot be read, or where there is no evidence."""
 
 
+@dataclass
+class Verified(Outcome):
+    """What a call of `braid verify` found."""
+
+    empty: int = 0
+    """Datasets whose manifest can be trusted and lists nothing: there is no evidence to look for."""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there was nothing to verify."""
+        return not self.records and not self.empty
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything holds; nothing at all does not."""
+        return not self.nothing and not self.not_ok and all(chain.ok for chain in self.chains)
+
+
 class Folder:
     """A directory to verify: what of it are lines, and what is a log."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.is_output = any((path / name).is_file() for name in (EVIDENCE_FILE, *ROW_FILES))
-        self.is_dataset = not self.is_output and is_dataset(path)
+        self.is_dataset = is_dataset(path)
         self.log = next((folder for folder in (path / LOG_FOLDER, path) if (folder / EVIDENCE.name).is_dir()), None)
         if not self.is_output and not self.is_dataset and self.log is None:
             raise NothingToVerifyError(
@@ -82,10 +101,10 @@ class Folder:
 
     def files(self) -> Iterator[Path]:
         """Everything that will be read."""
+        own = [self.path / EVIDENCE_FILE, *self.lines()] if self.is_output else []
         if self.is_dataset:
-            yield from files_of(self.path)
-        yield from (path for path in (self.path / EVIDENCE_FILE,) if path.is_file())
-        yield from self.lines()
+            yield from (path for path in files_of(self.path) if path not in own)
+        yield from (path for path in own if path.is_file())
         for topic in (EVIDENCE, *ROW_TOPICS):
             yield from self.containers(topic)
 
@@ -94,7 +113,7 @@ class Verification:
     """One call of `braid verify`: findings are told as they come and add up in `outcome`."""
 
     def __init__(self, keys: Mapping[str, bytes], *, allow_unsigned: bool, tell: Tell, say: Say) -> None:
-        self.outcome = Outcome()
+        self.outcome = Verified()
         self._keys = keys
         self._allow_unsigned = allow_unsigned
         self._tell = tell
@@ -149,7 +168,13 @@ class Verification:
         lines = log = None
         if folder.is_dataset:
             inspection = self._inspection()
-            DatasetCheck(folder.path, self._keys, self._allow_unsigned, inspection, inspection.found, self._read).run()
+            # Files of a run that lie beside the dataset are checked as such.
+            apart = frozenset(SINK_FILES.values()) if folder.is_output else frozenset()
+            check = DatasetCheck(
+                folder.path, self._keys, self._allow_unsigned, inspection, inspection.found, self._read, apart
+            )
+            check.run()
+            self.outcome.empty += check.empty
         if folder.is_output:
             lines = self._inspection(repetitions=False)
             self._output(folder, lines)
@@ -176,10 +201,7 @@ class Verification:
             with path.open("rb") as source:
                 for line in lines_of(source, str(path), self._read):
                     _row(inspection, topic, line)
-        # A dataset needs no rankings: they are looked for where their file is.
-        inspection.finish(
-            tuple(topic for topic in ROW_TOPICS if topic is not RANKINGS or topic in folder.lines().values())
-        )
+        inspection.finish(ROW_TOPICS)
 
     def _inspection(self, *, repetitions: bool = True, copy: bool = False) -> Inspection:
         return Inspection(

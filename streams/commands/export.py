@@ -62,6 +62,7 @@ def export(
     from agents.training.formats.dsse import Attestor
     from agents.training.selection import Filters, Split
     from streams.commands.progress import progress
+    from streams.commands.stopping import disk_said_plainly
     from streams.config import load
     from streams.exporting.export import Recipe
     from streams.exporting.export import export as run
@@ -85,11 +86,16 @@ def export(
         redact=settings.emission.redact,
     )
     hush()
-    with progress() as say:
+    with disk_said_plainly(), progress() as say:
         source = DirectoryInput(from_dir) if from_dir is not None else KafkaInput(settings)
         attestor = Attestor(signing_key(settings), trusted_keys(settings))
         counts = asyncio.run(run(source, out, recipe, attestor=attestor, from_beginning=from_beginning, say=say))
     _tell_missing(counts)
+    if counts.short_items:
+        sys.stderr.write(
+            f"braid: {eval_items}: {counts.short_items:,} items are too short to be told from chance; rows that repeat them are "
+            "not left out\n"
+        )
     if json:
         sys.stdout.write(orjson.dumps(counts.plain()).decode() + "\n")
         return

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from agents.evidence.chain import ChainVerdict
-    from streams.findings import Finding, Outcome
+    from streams.findings import Finding
+    from streams.verifying import Verified
 
 Flag = Parameter(negative="")
 
@@ -100,7 +101,7 @@ class _Printer:
             said = (finding.position, name, "; ".join(finding.reasons) or "ok")
             self._write(visible("  ".join(part for part in said if part)))
 
-    def finish(self, outcome: "Outcome") -> None:
+    def finish(self, outcome: "Verified") -> None:
         """Print the verdict."""
         if self._json:
             self._write(orjson.dumps(outcome.as_json()).decode())
@@ -126,7 +127,7 @@ def _chain_line(chain: "ChainVerdict") -> str:
     return f"chain {chain.chain}  {chain.state}: {chain.reasons[0] if chain.reasons else ''}{more}"
 
 
-def _summary(outcome: "Outcome") -> "Table":
+def _summary(outcome: "Verified") -> "Table":
     from collections import Counter
 
     from streams.commands.tables import table
@@ -140,5 +141,5 @@ def _summary(outcome: "Outcome") -> "Table":
     for topic, count in sorted(outcome.rows.items()):
         made.add_row(f"rows of {topic}", f"{count:,}")
     made.add_row("not ok", f"{outcome.not_ok:,}")
-    made.add_row("verdict", "ok" if outcome.ok else "NOT OK" if outcome.records else "NOT OK: nothing to verify")
+    made.add_row("verdict", "ok" if outcome.ok else "NOT OK: nothing to verify" if outcome.nothing else "NOT OK")
     return made

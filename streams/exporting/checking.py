@@ -6,9 +6,9 @@ was made of, and hold the evidence that lists those records. Nothing else is nee
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
@@ -17,7 +17,7 @@ from agents.evidence.signing import Json, signature_faults, signed_bytes
 from agents.evidence.structure import quoted
 from streams.evidence_sources import Read, evidence_of, lines_of
 from streams.exporting.ledger import EVIDENCE, FOLDER, ROWS
-from streams.exporting.shards import ROWS_AT_ONCE, values_digest
+from streams.exporting.shards import ROWS_AT_ONCE, digest_of, values_digest
 from streams.exporting.state import CARD, CHECKPOINT, MANIFEST
 from streams.findings import Finding
 from streams.inspection import Inspection
@@ -54,6 +54,10 @@ class DatasetCheck:
     inspection: Inspection
     found: Found
     read: Read
+    apart: frozenset[str] = frozenset()
+    """Files beside the dataset that are not for this check."""
+    empty: bool = False
+    """Whether the manifest can be trusted and lists nothing."""
     _expected: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     """By file and digest, the places of rows that should be there."""
 
@@ -85,6 +89,7 @@ class DatasetCheck:
         except CanonicalError as error:
             manifest, faults = {}, [str(error)]
         self._tell(str(path), [f"manifest: {fault}" for fault in faults])
+        self.empty = not faults and manifest.get("files") == [] == manifest.get("provenance")
         return manifest if isinstance(manifest, dict) else {}
 
     def _signature_faults(self, manifest: Json) -> list[str]:
@@ -98,14 +103,15 @@ class DatasetCheck:
             self._file(name, shard.get("sha256"))
         self._file(CARD, card)
         for path in files_of(self.folder):
-            if path.relative_to(self.folder).as_posix() not in listed:
+            name = path.relative_to(self.folder).as_posix()
+            if name not in listed and name not in self.apart:
                 self._tell(str(path), ["file: the manifest does not list it"])
 
     def _file(self, name: str, stated: object) -> None:
         path = self.folder / name
         if not path.is_file():
             self._tell(str(path), ["file: it is missing"])
-        elif _digest(path) != stated:
+        elif digest_of(path) != stated:
             self._tell(str(path), ["file: changed: its digest is not the one in the manifest"])
 
     # -- rows ----------------------------------------------------------------------------------------------------------
@@ -115,9 +121,7 @@ class DatasetCheck:
         with path.open("rb") as source:
             for position, text in lines_of(source, str(path), self.read):
                 try:
-                    line = parse_json(text)
-                    file, row, digest = line["file"], int(line["row"]), line["sha256"]
-                    rollout_id, records = line["rollout_id"], list(line["records"])
+                    file, row, digest, rollout_id, records = _origin(parse_json(text))
                     faults = [self.inspection.unsupported(rollout_id, record) for record in records]
                 except (CanonicalError, ValueError, KeyError, TypeError, AttributeError):
                     self._tell(position, ["provenance: not a line that says where a row came from"])
@@ -154,6 +158,15 @@ class DatasetCheck:
             self.found(Finding(position, None, ok=False, reasons=tuple(reasons), more={}))
 
 
+def _origin(line: Any) -> tuple[str, int, str, str, list[Json]]:
+    """File, place and digest of a row, its rollout and the records it was made of. Raises what a line of another shape does."""
+    file, row, digest, rollout_id, records = (line[name] for name in ("file", "row", "sha256", "rollout_id", "records"))
+    texts = all(isinstance(each, str) for each in (file, digest, rollout_id))
+    if not texts or type(row) is not int or row < 0 or not isinstance(records, list):
+        raise TypeError
+    return file, row, digest, rollout_id, records
+
+
 def _position(path: Path, row: int) -> str:
     return f"{path}[{row}]" if path.suffix == ".parquet" else f"{path}:{row + 1}"
 
@@ -185,8 +198,3 @@ def _read_rows(path: Path, read: Read) -> Iterator[_Row]:
         read(path.stat().st_size)
     except Exception as error:  # noqa: BLE001 - Arrow raises whatever foreign bytes make it trip over
         yield _Row(number, f"unreadable: {quoted(error)}")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as source:
-        return file_digest(source, "sha256").hexdigest()

@@ -21,6 +21,8 @@ class Counts(RolloutCounts):
     rows: int = 0
     contaminated: dict[str, int] = field(default_factory=dict)
     """Rows by the evaluation item that they repeat."""
+    short_items: int = 0
+    """Evaluation items that are too short to be told from chance, and were not looked for."""
     redacted: int = 0
     """Rows in which something was still to be redacted."""
     incomplete: int = 0

@@ -7,6 +7,7 @@ that is killed and started again gives the same files.
 import time
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,16 +15,26 @@ from agents.training.contamination import EvalIndex, read_items
 from agents.training.formats.dsse import Attestor
 from agents.training.formats.shape import FileKind, Format, Group, Left, Row
 from agents.training.redaction import has_unremoved, redact_json
-from agents.training.selection import Filters, Selection, Split
+from agents.training.selection import NUMBER_FILTERS, Filters, Selection, Split
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.exporting.counts import NAMED, TOTALS, Counts
 from streams.exporting.inputs import Input
 from streams.exporting.ledger import NAMES as LEDGER_NAMES
 from streams.exporting.ledger import ROWS as LEDGER_ROWS
 from streams.exporting.ledger import Ledger
-from streams.exporting.rollouts import ROWS, TOPICS_OF, Incomplete, PartitionReader, Whole
+from streams.exporting.rollouts import ROWS, TOPICS_OF, Contradicted, Incomplete, PartitionReader, Whole
 from streams.exporting.shards import Shard, Shards, reveal
-from streams.exporting.state import ExportError, State, clear_leftovers, load_state, write_card, write_manifest
+from streams.exporting.state import (
+    PUBLISHING,
+    ExportError,
+    State,
+    clear_leftovers,
+    held,
+    load_state,
+    note_publishing,
+    write_card,
+    write_manifest,
+)
 from streams.run import Say
 from streams.topics import CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
 
@@ -44,10 +55,14 @@ class Recipe:
 
     @classmethod
     def of(cls, form: Format, kind: FileKind | None, **more: Any) -> "Recipe":
-        """A recipe whose file suits its format. Raises ExportError."""
+        """A recipe whose file suits its format, and whose filters can be met. Raises ExportError."""
         if kind is not None and kind not in form.files:
             raise ExportError(f"{form.name} has no {kind} form; leave --file out, or give --file {form.files[0]}")
-        return cls(form, kind or form.files[0], **more)
+        recipe = cls(form, kind or form.files[0], **more)
+        for name, value in recipe.filters.wanted:
+            if name in NUMBER_FILTERS and not isfinite(float(value)):
+                raise ExportError(f"--filter {name}={value}: no number to compare with; give a finite one, as 0.5")
+        return recipe
 
     def names(self) -> list[str]:
         """How the names of its files begin."""
@@ -79,26 +94,28 @@ async def export(
 ) -> Counts:
     """Export what is new in `source` to `out`, with a manifest that `attestor` signs.
 
-    Raises ExportError when the directory holds another export.
+    Raises ExportError when the directory holds another export, or one is being made there.
     """
     began = time.monotonic()
     counts = Counts(out=str(out))
     async with source:
-        state = load_state(out, recipe.plain(source.identity), from_beginning=from_beginning)
-        clear_leftovers(out, state, recipe.names())
-        shards = Shards(out, recipe.form, recipe.kind, recipe.shard_rows, state.numbers)
-        ledger = Ledger(out, state.numbers.get(LEDGER_ROWS, 0))
-        try:
-            read = await _Run(source, recipe, state, shards, ledger, counts, say, attestor).read()
-            files, ledgers = shards.finish(), ledger.finish()
-        except BaseException:
-            shards.discard()
-            ledger.discard()
-            raise
-        say("finishing", 1.0)
-        reveal(out, [*files, *ledgers])
-        state.ledgers += ledgers
-        _conclude(out, recipe, state, counts, files, source.describe(read) if counts.rollouts else None, attestor)
+        with held(out):
+            state = load_state(out, recipe.plain(source.identity), from_beginning=from_beginning)
+            clear_leftovers(out, state, recipe.names())
+            shards = Shards(out, recipe.form, recipe.kind, recipe.shard_rows, state.numbers)
+            ledger = Ledger(out, state.numbers.get(LEDGER_ROWS, 0))
+            try:
+                read = await _Run(source, recipe, state, shards, ledger, counts, say, attestor).read()
+                files, ledgers = shards.finish(), ledger.finish()
+            except BaseException:
+                shards.discard()
+                ledger.discard()
+                raise
+            say("finishing", 1.0)
+            note_publishing(out, [*files, *ledgers])
+            reveal(out, [*files, *ledgers])
+            state.ledgers += ledgers
+            _conclude(out, recipe, state, counts, files, source.describe(read) if counts.rollouts else None, attestor)
     counts.seconds = time.monotonic() - began
     return counts
 
@@ -123,6 +140,7 @@ def _conclude(
     write_card(out, state, recipe.form, recipe.kind)
     write_manifest(out, state, recipe.form, None if attestor is None else attestor.key)
     state.save(out)
+    (out / PUBLISHING).unlink(missing_ok=True)
     for name in state.replaces:
         (out / name).unlink(missing_ok=True)
 
@@ -143,6 +161,7 @@ class _Run:
         self._counts = counts
         self._say = say
         items = None if recipe.eval_items is None else _items(recipe.eval_items)
+        counts.short_items = 0 if items is None else items.skipped
         self._selection = Selection(recipe.filters, items)
 
     async def read(self) -> dict[str, dict[int, tuple[int, int]]]:
@@ -154,6 +173,11 @@ class _Run:
             sources = await self._source.open(partition, self._topics(), starts)
             reader = PartitionReader(sources, self._source.codec, self._recipe.form.needs, self._state.seen)
             async for found in reader.rollouts():
+                if isinstance(found, Contradicted):
+                    raise ExportError(
+                        f"{self._source.place}: rollout {found.rollout_id!r} was exported before, and has other closing evidence "
+                        "now, of another run; give another directory, or --from-beginning to replace what is exported"
+                    )
                 if isinstance(found, Incomplete):
                     self._miss(found)
                 else:

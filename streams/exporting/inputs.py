@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from hashlib import file_digest
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +19,7 @@ from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
 from streams.embedded import SUFFIX, partitions_of, read_partition
+from streams.exporting.shards import digest_of
 from streams.looking.files import EmbeddedLog
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.looking.log import LookError, Stored
@@ -98,7 +98,7 @@ class DirectoryInput(Input):
     def describe(self, read: Mapping[str, Mapping[int, tuple[int, int]]]) -> dict[str, Any]:
         """The files with their digests."""
         files = {
-            str(path.relative_to(self._log.folder)): _digest(path)
+            str(path.relative_to(self._log.folder)): digest_of(path)
             for name in sorted(read) for path in sorted((self._log.folder / name).glob(f"*{SUFFIX}"))
         }  # fmt: skip
         return {"kind": self.kind, "place": self.place, "topics": _spans(read), "files": files}
@@ -244,8 +244,3 @@ def _spans(read: Mapping[str, Mapping[int, tuple[int, int]]]) -> dict[str, Any]:
         topic: {str(partition): list(span) for partition, span in sorted(partitions.items())}
         for topic, partitions in sorted(read.items())
     }
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as source:
-        return file_digest(source, "sha256").hexdigest()

@@ -29,6 +29,9 @@ ROWS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED)
 
 TOPICS_OF: dict[Kind, Topic] = {"sft": SFT, "dpo": DPO, "ppo": PPO, "rejected": REJECTED, "branches": BRANCHES}
 
+UNKNOWN = 0
+"""In place of closing evidence that a checkpoint does not remember."""
+
 Branch = tuple[int, int, str | None]
 """Index, attempt and raw digest: which record of a branch evidence speaks of."""
 
@@ -64,6 +67,12 @@ class Incomplete(NamedTuple):
     missing: str
 
 
+class Contradicted(NamedTuple):
+    """A rollout that was taken by an earlier export, and whose closing evidence is another one now."""
+
+    rollout_id: str
+
+
 @dataclass
 class _Pending:
     """What was read of a rollout that is not whole yet."""
@@ -91,21 +100,30 @@ class _Branch(NamedTuple):
 class PartitionReader:
     """Reads one partition."""
 
-    def __init__(self, sources: Mapping[Topic, Source], codec: Codec, kinds: Iterable[Kind], seen: set[int]) -> None:
+    def __init__(
+        self, sources: Mapping[Topic, Source], codec: Codec, kinds: Iterable[Kind], seen: dict[int, int]
+    ) -> None:
         self._sources = sources
         self._codec = codec
         self._wanted = {TOPICS_OF[kind] for kind in kinds}
         self._kept = self._wanted | {RANKINGS, REJECTED}
         """Whose bytes are needed, and not only their digests."""
         self._seen = seen
+        """The rollouts that were taken, with the closing evidence of each, both in short."""
+        self._met: set[int] = set()
+        """Those of them whose closing evidence came by: the first one counts."""
         self._pending: dict[bytes, _Pending] = {}
         self._labels: dict[bytes, dict[str, str]] = {}
         self.undecodable = 0
 
-    async def rollouts(self) -> AsyncGenerator[Whole | Incomplete, None]:
+    async def rollouts(self) -> AsyncGenerator[Whole | Incomplete | Contradicted, None]:
         """The closed rollouts, in the order of their closing evidence."""
         while (stored := await self._sources[EVIDENCE].next()) is not None:
-            if stored.key is None or short(stored.key) in self._seen:
+            if stored.key is None:
+                continue
+            if short(stored.key) in self._seen:
+                if (contradicted := await self._contradicted(stored, short(stored.key))) is not None:
+                    yield contradicted
                 continue
             record = await self._decoded(stored)
             if not isinstance(record, AepRecord):
@@ -129,6 +147,17 @@ class PartitionReader:
     def open(self) -> int:
         """Rollouts that have records and no closing evidence."""
         return sum(not pending.closed for pending in self._pending.values())
+
+    async def _contradicted(self, stored: Stored, rollout: int) -> Contradicted | None:
+        """Whether evidence is not what a rollout was taken by. Only a log that is read from its beginning can tell."""
+        if rollout in self._met or self._sources[EVIDENCE].start > 0:
+            return None
+        record = await self._decoded(stored)
+        if not isinstance(record, AepRecord) or record.closing is None:
+            return None
+        self._met.add(rollout)
+        taken = self._seen[rollout]
+        return Contradicted(record.rollout_id) if taken not in (UNKNOWN, short(record.record_id.encode())) else None
 
     # -- one rollout ---------------------------------------------------------------------------------------------------
 
@@ -159,7 +188,8 @@ class PartitionReader:
         whole = self._whole(last, closing, settled, listed, pending, branches)
         labels = await self._labels_of(key)
         del self._pending[key]
-        self._seen.add(short(key))
+        self._seen[short(key)] = short(last.record_id.encode())
+        self._met.add(short(key))
         return whole._replace(labels=labels)
 
     def _whole(
@@ -293,7 +323,7 @@ class PartitionReader:
 
 
 def short(key: bytes) -> int:
-    """A rollout's id in 8 bytes: what a checkpoint remembers of it."""
+    """The id of a rollout, or of its closing evidence, in 8 bytes: what a checkpoint remembers of it."""
     return int.from_bytes(sha256(key).digest()[:8], "big")
 
 

@@ -176,6 +176,12 @@ def finished(folder: Path, writer: Writer, part: str, split: str) -> Shard:
     return Shard(name, part, split, writer.rows, writer.path.stat().st_size, digest.hexdigest())
 
 
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as source:
+        return file_digest(source, "sha256").hexdigest()
+
+
 def reveal(folder: Path, shards: Sequence[Shard]) -> None:
     """Let complete files be seen, all of them one after the other."""
     for shard in shards:

@@ -5,33 +5,63 @@ to and which rollouts were taken, so the next export to the directory adds what 
 """
 
 import base64
+import fcntl
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import BaseModel, ValidationError
 
 from agents.evidence.signing import SigningKey, sign_record
 from agents.training.formats.shape import FileKind, Format
+from schemas.avro_body import first_problem
 from schemas.base import Record
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
 from streams.exporting.ledger import EVIDENCE, FOLDER
-from streams.exporting.shards import PARTIAL, Shard, write_whole
+from streams.exporting.rollouts import UNKNOWN
+from streams.exporting.shards import PARTIAL, Shard, digest_of, partial, write_whole
 from streams.letters import CODE_VERSION
 
 CHECKPOINT = "checkpoint.json"
 MANIFEST = "manifest.json"
 CARD = "README.md"
-CHECKPOINT_VERSION = 2
+CHECKPOINT_VERSION = 3
+LOCK = ".export.lock"
+"""Held while an export writes; the kernel frees it, however the export ends. The file stays, as that of any lock of ours."""
+PUBLISHING = ".export.publishing.json"
+"""Names and digests of the files that are being published, from before the first is seen until the checkpoint knows them."""
+_PUBLISHED = re.compile(rf"({FOLDER}/)?[\w-]+-[0-9]{{5,}}\.(jsonl|parquet)")
 
 
 class ExportError(BraidError):
     """The export cannot go on as asked."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Make a directory, and keep other exports out of it. Raises ExportError when it cannot be, or another is at work."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK).open("ab")
+    except FileExistsError:
+        raise ExportError(f"--out {folder} is a file; give a directory") from None
+    except OSError as error:
+        raise ExportError(f"--out {folder}: {error.strerror}; give a directory that can be written") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ExportError(
+                f"{folder}: another export writes to it; wait for it, or give another directory"
+            ) from None
+        yield
 
 
 @dataclass
@@ -42,8 +72,8 @@ class State:
     """What was asked for: format, file, source, split, filters, evaluation items. Another recipe needs another directory."""
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     """By topic and partition, where to read on."""
-    seen: set[int] = field(default_factory=set)
-    """The rollouts that were taken."""
+    seen: dict[int, int] = field(default_factory=dict)
+    """The rollouts that were taken, with the closing evidence of each, both in short."""
     numbers: dict[str, int] = field(default_factory=dict)
     """By the beginning of its name, the number of the next file."""
     shards: list[Shard] = field(default_factory=list)
@@ -61,7 +91,7 @@ class State:
 
     def save(self, folder: Path) -> None:
         """Write the checkpoint."""
-        seen = b"".join(each.to_bytes(8, "big") for each in sorted(self.seen))
+        seen = b"".join(each.to_bytes(8, "big") for pair in sorted(self.seen.items()) for each in pair)
         plain = vars(self) | {
             "version": CHECKPOINT_VERSION,
             "offsets": {
@@ -75,28 +105,36 @@ class State:
         write_whole(folder / CHECKPOINT, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS) + b"\n")
 
 
+class _Checkpoint(BaseModel):
+    """The shape of a checkpoint."""
+
+    version: int
+    recipe: dict[str, Any]
+    offsets: dict[str, dict[int, int]]
+    seen: str
+    numbers: dict[str, int]
+    shards: list[Shard]
+    ledgers: list[Shard]
+    totals: Counter[str]
+    rejected: Counter[str]
+    contaminated: Counter[str]
+    configs: Counter[str]
+    inputs: list[dict[str, Any]]
+
+
 def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:
     """The state of a directory; a new one when there is none, or when all is to be exported again. Raises ExportError."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / CHECKPOINT
     if not path.exists():
         return State(recipe)
     try:
-        plain = orjson.loads(path.read_bytes())
-        state = State(
-            plain["recipe"],
-            {topic: {int(at): offset for at, offset in each.items()} for topic, each in plain["offsets"].items()},
-            _seen(plain["seen"]),
-            plain["numbers"],
-            [Shard(**shard) for shard in plain["shards"]],
-            [Shard(**shard) for shard in plain["ledgers"]],
-            Counter(plain["totals"]),
-            Counter(plain["rejected"]),
-            Counter(plain["contaminated"]),
-            Counter(plain["configs"]),
-            plain["inputs"],
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        plain = _Checkpoint.model_validate_json(path.read_bytes())
+        state = State(**{name: value for name, value in plain if name != "version"})
+        state.seen = _seen(plain.seen, plain.version)
+    except ValidationError as error:
+        why = first_problem(error)
+        raise ExportError(f"{path}: not a checkpoint of an export ({why}); export to another directory") from None
+    except (ValueError, OSError) as error:
         raise ExportError(f"{path}: not a checkpoint of an export ({error}); export to another directory") from None
     if from_beginning:
         return State(recipe, numbers=state.numbers, replaces=[shard.name for shard in (*state.shards, *state.ledgers)])
@@ -112,14 +150,25 @@ def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) ->
     return state
 
 
-def _seen(text: str) -> set[int]:
-    packed = base64.b64decode(text)
-    return {int.from_bytes(packed[at : at + 8], "big") for at in range(0, len(packed), 8)}
+def _seen(text: str, version: int) -> dict[int, int]:
+    packed = base64.b64decode(text, validate=True)
+    numbers = [int.from_bytes(packed[at : at + 8], "big") for at in range(0, len(packed), 8)]
+    return dict.fromkeys(numbers, UNKNOWN) if version < 3 else dict(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def note_publishing(folder: Path, shards: Iterable[Shard]) -> None:
+    """Note which files are about to be seen: an export that is killed now has left these, and no others."""
+    write_whole(folder / PUBLISHING, orjson.dumps({shard.name: shard.sha256 for shard in shards}))
 
 
 def clear_leftovers(folder: Path, state: State, names: Iterable[str]) -> None:
     """Remove what an export that was killed left behind. Raises ExportError for files that may be somebody else's."""
     known = {shard.name for shard in (*state.shards, *state.ledgers)} | set(state.replaces)
+    for name, digest in _noted(folder).items():
+        partial(folder, name).unlink(missing_ok=True)
+        path = folder / name
+        if name not in known and path.is_file() and digest_of(path) == digest:
+            path.unlink()
     ours = re.compile(
         rf"({'|'.join(map(re.escape, {*names, *state.numbers}))})-[0-9]{{5,}}\.(jsonl|parquet)({PARTIAL})?"
     )
@@ -132,6 +181,17 @@ def clear_leftovers(folder: Path, state: State, names: Iterable[str]) -> None:
                 f"{path}: there already, and not from an export that is known here; give another directory"
             )
         path.unlink()
+    (folder / PUBLISHING).unlink(missing_ok=True)
+
+
+def _noted(folder: Path) -> dict[str, str]:
+    """What an export that did not come to its end was about to publish, by name; nothing, where no note can be read."""
+    try:
+        noted = orjson.loads((folder / PUBLISHING).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    found = noted.items() if isinstance(noted, dict) else ()
+    return {name: digest for name, digest in found if _PUBLISHED.fullmatch(name)}
 
 
 def write_manifest(folder: Path, state: State, form: Format, key: SigningKey | None) -> None:

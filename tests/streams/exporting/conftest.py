@@ -40,7 +40,7 @@ def take(source: Path, out: Path, name: str = "trl-sft", *, from_beginning: bool
 
 
 def visible(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
 
 
 def rows(folder: Path, pattern: str = "*-*.jsonl") -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from streams.exporting.export import Recipe, export
 from streams.exporting.inputs import DirectoryInput
 from streams.findings import Finding, Outcome
 from streams.run import run_files
+from streams.topics import EVIDENCE
 from streams.verifying import Verification
 from tests.agents.training.formats.rollouts import encoded, mixed
 from tests.streams.exporting.test_loading import BOTH
@@ -233,6 +234,55 @@ def test_a_second_export_is_verified_with_the_first(tmp_path: Path) -> None:
     outcome, reasons = verified(out)
     assert (outcome.ok, reasons, outcome.records) == (True, [], 8)
     assert len(list((out / "provenance").iterdir())) == 4
+
+
+def test_a_dataset_is_checked_with_the_files_of_a_run_beside_it(signed: Path, tmp_path: Path) -> None:
+    """Both are ok where both are whole; a file of a run hides nothing that was done to the dataset."""
+    out = take(signed, shutil.copytree(signed, tmp_path / "both"), "trl-kto")
+    assert verified(out)[1] == []
+    data = next(out.glob("t*-00000.jsonl"))
+    data.write_bytes(data.read_bytes().replace(b"true", b"false"))
+    assert "file: changed: its digest is not the one in the manifest" in verified(out)[1]
+    alone = take(signed, tmp_path / "alone", "trl-kto")
+    shutil.copy(signed / "rankings.jsonl", alone)
+    next(alone.glob("t*-00000.jsonl")).unlink()
+    assert {"file: it is missing", "the file is missing"} <= set(verified(alone)[1])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *({member: []} for member in ("file", "sha256", "row", "rollout_id")),
+        {"row": 1e300}, {"row": -1}, {"row": True}, {"records": {}}, {"records": [None]}, {"records": [{"run_id": []}]},
+        {"records": [{"topic": "t", "record_id": "i", "run_id": []}]},
+    ],
+)  # fmt: skip
+def test_a_line_of_provenance_that_says_nothing_is_a_finding(
+    signed: Path, tmp_path: Path, line: dict[str, object]
+) -> None:
+    """Its file has changed, and the line is named; the rest is checked."""
+    out = take(signed, tmp_path / "out", "trl-kto")
+    path = out / "provenance" / "rows-00000.jsonl"
+    first, *others = path.read_text("utf-8").splitlines(keepends=True)
+    changed = json.dumps(json.loads(first) | line).replace("1e+300", "1e400")
+    path.write_text(changed + "\n" + "".join(others), "utf-8")
+    outcome, reasons = verified(out)
+    assert sum(outcome.rows.values()) == 9
+    assert "file: changed: its digest is not the one in the manifest" in reasons
+    assert "provenance: not a line that says where a row came from" in reasons
+
+
+def test_a_signed_dataset_of_nothing_is_ok(tmp_path: Path) -> None:
+    """An export that found no rollout says so under its signature; without it, nothing says that nothing is missing."""
+    (tmp_path / "run" / "log" / EVIDENCE.name).mkdir(parents=True)
+    out = take(tmp_path / "run", tmp_path / "out", "trl-sft")
+    outcome, reasons = verified(out)
+    assert (outcome.ok, outcome.records, reasons) == (True, 0, [])
+    (out / "train-00000.jsonl").write_text("{}\n")
+    assert not verified(out)[0].ok
+    (out / "train-00000.jsonl").unlink()
+    unsign_the_manifest(out)
+    assert not verified(out)[0].ok
 
 
 def test_unsigned_evidence_is_not_ok_unless_it_is_allowed(ran: Path, tmp_path: Path) -> None:

@@ -1,16 +1,19 @@
 """Exports from a directory: whole rollouts, each once, in files that appear together."""
 
+import base64
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from agents.training.selection import Split
 from streams.embedded import LogRecord, LogWriter, partitions_of, read_partition
-from streams.exporting import shards
+from streams.exporting import export, shards
 from streams.exporting.state import ExportError
 from streams.topics import BRANCHES, DPO, PPO, SFT, TOPICS
 from tests.agents.training.formats.rollouts import mixed
@@ -71,6 +74,59 @@ def test_a_second_export_adds_only_what_is_new(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "manifest.json").read_bytes())["counts"]["rollouts"] == 2
 
 
+def test_a_run_that_contradicts_what_was_exported_is_refused(tmp_path: Path) -> None:
+    """The same lines again change nothing; another outcome of a rollout needs a dataset of its own, or all of it anew."""
+    run = make_run(tmp_path / "a", [*mixed("r1"), *mixed("r2")])
+    take(run, tmp_path / "out")
+    make_run(tmp_path / "a", [*mixed("r2"), *mixed("r1")])
+    assert take(run, tmp_path / "out").rollouts == 0
+    make_run(tmp_path / "a", [*mixed("r1"), *mixed("r2", task="Something else, in other words.")])
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.*")}
+    with pytest.raises(ExportError, match=r"rollout 'r2' was exported before.*--from-beginning"):
+        take(run, tmp_path / "out")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.*")} == before
+    assert take(run, tmp_path / "out", from_beginning=True).rollouts == 2
+    assert take(run, tmp_path / "out").rollouts == 0
+
+
+def test_a_checkpoint_that_knows_no_closing_evidence_is_gone_on_from(tmp_path: Path) -> None:
+    """Checkpoints were without it before: their rollouts are not exported again, and not compared."""
+    run = make_run(tmp_path / "a", mixed("r1"))
+    take(run, tmp_path / "out")
+    path = tmp_path / "out" / "checkpoint.json"
+    plain = json.loads(path.read_bytes())
+    seen = base64.b64encode(base64.b64decode(plain["seen"])[:8]).decode()
+    path.write_text(json.dumps(plain | {"version": 2, "seen": seen}))
+    make_run(tmp_path / "a", [*mixed("r1", task="Something else, in other words."), *mixed("r2")])
+    assert take(run, tmp_path / "out").rollouts == 1
+    assert take(run, tmp_path / "out").rollouts == 0
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"offsets": []},
+        {"seen": "%"},
+        {"seen": "AAAA"},
+        {"numbers": {"train": "x"}},
+        {"shards": [{}]},
+        {"inputs": {}},
+        None,
+    ],
+)
+def test_a_checkpoint_of_another_shape_is_refused(ran: Path, tmp_path: Path, changed: dict[str, Any] | None) -> None:
+    """Whatever was written into it; nothing else is touched."""
+    take(ran, tmp_path / "out")
+    path = tmp_path / "out" / "checkpoint.json"
+    path.write_text(json.dumps(changed and json.loads(path.read_bytes()) | changed))
+    for from_beginning in (False, True):
+        with pytest.raises(
+            ExportError, match=r"checkpoint\.json: not a checkpoint of an export \(.+\); export to another"
+        ):
+            take(ran, tmp_path / "out", from_beginning=from_beginning)
+    assert len(rows(tmp_path / "out")) == 3
+
+
 def test_from_the_beginning_replaces_what_was_there(ran: Path, tmp_path: Path) -> None:
     """All rollouts again, once each, and the old file is gone."""
     take(ran, tmp_path / "out")
@@ -96,6 +152,24 @@ def test_somebody_elses_files_are_never_overwritten(ran: Path, tmp_path: Path) -
     with pytest.raises(ExportError, match="give another directory"):
         take(ran, tmp_path / "out")
     assert (tmp_path / "out" / "train-00000.jsonl").read_text() == "mine"
+
+
+def test_one_export_at_a_time_writes_to_a_directory(ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is started while another is at work is refused, and takes nothing away from it."""
+    real, refused = shards.Shards.write, []
+
+    def write(self: shards.Shards, *args: Any) -> list[shards.Place]:
+        if not refused:
+            in_another_thread = ThreadPoolExecutor(1).submit(take, ran, tmp_path / "out")
+            refused.append(in_another_thread.exception())
+        return real(self, *args)
+
+    monkeypatch.setattr(shards.Shards, "write", write)
+    assert take(ran, tmp_path / "out", shard_rows=1).files == 3
+    assert isinstance(refused[0], ExportError)
+    assert "another export writes to it" in str(refused[0])
+    assert len(rows(tmp_path / "out")) == 3
+    assert take(ran, tmp_path / "out").rollouts == 0
 
 
 @pytest.mark.parametrize("topic", [SFT, DPO, PPO])
@@ -178,6 +252,35 @@ def test_killed_while_files_appear_the_next_export_cleans_up(ran: Path, tmp_path
         (tmp_path / "out" / name).write_text("{}\n")
     take(ran, tmp_path / "out")
     assert visible(tmp_path / "out") == [*BESIDE, "train-00000.jsonl"]
+
+
+def kill(where: str, *args: Any, **more: Any) -> None:
+    """An export that ends where this is called, as if it had been killed there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, where, Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            take(*args, **more)
+
+
+@pytest.mark.parametrize("where", ["_conclude", "write_manifest", "reveal"])
+@pytest.mark.parametrize("from_beginning", [False, True])
+def test_a_first_export_that_was_killed_while_files_appear_is_cleaned_up(
+    ran: Path, tmp_path: Path, where: str, from_beginning: bool
+) -> None:
+    """No checkpoint knows its files; it noted them itself. Other parts and names in the next export change nothing."""
+    kill(where, ran, tmp_path / "out", split=Split.parse("one=0.5,other=0.5"))
+    assert take(ran, tmp_path / "out", from_beginning=from_beginning).rows == 3
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".export.lock", *BESIDE, "train-00000.jsonl"]
+
+
+def test_a_file_that_was_changed_since_is_not_cleaned_up(ran: Path, tmp_path: Path) -> None:
+    """Whoever wrote to it wants it."""
+    kill("_conclude", ran, tmp_path / "out")
+    (tmp_path / "out" / "train-00000.jsonl").write_text("mine")
+    for _ in range(2):
+        with pytest.raises(ExportError, match="give another directory"):
+            take(ran, tmp_path / "out")
+    assert (tmp_path / "out" / "train-00000.jsonl").read_text() == "mine"
 
 
 def test_files_hold_whole_rollouts(ran: Path, tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 from streams.exporting.inputs import DirectoryInput
-from streams.exporting.rollouts import ROWS, Incomplete, PartitionReader, Whole, short
+from streams.exporting.rollouts import ROWS, Contradicted, Incomplete, PartitionReader, Whole, short
 from streams.topics import CLOSURES, EVIDENCE, PPO, RANKINGS, SFT
 from tests.streams.exporting.test_export import rewritten
 
 
 async def read(
-    directory: Path, seen: set[int], limit: int | None = None
+    directory: Path, seen: dict[int, int], limit: int | None = None
 ) -> tuple[list[Whole | Incomplete], PartitionReader]:
     """The rollouts of a run, at most `limit`, and the reader as it stands then."""
     source = DirectoryInput(directory)
@@ -20,6 +20,7 @@ async def read(
     found: list[Whole | Incomplete] = []
     rollouts = reader.rollouts()
     async for each in rollouts:
+        assert not isinstance(each, Contradicted)
         found.append(each)
         if len(found) == limit:
             break
@@ -30,10 +31,10 @@ async def read(
 def test_offsets_stand_before_what_is_not_whole(ran: Path, tmp_path: Path) -> None:
     """The second rollout misses its SFT row: the next export begins with its records, and skips what was taken."""
     damaged = rewritten(ran, tmp_path / "in", lambda each, found: [found[0], found[2]] if each == SFT else found)
-    seen: set[int] = set()
+    seen: dict[int, int] = {}
     found, reader = asyncio.run(read(damaged, seen))
     assert [type(each) for each in found] == [Whole, Incomplete, Whole]
-    assert seen == {short(b"r1"), short(b"r3")}
+    assert seen.keys() == {short(b"r1"), short(b"r3")}
     offsets = reader.offsets()
     assert (offsets[EVIDENCE.name], offsets[RANKINGS.name], offsets[PPO.name]) == (4, 1, 3)
     assert offsets[SFT.name] == 2
@@ -41,7 +42,7 @@ def test_offsets_stand_before_what_is_not_whole(ran: Path, tmp_path: Path) -> No
 
 def test_topics_are_read_only_as_far_as_needed(ran: Path) -> None:
     """After one rollout, each topic stands behind its rows: what waits in memory does not grow with the log."""
-    (first,), reader = asyncio.run(read(ran, set(), 1))
+    (first,), reader = asyncio.run(read(ran, {}, 1))
     assert isinstance(first, Whole)
     assert (first.rollout_id, len(first.rows[SFT]), first.unlisted) == ("r1", 1, 0)
     offsets = reader.offsets()
@@ -52,7 +53,7 @@ def test_topics_are_read_only_as_far_as_needed(ran: Path) -> None:
 def test_a_rollout_without_closing_evidence_is_open(ran: Path, tmp_path: Path) -> None:
     """Branch evidence alone is not enough: the rollout waits, and is no failure."""
     cut = rewritten(ran, tmp_path / "in", lambda each, found: found[:-1] if each == EVIDENCE else found)
-    found, reader = asyncio.run(read(cut, set()))
+    found, reader = asyncio.run(read(cut, {}))
     assert [each.rollout_id for each in found] == ["r1", "r2"]
     assert reader.open == 1
     assert reader.offsets()[EVIDENCE.name] == 8

@@ -63,12 +63,11 @@ def test_a_removed_row_is_found(verify: Verify, out: Path) -> None:
     }
 
 
-def test_a_removed_file_of_rows_is_found(verify: Verify, out: Path) -> None:
-    """Every row that was in it is missing; a dataset without rankings is complete."""
-    (out / "rankings.jsonl").unlink()
-    assert verify(out).code == 0
-    rows = records_of(out / "dpo.jsonl")
-    (out / "dpo.jsonl").unlink()
+@pytest.mark.parametrize("name", ["dpo.jsonl", "rankings.jsonl"])
+def test_a_removed_file_of_rows_is_found(verify: Verify, out: Path, name: str) -> None:
+    """Every row that was in it is missing, and every ranking."""
+    rows = records_of(out / name)
+    (out / name).unlink()
     ran = verify(out)
     assert (ran.code, ran.verdict["not_ok"]) == (1, len(rows))
 
