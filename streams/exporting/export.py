@@ -25,16 +25,17 @@ from streams.exporting.ledger import Ledger
 from streams.exporting.rollouts import ROWS, TOPICS_OF, Contradicted, Incomplete, PartitionReader, Whole
 from streams.exporting.shards import Shard, Shards, reveal
 from streams.exporting.state import (
+    LOCK,
     PUBLISHING,
     ExportError,
     State,
     clear_leftovers,
-    held,
     load_state,
     note_publishing,
     write_card,
     write_manifest,
 )
+from streams.holding import held
 from streams.run import Say
 from streams.topics import CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
 
@@ -99,7 +100,7 @@ async def export(
     began = time.monotonic()
     counts = Counts(out=str(out))
     async with source:
-        with held(out):
+        with held(out, LOCK, "export", ExportError):
             state = load_state(out, recipe.plain(source.identity), from_beginning=from_beginning)
             clear_leftovers(out, state, recipe.names())
             shards = Shards(out, recipe.form, recipe.kind, recipe.shard_rows, state.numbers)

@@ -5,11 +5,9 @@ to and which rollouts were taken, so the next export to the directory adds what 
 """
 
 import base64
-import fcntl
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -42,26 +40,6 @@ _PUBLISHED = re.compile(rf"({FOLDER}/)?[\w-]+-[0-9]{{5,}}\.(jsonl|parquet)")
 
 class ExportError(BraidError):
     """The export cannot go on as asked."""
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Make a directory, and keep other exports out of it. Raises ExportError when it cannot be, or another is at work."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK).open("ab")
-    except FileExistsError:
-        raise ExportError(f"--out {folder} is a file; give a directory") from None
-    except OSError as error:
-        raise ExportError(f"--out {folder}: {error.strerror}; give a directory that can be written") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ExportError(
-                f"{folder}: another export writes to it; wait for it, or give another directory"
-            ) from None
-        yield
 
 
 @dataclass

@@ -3,7 +3,6 @@
 Everything is looked at before anything is touched, and once more when nobody else can write there.
 """
 
-import fcntl
 import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 from agents.training.formats import FORMATS
 from streams.embedded import PARTIAL
 from streams.exporting.shards import write_whole
+from streams.holding import held
 from streams.looking.files import log_folder
 from streams.replaying.job import Job, Result
 from streams.replaying.logs import MANIFEST, ReplayError, read_manifest
@@ -62,7 +62,7 @@ class Output:
         self._decide(out)
         if self.finished is None:
             with self._stack as stack:
-                _hold(out, stack)
+                stack.enter_context(held(out, LOCK, "replay", ReplayError))
                 self._decide(out)  # again: another replay may have ended just now
                 if self.finished is None:
                     self._begin(out)
@@ -162,15 +162,3 @@ def require_apart(out: Path, directory: Path | None) -> None:
             f"--out {out} and --from-dir {directory} share files: the log would be replaced while it is read; "
             "give another directory for --out"
         )
-
-
-def _hold(out: Path, stack: ExitStack) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        held = stack.enter_context((out / LOCK).open("ab"))
-    except OSError as error:
-        raise ReplayError(f"--out {out}: {error.strerror}") from None
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ReplayError(f"{out}: another replay writes to it; wait for it, or give another directory") from None
