@@ -233,7 +233,11 @@ class RolloutDriver:
     async def _announce(self, rollout_id: str, rollout: Rollout) -> None:
         """Write the records of branches that have just ended: verifiers wait for them."""
         for index, number in rollout.newly_ended():
-            ended = ended_branch(rollout, index, number, self._settings.emission)
+            try:
+                ended = ended_branch(rollout, index, number, self._settings.emission)
+            except BrokenLogError as error:  # closing will meet it again, and give the rollout up for good
+                log.warning("not announced", rollout=rollout_id, branch=index, attempt=number, error=str(error))
+                continue
             self._ended.setdefault(rollout_id, {})[index] = ended
             redacted = rollout.redacting and self._settings.emission.redact
             await self._write(ended.record, rollout_id, self._partition[rollout_id], ended.body, redacted=redacted)

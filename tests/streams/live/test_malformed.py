@@ -1,5 +1,6 @@
 """Poison on the fact topics: the worker stays up, every bad record is a dead letter, every good neighbour counts."""
 
+import asyncio
 import random
 import struct
 from pathlib import Path
@@ -15,6 +16,7 @@ from schemas.lifecycle import Lifecycle, RolloutOpened
 from streams.cluster import ensure_topics, partition_of, start_producer
 from streams.config import Settings
 from streams.letters import read_letter
+from streams.producing import FactWriter
 from streams.topics import AGENT_EVENTS, BY_RECORD, DEAD_LETTERS, FACTS, LIFECYCLE, RANKINGS
 from tests.live import Worker, codec_of, read_all, records_of, until, until_closed
 
@@ -131,3 +133,40 @@ async def test_a_thousand_malformed_records_stop_nobody(settings: Settings, tmp_
     assert {place: (letter.key, letter.value) for place, letter in letters.items()} == sent
     (ranking,) = await records_of(settings, RANKINGS)
     assert [branch.objective_status for branch in ranking.branches] == ["pass"]  # type: ignore[attr-defined]
+
+
+async def test_a_branch_too_large_to_be_written_stops_nobody(settings: Settings, tmp_path: Path) -> None:
+    """Ordinary calls that together make a record larger than a topic takes: that rollout is given up, also after a restart."""
+    await ensure_topics(settings)
+    chance, reader = random.Random(3), LineReader()
+    large = [
+        {
+            "event": "tool_call",
+            "data": {"toolName": "write", "callId": f"c{n}", "args": {"content": chance.randbytes(500_000).hex()}},
+        }
+        for n in range(10)
+    ]
+    answer = {"event": "final_answer", "data": {"answer": "yes"}}
+    lines = [
+        {"type": "rollout", "rollout_id": name, "task": "t", "branches": 1, "required": []}
+        for name in ("large", "small")
+    ]
+    lines += [{"type": "event", "rollout_id": "large", "branch_index": 0, "event": event} for event in (*large, answer)]
+    lines += [{"type": "event", "rollout_id": "small", "branch_index": 0, "event": answer}]
+    async with FactWriter(settings, "test") as writer:
+        for line in lines:
+            for fact in reader.read_object(line):
+                await writer.write(fact)
+    with Worker(settings, tmp_path / "worker.log") as worker:
+        await until_closed(settings, {"small"})
+
+        async def given_up() -> bool:
+            return b'"event": "broken"' in (tmp_path / "worker.log").read_bytes()
+
+        await until(given_up, "the large one is given up")
+        assert worker.stop()[0] == 0
+    with Worker(settings, tmp_path / "again.log") as worker:
+        await worker.ready()
+        await asyncio.sleep(2)
+        assert worker.stop()[0] == 0
+    assert {ranking.rollout_id for ranking in await records_of(settings, RANKINGS)} == {"small"}  # type: ignore[attr-defined]
