@@ -19,7 +19,7 @@ from agents.training.secret_shapes import Rule, Test
 
 Counts = tuple[tuple[str, int], ...]
 
-RULES_VERSION = "1"
+RULES_VERSION = "2"
 """Raised with every change to what is removed (a test holds the rules to it): records that were redacted by other rules are
 redacted again before they leave."""
 

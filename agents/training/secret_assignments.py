@@ -23,9 +23,8 @@ class SecretName(Enum):
 
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_PASSWORDS = frozenset(
-    {"password", "passwords", "passwd", "passphrase", "pwd", "userpassword", "dbpassword", "passcode"}
-)
+_PASSWORDS = frozenset({"password", "passwords", "passwd", "passphrase", "pwd", "userpassword", "dbpassword", "pgpassword",
+                        "rootpassword", "passcode"})  # fmt: skip
 _SECRETS = frozenset({"secret", "secrets", "credential", "credentials", "apikey", "apikeys", "secretkey", "accesskey",
                       "privatekey", "authkey", "clientsecret", "appsecret"})  # fmt: skip
 _TOKENS = frozenset({"token", "authtoken", "accesstoken", "apitoken", "refreshtoken", "bearertoken", "sessiontoken"})

@@ -155,6 +155,7 @@ IN_CONTEXT: tuple[Found, ...] = (
     Found("assigned_secret", _WEAK, f"password: {_WEAK}"),
     Found("assigned_secret", _WEAK, f"The password is {_WEAK}."),
     Found("assigned_secret", _PASSWORD, f"DB_PASSWORD={_PASSWORD}"),
+    Found("assigned_secret", _PASSWORD, f"PGPASSWORD={_PASSWORD} psql -h db"),
     Found("assigned_secret", "correcthorse" + "battery7", "MYSQL_ROOT_PASSWORD=correcthorse" + "battery7"),
     Found("assigned_secret", _WEAK, f"mysql --user root --password {_WEAK} -e 'select 1'"),
     Found("assigned_secret", _KEY, f"deploy --api-key={_KEY} --env prod"),
