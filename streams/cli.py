@@ -75,10 +75,9 @@ def main(words: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
-    except OSError as error:  # a directory that is a file, a disk that is full: the name says where
-        if error.filename is None or error.strerror is None:
-            raise
-        sys.stderr.write(f"braid: {error.filename}: {error.strerror}\n")
+    except OSError as error:  # a directory that is a file, a disk that is full
+        where = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(f"braid: {where}{error.strerror or error}\n")
         sys.exit(1)
 
 

@@ -230,11 +230,11 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             await decisions.seek_to_end(*wanted - known)
         for tp, records in (await decisions.getmany(timeout_ms=0)).items() if wanted else ():
             for record in records:
-                with suppress(
-                    DecodeError, KeyError
-                ):  # the live worker makes a dead letter of it; or it is not ours any more
+                with suppress(DecodeError):  # the live worker makes a dead letter of it
                     await self._learn(record.value)
-                    _note(self._held[tp.partition], self._codec.decode(CLOSURES, record.value))
+                    closure = self._codec.decode(CLOSURES, record.value)
+                    if tp.partition in self._held:  # else it was taken away meanwhile
+                        _note(self._held[tp.partition], closure)
 
     async def _learn(self, value: bytes | None) -> None:
         unknown = self._codec.unknown_id(value)

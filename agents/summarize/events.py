@@ -248,22 +248,19 @@ def _frame(channel: str, kind: str, parent: str | None, trace: str) -> tuple[str
 def _call(data: dict[str, Any], redacting: bool, canonical: Canonical) -> tuple[Body, Counts]:
     arguments = first(data, "args", "arguments", "input", default={})
     raw = canonical(arguments)
-    counts: Counts = ()
-    name = text_or_none(first(data, "toolName", "tool_name", "name")) or "unknown"
+    counts: dict[str, int] = {}
     if redacting:
-        arguments, counts = redact_json(arguments)
-        if len(name) >= SHORTEST_SECRET:
-            found = dict(counts)
-            name = _clean(name, redacting, found)
-            counts = tuple(sorted(found.items()))
+        arguments, found = redact_json(arguments)
+        counts = dict(found)
+    name = _clean_name(first(data, "toolName", "tool_name", "name"), redacting, counts)
     return Call(
         call_id=text_or_none(first(data, "callId", "call_id", "id")),
-        name=name,
+        name=name or "unknown",
         arguments=compact(arguments),
         arguments_digest=sha256(raw).hexdigest(),
         batch=text_or_none(first(data, "batchId", "batch_id")),
         step=whole_or_none(first(data, "stepIndex", "step_index", "step")),
-    ), counts
+    ), tuple(sorted(counts.items()))
 
 
 def _result(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:

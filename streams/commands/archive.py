@@ -37,7 +37,7 @@ def archive(
         Print one JSON object.
     """
     from streams.commands.progress import progress
-    from streams.commands.stopping import disk_said_plainly, run_stoppable
+    from streams.commands.stopping import run_stoppable
     from streams.config import load
     from streams.looking.kafka import hush
     from streams.replaying.archive import archive as run
@@ -48,7 +48,7 @@ def archive(
     began = time.monotonic()
     if out.exists() and not out.is_dir():
         raise ReplayError(f"--out {out} is a file; give a directory")
-    with progress() as say, disk_said_plainly():
+    with progress() as say:
         found = run_stoppable(run(load(), out, TOPICS if all_ else FACTS, say))
     found.seconds = round(time.monotonic() - began, 3)
     _show(found, json=json)

@@ -62,7 +62,6 @@ def export(
     from agents.training.formats.dsse import Attestor
     from agents.training.selection import Filters, Split
     from streams.commands.progress import progress
-    from streams.commands.stopping import disk_said_plainly
     from streams.config import load
     from streams.exporting.export import Recipe
     from streams.exporting.export import export as run
@@ -86,7 +85,7 @@ def export(
         redact=settings.emission.redact,
     )
     hush()
-    with disk_said_plainly(), progress() as say:
+    with progress() as say:
         source = DirectoryInput(from_dir) if from_dir is not None else KafkaInput(settings)
         attestor = Attestor(signing_key(settings), trusted_keys(settings))
         counts = asyncio.run(run(source, out, recipe, attestor=attestor, from_beginning=from_beginning, say=say))

@@ -83,10 +83,10 @@ def replay(
         Print one JSON object with the counts.
     """
     from streams.commands.progress import progress
-    from streams.commands.stopping import disk_said_plainly, run_stoppable
+    from streams.commands.stopping import run_stoppable
     from streams.config import load
     from streams.looking.kafka import hush
-    from streams.replaying.bounds import bounded, require_bounds
+    from streams.replaying.bounds import bounded, offsets_asked, require_bounds
     from streams.replaying.logs import ReplayError
     from streams.replaying.manifest import ReplayManifest, manifest_at
     from streams.replaying.replay import replay as run
@@ -114,7 +114,7 @@ def replay(
         source = ClusterLog(settings) if from_dir is None else ArchiveLog(from_dir)
         async with source as log:
             spans = await bounded(log, start, end, manifest)
-            lost = log.lost(spans, start, exact=manifest is not None)
+            lost = log.lost(spans, offsets_asked(start), exact=manifest is not None)
         job = Job(
             directory=from_dir, spans=spans, overrides=tuple(set_ or ()), reclose=reclose, evidence=not no_evidence,
             sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify, lost=lost,
@@ -128,8 +128,7 @@ def replay(
                 earlier=earlier if isinstance(earlier, ReplayManifest) else None,
             )  # fmt: skip
 
-    with disk_said_plainly():
-        replayed = run_stoppable(whole())
+    replayed = run_stoppable(whole())
     _tell(replayed, manifest)
     if json:
         sys.stdout.write(orjson.dumps(replayed.plain()).decode() + "\n")

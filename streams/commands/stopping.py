@@ -1,4 +1,4 @@
-"""What ends commands that compute and write: Ctrl-C and SIGTERM at once, a disk that refuses with a plain word."""
+"""What ends commands that compute and write: Ctrl-C and SIGTERM, at once."""
 
 import asyncio
 import signal
@@ -57,15 +57,3 @@ def _handled(stop: Any) -> Iterator[None]:
 
 def _ended_by(number: int) -> BaseException:
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
-
-
-@contextmanager
-def disk_said_plainly() -> Iterator[None]:
-    """A directory that cannot be written, or is full, is no fault of ours: it is named, without a traceback."""
-    from streams.replaying.logs import ReplayError
-
-    try:
-        yield
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise ReplayError(f"{where}{error.strerror or error}; is there room, and may we write there?") from None

@@ -12,6 +12,7 @@ from streams.exporting.checking import is_dataset
 from streams.exporting.state import MANIFEST as DATASET_MANIFEST
 from streams.replaying.logs import MANIFEST as LOG_MANIFEST
 from streams.replaying.logs import ReplayError
+from streams.replaying.manifest import in_words
 
 NAMED = 10
 
@@ -105,11 +106,7 @@ def _note(found: Difference, changes: Changes, what: str, about: About, why: str
 def _rules(one: Side, other: Side) -> list[str]:
     """How the rules under which two datasets were made differ, as far as they say."""
     said = [
-        (name, _short(one.rules.get(name)), _short(other.rules.get(name)))
+        (name, in_words(one.rules.get(name)), in_words(other.rules.get(name)))
         for name in sorted(one.rules.keys() | other.rules.keys())
     ]
     return [f"{name}: {before} -> {after}" for name, before, after in said if before != after]
-
-
-def _short(value: Any) -> str:
-    return "nothing" if value in (None, []) else ", ".join(value) if isinstance(value, list) else str(value)

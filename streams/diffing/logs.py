@@ -3,8 +3,7 @@
 A row that is only on one side is looked up among what the other side kept out, with the reasons given there.
 """
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +24,16 @@ from streams.topics import CLOSURES, DPO, PPO, RANKINGS, REJECTED, SFT, Topic
 ROWS: dict[Topic, str] = {RANKINGS: "ranking", SFT: "sft", DPO: "dpo", PPO: "ppo"}
 
 
-@lru_cache(maxsize=16)
-def _settings(config: str) -> dict[str, str]:
-    """A configuration that rollouts were settled under, setting by setting."""
-    found: dict[str, str] = {}
-    left: list[tuple[str, Any]] = [("emission", orjson.loads(config))]
+def _settings(configs: Iterable[str]) -> dict[str, list[str]]:
+    """The configurations that rollouts were settled under, setting by setting: each with all its values."""
+    found: dict[str, set[str]] = {}
+    left: list[tuple[str, Any]] = [("emission", orjson.loads(config)) for config in configs]
     for name, value in left:
         if isinstance(value, dict) and value:
             left += [(f"{name}.{key}", inner) for key, inner in value.items()]
         else:
-            found[name] = compact(value)
-    return found
+            found.setdefault(name, set()).add(compact(value))
+    return {name: sorted(values) for name, values in found.items()}
 
 
 class LogSide:
@@ -49,9 +47,11 @@ class LogSide:
         self.rules: dict[str, Any] = dict(read_manifest(directory).get("rules", {}))
         self._reasons: dict[tuple[str, str], list[tuple[tuple[int, ...], str]]] = {}
         """By kind and rollout: which branches were left out, and why."""
+        self._configs: set[str] = set()
         for topic in (CLOSURES, *ROWS, REJECTED):
             for record in self._records(topic):
                 self._take(topic, record)
+        self.rules |= _settings(self._configs)
         if not self.rollouts:
             raise ReplayError(
                 f"{directory} holds no rankings; give what `braid replay --out`, `braid run --out` or `braid export` made"
@@ -71,7 +71,7 @@ class LogSide:
     def _take(self, topic: Topic, record: Record) -> None:
         if isinstance(record, Closure):
             if record.settled is not None:
-                self.rules |= _settings(record.settled.config)
+                self._configs.add(record.settled.config)
         elif isinstance(record, RejectedRecord):
             why = record.reasons[0] if record.reasons else "no reason given"
             left = self._reasons.setdefault((record.kind, record.rollout_id), [])

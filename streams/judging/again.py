@@ -264,7 +264,7 @@ async def _finish(work: _Work, answers: list[JudgeVote], target: Target, counts:
     try:
         emission = emit(work.rollout)
     except BrokenLogError:
-        counts.unfinished += 1
+        counts.broken.append(work.rollout.rollout_id)
         return
     await target.write(work.rollout, emission)
     counts.add(emission)

@@ -16,10 +16,10 @@ from streams.cluster import create_topics, keep_append_times, registry_of, start
 from streams.codec import CONFLUENT, CONFLUENT_HEADER
 from streams.config import Settings
 from streams.embedded import LogRecord, LogWriter, read_blocks, segments_of
-from streams.exporting.shards import write_whole
+from streams.exporting.shards import digest_of, write_whole
 from streams.letters import CODE_VERSION
 from streams.looking.kafka import KafkaLog, Span
-from streams.replaying.logs import MANIFEST, ArchiveLog, ClusterLog, ReplayError, digest_of, read_manifest
+from streams.replaying.logs import MANIFEST, ArchiveLog, ClusterLog, ReplayError, read_manifest
 from streams.replaying.targets import LOG
 from streams.topics import BY_NAME, Topic
 

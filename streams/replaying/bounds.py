@@ -5,15 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from streams.looking.kafka import Span
-from streams.replaying.logs import FactLog, ReplayError, Spans
+from streams.replaying.logs import FactLog, Offsets, ReplayError, Spans
 from streams.replaying.manifest import manifest_at
 
 _OFFSET = re.compile(r"(?P<topic>[a-z0-9.-]+)/(?P<partition>[0-9]+)@(?P<offset>[0-9]+)")
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999."""
-
-Offsets = dict[str, dict[int, int]]
-"""By topic and partition."""
 
 
 async def bounded(log: FactLog, start: str | None, end: str | None, manifest: Path | None) -> Spans:
@@ -44,6 +41,11 @@ def require_bounds(start: str | None, end: str | None, manifest: Path | None) ->
             _parsed(text, option)
     if times != sorted(times):
         raise ReplayError(f"--from {start} is later than --to {end}; nothing lies between them")
+
+
+def offsets_asked(start: str | None) -> Offsets:
+    """The offsets that somebody begins at by name; none by a time, or without a word."""
+    return {} if start is None or _is_time(start) else _parsed(start, "--from")
 
 
 async def _offsets(log: FactLog, spans: Spans, where: str, option: str) -> Offsets:

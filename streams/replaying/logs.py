@@ -4,7 +4,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from hashlib import file_digest
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +15,7 @@ from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
 from streams.embedded import EmbeddedLogError, LogRecord, first_of, partitions_of, place_of, read_segment, segments_of
+from streams.exporting.shards import digest_of
 from streams.looking.files import LOG_MANIFEST, log_folder, stored_schemas
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.topics import CLOSURES, FACTS, Topic
@@ -40,6 +40,9 @@ class ReplayError(BraidError):
 Spans = dict[str, dict[int, Span]]
 """By topic (without prefix) and partition, which offsets."""
 
+Offsets = dict[str, dict[int, int]]
+"""By topic and partition, one of them."""
+
 Losses = dict[str, dict[int, str]]
 """By topic and partition, what is gone."""
 
@@ -61,14 +64,14 @@ class FactLog(ABC):
         """What it holds now."""
 
     @abstractmethod
-    def lost(self, spans: Spans, start: str | None = None, *, exact: bool = False) -> Losses:
+    def lost(self, spans: Spans, asked: Offsets | None = None, *, exact: bool = False) -> Losses:
         """By topic and partition, what is known to be gone of these.
 
-        `start` says where somebody asked to begin, and with `exact` they asked for these spans: what lies before is not gone.
+        `asked` says at which offsets somebody begins, and with `exact` they asked for these spans: what lies before is not gone.
         """
 
     @abstractmethod
-    async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
+    async def offsets_at(self, spans: Spans, at: int) -> Offsets:
         """The first offset of each partition whose record is not older than a time; its end when there is none."""
 
     @abstractmethod
@@ -124,22 +127,22 @@ class ArchiveLog(FactLog):
             for topic in topics
         }
 
-    def lost(self, spans: Spans, start: str | None = None, *, exact: bool = False) -> Losses:
+    def lost(self, spans: Spans, asked: Offsets | None = None, *, exact: bool = False) -> Losses:
         """Beginnings that were gone when it was made, and files that the manifest names and that are not there."""
         held = {
             name: {number: self._known.get(name, {}).get(number) or self._span(name, number) for number in parts}
             for name, parts in spans.items()
         }
-        losses = {} if exact else _trimmed(spans, held, start)
+        losses = {} if exact else _trimmed(spans, held, asked or {})
         for name, parts in spans.items():
             for number, span in parts.items():
                 # Who asks for the end asks for all of it, also for what could not be measured.
-                asked = Span(span.start, EVERYTHING.end if span.end == held[name][number].end else span.end)
+                wanted = Span(span.start, EVERYTHING.end if span.end == held[name][number].end else span.end)
                 for path, may in self._listed.get((name, number), ()):
-                    if _overlap(may, asked) and not path.is_file():
+                    if _overlap(may, wanted) and not path.is_file():
                         _add(losses, name, number, f"{path.relative_to(self._directory)} is missing")
                 for may, why in self._broken.get((name, number), {}).items():
-                    if _overlap(may, asked):
+                    if _overlap(may, wanted):
                         _add(losses, name, number, why)
         return losses
 
@@ -164,9 +167,9 @@ class ArchiveLog(FactLog):
             last = block[-1].offset
         return Span(0, 0) if first is None or last is None else Span(first, last + 1)
 
-    async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
+    async def offsets_at(self, spans: Spans, at: int) -> Offsets:
         """Found by reading."""
-        found: dict[str, dict[int, int]] = {}
+        found: Offsets = {}
         for name, parts in spans.items():
             for number, span in parts.items():
                 later = (
@@ -260,13 +263,13 @@ class ClusterLog(FactLog):
             raise ReplayError(f"{self.place} has no topics to read; is BRAID_PREFIX right?")
         return found
 
-    def lost(self, spans: Spans, start: str | None = None, *, exact: bool = False) -> Losses:
+    def lost(self, spans: Spans, asked: Offsets | None = None, *, exact: bool = False) -> Losses:
         """Partitions that do not begin at 0: retention, or somebody, has removed their beginning."""
-        return {} if exact else _trimmed(spans, self._held, start)
+        return {} if exact else _trimmed(spans, self._held, asked or {})
 
-    async def offsets_at(self, spans: Spans, at: int) -> dict[str, dict[int, int]]:
+    async def offsets_at(self, spans: Spans, at: int) -> Offsets:
         """As the broker's index knows it."""
-        found: dict[str, dict[int, int]] = {}
+        found: Offsets = {}
         for name, parts in spans.items():
             places = [TopicPartition(self.settings.prefix + name, number) for number in parts]
             later = await self._log.spans(places, since=at)
@@ -300,15 +303,14 @@ class ClusterLog(FactLog):
                 yield block
 
 
-def _trimmed(spans: Spans, held: Spans, start: str | None) -> Losses:
+def _trimmed(spans: Spans, held: Spans, asked: Offsets) -> Losses:
     """Partitions whose beginning is gone although it was asked for: by an offset before it, or by a time that it does not prove."""
-    asked = _offsets(start)
     losses: Losses = {}
     for name, parts in spans.items():
         for number, span in parts.items():
             there = held.get(name, {}).get(number, span)
             wanted = span.start < span.end or there.start == there.end
-            if wanted and span.start == there.start > asked.get((name, number), 0):
+            if wanted and span.start == there.start > asked.get(name, {}).get(number, 0):
                 _add(losses, name, number, f"begins at offset {there.start}")
     return losses
 
@@ -323,12 +325,6 @@ def _digests(directory: Path, manifest: Mapping[str, Any]) -> dict[Path, str]:
     """By file, the digest that a manifest states."""
     files = manifest.get("files", {}).items()
     return {directory / name: said["sha256"] if isinstance(said, dict) else said for name, said in files}
-
-
-def digest_of(path: Path) -> str:
-    """The SHA-256 of a file, in hex."""
-    with path.open("rb") as source:
-        return file_digest(source, "sha256").hexdigest()
 
 
 def _listed(directory: Path, manifest: Mapping[str, Any]) -> dict[tuple[str, int], list[tuple[Path, Span]]]:
@@ -350,17 +346,6 @@ def _placed(segments: list[Path]) -> list[tuple[Path, Span]]:
 
 def _overlap(one: Span, other: Span) -> bool:
     return one.start < other.end and other.start < one.end
-
-
-def _offsets(start: str | None) -> dict[tuple[str, int], int]:
-    """The offsets in TOPIC/PARTITION@OFFSET, several with commas; none in a time."""
-    found = {}
-    for part in (start or "").split(","):
-        place, _, offset = part.rpartition("@")
-        name, _, number = place.rpartition("/")
-        if place:
-            found[name, int(number)] = int(offset)
-    return found
 
 
 def _add(losses: Losses, name: str, number: int, what: str) -> None:

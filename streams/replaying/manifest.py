@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from schemas.avro_body import first_problem
 from schemas.versions import RECORDS, latest
 from streams.embedded import SUFFIX
-from streams.exporting.shards import write_whole
+from streams.exporting.shards import digest_of, write_whole
 from streams.letters import CODE_VERSION
 from streams.looking.kafka import Span
 from streams.replaying.comparing import Comparison
@@ -116,10 +115,11 @@ def other_options(job: Job, found: ReplayManifest) -> list[str]:
     then = found.inputs.asked | {name: found.rules.get(name) for name in names}
     now |= {"format": sorted(job.formats), "verify": job.verify}
     then |= {"format": sorted(found.formats), "verify": found.verified is not None}
-    return [f"{name} {_short(then.get(name))}, not {_short(now.get(name))}" for name in _unequal(then, now)]
+    return [f"{name} {in_words(then.get(name))}, not {in_words(now.get(name))}" for name in _unequal(then, now)]
 
 
-def _short(value: object) -> str:
+def in_words(value: object) -> str:
+    """An option or a rule, for people."""
     return "nothing" if value in (None, []) else ", ".join(value) if isinstance(value, list) else str(value)
 
 
@@ -145,7 +145,7 @@ def repeat_of(found: ReplayManifest, job: Job, digests: dict[str, str]) -> Repea
     differing = _unequal(found.digests, digests)
     return Repeat(
         same=not differing, sinks=differing,
-        rules=[f"{name} {_short(then.get(name))}, not {_short(now.get(name))}" for name in _unequal(then, now)],
+        rules=[f"{name} {in_words(then.get(name))}, not {in_words(now.get(name))}" for name in _unequal(then, now)],
     )  # fmt: skip
 
 
@@ -169,12 +169,7 @@ def write_manifest(job: Job, outcome: dict[str, Any]) -> None:
         "formats": list(job.formats),
         **outcome,
         "files": {
-            str(path.relative_to(job.out)): _digest(path) for path in sorted((job.out / LOG).glob(f"*/*{SUFFIX}"))
+            str(path.relative_to(job.out)): digest_of(path) for path in sorted((job.out / LOG).glob(f"*/*{SUFFIX}"))
         },
     }
     write_whole(job.out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as source:
-        return file_digest(source, "sha256").hexdigest()

@@ -65,6 +65,7 @@ class Files(Target):
     """An embedded log: one file per sink and partition, visible when the partition is complete."""
 
     def __init__(self, out: Path) -> None:
+        self._out = out
         self._writer = LogWriter(out / LOG)
         self._codec = Codec()
         self._partition: int | None = None
@@ -91,8 +92,7 @@ class Files(Target):
         if (
             kind is not None and self._partition is not None
         ):  # a signal may come before the writer knows a file of its own
-            for path in self._writer.folder.glob(f"*/{self._partition:05d}*{PARTIAL}"):
-                path.unlink(missing_ok=True)
+            discard_half(self._out, self._partition)
 
 
 def discard_half(out: Path, partition: int) -> None:
