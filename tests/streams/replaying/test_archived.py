@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from streams import embedded
-from streams.demo.sample import write_sample
 from streams.embedded import (
     LogRecord,
     LogWriter,
@@ -28,13 +27,9 @@ Change = Callable[[Topic, list[LogRecord]], list[LogRecord]]
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory, braid: Braid) -> Path:
-    """The sample as `braid run` leaves it."""
-    folder = tmp_path_factory.mktemp("run")
-    write_sample(folder / "sample.ndjson")
-    code, _, said = braid("run", folder / "sample.ndjson", "--out", folder / "log", "--json")
-    assert code == 0, said
-    return folder / "log"
+def log(ran: Path) -> Path:
+    """The sample in one partition."""
+    return ran
 
 
 @pytest.fixture(autouse=True)

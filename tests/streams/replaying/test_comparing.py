@@ -12,7 +12,6 @@ from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
 from streams.codec import Codec
-from streams.demo.sample import write_sample
 from streams.embedded import LogWriter, file_of, read_partition
 from streams.facts import read_fact
 from streams.topics import AGENT_EVENTS, BRANCHES, BY_RECORD, CLOSURES, LIFECYCLE, RANKINGS, SFT, Topic
@@ -22,13 +21,9 @@ codec = Codec()
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory, braid: Braid) -> Path:
-    """The sample as `braid run` leaves it."""
-    folder = tmp_path_factory.mktemp("run")
-    write_sample(folder / "sample.ndjson")
-    code, _, said = braid("run", folder / "sample.ndjson", "--out", folder / "log", "--json")
-    assert code == 0, said
-    return folder / "log"
+def log(ran: Path) -> Path:
+    """The sample in one partition."""
+    return ran
 
 
 def _records(log: Path, topic: Topic) -> list[Any]:

@@ -1,0 +1,29 @@
+"""What tests of replays in files share: the sample as a log, and a replay that has to end well."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from streams.cluster import partition_of
+from streams.embedded import LogWriter, partitions_of, read_partition
+from streams.topics import TOPICS
+from tests.conftest import Braid
+
+
+def spread(source: Path, target: Path, partitions: int, order: Callable[[list[Any]], list[Any]] = list) -> Path:
+    """The same records in another number of partitions, and other times."""
+    with LogWriter(target / "log") as writer:
+        for topic in TOPICS:
+            for partition in partitions_of(source / "log", topic.name):
+                for record in order(list(read_partition(source / "log", topic.name, partition))):
+                    to = partition_of((record.key or b"").decode(), partitions)
+                    writer.append(topic.name, to, record.key, record.value, record.at, record.headers)
+    return target
+
+
+def replay(braid: Braid, log: Path, *more: object) -> dict[str, Any]:
+    """What `braid replay --json` says."""
+    parallel = () if "--processes" in more else ("--processes", 1)
+    code, found, said = braid("replay", "--from-dir", log, "--json", *parallel, *more)
+    assert code == 0, said
+    return dict(found)
