@@ -2,6 +2,7 @@
 
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from math import isfinite
 
 
 def seconds_until(text: str | None, now: float) -> float | None:
@@ -12,9 +13,11 @@ def seconds_until(text: str | None, now: float) -> float | None:
     if text is None:
         return None
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
         pass
+    else:
+        return seconds if isfinite(seconds) else None
     try:
         date = parsedate_to_datetime(text)
     except ValueError:

@@ -5,6 +5,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from agents.rollouts.rollout import Rollout
+from agents.training.redaction import redact
 from schemas.errors import BraidError
 
 P = ParamSpec("P")
@@ -28,6 +29,7 @@ def breaks_alone(make: Callable[Concatenate[Rollout, P], R]) -> Callable[Concate
         except (BrokenLogError, MemoryError):
             raise
         except Exception as error:
-            raise BrokenLogError(f"rollout {rollout.rollout_id}: {type(error).__name__}: {error}") from error
+            said = redact(str(error)).text  # it may quote what an agent wrote
+            raise BrokenLogError(f"rollout {rollout.rollout_id}: {type(error).__name__}: {said}") from error
 
     return made

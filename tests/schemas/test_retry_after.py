@@ -12,6 +12,8 @@ NOON = 1_893_499_200.0  # Tue, 01 Jan 2030 12:00:00 GMT
     [
         (None, None),
         ("", None),
+        ("nan", None),
+        ("inf", None),
         ("soon", None),
         ("Tue, 99 Jan 2030 12:00:00 GMT", None),
         ("2", 2.0),

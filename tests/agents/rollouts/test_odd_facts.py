@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.judge.requests import judge_requests
-from agents.rollouts.broken import BrokenLogError
+from agents.rollouts.broken import BrokenLogError, breaks_alone
 from agents.rollouts.decide import ClosingPolicy, decide
 from agents.rollouts.emit import emit
 from agents.rollouts.rollout import Rollout
@@ -146,3 +146,16 @@ def closed_of(settled: RolloutSettled) -> RolloutClosed:
         "vote_ids": (),
     }
     return RolloutClosed.model_validate(fields | {"closed_id": "c"})
+
+
+def test_an_error_that_quotes_a_secret_is_told_without_it() -> None:
+    """Who logs why a rollout was given up logs no key of an agent."""
+    key = "sk-ant-api03-" + "Zx9Qw2Rt7Yp4" * 8
+
+    @breaks_alone
+    def trips(_rollout: Rollout) -> None:
+        raise ValueError(f"cannot read {key}")
+
+    with pytest.raises(BrokenLogError, match="rollout r: ValueError: cannot read ") as told:
+        trips(Rollout("r"))
+    assert key not in str(told.value)
