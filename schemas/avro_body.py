@@ -1,7 +1,6 @@
 """Records to Avro bodies and back, without any header: the bytes that "the same bytes" speaks of."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha256
 from io import BytesIO
@@ -10,11 +9,11 @@ from typing import Any, TypeVar
 from fastavro import schemaless_reader
 from pydantic import ValidationError
 
-from schemas.avro_code import Memo, Read, Write, reader_of, writer_of
-from schemas.base import MAX_EXACT, Record
-from schemas.checked import UnusualError, maker, records_in
+from schemas.avro_code import Read, Write, reader_of, writer_of
+from schemas.avro_plan import UnusualError, records_in
+from schemas.base import Record
 from schemas.errors import DecodeError
-from schemas.events import AgentEvents, EventFields
+from schemas.events import AgentEvent, AgentEvents, EventFields
 from schemas.versions import RECORDS, Version, latest, unversioned
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -40,40 +39,28 @@ def _reader(record: type[Record]) -> Read:
 @cache
 def _maker(record: type[Record]) -> Read:
     """A reader that makes records, and raises UnusualError for what the model has to look at."""
-    return reader_of(newest(record).schema, _makers(record))
+    return reader_of(newest(record).schema, records_in(record))
 
 
 @cache
 def _slice_maker() -> Read:
     """The same for slices, with their events as EventFields."""
-    made = _makers(AgentEvents) | {"AgentEvent": EventFields, "AgentEvents": _slice}
-    return reader_of(newest(AgentEvents).schema, made, {"AgentEvent": 4})  # trace, parent, channel and kind
+    return reader_of(newest(AgentEvents).schema, records_in(AgentEvents) | {"AgentEvent": (AgentEvent, EventFields)})
 
 
-def _makers(record: type[Record]) -> dict[str, Callable[..., Any]]:
-    return {name: maker(inner) for name, inner in records_in(record).items()}
-
-
-def _slice(*values: Any) -> Any:
-    for *_, time in values[_EVENTS]:
-        if time is not None and not -MAX_EXACT <= time <= MAX_EXACT:
-            raise UnusualError
-    return maker(AgentEvents)(*values)
-
-
-_EVENTS = [*AgentEvents.model_fields].index("events")
-
-
-def encode(record: Record, memo: Memo | None = None) -> bytes:
-    """The Avro body of a record; `memo` has the bytes of parts that it shares with others."""
-    return _writer(type(record))(record, {} if memo is None else memo)
+def encode(record: Record) -> bytes:
+    """The Avro body of a record."""
+    return _writer(type(record))(record)
 
 
 def decode(record: type[AnyRecord], body: bytes, writer: dict[str, Any] | None = None) -> AnyRecord:
     """The record in an Avro body that `writer` (default: our newest schema) wrote. Raises DecodeError for anything else."""
     if writer is None:
-        with suppress(UnusualError):
+        try:
             made: AnyRecord = _whole(record, body, _maker(record))
+        except UnusualError:
+            pass  # the model says what is wrong
+        else:
             return made
     try:
         return record.model_validate(plain_of(record, body, writer))
@@ -97,7 +84,7 @@ def plain_of(record: type[Record], body: bytes, writer: dict[str, Any] | None = 
     return found
 
 
-def _whole(record: type[Record], body: bytes, read: Read) -> Any:
+def _whole(record: type[Record], body: bytes, read: Callable[[bytes], tuple[Any, int]]) -> Any:
     try:
         found, end = read(body)
     except UnusualError:
@@ -117,11 +104,6 @@ def _resolved(record: type[Record], writer: dict[str, Any], body: bytes) -> tupl
     return schemaless_reader(source, writer, newest(record).parsed), source.tell()
 
 
-def digest(body: bytes) -> str:
-    """SHA-256 of a body, in hex."""
-    return sha256(body).hexdigest()
-
-
 def first_problem(error: ValidationError) -> str:
     """The first thing wrong, as `field: reason`, without echoing the value."""
     problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -134,8 +116,14 @@ class Bodies(dict[str, bytes]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.memo: Memo = {}
-        """The bytes of parts that several of these records have."""
+        self._digests: dict[str, bytes] = {}
+
+    def digest(self, content_id: str) -> bytes:
+        """SHA-256 of a body: evidence names it, and a replay counts it."""
+        found = self._digests.get(content_id)
+        if found is None:
+            found = self._digests[content_id] = sha256(self[content_id]).digest()
+        return found
 
 
 def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies | None = None) -> AnyRecord:
@@ -147,7 +135,7 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
     """
     kind = type(record)
     fresh = record if getattr(record, field) == BLANK else record.model_copy(update={field: BLANK})
-    blank = _writer(kind)(fresh, {} if bodies is None else bodies.memo)
+    blank = _writer(kind)(fresh)
     found = sha256(_salt(kind, field) + blank).hexdigest()[:ID_LENGTH]
     if bodies is not None:
         bodies[found] = b"%c%b%b" % (2 * ID_LENGTH, found.encode(), blank[1 + len(BLANK) :])

@@ -18,7 +18,8 @@ from typing import Any, BinaryIO, NamedTuple, Self
 
 import fastavro
 
-from schemas.avro_code import long_bytes, reader_of, writer_of
+from schemas.avro_code import reader_of, writer_of
+from schemas.avro_python import long_bytes
 from schemas.errors import BraidError
 
 if sys.version_info >= (3, 14):
@@ -78,16 +79,8 @@ class _Header(NamedTuple):
     value: bytes
 
 
-def _pair(name: str, value: bytes) -> tuple[str, bytes]:
-    return name, value
-
-
-def _made(offset: int, at: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> LogRecord:
-    return LogRecord(offset, at, key, value, tuple(headers))
-
-
 _write = writer_of(SCHEMA)
-_read = reader_of(SCHEMA, {"LogRecord": _made, "LogHeader": _pair})
+_read = reader_of(SCHEMA, {"LogRecord": LogRecord, "LogHeader": tuple})
 
 
 class EmbeddedLogError(BraidError):
@@ -117,7 +110,7 @@ class _File:
         self._put(b"Obj\x01" + long_bytes(len(meta)) + pairs + b"\0" + marker)
 
     def append(self, record: LogRecord, headers: tuple[_Header, ...]) -> None:
-        body = _write(record._replace(headers=headers) if headers else record, {})
+        body = _write(record._replace(headers=headers) if headers else record)
         self._block.append(body)
         self._size += len(body)
         self.records += 1
@@ -221,19 +214,9 @@ def read_segment(path: Path) -> Iterator[list[LogRecord]]:
         try:
             blocks: Any = fastavro.block_reader(source)
             for block in blocks:
-                yield _records(block.bytes_.read(), block.num_records)
+                yield _read.many(block.bytes_.read(), block.num_records)
         except Exception as error:
             raise EmbeddedLogError(f"{path}: damaged after the records read so far: {error}") from error
-
-
-def _records(data: bytes, count: int) -> list[LogRecord]:
-    found, at = [], 0
-    for _ in range(count):
-        record, at = _read(data, at)
-        found.append(record)
-    if at != len(data):
-        raise ValueError(f"a block of {len(data)} bytes ends at {at}")
-    return found
 
 
 def segments_of(folder: Path, topic: str, partition: int) -> list[Path]:

@@ -27,7 +27,7 @@ def read_fact(codec: Codec, topic: Topic, value: bytes | None, rollout_id: str) 
     record = codec.decode_for_fold(topic, value)
     named = record
     if isinstance(record, (Lifecycle, Closure)):
-        parts = [part for part in dict(record).values() if part is not None]
+        parts = [part for part in vars(record).values() if part is not None]
         if len(parts) != 1:
             raise DecodeError(
                 f"a {topic.record.__name__ if topic.record else ''} holds exactly one of its parts, not {len(parts)}"

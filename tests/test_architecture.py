@@ -26,8 +26,6 @@ ADAPTERS = {
     "agents/judge/scripted_adapter.py",
     "agents/memory/disk_adapter.py",
     "agents/memory/qdrant_adapter.py",
-    "agents/ranking/compiled_adapter.py",
-    "agents/ranking/compile_newton.py",
 }
 """The only modules below streams that may know a disk, a model's service, a compiler or a sandbox."""
 

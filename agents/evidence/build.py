@@ -12,7 +12,7 @@ from agents.evidence.side_effects import side_effect, worst
 from agents.evidence.signing import SigningKey, signed_bytes
 from agents.verdicts.meaning import Verdict, kind_of, meaning
 from schemas.branches import BranchRecord
-from schemas.checked import unchecked
+from schemas.checked import quick, unchecked
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.evidence import AepAction, AepBudget, AepClosing, AepRecord, AepSignature, AepVerifierResult, EmittedRecord
 from schemas.judging import CONTENT_JUDGE, JudgeVote
@@ -24,6 +24,7 @@ _record, _action, _result = unchecked(AepRecord), unchecked(AepAction), unchecke
 _budget, _closing, _signature = unchecked(AepBudget), unchecked(AepClosing), unchecked(AepSignature)
 
 
+@quick
 class Judges(NamedTuple):
     """Who gave an answer about a branch, by name. A tie by content is nobody's answer, a call without one neither."""
 
@@ -114,6 +115,7 @@ def _verifier_results(
     return tuple(results)
 
 
+@quick
 class Placed(NamedTuple):
     """A record in its place in the chain."""
 
@@ -157,9 +159,10 @@ def chain_of(
 
 
 def _placed(record: AepRecord, head: str | None) -> Placed:
-    linked = vars(record) | {"prev_record_hash": head}
-    message = canonical_bytes(json_view(_record(**linked)))
-    return Placed(_record(**linked | {"record_id": digest(message)}), message)
+    vars(record)["prev_record_hash"] = head  # a record without its id is nobody's yet: it need not be copied to get one
+    message = canonical_bytes(json_view(record))
+    vars(record)["record_id"] = digest(message)
+    return Placed(record, message)
 
 
 def sign(record: AepRecord, key: SigningKey, message: bytes | None = None) -> AepRecord:

@@ -12,11 +12,12 @@ rewritten into one that it writes right; a walk over the value decides which.
 import hashlib
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NoReturn
 
 import orjson
 
+from schemas.compiled import compiled
 from schemas.errors import BraidError
 
 BigIntegers = Literal["error", "exact"]
@@ -41,7 +42,7 @@ def canonical_bytes(value: Any, *, big_integers: BigIntegers = "error") -> bytes
     """Return the canonical bytes of a JSON value made of dicts, lists, strings, numbers, booleans and None."""
     exact = big_integers == "exact"
     try:
-        if _same_in_orjson((value,), 0):
+        if written_alike(value):
             return _dumps(value)
         return _dumps(_rewritten(value, 0, exact))
     except (TypeError, ValueError):
@@ -60,12 +61,7 @@ def parse_json(text: bytes | str) -> Any:
     except orjson.JSONDecodeError:
         return _exact_parse(text)
     # orjson turns integers beyond 64 bits into floats, so a value with unusual numbers is parsed again.
-    return value if _same_in_orjson((value,), 0) else _exact_parse(text)
-
-
-def written_alike(value: Any) -> bool:
-    """Whether orjson, with sorted keys, writes a value in canonical form; then it has read it exactly, too."""
-    return _same_in_orjson((value,), 0)
+    return value if written_alike(value) else _exact_parse(text)
 
 
 def digest(data: bytes) -> str:
@@ -94,8 +90,12 @@ def javascript_number(number: float) -> str:
     return f"{sign}{digits[0]}{fraction}e{point - 1:+d}"
 
 
-def _same_in_orjson(children: Iterable[Any], depth: int) -> bool:
-    """Say whether orjson writes these values in canonical form; raise TypeError for a key that is no string."""
+def in_python(value: Any, depth: int = 0) -> bool:
+    """Whether orjson, with sorted keys, writes a value in canonical form. Raises TypeError for a key that is no string."""
+    return _all_alike((value,), depth)
+
+
+def _all_alike(children: Iterable[Any], depth: int) -> bool:
     for child in children:
         kind = type(child)
         if kind is str or kind is bool or child is None:
@@ -105,14 +105,19 @@ def _same_in_orjson(children: Iterable[Any], depth: int) -> bool:
                 return False
         elif kind is dict:
             # ASCII keys have one order in UTF-8 and UTF-16.
-            if depth == MAX_DEPTH or not "".join(child).isascii() or not _same_in_orjson(child.values(), depth + 1):
+            if depth == MAX_DEPTH or not "".join(child).isascii() or not _all_alike(child.values(), depth + 1):
                 return False
         elif kind is list or kind is tuple:
-            if depth == MAX_DEPTH or not _same_in_orjson(child, depth + 1):
+            if depth == MAX_DEPTH or not _all_alike(child, depth + 1):
                 return False
         elif kind is not float or not _same_fraction(child):
             return False
     return True
+
+
+_C = compiled("agents.evidence._canonical")
+written_alike: Callable[..., bool] = in_python if _C is None else _C.same_in_orjson
+"""The same, compiled where there is a compiler. What orjson writes so it has read exactly, too."""
 
 
 def _same_fraction(number: float) -> bool:
@@ -137,7 +142,7 @@ def _rewritten(value: Any, depth: int, exact: bool) -> Any:
 
 def _kept_or_rewritten(value: Any, depth: int, exact: bool) -> Any:
     """Keep what needs no rewriting; looked for near the top only, so that deep values are not walked many times."""
-    if type(value) is str or (depth <= _KEPT_DEPTH and _same_in_orjson((value,), depth)):
+    if type(value) is str or (depth <= _KEPT_DEPTH and written_alike(value, depth)):
         return value
     return _rewritten(value, depth, exact)
 

@@ -1,11 +1,10 @@
 """Fits by compiled code, where the package was installed on a machine with a C compiler; else by `newton.in_python`."""
 
 from array import array
-from hashlib import sha256
-from pathlib import Path
 
 from agents.ranking import newton
 from agents.ranking.newton import Problem, Rules, Solution, Way, in_python
+from schemas.compiled import compiled
 
 
 def solve(problem: Problem, ridge: float) -> Solution:
@@ -20,13 +19,9 @@ def solve(problem: Problem, ridge: float) -> Solution:
 
 
 def choose() -> tuple[Way, bool]:
-    """The compiled way, if it is there and was made of the source beside it; an old one may compute otherwise."""
-    try:
-        from agents.ranking import _newton
-    except ImportError:
-        return in_python, False
-    fresh = sha256(Path(__file__).with_name("_newton.c").read_bytes()).hexdigest() == _newton.SOURCE
-    return (_newton.fit, True) if fresh else (in_python, False)
+    """The compiled way, if it is there."""
+    module = compiled("agents.ranking._newton")
+    return (in_python, False) if module is None else (module.fit, True)
 
 
 WAY, COMPILED = choose()

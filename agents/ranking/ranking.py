@@ -14,6 +14,7 @@ from typing import NamedTuple
 from agents.ranking.bradley_terry import Fit, Group, beats, fit_many
 from agents.ranking.statistics import RankingStats, ranking_stats
 from agents.ranking.votes import Place, Vote, VoteCount, count_votes
+from schemas.checked import quick
 from schemas.emission import RankingConfig
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus
@@ -35,6 +36,7 @@ NO_SCORE = 1e-12
 """Scores closer to zero are zero: what is left there is rounding, and would otherwise keep its nine digits."""
 
 
+@quick
 class Candidate(NamedTuple):
     """A branch to be ranked."""
 
@@ -52,6 +54,7 @@ class Contest(NamedTuple):
     config: RankingConfig = DEFAULTS
 
 
+@quick
 class RewardPart(NamedTuple):
     """One component of a total, kept beside it."""
 
@@ -62,6 +65,7 @@ class RewardPart(NamedTuple):
     """As configured."""
 
 
+@quick
 class BranchRank(NamedTuple):
     """One branch in the order of the ranking."""
 
@@ -117,6 +121,7 @@ def rank_many(contests: Iterable[Contest]) -> list[RankingResult]:
     return [draft.finish(tuple([next(fits[draft.ridge]) for _ in TIERS])) for draft in drafts]
 
 
+@quick
 class _Scored(NamedTuple):
     """A branch with everything that its order in the tier depends on."""
 

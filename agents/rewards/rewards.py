@@ -8,7 +8,7 @@ from math import fsum, sqrt
 from typing import NamedTuple
 
 from agents.verdicts.meaning import Verdict, hack_signals, meaning, objective_score
-from schemas.checked import unchecked
+from schemas.checked import quick, unchecked
 from schemas.emission import EmissionConfig, RewardsConfig, Weight
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RewardComponent
@@ -17,6 +17,7 @@ from schemas.verdicts import BuildVerdict, TestCounts
 _component = unchecked(RewardComponent)
 
 
+@quick
 class Reward(NamedTuple):
     """A reward in [0, 1], with what it is made of."""
 
@@ -24,6 +25,7 @@ class Reward(NamedTuple):
     components: tuple[RewardComponent, ...]
 
 
+@quick
 class JudgedScores(NamedTuple):
     """What the judge says of a branch, 0..10; None where it says nothing."""
 

@@ -18,7 +18,6 @@ from agents.training.admission import Judged
 from agents.training.redaction import has_unremoved
 from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import Verdict, hack_signals, kind_of, meaning
-from schemas import avro_body
 from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
 from schemas.checked import unchecked
@@ -194,7 +193,7 @@ def emit(
             for index in sorted(branches)
         ]
         emitted = [_emitted(row, bodies) for row in (*rows.rows, *rows.rejected)]
-        ranking_digest = avro_body.digest(bodies[ranking.ranking_id])
+        ranking_digest = bodies.digest(ranking.ranking_id).hex()
         chain = chain_of(acts, ranking, ranking_digest, settled, closed, votes, emitted)
     # The JSON that is signed is longer than its Avro.
     _check_sizes(rollout, (*bodies.values(), *(placed.message for placed in chain)))
@@ -237,5 +236,5 @@ def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:
 
 
 def _emitted(row: Row | RejectedRecord, bodies: Bodies) -> EmittedRecord:
-    digest = avro_body.digest(bodies[row.record_id])
+    digest = bodies.digest(row.record_id).hex()
     return _emitted_record(topic=SINKS[type(row)], record_id=row.record_id, digest=digest)

@@ -25,13 +25,14 @@ from agents.summarize.output import shorten
 from agents.training.redaction import redact
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchCall, BranchRecord, BranchStatus, ToolFailure
-from schemas.checked import unchecked
+from schemas.checked import quick, unchecked
 from schemas.emission import EmissionConfig, SummaryLimits
 from schemas.events import AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.judging import Usage
 from schemas.lifecycle import RolloutOpened
 
 _branch_record, _branch_call, _usage = unchecked(BranchRecord), unchecked(BranchCall), unchecked(Usage)
+_agent_info = unchecked(AgentInfo)
 
 NO_INFO = BranchInfo()
 NOTHING_SPENT = Spent(None, None, None, None, None)
@@ -46,8 +47,8 @@ class BranchEnd:
     workspace: Workspace | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BranchFacts:
+@quick
+class BranchFacts(NamedTuple):
     """All that a branch record is made of."""
 
     rollout_id: str
@@ -109,13 +110,13 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
     status = facts.status
     error = reading.cleaned(facts.error) if facts.error else reading.error
     info = facts.info or NO_INFO
-    agent = info.agent and AgentInfo(
+    agent = info.agent and _agent_info(
         name=reading.cleaned_name(info.agent.name),
         model=reading.cleaned_name(info.agent.model),
         version=reading.cleaned_name(info.agent.version),
     )
     if agent is None and reading.model is not None:
-        agent = AgentInfo(model=reading.model)
+        agent = _agent_info(model=reading.model)
     record = _branch_record(
         record_id="-",
         rollout_id=facts.rollout_id,

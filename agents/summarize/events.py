@@ -15,6 +15,7 @@ import orjson
 from agents.evidence.canonical import canonical_bytes, written_alike
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
 from agents.training.redaction import redact, redact_json
+from schemas.checked import quick
 from schemas.events import AgentEvent, EventFields, fields_of
 from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
 
@@ -34,6 +35,7 @@ SHORTEST_SECRET = 16
 """Characters of a name below which no rule finds a secret in it."""
 
 
+@quick
 class Call(NamedTuple):
     """A tool call."""
 
@@ -45,6 +47,7 @@ class Call(NamedTuple):
     step: int | None
 
 
+@quick
 class Result(NamedTuple):
     """A tool's answer."""
 
@@ -57,6 +60,7 @@ class Result(NamedTuple):
     error_message: str | None
 
 
+@quick
 class Start(NamedTuple):
     """How the run began."""
 
@@ -64,6 +68,7 @@ class Start(NamedTuple):
     model: str | None
 
 
+@quick
 class Said(NamedTuple):
     """Text that the model wrote while working; deltas are joined and redacted when the branch is built."""
 
@@ -71,6 +76,7 @@ class Said(NamedTuple):
     step: int | None
 
 
+@quick
 class Answer(NamedTuple):
     """The final answer."""
 
@@ -84,6 +90,7 @@ class Failure(NamedTuple):
     provider: bool
 
 
+@quick
 class Spent(NamedTuple):
     """Usage so far: token counts are cumulative for the run."""
 
@@ -106,6 +113,7 @@ Canonical = Callable[[Any], bytes]
 Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
 
 
+@quick
 class Noted(NamedTuple):
     """Something that records are made of, with when it happened and what was removed from it."""
 
@@ -115,6 +123,7 @@ class Noted(NamedTuple):
     redactions: Counts
 
 
+@quick
 class Piece(NamedTuple):
     """What is kept of contiguous events that came together, as long as their rollout is open."""
 
@@ -157,7 +166,7 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
     for trace, parent, channel, kind, text, time in events:
         token = _token(text) if kind == "thinking_delta" else None
         if token is not None:
-            canonical = text
+            canonical = text.encode()
             words, number = token.groups()
             step = int(number)
             if step == said.step:  # nearly always
@@ -172,8 +181,8 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
                 said.end()
                 noted.append(Noted(body, time, counts))
         before, between, after = _frame(channel, kind, parent, trace)
-        moment = "null" if time is None else time
-        digests.append(sha256(f"{before}{canonical}{between}{moment}{after}".encode()).digest())
+        moment = b"null" if time is None else b"%d" % time
+        digests.append(sha256(b"".join((before, canonical, between, moment, after))).digest())
     said.end()
     times = [event[5] for event in events if event[5] is not None]
     first, last = (times[0], times[-1]) if times else (None, None)
@@ -203,13 +212,13 @@ class _Said:
         self.parts = []
 
 
-def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[str, Body, Counts]:
+def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[bytes, Body, Counts]:
     """The canonical JSON of an event's data, and what is kept of it."""
     data = as_object(parse_short_numbers(text))
     canonical: Canonical = _plainly
     if not written_alike(data):
         data, canonical = parse_object(text), _exactly
-    raw = canonical(data).decode()
+    raw = canonical(data)
     read = _READERS.get(kind)
     if read is not None:
         return raw, *read(data, redacting, canonical)
@@ -235,13 +244,13 @@ def _exactly(value: Any) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _frame(channel: str, kind: str, parent: str | None, trace: str) -> tuple[str, str, str]:
+def _frame(channel: str, kind: str, parent: str | None, trace: str) -> tuple[bytes, bytes, bytes]:
     """The canonical JSON of an event around its data and its time: the same for most events of a branch."""
-    quoted = [canonical_bytes(part).decode() for part in (channel, kind, parent, trace)]
+    quoted = [canonical_bytes(part) for part in (channel, kind, parent, trace)]
     return (
-        f'{{"channel":{quoted[0]},"data":',
-        f',"event":{quoted[1]},"parent_trace_id":{quoted[2]},"timestamp_ms":',
-        f',"trace_id":{quoted[3]}}}',
+        b'{"channel":%b,"data":' % quoted[0],
+        b',"event":%b,"parent_trace_id":%b,"timestamp_ms":' % (quoted[1], quoted[2]),
+        b',"trace_id":%b}' % quoted[3],
     )
 
 
@@ -260,7 +269,7 @@ def _call(data: dict[str, Any], redacting: bool, canonical: Canonical) -> tuple[
         arguments_digest=sha256(raw).hexdigest(),
         batch=text_or_none(first(data, "batchId", "batch_id")),
         step=whole_or_none(first(data, "stepIndex", "step_index", "step")),
-    ), tuple(sorted(counts.items()))
+    ), _in_order(counts)
 
 
 def _result(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
@@ -276,7 +285,7 @@ def _result(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tup
         output_bytes=0 if output is None else byte_length(output),
         error_code=_clean_name(code, redacting, counts),
         error_message=None if message is None else _clean(message, redacting, counts),
-    ), tuple(sorted(counts.items()))
+    ), _in_order(counts)
 
 
 def _tool_error(error: Any) -> tuple[str | None, str | None]:
@@ -294,13 +303,13 @@ def _start(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tupl
     counts: dict[str, int] = {}
     task = text_or_none(data.get("task"))
     task = None if task is None else _clean(task, redacting, counts)
-    return Start(task, _clean_name(model, redacting, counts)), tuple(sorted(counts.items()))
+    return Start(task, _clean_name(model, redacting, counts)), _in_order(counts)
 
 
 def _answer(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
     counts: dict[str, int] = {}
     text = render(first(data, "answer", "text", "content"))
-    return Answer(_clean(text or "", redacting, counts)), tuple(sorted(counts.items()))
+    return Answer(_clean(text or "", redacting, counts)), _in_order(counts)
 
 
 def _failure(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
@@ -308,9 +317,7 @@ def _failure(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tu
     counts: dict[str, int] = {}
     text = message or "the agent reported an error without a message"
     kind = render(data.get("error")) or ""
-    return Failure(_clean(text, redacting, counts), provider=is_provider_trouble(f"{kind} {text}")), tuple(
-        sorted(counts.items())
-    )
+    return Failure(_clean(text, redacting, counts), provider=is_provider_trouble(f"{kind} {text}")), _in_order(counts)
 
 
 def _delta(data: dict[str, Any], _redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
@@ -333,7 +340,7 @@ def _spent(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tupl
         cached_tokens=whole_or_none(first(data, "cacheReadTokens", "cache_read_tokens", "cachedTokens")),
         usd=float(usd) if isinstance(usd, int | float) and not isinstance(usd, bool) else None,
         model=_clean_name(first(data, "modelId", "model_id", "model"), redacting, counts),
-    ), tuple(sorted(counts.items()))
+    ), _in_order(counts)
 
 
 _READERS = {
@@ -383,6 +390,10 @@ def _clean_name(value: Any, redacting: bool, counts: dict[str, int]) -> str | No
     """A name or a code: most are too short for a secret."""
     text = text_or_none(value)
     return text if text is None or len(text) < SHORTEST_SECRET else _clean(text, redacting, counts)
+
+
+def _in_order(counts: dict[str, int]) -> Counts:
+    return tuple(sorted(counts.items())) if counts else ()
 
 
 def _clean(text: str, redacting: bool, counts: dict[str, int]) -> str:

@@ -7,12 +7,14 @@ character boundaries only; the same bytes on every machine. An `Excerpt` holds e
 
 from typing import Any, NamedTuple
 
+from schemas.checked import quick
 from schemas.emission import MAX_SUMMARY_BYTES, SummaryLimits
 from schemas.jsontext import compact
 
 DEFAULT_LIMITS = SummaryLimits()
 
 
+@quick
 class Excerpt(NamedTuple):
     """The two ends of a text, and how long all of it is."""
 
@@ -75,9 +77,13 @@ def _ends(part: Excerpt, limits: SummaryLimits) -> tuple[str, str]:
     tail_source = part.head if part.tail is None else part.tail
     if part.n_lines <= limits.keep_first_lines + limits.keep_last_lines:
         return part.head, tail_source
-    first = "\n".join(part.head.split("\n")[: limits.keep_first_lines])
+    first = "\n".join(part.head.split("\n", limits.keep_first_lines)[: limits.keep_first_lines])
     body, newline = (tail_source[:-1], "\n") if tail_source.endswith("\n") else (tail_source, "")
-    last = "\n".join(body.split("\n")[-limits.keep_last_lines :]) + newline if limits.keep_last_lines else ""
+    last = (
+        "\n".join(body.rsplit("\n", limits.keep_last_lines)[-limits.keep_last_lines :]) + newline
+        if limits.keep_last_lines
+        else ""
+    )
     return first, last
 
 

@@ -9,7 +9,7 @@ from itertools import groupby, zip_longest
 from typing import NamedTuple
 
 from schemas.branches import BranchCall, BranchRecord
-from schemas.checked import unchecked
+from schemas.checked import quick, unchecked
 from schemas.lifecycle import RolloutOpened
 from schemas.training import FunctionCall, Message, ToolCall
 
@@ -19,6 +19,7 @@ NO_RESULT = "[no result was recorded]"
 """A call that was never answered still needs its tool message: loaders refuse a conversation without it."""
 
 
+@quick
 class Conversation(NamedTuple):
     """The whole conversation, and where the agent begins to speak."""
 

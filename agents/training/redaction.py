@@ -16,6 +16,7 @@ from agents.training.private_keys import PRIVATE_KEYS
 from agents.training.secret_assignments import ASSIGNMENTS, SecretName, looks_secret, secret_name
 from agents.training.secret_rules import CLOUD_KEYS, HEADERS_AND_URLS, MORE_VENDOR_KEYS, VENDOR_KEYS
 from agents.training.secret_shapes import Rule, Test
+from schemas.checked import quick
 
 Counts = tuple[tuple[str, int], ...]
 
@@ -31,6 +32,7 @@ NAME = "key:"
 _AUTHORIZATION = frozenset({"authorization", "proxy-authorization", "proxy_authorization", "x-authorization"})
 
 
+@quick
 class Redacted(NamedTuple):
     """A text without its secrets."""
 
@@ -40,6 +42,7 @@ class Redacted(NamedTuple):
     """How many of each kind were removed, sorted by kind."""
 
 
+@quick
 class RedactedJson(NamedTuple):
     """A JSON value without its secrets."""
 

@@ -16,7 +16,7 @@ from agents.training.admission import Judged, admit, both
 from agents.training.messages import Conversation, conversation, given_messages, has_content, is_blank, shared_prompt
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
-from schemas.checked import unchecked
+from schemas.checked import quick, unchecked
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.numbers import nine
@@ -55,6 +55,7 @@ class _Common(TypedDict):
     redactions: dict[str, int]
 
 
+@quick
 class Candidate(NamedTuple):
     """A ranked branch with all that rows are made of."""
 
@@ -263,7 +264,7 @@ class RowMaker:
             "provenance": _provenance(
                 settled_id=self.settled.settled_id,
                 closed_id=self.closed.closed_id,
-                raw_digests=tuple(each.raw_digest for each in involved),
+                raw_digests=tuple([each.raw_digest for each in involved]),
                 config_digest=self.config_digest,
             ),
             "redactions": dict(sorted(redactions.items())),

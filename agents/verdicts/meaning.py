@@ -26,6 +26,10 @@ class Meaning(NamedTuple):
     """What is odd about it."""
 
 
+PASSED, FAILED, UNKNOWN = Meaning("pass"), Meaning("fail"), Meaning("unknown")
+INCONSISTENT = Meaning("fail", ("inconsistent_build",))
+
+
 def kind_of(verdict: Verdict) -> str:
     """The name that `required` uses for it: build, visual, or the check's name."""
     if isinstance(verdict, BuildVerdict):
@@ -46,17 +50,15 @@ def build_meaning(verdict: BuildVerdict) -> Meaning:
     """The build table: success needs exit code 0; a failure is a failure whatever its exit code."""
     match verdict.status, verdict.exit_code:
         case "success", 0:
-            return Meaning("pass")
+            return PASSED
         case "success", None:
-            return Meaning("unknown")
-        case "success", _:
-            return Meaning("fail", ("inconsistent_build",))
-        case "failure", 0:
-            return Meaning("fail", ("inconsistent_build",))
-        case "failure", _:
-            return Meaning("fail")
+            return UNKNOWN
+        case "failure", code if code != 0:
+            return FAILED
+        case "success" | "failure", _:
+            return INCONSISTENT
         case _:
-            return Meaning("unknown")
+            return UNKNOWN
 
 
 def visual_outcome(verdict: VisualVerdict) -> Outcome:

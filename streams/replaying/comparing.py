@@ -87,17 +87,16 @@ class Emitted:
             self._rollouts.add(emission.ranking.rollout_id)
         made = []
         for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected):
-            topic, body = BY_RECORD[type(record)], emission.bodies[identity(record)]
-            self._count(topic, identity(record), body)
-            made.append(Made(topic, record, body, emission.redacted))
+            topic, name = BY_RECORD[type(record)], identity(record)
+            self._count(topic, name, emission.bodies.digest(name))
+            made.append(Made(topic, record, emission.bodies[name], emission.redacted))
         for evidence, signed in zip(emission.evidence, emission.signed(key), strict=True):
             body = avro_body.encode(evidence)
-            self._count(EVIDENCE, evidence.record_id, body)
+            self._count(EVIDENCE, evidence.record_id, sha256(body).digest())
             made.append(Made(EVIDENCE, signed, body if signed is evidence else None, emission.redacted))
         return made
 
-    def _count(self, topic: Topic, record_id: str, body: bytes) -> None:
-        digest = sha256(body).digest()
+    def _count(self, topic: Topic, record_id: str, digest: bytes) -> None:
         self.records[topic.name] += 1
         self._sums[topic.name] += int.from_bytes(digest, "big")
         if self._remember:

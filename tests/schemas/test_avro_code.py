@@ -1,4 +1,4 @@
-"""The writers and readers made for our schemas give what fastavro gives, byte by byte, and refuse what is not Avro."""
+"""Writers and readers, compiled and in Python, give what fastavro gives, byte by byte, and refuse what is not Avro alike."""
 
 from io import BytesIO
 from types import SimpleNamespace
@@ -6,14 +6,19 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas import avro_code, avro_python
 from schemas.avro_body import decode, encode, newest
-from schemas.avro_code import long_bytes, read_long, reader_of, writer_of
+from schemas.avro_code import reader_of, writer_of
+from schemas.avro_plan import Fields, UnusualError, plan_of, records_in
+from schemas.avro_python import long_bytes, read_long
+from schemas.base import Record
 from schemas.errors import DecodeError
 from schemas.events import AgentEvent, AgentEvents
 from schemas.versions import RECORDS
+from tests.schemas.strategies import records
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
 _LONG = st.integers(-(2**63), 2**63 - 1)
@@ -62,22 +67,85 @@ def _as_object(value: Any, schema: Any, named: dict[str, Any]) -> Any:
     return value
 
 
+def _ways(plan: Fields) -> list[tuple[Any, Any]]:
+    """A writer and a reader in Python and, where there are any, compiled ones."""
+    found: list[tuple[Any, Any]] = [(avro_python.Writer(plan), avro_python.Reader(plan))]
+    if avro_code.COMPILED:
+        from schemas import _records  # type: ignore[attr-defined]
+
+        found.append((_records.Writer(plan), _records.Reader(plan, UnusualError)))
+    return found
+
+
+def test_the_package_is_compiled_where_there_is_a_compiler() -> None:
+    assert avro_code.COMPILED, "install the package again: touch pyproject.toml && make setup"
+
+
 @pytest.mark.parametrize("name", sorted(RECORDS))
 def test_bytes_and_values_are_those_of_fastavro(name: str) -> None:
     version = newest(RECORDS[name])
     named: dict[str, Any] = {}
     values = _values(version.schema, named)
-    write, read = writer_of(version.schema), reader_of(version.schema)
+    ways = _ways(plan_of(version.schema))
 
     @given(values)
     def check(plain: dict[str, Any]) -> None:
         out = BytesIO()
         fastavro.schemaless_writer(out, version.parsed, plain, disable_tuple_notation=True)
         body = out.getvalue()
-        assert write(_as_object(plain, version.schema, named), {}) == body
-        assert read(body) == (plain, len(body))
+        for write, read in ways:
+            assert write(_as_object(plain, version.schema, named)) == body
+            assert read(body) == (plain, len(body))
 
     check()
+
+
+def _outcome(read: Any, body: bytes) -> object:
+    try:
+        return repr(read(body))
+    except (ValueError, UnusualError) as error:
+        return type(error), str(error)
+
+
+@pytest.mark.skipif(not avro_code.COMPILED, reason="the package was installed without a C compiler")
+@pytest.mark.parametrize("name", sorted(RECORDS))
+def test_both_ways_trip_over_the_same_and_say_the_same(name: str) -> None:
+    record = RECORDS[name]
+    (_, slow), (_, quick) = _ways(plan_of(newest(record).schema, records_in(record)))
+
+    @given(records(record), st.data())
+    @settings(max_examples=40, deadline=None)
+    def check(whole: Record, data: st.DataObject) -> None:
+        body = bytearray(encode(whole))
+        for _ in range(data.draw(st.integers(0, 3))):
+            body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.sampled_from([0, 1, 2, 3, 0x7F, 0x80, 0xFF]))
+        damaged = bytes(body[: data.draw(st.integers(0, len(body)))])
+        for odd in (bytes(body), damaged):
+            assert _outcome(quick, odd) == _outcome(slow, odd)
+
+    check()
+
+
+@given(st.binary(max_size=30))
+def test_any_bytes_are_read_alike(data: bytes) -> None:
+    outcomes = {_outcome(read, data) for _, read in _ways(plan_of(newest(AgentEvents).schema))}
+    assert len(outcomes) == 1
+
+
+@pytest.mark.parametrize("value", [None, 1, "text", {"rollout_id": 1}, SimpleNamespace(rollout_id="\ud800")])
+def test_what_is_no_record_is_not_written(value: object) -> None:
+    for write, _ in _ways(plan_of(newest(AgentEvents).schema)):
+        with pytest.raises((AttributeError, TypeError, UnicodeEncodeError)):
+            write(value)
+
+
+def test_many_values_fill_their_bytes() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}
+    for _, read in _ways(plan_of(schema)):
+        assert read.many(b"\x02\x04", 2) == [{"x": 1}, {"x": 2}]
+        for data, count in ((b"\x02\x04", 1), (b"\x02", 2)):
+            with pytest.raises(ValueError, match=r"left over|too early"):
+                read.many(data, count)
 
 
 @given(_LONG)
@@ -94,7 +162,7 @@ def test_a_number_beyond_64_bits_is_not_written(number: int) -> None:
 
 def test_bytes_are_written_and_read() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "raw", "type": ["null", "bytes"]}]}
-    body = writer_of(schema)(SimpleNamespace(raw=b"ab"), {})
+    body = writer_of(schema)(SimpleNamespace(raw=b"ab"))
     assert body == b"\x02\x04ab"
     assert reader_of(schema)(b"?" + body, 1) == ({"raw": b"ab"}, 5)
 

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from io import BytesIO
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import fastavro
 import pytest
@@ -12,7 +12,7 @@ from pydantic import Field
 
 from schemas.avro_body import decode, decode_slice, encode, newest
 from schemas.base import MAX_EXACT, Record
-from schemas.checked import UnusualError, maker, unchecked
+from schemas.checked import Maker, quick, unchecked
 from schemas.closures import RolloutClosed
 from schemas.errors import DecodeError
 from schemas.events import AgentEvent, AgentEvents, fields_of, plain_events
@@ -135,6 +135,78 @@ def test_defaults_are_the_models_own_and_never_shared() -> None:
     assert (other.read_to, other.vote_ids) == ({}, ())
 
 
+def test_makers_in_python_and_compiled_do_the_same() -> None:
+    """What is missing or unknown is told, and names are the only way."""
+    for make in (unchecked(Usage), _in_python(Usage)):
+        assert make(usd=0.5, input_tokens=3) == Usage(input_tokens=3, usd=0.5)
+        with pytest.raises(TypeError, match="Usage has no such field"):
+            make(output=1)
+        with pytest.raises(TypeError):
+            make(1)
+    for make in (unchecked(RolloutClosed), _in_python(RolloutClosed)):
+        with pytest.raises(TypeError, match="RolloutClosed needs closed_id"):
+            make(rollout_id="r")
+        assert (
+            make(closed_id="c", rollout_id="r", settled_id="s", cause="complete", decided_at_ms=1, read_to=None).read_to
+            == {}
+        )
+
+
+def _in_python(record: type[Record]) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("schemas.checked._maker", Maker)
+        return unchecked(record)
+
+
+class Slow(NamedTuple):
+    one: int
+    two: str
+    three: float | None = None
+
+
+@quick
+class Quick(NamedTuple):
+    one: int
+    two: str
+    three: float | None = None
+
+
+@pytest.mark.parametrize(
+    ("places", "names"),
+    [
+        ((1, "a", 2.0), {}),
+        ((1, "a"), {"three": 2.0}),
+        ((), {"one": 1, "two": "a", "three": 2.0}),
+        ((), {"two": "a", "three": 2.0, "one": 1}),
+        ((1, "a"), {}),
+        ((1,), {"two": "a"}),
+        ((1,), {}),
+        ((1, "a", 2.0, 3), {}),
+        ((1, "a"), {"two": "b"}),
+        ((1, "a"), {"four": 4}),
+        ((), {}),
+    ],
+)
+def test_quick_named_tuples_are_like_any_other(places: tuple[Any, ...], names: dict[str, Any]) -> None:
+    def outcome(kind: Any) -> object:
+        try:
+            return kind(*places, **names)
+        except TypeError as error:
+            return str(error).replace("Quick", "Slow")
+
+    found = outcome(Quick)
+    assert found == outcome(Slow)
+    assert isinstance(found, Quick | str)
+
+
+def test_quick_named_tuples_have_methods_and_heirs() -> None:
+    class Heir(Quick):
+        __slots__ = ()
+
+    assert Quick(1, "a")._replace(one=2) == (2, "a", None)
+    assert repr(Heir(1, "a", 2.0)) == "Heir(one=1, two='a', three=2.0)"
+
+
 def test_a_limit_that_is_not_tested_is_no_limit_that_passes() -> None:
     """Whoever gives a field a new kind of limit is told so at once; words of two lists are not mixed up."""
 
@@ -142,19 +214,20 @@ def test_a_limit_that_is_not_tested_is_no_limit_that_passes() -> None:
         count: Annotated[int, Field(gt=0)]
 
     with pytest.raises(AssertionError, match="gt"):
-        maker(Odd)
+        decode(Odd, b"\x02")
 
     class Words(Record):
         one: tuple[Literal["a"], ...]
         other: tuple[Literal["b"], ...]
 
-    assert maker(Words)(["a"], ["b"]) == Words(one=("a",), other=("b",))
-    with pytest.raises(UnusualError):
-        maker(Words)(["b"], ["b"])
+    assert decode(Words, encode(Words(one=("a",), other=("b",)))) == Words(one=("a",), other=("b",))
+    with pytest.raises(DecodeError, match="one"):
+        decode(Words, b"\x02\x02b\0\x02\x02b\0")
 
 
-def test_a_value_beyond_its_limit_is_left_to_the_model() -> None:
-    values = dict.fromkeys(Usage.model_fields)
-    assert maker(Usage)(*values.values()) == Usage()
-    with pytest.raises(UnusualError):
-        maker(Usage)(*(values | {"input_tokens": -1}).values())
+def test_what_a_map_holds_is_limited_too() -> None:
+    class Limited(Record):
+        counts: dict[str, Annotated[int, Field(ge=0)]]
+
+    with pytest.raises(DecodeError, match="counts"):
+        decode(Limited, b"\x02\x02a\x01\0")

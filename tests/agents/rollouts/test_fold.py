@@ -1,7 +1,10 @@
 """The fold under everything a log can do: other interleavings, other slices, repetitions, crashes. Always the same bytes."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,6 +22,7 @@ from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.events import AgentEvents
 from schemas.lifecycle import Lifecycle, RolloutOpened
+from streams.looking.checks import IN_C
 from streams.topics import LIMITS
 
 CONFIG = EmissionConfig(judge=JudgeConfig(kind="external"))
@@ -385,3 +389,26 @@ def test_a_rollout_whose_records_are_too_large_is_broken_alone() -> None:
     with pytest.raises(BrokenLogError, match="bytes, and 8,388,544 are allowed"):
         close(appended(facts_of(opened, *lines, event(0, "final_answer", {"answer": "x"}, 10))))
     assert min(LIMITS["sink"], LIMITS["derived"]) > MOST_BYTES
+
+
+_WITHOUT_C = """
+import sys
+for name in {modules!r}:
+    sys.modules[name] = None  # as where the package was installed without a compiler
+from tests.agents.rollouts.test_fold import all_bytes
+from schemas.avro_code import COMPILED
+assert not COMPILED
+print(all_bytes())
+"""
+
+
+def all_bytes() -> str:
+    """A digest of all that follows from a rollout."""
+    return sha256(b"".join(bytes_of(close(appended(whole_rollout()))))).hexdigest()
+
+
+def test_without_compiled_modules_the_bytes_are_the_same() -> None:
+    script = _WITHOUT_C.format(modules=IN_C)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == all_bytes()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 import pytest
 
-from agents.ranking.compiled_adapter import COMPILED
+from schemas.avro_code import COMPILED
 from streams.config import Settings
 from streams.looking.account import account_of
 from streams.looking.kafka import KafkaLog, View
@@ -205,7 +205,7 @@ def test_doctor_says_when_kafka_is_away(settings: Settings, braid: Braid) -> Non
     shown = braid(away, "doctor", "--json")
     results = {check["name"]: check["result"] for check in shown.json["checks"]}  # type: ignore[attr-defined]
     assert (shown.code, results["kafka"], results["topics"], results["python"]) == (1, "problem", "skipped", "ok")
-    assert results["ranking"] == ("ok" if COMPILED else "warning")
+    assert results["compiled"] == ("ok" if COMPILED else "warning")
     assert shown.err == ""
 
 

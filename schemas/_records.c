@@ -1,0 +1,821 @@
+/* Records from bytes, to bytes, and from values.
+
+   Plans of `avro_plan.py` are followed as `avro_python.py` follows them: the same bytes, the same values, the same errors. A plan is
+   read once, into nodes. Writer(plan)(object) gives bytes; Reader(plan, UnusualError)(data, at=0) gives a value and where it ends,
+   and its many(data, count) gives a list of values that fill the data.
+
+   Maker(model, blank, fresh, missing)(**values) gives an instance of a model, as the functions of `checked.py` do; quicken(class) lets a
+   class of named tuples make them without calling Python code. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef enum { STRING, LONG, DOUBLE, BYTES, BOOLEAN, OPTIONAL, ARRAY, MAP, RECORD } Kind;
+typedef enum { A_DICT, A_TUPLE, A_MODEL } Made;
+
+static const char *const KINDS[] = {"string", "long", "double", "bytes", "boolean", "optional", "array", "map", "record"};
+
+enum { SLOTS = 3 };
+
+/* What an instance of a model is made of, beside its values. */
+typedef struct {
+    PyTypeObject *type;
+    PyObject *set; /* the names that are set */
+    PyObject *slots[SLOTS];
+} Model;
+
+typedef struct Node {
+    Kind kind;
+    int null;          /* OPTIONAL: the place of null */
+    int as_tuple;      /* ARRAY */
+    int limited;       /* DOUBLE */
+    Py_ssize_t least, most;
+    PyObject *words;   /* STRING: a frozenset, or NULL */
+    long long low, high;
+    double lowest, highest;
+    Py_ssize_t count;  /* nodes below */
+    struct Node *inner;
+    PyObject **names;  /* RECORD */
+    Made made;
+    Model model;       /* A_TUPLE has only the type */
+    PyObject *blank;   /* a dict with all names: copied, it need not grow */
+} Node;
+
+static PyObject *wrong(const char *what) {
+    PyErr_SetString(PyExc_ValueError, what);
+    return NULL;
+}
+
+static PyObject *instance(const Model *model, PyObject *values) {
+    PyObject *made = model->type->tp_alloc(model->type, 0);
+    int good = made != NULL && PyObject_GenericSetDict(made, values, NULL) == 0;
+    for (int slot = 0; good && slot < SLOTS; slot++) {
+        PyObject *descriptor = model->slots[slot];
+        good = Py_TYPE(descriptor)->tp_descr_set(descriptor, made, slot == 0 ? model->set : Py_None) == 0;
+    }
+    if (!good)
+        Py_CLEAR(made);
+    return made;
+}
+
+/* -- plans --------------------------------------------------------------------------------------------------------- */
+
+static void forget_model(Model *model) {
+    Py_CLEAR(model->type);
+    Py_CLEAR(model->set);
+    for (int slot = 0; slot < SLOTS; slot++)
+        Py_CLEAR(model->slots[slot]);
+}
+
+static void forget(Node *node) {
+    for (Py_ssize_t at = 0; at < node->count; at++) {
+        if (node->inner != NULL)
+            forget(&node->inner[at]);
+        if (node->names != NULL)
+            Py_XDECREF(node->names[at]);
+    }
+    PyMem_Free(node->inner);
+    PyMem_Free(node->names);
+    Py_XDECREF(node->words);
+    Py_XDECREF(node->blank);
+    forget_model(&node->model);
+    memset(node, 0, sizeof *node);
+}
+
+static int learn(Node *node, PyObject *plan);
+
+static int learn_below(Node *node, PyObject *plans, Py_ssize_t count) {
+    node->inner = PyMem_Calloc((size_t)count + 1, sizeof(Node));
+    if (node->inner == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    node->count = count;
+    for (Py_ssize_t at = 0; at < count; at++)
+        if (!learn(&node->inner[at], PyTuple_GET_ITEM(plans, at)))
+            return 0;
+    return 1;
+}
+
+static int learn_model(Model *model, PyObject *made) {
+    PyObject *type, *set, *slots;
+    if (!PyArg_ParseTuple(made, "O!O!O!", &PyType_Type, &type, &PySet_Type, &set, &PyTuple_Type, &slots))
+        return 0;
+    if (PyTuple_GET_SIZE(slots) != SLOTS) {
+        PyErr_SetString(PyExc_ValueError, "a model has three slots");
+        return 0;
+    }
+    model->type = (PyTypeObject *)Py_NewRef(type);
+    model->set = Py_NewRef(set);
+    for (int slot = 0; slot < SLOTS; slot++) {
+        model->slots[slot] = Py_NewRef(PyTuple_GET_ITEM(slots, slot));
+        if (Py_TYPE(model->slots[slot])->tp_descr_set == NULL) {
+            PyErr_SetString(PyExc_TypeError, "a slot that cannot be set");
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int learn_record(Node *node, PyObject *plan) {
+    PyObject *names, *plans, *made;
+    if (!PyArg_ParseTuple(plan, "sO!O!O", &(const char *){0}, &PyTuple_Type, &names, &PyTuple_Type, &plans, &made))
+        return 0;
+    Py_ssize_t count = PyTuple_GET_SIZE(names);
+    if (count != PyTuple_GET_SIZE(plans)) {
+        PyErr_SetString(PyExc_ValueError, "a record has as many plans as names");
+        return 0;
+    }
+    if (!learn_below(node, plans, count))
+        return 0;
+    node->names = PyMem_Calloc((size_t)count + 1, sizeof(PyObject *));
+    node->blank = PyDict_New();
+    if (node->names == NULL || node->blank == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_NoMemory();
+        return 0;
+    }
+    for (Py_ssize_t at = 0; at < count; at++) {
+        node->names[at] = Py_NewRef(PyTuple_GET_ITEM(names, at));
+        if (PyDict_SetItem(node->blank, node->names[at], Py_None) < 0)
+            return 0;
+    }
+    if (made == (PyObject *)&PyDict_Type)
+        node->made = A_DICT;
+    else if (PyType_Check(made) && PyType_IsSubtype((PyTypeObject *)made, &PyTuple_Type)) {
+        node->made = A_TUPLE;
+        node->model.type = (PyTypeObject *)Py_NewRef(made);
+    } else {
+        node->made = A_MODEL;
+        return PyTuple_Check(made) ? learn_model(&node->model, made) : wrong("a record is made a dict, a tuple or a model") != NULL;
+    }
+    return 1;
+}
+
+static int learn(Node *node, PyObject *plan) {
+    const char *kind;
+    if (!PyTuple_Check(plan) || PyTuple_GET_SIZE(plan) < 1 ||
+        (kind = PyUnicode_AsUTF8(PyTuple_GET_ITEM(plan, 0))) == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "a plan is a tuple that begins with its kind");
+        return 0;
+    }
+    int known = 0, total = (int)(sizeof KINDS / sizeof *KINDS);
+    while (known < total && strcmp(kind, KINDS[known]) != 0)
+        known++;
+    PyObject *words, *inner;
+    switch (known) {
+    case STRING:
+        if (!PyArg_ParseTuple(plan, "snnO", &kind, &node->least, &node->most, &words))
+            return 0;
+        node->words = words == Py_None ? NULL : Py_NewRef(words);
+        break;
+    case LONG:
+        if (!PyArg_ParseTuple(plan, "sLL", &kind, &node->low, &node->high))
+            return 0;
+        break;
+    case DOUBLE:
+        if (!PyArg_ParseTuple(plan, "sddp", &kind, &node->lowest, &node->highest, &node->limited))
+            return 0;
+        break;
+    case BYTES:
+    case BOOLEAN:
+        break;
+    case OPTIONAL:
+        if (!PyArg_ParseTuple(plan, "siO!", &kind, &node->null, &PyTuple_Type, &inner))
+            return 0;
+        plan = PyTuple_Pack(1, inner);
+        break;
+    case ARRAY:
+    case MAP:
+        if (!PyArg_ParseTuple(plan, "sO!p", &kind, &PyTuple_Type, &inner, &node->as_tuple))
+            return 0;
+        plan = PyTuple_Pack(1, inner);
+        break;
+    case RECORD:
+        node->kind = RECORD;
+        return learn_record(node, plan);
+    default:
+        PyErr_Format(PyExc_ValueError, "no plan is of the kind %s", kind);
+        return 0;
+    }
+    node->kind = (Kind)known;
+    if (known != OPTIONAL && known != ARRAY && known != MAP)
+        return 1;
+    int learnt = plan != NULL && learn_below(node, plan, 1);
+    Py_XDECREF(plan);
+    return learnt;
+}
+
+/* -- writing --------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    char *bytes;
+    size_t used, room;
+} Out;
+
+static int grow(Out *out, size_t more) {
+    size_t room = out->room * 2;
+    while (room < out->used + more)
+        room *= 2;
+    char *bytes = PyMem_Realloc(out->bytes, room);
+    if (bytes == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    out->bytes = bytes;
+    out->room = room;
+    return 1;
+}
+
+static inline int has_room(Out *out, size_t more) { return out->room - out->used >= more || grow(out, more); }
+
+static int put_long(Out *out, long long value) {
+    if (!has_room(out, 10))
+        return 0;
+    uint64_t bits = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    for (; bits > 0x7f; bits >>= 7)
+        out->bytes[out->used++] = (char)((bits & 0x7f) | 0x80);
+    out->bytes[out->used++] = (char)bits;
+    return 1;
+}
+
+static int put_bytes(Out *out, const char *bytes, Py_ssize_t size) {
+    if (bytes == NULL || !put_long(out, size) || !has_room(out, (size_t)size))
+        return 0;
+    memcpy(out->bytes + out->used, bytes, (size_t)size);
+    out->used += (size_t)size;
+    return 1;
+}
+
+static int put_text(Out *out, PyObject *value) {
+    Py_ssize_t size = 0;
+    const char *bytes = PyUnicode_AsUTF8AndSize(value, &size);
+    return put_bytes(out, bytes, size);
+}
+
+static int put(Out *out, const Node *node, PyObject *value);
+
+static int put_fields(Out *out, const Node *node, PyObject *value) {
+    /* Records keep their values in a dict; what does not is asked for each of them. */
+    PyObject *values = Py_TYPE(value)->tp_dictoffset == 0 ? NULL : PyObject_GenericGetDict(value, NULL);
+    int done = 1;
+    if (values == NULL)
+        PyErr_Clear();
+    for (Py_ssize_t at = 0; done && at < node->count; at++) {
+        PyObject *field = values == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(values, node->names[at]));
+        if (field == NULL && !PyErr_Occurred())
+            field = PyObject_GetAttr(value, node->names[at]);
+        done = field != NULL && put(out, &node->inner[at], field);
+        Py_XDECREF(field);
+    }
+    Py_XDECREF(values);
+    return done;
+}
+
+static int put_array(Out *out, const Node *node, PyObject *value) {
+    PyObject *items = PySequence_Tuple(value); /* nobody can change it meanwhile; a tuple is itself */
+    if (items == NULL)
+        return 0;
+    Py_ssize_t count = PyTuple_GET_SIZE(items);
+    int done = count == 0 || put_long(out, count);
+    for (Py_ssize_t at = 0; done && at < count; at++)
+        done = put(out, node->inner, PyTuple_GET_ITEM(items, at));
+    Py_DECREF(items);
+    return done && put_long(out, 0);
+}
+
+static int put_map(Out *out, const Node *node, PyObject *value) {
+    PyObject *items = PyMapping_Items(value);
+    if (items == NULL)
+        return 0;
+    Py_ssize_t count = PyList_GET_SIZE(items);
+    int done = count == 0 || put_long(out, count);
+    for (Py_ssize_t at = 0; done && at < count; at++) {
+        PyObject *pair = PyList_GET_ITEM(items, at);
+        done = put_text(out, PyTuple_GET_ITEM(pair, 0)) && put(out, node->inner, PyTuple_GET_ITEM(pair, 1));
+    }
+    Py_DECREF(items);
+    return done && put_long(out, 0);
+}
+
+static int put_double(Out *out, PyObject *value) {
+    double number = PyFloat_AsDouble(value);
+    if ((number == -1.0 && PyErr_Occurred()) || !has_room(out, 8) ||
+        PyFloat_Pack8(number, out->bytes + out->used, 1) < 0)
+        return 0;
+    out->used += 8;
+    return 1;
+}
+
+static int put_whole(Out *out, PyObject *value) {
+    int beyond;
+    long long number = PyLong_AsLongLongAndOverflow(value, &beyond);
+    if (beyond)
+        PyErr_SetString(PyExc_OverflowError, "an Avro long has 64 bits");
+    return !beyond && !(number == -1 && PyErr_Occurred()) && put_long(out, number);
+}
+
+static int put(Out *out, const Node *node, PyObject *value) {
+    switch (node->kind) {
+    case STRING:
+        return put_text(out, value);
+    case LONG:
+        return put_whole(out, value);
+    case DOUBLE:
+        return put_double(out, value);
+    case BYTES:
+        if (!PyBytes_Check(value)) {
+            PyErr_Format(PyExc_TypeError, "bytes are expected, not %s", Py_TYPE(value)->tp_name);
+            return 0;
+        }
+        return put_bytes(out, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value));
+    case BOOLEAN: {
+        int truth = PyObject_IsTrue(value);
+        if (truth < 0 || !has_room(out, 1))
+            return 0;
+        out->bytes[out->used++] = (char)truth;
+        return 1;
+    }
+    case OPTIONAL:
+        if (value == Py_None)
+            return put_long(out, node->null);
+        return put_long(out, 1 - node->null) && put(out, node->inner, value);
+    case ARRAY:
+        return put_array(out, node, value);
+    case MAP:
+        return put_map(out, node, value);
+    case RECORD:
+        return put_fields(out, node, value);
+    }
+    Py_UNREACHABLE();
+}
+
+/* -- reading --------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const unsigned char *at, *end;
+    PyObject *unusual;
+} In;
+
+static PyObject *too_short(void) { return wrong("it ends too early"); }
+
+static PyObject *unusual(In *in) {
+    PyErr_SetNone(in->unusual);
+    return NULL;
+}
+
+static int take_long(In *in, long long *value) {
+    uint64_t bits = 0;
+    for (int shift = 0;; shift += 7) {
+        if (shift > 63)
+            return wrong("a long of more than 64 bits") != NULL;
+        if (in->at == in->end)
+            return too_short() != NULL;
+        unsigned char byte = *in->at++;
+        if (shift == 63 && (byte & 0x7e) && byte < 0x80)
+            return wrong("a long of more than 64 bits") != NULL;
+        bits |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            break;
+    }
+    *value = (long long)(bits >> 1) ^ -(long long)(bits & 1);
+    return 1;
+}
+
+static int take_size(In *in, Py_ssize_t *size) {
+    long long value;
+    if (!take_long(in, &value))
+        return 0;
+    if (value < 0)
+        return wrong("a negative length") != NULL;
+    *size = (Py_ssize_t)value;
+    return 1;
+}
+
+/* The bytes of a string: where they begin, and how many there are. */
+static const char *take_span(In *in, Py_ssize_t *size) {
+    if (!take_size(in, size))
+        return NULL;
+    if (*size > in->end - in->at)
+        return (const char *)too_short();
+    const char *bytes = (const char *)in->at;
+    in->at += *size;
+    return bytes;
+}
+
+static int take_block(In *in, Py_ssize_t *items) {
+    long long value;
+    Py_ssize_t size;
+    if (!take_long(in, &value))
+        return 0;
+    if (value < 0) { /* a negative count is followed by the block's size in bytes */
+        if (!take_size(in, &size))
+            return 0;
+        if (value == INT64_MIN)
+            return wrong("more items than bytes") != NULL;
+        value = -value;
+    }
+    if (value > in->end - in->at) /* every item takes at least a byte */
+        return wrong("more items than bytes") != NULL;
+    *items = (Py_ssize_t)value;
+    return 1;
+}
+
+static PyObject *take(In *in, const Node *node);
+
+static PyObject *take_text(In *in, const Node *node) {
+    Py_ssize_t size;
+    const char *bytes = take_span(in, &size);
+    PyObject *text = bytes == NULL ? NULL : PyUnicode_DecodeUTF8(bytes, size, NULL);
+    if (text == NULL)
+        return NULL;
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text);
+    int usual = length >= node->least && length <= node->most;
+    if (usual && node->words != NULL)
+        usual = PySet_Contains(node->words, text);
+    if (usual == 1)
+        return text;
+    Py_DECREF(text);
+    return usual < 0 ? NULL : unusual(in);
+}
+
+static PyObject *take_array(In *in, const Node *node) {
+    PyObject *found = PyList_New(0);
+    Py_ssize_t items = 0;
+    int good = found != NULL && take_block(in, &items);
+    while (good && items > 0) {
+        for (; good && items > 0; items--) {
+            PyObject *item = take(in, node->inner);
+            good = item != NULL && PyList_Append(found, item) == 0;
+            Py_XDECREF(item);
+        }
+        good = good && take_block(in, &items);
+    }
+    if (!good)
+        Py_CLEAR(found);
+    else if (node->as_tuple)
+        Py_SETREF(found, PyList_AsTuple(found));
+    return found;
+}
+
+static PyObject *take_map(In *in, const Node *node) {
+    PyObject *found = PyDict_New();
+    Py_ssize_t items = 0, size;
+    int good = found != NULL && take_block(in, &items);
+    while (good && items > 0) {
+        for (; good && items > 0; items--) {
+            const char *bytes = take_span(in, &size);
+            PyObject *key = bytes == NULL ? NULL : PyUnicode_DecodeUTF8(bytes, size, NULL);
+            PyObject *item = key == NULL ? NULL : take(in, node->inner);
+            good = item != NULL && PyDict_SetItem(found, key, item) == 0;
+            Py_XDECREF(key);
+            Py_XDECREF(item);
+        }
+        good = good && take_block(in, &items);
+    }
+    if (!good)
+        Py_CLEAR(found);
+    return found;
+}
+
+static PyObject *take_tuple(In *in, const Node *node) {
+    PyTypeObject *type = node->model.type;
+    PyObject *made = type->tp_alloc(type, node->count);
+    for (Py_ssize_t at = 0; made != NULL && at < node->count; at++) {
+        PyObject *value = take(in, &node->inner[at]);
+        if (value == NULL)
+            Py_CLEAR(made);
+        else
+            PyTuple_SET_ITEM(made, at, value);
+    }
+    return made;
+}
+
+static PyObject *take_fields(In *in, const Node *node) {
+    if (node->made == A_TUPLE)
+        return take_tuple(in, node);
+    PyObject *found = PyDict_Copy(node->blank);
+    for (Py_ssize_t at = 0; found != NULL && at < node->count; at++) {
+        PyObject *value = take(in, &node->inner[at]);
+        if (value == NULL || PyDict_SetItem(found, node->names[at], value) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(value);
+    }
+    if (found != NULL && node->made == A_MODEL)
+        Py_SETREF(found, instance(&node->model, found));
+    return found;
+}
+
+static PyObject *take(In *in, const Node *node) {
+    switch (node->kind) {
+    case STRING:
+        return take_text(in, node);
+    case LONG: {
+        long long value;
+        if (!take_long(in, &value))
+            return NULL;
+        return value < node->low || value > node->high ? unusual(in) : PyLong_FromLongLong(value);
+    }
+    case DOUBLE: {
+        if (in->end - in->at < 8)
+            return too_short();
+        double value = PyFloat_Unpack8((const char *)in->at, 1);
+        if (value == -1.0 && PyErr_Occurred())
+            return NULL;
+        in->at += 8;
+        return node->limited && !(value >= node->lowest && value <= node->highest) ? unusual(in)
+                                                                                    : PyFloat_FromDouble(value);
+    }
+    case BYTES: {
+        Py_ssize_t size;
+        const char *bytes = take_span(in, &size);
+        return bytes == NULL ? NULL : PyBytes_FromStringAndSize(bytes, size);
+    }
+    case BOOLEAN:
+        if (in->at == in->end)
+            return too_short();
+        return *in->at > 1 ? wrong("not a boolean") : PyBool_FromLong(*in->at++);
+    case OPTIONAL:
+        if (in->at == in->end)
+            return too_short();
+        if (*in->at != 0 && *in->at != 2)
+            return wrong("no such branch of a union");
+        return *in->at++ == 2 * node->null ? Py_NewRef(Py_None) : take(in, node->inner);
+    case ARRAY:
+        return take_array(in, node);
+    case MAP:
+        return take_map(in, node);
+    case RECORD:
+        return take_fields(in, node);
+    }
+    Py_UNREACHABLE();
+}
+
+/* -- for Python ------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    PyObject_HEAD
+    Node node;
+    PyObject *unusual; /* of a reader: the error for what only a model can judge */
+} Follower;
+
+static void follower_free(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    forget(&((Follower *)self)->node);
+    Py_XDECREF(((Follower *)self)->unusual);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static int no_words(PyObject *kwargs) {
+    if (kwargs == NULL || PyDict_GET_SIZE(kwargs) == 0)
+        return 1;
+    PyErr_SetString(PyExc_TypeError, "no keyword is taken");
+    return 0;
+}
+
+static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *plan;
+    if (!no_words(kwargs) || !PyArg_ParseTuple(args, "O", &plan))
+        return NULL;
+    PyObject *self = type->tp_alloc(type, 0);
+    if (self != NULL && !learn(&((Follower *)self)->node, plan))
+        Py_CLEAR(self);
+    return self;
+}
+
+static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *plan, *error;
+    if (!no_words(kwargs) || !PyArg_ParseTuple(args, "OO", &plan, &error))
+        return NULL;
+    PyObject *self = type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    ((Follower *)self)->unusual = Py_NewRef(error);
+    if (!learn(&((Follower *)self)->node, plan))
+        Py_CLEAR(self);
+    return self;
+}
+
+static PyObject *write_value(PyObject *self, PyObject *args, PyObject *kwargs) {
+    PyObject *value, *result = NULL;
+    if (!no_words(kwargs) || !PyArg_ParseTuple(args, "O", &value))
+        return NULL;
+    Out out = {PyMem_Malloc(4096), 0, 4096};
+    if (out.bytes == NULL)
+        return PyErr_NoMemory();
+    if (put(&out, &((Follower *)self)->node, value))
+        result = PyBytes_FromStringAndSize(out.bytes, (Py_ssize_t)out.used);
+    PyMem_Free(out.bytes);
+    return result;
+}
+
+static PyObject *read_value(PyObject *self, PyObject *args, PyObject *kwargs) {
+    PyObject *data;
+    Py_ssize_t from = 0;
+    if (!no_words(kwargs) || !PyArg_ParseTuple(args, "S|n", &data, &from))
+        return NULL;
+    if (from < 0 || from > PyBytes_GET_SIZE(data))
+        return too_short();
+    const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(data);
+    In in = {bytes + from, bytes + PyBytes_GET_SIZE(data), ((Follower *)self)->unusual};
+    PyObject *value = take(&in, &((Follower *)self)->node);
+    return value == NULL ? NULL : Py_BuildValue("(Nn)", value, (Py_ssize_t)(in.at - bytes));
+}
+
+static PyObject *read_many(PyObject *self, PyObject *args) {
+    PyObject *data;
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "Sn", &data, &count))
+        return NULL;
+    const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(data);
+    In in = {bytes, bytes + PyBytes_GET_SIZE(data), ((Follower *)self)->unusual};
+    PyObject *found = PyList_New(0);
+    for (; found != NULL && count > 0; count--) {
+        PyObject *value = take(&in, &((Follower *)self)->node);
+        if (value == NULL || PyList_Append(found, value) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(value);
+    }
+    if (found != NULL && in.at != in.end) {
+        Py_CLEAR(found);
+        PyErr_Format(PyExc_ValueError, "%zd bytes are left over", (Py_ssize_t)(in.end - in.at));
+    }
+    return found;
+}
+
+static PyMethodDef reader_methods[] = {
+    {"many", read_many, METH_VARARGS, "many(data, count): so many values, one after the other, that fill the data."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot writer_slots[] = {
+    {Py_tp_new, writer_new}, {Py_tp_dealloc, follower_free}, {Py_tp_call, write_value}, {0, NULL},
+};
+static PyType_Slot reader_slots[] = {
+    {Py_tp_new, reader_new}, {Py_tp_dealloc, follower_free}, {Py_tp_call, read_value}, {Py_tp_methods, reader_methods}, {0, NULL},
+};
+static PyType_Spec writer_spec = {"schemas._records.Writer", sizeof(Follower), 0, Py_TPFLAGS_DEFAULT, writer_slots};
+static PyType_Spec reader_spec = {"schemas._records.Reader", sizeof(Follower), 0, Py_TPFLAGS_DEFAULT, reader_slots};
+
+/* -- records of values ------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    Model model;
+    PyObject *blank; /* all names: with their defaults, or with `missing` */
+    PyObject *fresh; /* the names that get a new dict each time */
+    PyObject *missing;
+} Maker;
+
+static void maker_free(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Maker *maker = (Maker *)self;
+    forget_model(&maker->model);
+    Py_XDECREF(maker->blank);
+    Py_XDECREF(maker->fresh);
+    Py_XDECREF(maker->missing);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static int is_complete(const Maker *maker, PyObject *values) {
+    if (PyDict_GET_SIZE(values) != PyDict_GET_SIZE(maker->blank)) {
+        PyErr_Format(PyExc_TypeError, "%s has no such field", maker->model.type->tp_name);
+        return 0;
+    }
+    PyObject *name, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(values, &at, &name, &value);)
+        if (value == maker->missing) {
+            PyErr_Format(PyExc_TypeError, "%s needs %U", maker->model.type->tp_name, name);
+            return 0;
+        }
+    return 1;
+}
+
+static PyObject *make(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    const Maker *maker = (Maker *)self;
+    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    if (count != 0) {
+        PyErr_SetString(PyExc_TypeError, "values are given by name");
+        return NULL;
+    }
+    PyObject *values = PyDict_Copy(maker->blank), *made = NULL;
+    int good = values != NULL;
+    for (Py_ssize_t at = 0; good && kwnames != NULL && at < PyTuple_GET_SIZE(kwnames); at++)
+        good = PyDict_SetItem(values, PyTuple_GET_ITEM(kwnames, at), args[at]) == 0;
+    for (Py_ssize_t at = 0; good && at < PyTuple_GET_SIZE(maker->fresh); at++) {
+        PyObject *name = PyTuple_GET_ITEM(maker->fresh, at);
+        if (PyDict_GetItemWithError(values, name) != Py_None)
+            continue;
+        PyObject *empty = PyDict_New();
+        good = empty != NULL && PyDict_SetItem(values, name, empty) == 0;
+        Py_XDECREF(empty);
+    }
+    if (good && is_complete(maker, values))
+        made = instance(&maker->model, values);
+    Py_XDECREF(values);
+    return made;
+}
+
+static PyObject *maker_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *model, *blank, *fresh, *missing;
+    if (!no_words(kwargs) ||
+        !PyArg_ParseTuple(args, "O!O!O!O", &PyTuple_Type, &model, &PyDict_Type, &blank, &PyTuple_Type, &fresh, &missing))
+        return NULL;
+    PyObject *self = type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    Maker *maker = (Maker *)self;
+    maker->call = make;
+    maker->blank = PyDict_Copy(blank);
+    maker->fresh = Py_NewRef(fresh);
+    maker->missing = Py_NewRef(missing);
+    if (maker->blank == NULL || !learn_model(&maker->model, model))
+        Py_CLEAR(self);
+    return self;
+}
+
+static PyMemberDef maker_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Maker, call), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot maker_slots[] = {
+    {Py_tp_new, maker_new}, {Py_tp_dealloc, maker_free}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, maker_members}, {0, NULL},
+};
+static PyType_Spec maker_spec = {"schemas._records.Maker", sizeof(Maker), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+                                 maker_slots};
+
+/* -- named tuples -------------------------------------------------------------------------------------------------------- */
+
+static PyObject *fields_name;
+
+/* A named tuple of values that are given in the order of its fields, by place or by name; any other call goes the usual way. */
+static PyObject *make_named(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    PyTypeObject *made = (PyTypeObject *)type;
+    PyObject *fields = PyDict_GetItemWithError(made->tp_dict, fields_name);
+    Py_ssize_t placed = PyVectorcall_NARGS(nargsf), named = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    int usual = fields != NULL && PyTuple_CheckExact(fields) && PyTuple_GET_SIZE(fields) == placed + named;
+    for (Py_ssize_t at = 0; usual && at < named; at++) /* names in code are interned, so the same name is the same object */
+        usual = PyTuple_GET_ITEM(kwnames, at) == PyTuple_GET_ITEM(fields, placed + at);
+    if (usual) {
+        PyObject *found = made->tp_alloc(made, placed + named);
+        for (Py_ssize_t at = 0; found != NULL && at < placed + named; at++)
+            PyTuple_SET_ITEM(found, at, Py_NewRef(args[at]));
+        return found;
+    }
+    if (PyErr_Occurred())
+        return NULL;
+    PyObject *tuple = PyTuple_New(placed), *words = PyDict_New(), *result = NULL;
+    int good = tuple != NULL && words != NULL;
+    for (Py_ssize_t at = 0; good && at < placed; at++)
+        PyTuple_SET_ITEM(tuple, at, Py_NewRef(args[at]));
+    for (Py_ssize_t at = 0; good && at < named; at++)
+        good = PyDict_SetItem(words, PyTuple_GET_ITEM(kwnames, at), args[placed + at]) == 0;
+    if (good)
+        result = PyType_Type.tp_call(type, tuple, words);
+    Py_XDECREF(tuple);
+    Py_XDECREF(words);
+    return result;
+}
+
+static PyObject *quicken(PyObject *Py_UNUSED(module), PyObject *type) {
+    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) ||
+        !(((PyTypeObject *)type)->tp_flags & Py_TPFLAGS_HEAPTYPE))
+        return PyErr_Format(PyExc_TypeError, "a class of named tuples is expected");
+    ((PyTypeObject *)type)->tp_vectorcall = make_named;
+    return Py_NewRef(type);
+}
+
+static PyMethodDef methods[] = {
+    {"quicken", quicken, METH_O, "quicken(class): the same class of named tuples, which are made without calling Python code."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_records", NULL, -1, methods, NULL, NULL, NULL, NULL};
+
+static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
+    PyObject *type = PyType_FromSpec(spec);
+    int added = type != NULL && PyModule_AddObjectRef(module, name, type) == 0;
+    Py_XDECREF(type);
+    return added;
+}
+
+PyMODINIT_FUNC PyInit__records(void) {
+    PyObject *module = PyModule_Create(&definition);
+    fields_name = PyUnicode_InternFromString("_fields");
+    if (fields_name == NULL)
+        Py_CLEAR(module);
+    if (module != NULL && !(PyModule_AddStringConstant(module, "SOURCE", SOURCE) == 0 &&
+                            add_type(module, "Writer", &writer_spec) && add_type(module, "Reader", &reader_spec) &&
+                            add_type(module, "Maker", &maker_spec)))
+        Py_CLEAR(module);
+    return module;
+}

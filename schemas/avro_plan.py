@@ -1,0 +1,226 @@
+"""What a reader or writer of Avro has to do, as plain data: the walk over a schema, done once.
+
+A plan knows what our schemas use (records, arrays, maps, strings, bytes, longs, doubles, booleans, unions of null and one other
+type). Where it makes records of a model, it also says which values the model allows beyond their Avro type: what does not pass is
+left to the model, which says exactly what is wrong. `avro_python` follows plans, and `_records.c` does the same a few times as fast.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from schemas.base import Record
+
+AvroSchema = dict[str, Any]
+
+LONG = (-(2**63), 2**63 - 1)
+"""What Avro's long holds."""
+
+TESTED = ("ge", "le", "min_length", "max_length", "allow_inf_nan", "strict")
+"""The limits that records have; infinite numbers and NaN fail every test of a float, and Avro is strict by itself."""
+
+
+class UnusualError(Exception):
+    """A value that only the model can judge."""
+
+
+class Text(NamedTuple):
+    """A string, of so many characters; one of these words, where there are any."""
+
+    kind: Literal["string"] = "string"
+    least: int = 0
+    most: int = sys.maxsize
+    words: frozenset[str] | None = None
+
+
+class Long(NamedTuple):
+    """A whole number within these limits."""
+
+    kind: Literal["long"] = "long"
+    low: int = LONG[0]
+    high: int = LONG[1]
+
+
+class Double(NamedTuple):
+    """A number; `limited` when it has to be within these limits, which NaN never is."""
+
+    kind: Literal["double"] = "double"
+    low: float = -sys.float_info.max
+    high: float = sys.float_info.max
+    limited: bool = False
+
+
+class Plain(NamedTuple):
+    """What has no limits."""
+
+    kind: Literal["bytes", "boolean"]
+
+
+class Optional(NamedTuple):
+    """A union of null, at this place in it, and one other type."""
+
+    kind: Literal["optional"]
+    null: int
+    inner: "Plan"
+
+
+class Many(NamedTuple):
+    """An array, read as a tuple or a list, or a map."""
+
+    kind: Literal["array", "map"]
+    inner: "Plan"
+    as_tuple: bool = False
+
+
+class Model(NamedTuple):
+    """What an instance of a model consists of: its values, and what is set beside them."""
+
+    record: type[Record]
+    names: set[str]
+    slots: tuple[Any, ...]
+    """The descriptors of what pydantic keeps in an instance: the names that were set, extra and private values."""
+
+
+class Fields(NamedTuple):
+    """A record: its fields in order, and what is made of it: a dict, a tuple of some type, or an instance of a model."""
+
+    kind: Literal["record"]
+    names: tuple[str, ...]
+    plans: tuple["Plan", ...]
+    made: type[dict[str, Any]] | type[tuple[Any, ...]] | Model
+
+
+Plan = Text | Long | Double | Plain | Optional | Many | Fields
+
+Made = Mapping[str, "type[Record | tuple[Any, ...]] | tuple[type[Record], type[tuple[Any, ...]]]"]
+"""By the name of a record what is made of it: its model, a tuple, or a tuple of values that pass as those of a model do."""
+
+
+def plan_of(schema: AvroSchema, made: Made | None = None) -> Fields:
+    """The plan of a record's schema; records that `made` does not name become dicts."""
+    return _Planner(made or {}).record(schema)
+
+
+@cache
+def records_in(record: type[Record]) -> dict[str, type[Record]]:
+    """A record and all that occur in it, by name."""
+    found = {record.__name__: record}
+    for field in record.model_fields.values():
+        for inner in _named(field.annotation):
+            found |= records_in(inner)
+    return found
+
+
+def _named(annotation: Any) -> Iterator[type[Record]]:
+    if isinstance(annotation, type) and issubclass(annotation, Record):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _named(inner)
+
+
+class _Planner:
+    """One walk over a schema."""
+
+    def __init__(self, made: Made) -> None:
+        self._made = made
+        self._types: dict[str, AvroSchema] = {}
+
+    def record(self, schema: AvroSchema) -> Fields:
+        self._types[_short(schema["name"])] = schema
+        made: Any = self._made.get(_short(schema["name"]), dict)
+        model, kind = made if isinstance(made, tuple) else (made, made)
+        fields: dict[str, FieldInfo] = model.model_fields if issubclass(model, BaseModel) else {}
+        names, plans = [], []
+        for field in schema["fields"]:
+            about = fields.get(field["name"])
+            limits = _Limits(None, (), kind is not dict)
+            if about is not None:
+                limits = _Limits(about.annotation, about.metadata, True)
+            names.append(sys.intern(field["name"]))
+            plans.append(self._plan(field["type"], limits))
+        whole = model_of(kind) if issubclass(kind, BaseModel) else kind
+        assert not isinstance(whole, Model) or names == [*fields]
+        return Fields("record", tuple(names), tuple(plans), whole)
+
+    def _plan(self, schema: Any, limits: "_Limits") -> Plan:  # noqa: PLR0911 - one for each type
+        if isinstance(schema, list):
+            null = schema.index("null")
+            assert len(schema) == 2, schema
+            return Optional("optional", null, self._plan(schema[1 - null], limits))
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        match kind:
+            case "record":
+                return self.record(schema)
+            case "array" | "map":
+                items = schema["items" if kind == "array" else "values"]
+                return Many(kind, self._plan(items, limits.of_items()), limits.as_tuple)
+            case "string":
+                return Text("string", limits.of("min_length", 0), limits.of("max_length", sys.maxsize), limits.words())
+            case "long":
+                return Long("long", limits.of("ge", LONG[0]), limits.of("le", LONG[1]))
+            case "double":
+                low, high = limits.of("ge", -sys.float_info.max), limits.of("le", sys.float_info.max)
+                return Double("double", low, high, limits.annotation is not None)
+            case "bytes" | "boolean":
+                return Plain(kind)
+            case name:
+                return self.record(self._types[_short(name)])
+
+
+def model_of(record: type[Record]) -> Model:
+    """How instances of a record are made."""
+    return Model(record, set(record.model_fields), SLOTS)
+
+
+SLOTS = tuple(vars(BaseModel)[f"__pydantic_{name}__"] for name in ("fields_set", "extra", "private"))
+"""What pydantic keeps in an instance beside its values."""
+
+
+class _Limits(NamedTuple):
+    """What a field allows beyond its Avro type; `annotation` is None where no model has a say."""
+
+    annotation: Any
+    metadata: Sequence[Any]
+    as_tuple: bool
+    """Whether arrays are tuples, as everywhere but in dicts."""
+
+    def of(self, name: str, default: Any) -> Any:
+        """The limit of this name. A kind of limit that is not tested here must not pass unseen."""
+        _, metadata = _bare(self.annotation, self.metadata)
+        assert all(any(hasattr(each, known) for known in TESTED) for each in metadata), metadata
+        return next((getattr(each, name) for each in metadata if getattr(each, name, None) is not None), default)
+
+    def words(self) -> frozenset[str] | None:
+        """All that the string may be; None when it may be anything."""
+        annotation, _ = _bare(self.annotation, ())
+        return frozenset(get_args(annotation)) if get_origin(annotation) is Literal else None
+
+    def of_items(self) -> "_Limits":
+        """Of what an array or map holds."""
+        annotation, _ = _bare(self.annotation, ())
+        place = 1 if get_origin(annotation) is dict else 0
+        return _Limits(get_args(annotation)[place] if annotation is not None else None, (), self.as_tuple)
+
+
+def _bare(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+    """An annotation without null and what it is annotated with."""
+    if get_origin(annotation) in (Union, UnionType):
+        return _bare(next(each for each in get_args(annotation) if each is not NoneType), metadata)
+    if get_origin(annotation) is Annotated:
+        inner, *more = get_args(annotation)
+        return _bare(inner, [*_flat(more), *metadata])
+    return annotation, metadata
+
+
+def _flat(metadata: Sequence[Any]) -> Iterator[Any]:
+    for each in metadata:
+        yield from each.metadata if isinstance(each, FieldInfo) else (each,)
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
