@@ -1,4 +1,4 @@
-"""AEP: signed evidence of what a branch did, what verifiers said, and which training rows came of it.
+"""AEP: signed evidence of what a branch did, what verifiers said, and which branch records and training rows came of it.
 
 The Avro record holds what the JSON view says; `agents/evidence/build.py` turns one into the other. The signature is over
 the canonical bytes of the JSON view.
@@ -56,7 +56,7 @@ class AepBudget(Record):
 
 
 class EmittedRecord(Record):
-    """One training row of the rollout."""
+    """One branch record or training row of the rollout."""
 
     topic: str
     """The sink it went to, without a prefix."""
@@ -84,7 +84,7 @@ class AepClosing(Record):
     vote_ids: tuple[str, ...] = ()
     """The votes that count."""
     emitted: tuple[EmittedRecord, ...] = ()
-    """Every training row of the rollout, rejected ones included."""
+    """Every branch record of the rollout, then every training row, rejected ones included."""
 
 
 class AepSignature(Record):

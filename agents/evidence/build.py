@@ -1,7 +1,7 @@
 """Evidence records of a closed rollout: one per branch, then one for the ranking that states the whole.
 
 A record here is unsigned; its JSON view is what is hashed, chained and signed. The chain runs through the rollout: a record
-names the hash of the one before, and the last one states how many there are and lists every training row.
+names the hash of the one before, and the last one states how many there are and lists every branch record and training row.
 """
 
 from collections.abc import Sequence

@@ -31,9 +31,10 @@ from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 _emitted_record = unchecked(EmittedRecord)
 
 SINKS: dict[type, str] = {
-    SftRecord: "training.sft.v1", DpoRecord: "training.dpo.v1", PpoRecord: "training.ppo.v1", RejectedRecord: "training.rejected.v1",
+    BranchRecord: "rollouts.branches.v1", SftRecord: "training.sft.v1", DpoRecord: "training.dpo.v1",
+    PpoRecord: "training.ppo.v1", RejectedRecord: "training.rejected.v1",
 }  # fmt: skip
-"""The sink of each kind of row, without a prefix: evidence names it, and a prefix must not change evidence."""
+"""The sink of each kind of record that is listed, without a prefix: evidence names it, and a prefix must not change evidence."""
 
 
 MOST_BYTES = 8 * 1024 * 1024 - 64
@@ -185,6 +186,7 @@ def emit(
         for ranked in ranking.branches
     ]
     rows = RowMaker(settled, closed, opening, config, config_digest, result.probability, bodies).make(candidates)
+    in_order = tuple(branches[index] for index in sorted(branches))
     chain: list[Placed] = []
     if evidence:
         by_index = {ranked.branch_index: ranked for ranked in ranking.branches}
@@ -192,13 +194,13 @@ def emit(
             branch_evidence(branches[index], pinned[index], by_index[index], judges[index], opened, closed)
             for index in sorted(branches)
         ]
-        emitted = [_emitted(row, bodies) for row in (*rows.rows, *rows.rejected)]
+        emitted = [_emitted(record, bodies) for record in (*in_order, *rows.rows, *rows.rejected)]
         ranking_digest = bodies.digest(ranking.ranking_id).hex()
         chain = chain_of(acts, ranking, ranking_digest, settled, closed, votes, emitted)
     # The JSON that is signed is longer than its Avro.
     _check_sizes(rollout, (*bodies.values(), *(placed.message for placed in chain)))
     return Emission(
-        branches=tuple(branches[index] for index in sorted(branches)),
+        branches=in_order,
         ranking=ranking,
         rows=rows.rows,
         rejected=rows.rejected,
@@ -235,6 +237,6 @@ def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:
     return stamped.fact
 
 
-def _emitted(row: Row | RejectedRecord, bodies: Bodies) -> EmittedRecord:
-    digest = bodies.digest(row.record_id).hex()
-    return _emitted_record(topic=SINKS[type(row)], record_id=row.record_id, digest=digest)
+def _emitted(record: BranchRecord | Row | RejectedRecord, bodies: Bodies) -> EmittedRecord:
+    digest = bodies.digest(record.record_id).hex()
+    return _emitted_record(topic=SINKS[type(record)], record_id=record.record_id, digest=digest)

@@ -15,7 +15,7 @@ from schemas.lifecycle import Lifecycle
 from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
-from streams.looking.page import pair, rewarded
+from streams.looking.page import listing_of, pair, rewarded
 from streams.looking.standing import detail_of
 from streams.looking.text import line, listed, number, several
 
@@ -100,9 +100,7 @@ def _ranking(record: Ranking) -> str:
 def _evidence(record: AepRecord) -> str:
     key = f"signed by {record.signature.key_id}" if record.signature is not None else "not signed"
     if record.closing is not None:
-        return (
-            f"closing of {record.closing.records} records, lists {several(len(record.closing.emitted), 'row')}, {key}"
-        )
+        return f"closing of {record.closing.records} records, lists {listing_of(record.closing)}, {key}"
     return f"{record.run_id}: {several(len(record.actions), 'action')}, {key}"
 
 

@@ -7,6 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agents.rollouts.decide import required_verdicts
+from schemas.branches import BranchRecord
+from schemas.evidence import AepClosing
 from schemas.rankings import RankedBranch, Ranking
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.config import Settings
@@ -17,6 +19,7 @@ from streams.looking.standing import branch_standings, config_of, verdict_standi
 from streams.looking.text import cut, line, listed, moment, number, several
 from streams.looking.votes import Tally, tally
 from streams.looking.waiting import waiting_for
+from streams.topics import BRANCHES
 
 MATRIX = 10
 """Branches up to which votes are shown as a matrix; beyond, pair by pair."""
@@ -224,13 +227,27 @@ def evidence_lines(account: Account) -> list[str]:
     closing = next((record.closing for record in records if record.closing is not None), None)
     if closing is None:
         return [*texts, "the closing record is not there yet"]
-    present = {row.record_id for row in (*account.rows, *account.rejected)}
-    missing = [row for row in closing.emitted if row.record_id not in present]
+    present = {record.record_id for record in (*account.all(BranchRecord), *account.rows, *account.rejected)}
+    missing = [record for record in closing.emitted if record.record_id not in present]
     found = "all of them are in the log" if not missing else f"{len(missing)} of them are NOT in the log"
-    texts.append(f"the closing record lists {several(len(closing.emitted), 'row')}: {found}")
+    texts.append(f"the closing record lists {listing_of(closing)}: {found}")
+    if closing.records and not branches_listed(closing):
+        texts.append("it was made before branch records were listed: no signature covers those")
     if closing.records != len(records) - 1:
         texts.append(f"it counts {closing.records} records before itself, the log has {len(records) - 1}")
     return texts
+
+
+def listing_of(closing: AepClosing) -> str:
+    """What a closing record lists, counted."""
+    branches = branches_listed(closing)
+    rows = several(len(closing.emitted) - branches, "row")
+    return f"{rows} and {several(branches, 'branch record')}" if branches else rows
+
+
+def branches_listed(closing: AepClosing) -> int:
+    """How many branch records a closing record lists."""
+    return sum(record.topic == BRANCHES.name for record in closing.emitted)
 
 
 def _letters(account: Account) -> RenderableType:

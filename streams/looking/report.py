@@ -8,7 +8,7 @@ from streams.config import Settings
 from streams.looking.account import Account
 from streams.looking.bars import powered_sentence
 from streams.looking.letters import DeadLetter
-from streams.looking.page import evidence_lines, task_of
+from streams.looking.page import branches_listed, evidence_lines, task_of
 from streams.looking.standing import branch_standings, config_of, verdict_standings
 from streams.looking.text import clean
 from streams.looking.votes import Cell, tally
@@ -109,6 +109,7 @@ def _evidence(account: Account) -> dict[str, Any]:
     return {
         "records": len(records),
         "key_ids": sorted({record.signature.key_id for record in records if record.signature is not None}),
-        "listed_rows": None if closing is None else len(closing.emitted),
+        "listed_rows": None if closing is None else len(closing.emitted) - branches_listed(closing),
+        "listed_branches": None if closing is None else branches_listed(closing),
         "says": evidence_lines(account) if records else [],
     }

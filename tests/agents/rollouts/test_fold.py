@@ -21,9 +21,10 @@ from schemas.avro_body import encode
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.events import AgentEvents
+from schemas.evidence import AepClosing
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from streams.looking.checks import IN_C
-from streams.topics import LIMITS
+from streams.topics import BY_RECORD, LIMITS
 
 CONFIG = EmissionConfig(judge=JudgeConfig(kind="external"))
 POLICY = ClosingPolicy(deadline_ms=10_000, judge_deadline_ms=5_000)
@@ -297,7 +298,25 @@ def test_a_cancelled_rollout_gives_evidence_and_no_rows() -> None:
     assert [(record.kind, record.reasons) for record in emission.rejected] == [
         (kind, ("cancelled",)) for kind in ("sft", "dpo", "ppo")
     ]
-    assert emission.evidence[-1].closing is not None
+    listed = [entry.topic for entry in closing_of(emission).emitted]
+    assert listed == ["rollouts.branches.v1"] * len(emission.branches) + ["training.rejected.v1"] * 3
+
+
+def closing_of(emission: Emission) -> AepClosing:
+    closing = emission.evidence[-1].closing
+    assert closing is not None
+    return closing
+
+
+def test_the_closing_record_lists_every_branch_and_row_as_they_are_written() -> None:
+    """Branches by their index, then rows, then what was left out; each with the digest of its bytes."""
+    emission = close(appended(whole_rollout()))
+    records = (*emission.branches, *emission.rows, *emission.rejected)
+    assert [branch.branch_index for branch in emission.branches] == [0, 1, 2]
+    assert closing_of(emission).records == len(emission.branches)
+    assert [(entry.topic, entry.record_id, entry.digest) for entry in closing_of(emission).emitted] == [
+        (BY_RECORD[type(record)].name, record.record_id, sha256(encode(record)).hexdigest()) for record in records
+    ]
 
 
 def test_an_opening_that_came_too_late_changes_nothing_whenever_it_is_read() -> None:

@@ -39,7 +39,7 @@ def test_show_reads_what_braid_run_left(out: Path, braid: Braid) -> None:
         "below_min_probability",
     ):
         assert text in shown.out
-    assert "the closing record lists 14 rows: all of them are in the log" in shown.out
+    assert "the closing record lists 14 rows and 4 branch records: all of them are in the log" in shown.out
 
 
 def test_show_as_json_has_everything(out: Path, braid: Braid) -> None:
@@ -47,6 +47,7 @@ def test_show_as_json_has_everything(out: Path, braid: Braid) -> None:
     found = braid(None, "show", "csv-parser", "--from-dir", str(out), "--json").json
     assert found["status"] == "closed"
     assert {"ranking", "votes", "rows", "left_out", "evidence", "dead_letters", "branches", "verdicts"} <= found.keys()
+    assert found["evidence"]["listed_branches"] == len(found["branches"])  # type: ignore[arg-type]
     assert found["evidence"]["listed_rows"] == sum(map(len, found["rows"].values())) + len(found["left_out"])  # type: ignore[index,attr-defined,arg-type]
 
 

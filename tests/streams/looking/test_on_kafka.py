@@ -66,7 +66,8 @@ def test_show_tells_everything_about_a_closed_rollout(looked: Settings, braid: B
     for text in (
         "lru-cache  closed", "├", "Not powered: 4 branches", "success in test, exit 0, 6/6 tests", "2+1 =1",
         "0 over 2 (judge, margin 0.251, p 0.996)", "SFT 4: branch 0, 3, 1, 2", "over_max_per_rollout",
-        "5 records, signed by", "lists 14 rows: all of them are in the log", "Dead letters (2)", "late", "undecodable",
+        "5 records, signed by", "lists 14 rows and 4 branch records: all of them are in the log", "Dead letters (2)", "late",
+        "undecodable",
     ):  # fmt: skip
         assert text in shown.out
     assert SECRET not in shown.out
