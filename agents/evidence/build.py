@@ -165,6 +165,14 @@ def _placed(record: AepRecord, head: str | None) -> Placed:
     return Placed(record, message)
 
 
+def unlisting(last: AepRecord, topic: str) -> AepRecord:
+    """The closing record of a rollout as it was made before it listed the records of a topic; unsigned."""
+    assert last.closing is not None
+    kept = tuple(entry for entry in last.closing.emitted if entry.topic != topic)
+    closing = _closing(**vars(last.closing) | {"emitted": kept})
+    return _placed(_record(**vars(last) | {"closing": closing, "signature": None}), last.prev_record_hash).record
+
+
 def sign(record: AepRecord, key: SigningKey, message: bytes | None = None) -> AepRecord:
     """The record with its signature; `message` has its canonical bytes where somebody has them already."""
     message = signed_bytes(json_view(record)) if message is None else message

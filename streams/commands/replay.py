@@ -227,6 +227,7 @@ def _table(replayed: "Replayed") -> "Table":
         found = replayed.compared
         rows |= {
             "sink records identical": found.identical, "  repeated, identical": found.repeated,
+            "  older evidence, identical otherwise": found.earlier,
             "  of replaced attempts": found.superseded, "  different": found.different, "  missing": found.missing,
             "  not emitted now": found.extra, "  not compared, outside or not closed": found.elsewhere,
             "  not compared, cannot be made again": found.holed, "  sinks that could not be read": found.unread,

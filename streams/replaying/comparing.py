@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from agents.evidence.build import unlisting
 from agents.evidence.signing import SigningKey
 from agents.rollouts.emit import Emission
 from schemas import avro_body
@@ -50,6 +51,8 @@ class Comparison(BaseModel):
     """Emitted now, and not in the sinks."""
     extra: int = 0
     """In the sinks, not emitted now, and nothing in the log explains it."""
+    earlier: int = 0
+    """Closing evidence of before it listed branch records: the same in everything else."""
     superseded: int = 0
     """Records of branches that were announced when they ended, and that settled otherwise: byte by byte."""
     elsewhere: int = 0
@@ -79,6 +82,7 @@ class Emitted:
         self.records: Counter[str] = Counter()
         self._sums: Counter[str] = Counter()
         self._known: dict[tuple[str, str], bytes] = {}
+        self._earlier: dict[bytes, str] = {}
         self._rollouts: set[str] = set()
 
     def add(self, emission: Emission, key: SigningKey | None) -> list[Made]:
@@ -94,6 +98,10 @@ class Emitted:
             body = avro_body.encode(evidence)
             self._count(EVIDENCE, evidence.record_id, sha256(body).digest())
             made.append(Made(EVIDENCE, signed, body if signed is evidence else None, emission.redacted))
+        if self._remember and emission.branches and emission.evidence:
+            last = emission.evidence[-1]
+            before = avro_body.encode(unlisting(last, BRANCHES.name))
+            self._earlier[sha256(before).digest()] = last.record_id
         return made
 
     def _count(self, topic: Topic, record_id: str, digest: bytes) -> None:
@@ -111,7 +119,7 @@ class Emitted:
 
         `decisions` is the part of the partition's closings that was folded, `holes` what could not be made of them.
         """
-        held = _Held(log, partition, self._known, self._rollouts, holes)
+        held = _Held(log, partition, self._known, self._earlier, self._rollouts, holes)
         # A closing stands in the log before anything that follows from it: so the sinks are bounded first.
         spans = await log.spans(SINKS)
         if not any(spans.values()):
@@ -142,11 +150,14 @@ class _Held:
     """The sinks of a partition, record by record, held against what was emitted."""
 
     def __init__(
-        self, log: FactLog, partition: int, known: Mapping[tuple[str, str], bytes], made: Collection[str], holes: Collection[str]
+        self, log: FactLog, partition: int, known: Mapping[tuple[str, str], bytes], earlier: Mapping[bytes, str],
+        made: Collection[str], holes: Collection[str],
     ) -> None:  # fmt: skip
         self._log = log
         self._partition = partition
         self._known = known
+        self._earlier = earlier
+        """By the digest of closing evidence without branch records, the id of the same with them."""
         self._made = made
         self._holes = holes
         self.outside: Collection[str] = ()
@@ -181,7 +192,10 @@ class _Held:
     def _unknown(self, record: Record, where: str, digest: bytes) -> None:
         rollout_id = getattr(record, "rollout_id", "")
         made = rollout_id in self._made
-        if not made and rollout_id in self._holes:
+        if digest in self._earlier:
+            self._found.earlier += 1
+            self._seen.add((EVIDENCE.name, self._earlier[digest]))
+        elif not made and rollout_id in self._holes:
             self._found.holed += 1
         elif not made and rollout_id in self.outside:
             self._found.elsewhere += 1

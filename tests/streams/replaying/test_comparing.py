@@ -14,8 +14,9 @@ from schemas.emission import EmissionConfig
 from streams.codec import Codec
 from streams.embedded import LogWriter, file_of, read_partition
 from streams.facts import read_fact
-from streams.topics import AGENT_EVENTS, BRANCHES, BY_RECORD, CLOSURES, LIFECYCLE, RANKINGS, SFT, Topic
+from streams.topics import AGENT_EVENTS, BRANCHES, BY_RECORD, CLOSURES, EVIDENCE, LIFECYCLE, RANKINGS, SFT, Topic
 from tests.conftest import Braid
+from tests.older import made_older
 
 codec = Codec()
 
@@ -104,6 +105,22 @@ def test_an_attempt_that_was_replaced_is_proven_byte_by_byte(log: Path, braid: B
     forged = replaced.model_copy(update={"final_answer": "other", "record_id": "f" * 32})
     code, found, _ = _verify(braid, _with(log, tmp_path / "bad", forged))
     assert (code, found["superseded"], found["extra"]) == (1, 0, 1)
+
+
+def test_evidence_of_before_branches_were_listed_is_proven_in_everything_else(
+    log: Path, braid: Braid, tmp_path: Path
+) -> None:
+    """The closing record of every rollout lists fewer records than it would now; where it says anything else, it is found."""
+    _, whole, _ = _verify(braid, log)
+    older = made_older(shutil.copytree(log, tmp_path / "older"), None)
+    code, found, said = _verify(braid, older)
+    count = len(_records(log, RANKINGS))
+    assert (code, found["earlier"], found["identical"]) == (0, count, whole["identical"] - count), said
+    stated = next(record for record in _records(older, EVIDENCE) if record.closing is not None)
+    closing = stated.closing.model_copy(update={"ranking_digest": "0" * 64})
+    forged = stated.model_copy(update={"closing": closing, "record_id": "f" * 64})
+    code, found, _ = _verify(braid, _with(older, tmp_path / "bad", forged))
+    assert (code, found["earlier"], found["extra"]) == (1, count, 1)
 
 
 def test_what_closes_outside_of_the_bounds_is_counted_and_no_more(log: Path, braid: Braid) -> None:

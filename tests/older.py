@@ -1,0 +1,32 @@
+"""A run as an earlier version left it: its closing evidence lists rows and no branch records, and is signed as it is."""
+
+from pathlib import Path
+
+import orjson
+
+from agents.evidence.build import sign, unlisting
+from agents.evidence.signing import SigningKey
+from schemas.evidence import AepRecord
+from streams.codec import Codec
+from streams.embedded import LogWriter, partitions_of, read_partition
+from streams.outputs import SINK_FILES, view_of
+from streams.topics import BRANCHES, EVIDENCE
+
+
+def made_older(directory: Path, key: SigningKey | None) -> Path:
+    """Replace the closing evidence in the lines and the log of a run."""
+    codec, lines = Codec(), []
+    for partition in partitions_of(directory / "log", EVIDENCE.name):
+        stored = list(read_partition(directory / "log", EVIDENCE.name, partition))
+        with LogWriter(directory / "log") as log:
+            for each in stored:
+                record = codec.decode(EVIDENCE, each.value)
+                assert isinstance(record, AepRecord)
+                if record.closing is not None:
+                    before = unlisting(record, BRANCHES.name)
+                    record = before if key is None else sign(before, key)
+                log.append(EVIDENCE.name, partition, each.key, codec.encode(record), each.at, each.headers)
+                lines.append(orjson.dumps(view_of(record)) + b"\n")
+    if (directory / SINK_FILES[AepRecord]).is_file():
+        (directory / SINK_FILES[AepRecord]).write_bytes(b"".join(lines))
+    return directory
