@@ -1,7 +1,7 @@
 """What `braid verify` found: one finding for each record, row or file, and what they add up to."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ class Finding(NamedTuple):
 
     position: str
     run_id: str | None
-    """None for a training row."""
+    """None for a row."""
     ok: bool
     reasons: tuple[str, ...]
     more: Mapping[str, Any]
@@ -53,6 +53,12 @@ class Outcome:
     """Records by the id of a known key."""
     strangers: Counter[str] = field(default_factory=Counter)
     """Records by the id of a key that is not known."""
+    uncovered: set[str] = field(default_factory=set)
+    """Rollouts whose closing evidence was made before it listed branch records."""
+    unlisted: int = 0
+    """Branch records that evidence does not list and the log explains: their branches ended, and settled otherwise or not yet."""
+    doubtful: int = 0
+    """Those of them that this version would not have written so."""
 
     @property
     def ok(self) -> bool:
@@ -70,7 +76,21 @@ class Outcome:
             f"{count:,} records are signed by the unknown key {quoted(key_id)}: give --public-key KEYID=HEX, if you trust it"
             for key_id, count in self.strangers.items()
         ]
-        return development + unknown
+        return development + unknown + list(self._about_branches())
+
+    def _about_branches(self) -> Iterator[str]:
+        if self.uncovered:
+            yield (
+                f"the evidence of {len(self.uncovered):,} rollouts was made before it listed branch records: no signature covers "
+                "those"
+            )
+        if self.unlisted:
+            yield (
+                f"{self.unlisted:,} branch records are not listed by evidence: their branches ended, and settled otherwise or not "
+                "yet; no signature covers them, and no export takes them"
+            )
+        if self.doubtful:
+            yield f"{self.doubtful:,} of those are not what this version makes of their events; --verbose names them"
 
     def as_json(self) -> dict[str, Any]:
         """As `--json` prints it, after the records."""
@@ -80,6 +100,8 @@ class Outcome:
             "records": self.records,
             "rows": dict(sorted(self.rows.items())),
             "not_ok": self.not_ok,
+            "uncovered": len(self.uncovered),
+            "unlisted": self.unlisted,
             "warnings": self.warnings,
             "ok": self.ok,
         }

@@ -1,8 +1,10 @@
-"""The decisions of `braid verify`: evidence record by record, and whether every training row is the one its evidence lists.
+"""The decisions of `braid verify`: evidence record by record, and whether every row is the one its evidence lists.
 
-The closing record of a rollout lists the id and digest of each of its rows and of its ranking. A row is ok when a closing
-record that can be trusted lists exactly it, and whatever is listed must be there. Only hashes and positions are held, so
-memory grows with the number of records, not with what is in them. Nothing here opens a file or talks to a broker.
+The closing record of a rollout lists the id and digest of each of its branch records and training rows, and of its ranking. A
+row is ok when a closing record that can be trusted lists exactly it, and whatever is listed must be there. A closing record that
+speaks of branches and lists no branch record was made before they were listed: it covers none of them, and says nothing against
+them. Only hashes and positions are held, so memory grows with the number of records, not with what is in them. Nothing here
+opens a file or talks to a broker.
 """
 
 import re
@@ -14,9 +16,9 @@ from agents.evidence.signing import Json
 from agents.evidence.structure import CLOSING_SUFFIX, closing_of, printable, quoted
 from agents.evidence.verify import Authenticity, Evidence, RecordVerdict, Verifier
 from streams.findings import Finding, Outcome, Tell
-from streams.topics import DPO, PPO, RANKINGS, REJECTED, SFT, Topic
+from streams.topics import BRANCHES, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
 
-ROW_TOPICS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED, RANKINGS)
+ROW_TOPICS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED, RANKINGS, BRANCHES)
 """Whose records a closing record lists."""
 
 TRUSTED = {Authenticity.DSSE_VALID, Authenticity.INLINE_VALID}
@@ -34,7 +36,7 @@ class Claims(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A training row or ranking."""
+    """A training row, ranking or branch record."""
 
     position: str
     topic: Topic
@@ -51,6 +53,7 @@ class _Closing:
     position: str
     record_hash: str | None
     trusted: bool
+    covers_branches: bool = False
 
 
 class _Run(NamedTuple):
@@ -114,9 +117,29 @@ class Inspection:
     def row(self, row: Row) -> None:
         """Judge a row; the evidence comes first."""
         self._outcome.rows[row.topic.name] += not self._copy
-        more = {"topic": row.topic.name, "rollout_id": printable(row.rollout_id), "record_id": printable(row.record_id)}
         reasons = tuple(f"row: {why}" for why in self._row_faults(row))
-        self.found(Finding(row.position, None, not reasons, reasons, more))
+        self.found(Finding(row.position, None, not reasons, reasons, _about(row)))
+
+    def is_unlisted(self, row: Row) -> bool:
+        """Whether a branch record of a log is one that evidence need not list: of an open rollout, or replaced before it closed.
+
+        A log beside the files of a run holds what is closed, and no more.
+        """
+        if self._copy or row.topic != BRANCHES or row.key != row.rollout_id.encode():
+            return False
+        closing = self._closings.get(row.rollout_id)
+        return closing is None or (closing.trusted and closing.covers_branches and self._listing(row) is None)
+
+    def explained(self, row: Row, *, exactly: bool) -> None:
+        """Note an unlisted branch record that the log explains: `exactly` as it is, or at least by its events."""
+        self._outcome.rows[row.topic.name] += 1
+        self._outcome.unlisted += 1
+        doubtful = not exactly and row.rollout_id in self._closings
+        self._outcome.doubtful += doubtful
+        why = "not what this version makes of its events" if doubtful else "its branch ended"
+        self.found(
+            Finding(row.position, None, ok=True, reasons=(f"row: not listed by evidence: {why}",), more=_about(row))
+        )
 
     def bad_row(self, position: str, topic: Topic, problem: str) -> None:
         """Note that something is no row at all."""
@@ -132,18 +155,26 @@ class Inspection:
         closing = self._closings.get(rollout_id)
         if closing is None or not closing.trusted:
             return f"no closing record of rollout {quoted(rollout_id)} that can be trusted is there"
+        if record["topic"] == EVIDENCE.name:
+            return self._other_run(rollout_id, record)
+        is_branch = record["topic"] == BRANCHES.name
+        if is_branch and not closing.covers_branches:
+            self._outcome.uncovered.add(rollout_id)
+            return self._other_run(rollout_id, record)
         name = f"{record['topic']}/{record['record_id']}"
-        if "run_id" not in record:
-            listed = self._listed.get(name)
-            known = listed is not None and listed.rollout_id == rollout_id
-            return "" if known else f"the closing record ({closing.position}) does not list {quoted(name)}"
+        listed = self._listed.get(name)
+        if listed is None or listed.rollout_id != rollout_id:
+            return f"the closing record ({closing.position}) does not list {quoted(name)}"
+        return self._other_run(rollout_id, record) if is_branch else ""
+
+    def _other_run(self, rollout_id: str, record: Mapping[str, Any]) -> str:
+        """Say why a record is not that of a run of the rollout: a branch by its events, evidence by its hash."""
         run = self._runs.get(record["run_id"])
         belongs = str(record["run_id"]).startswith(f"{rollout_id}/")
         if run is None or not belongs:
             return f"no evidence of the run {quoted(record['run_id'])} that can be trusted is there"
-        same = (
-            record["raw_digest"] == run.raw_digest if "raw_digest" in record else record["record_id"] == run.record_hash
-        )
+        evidence = record["topic"] == EVIDENCE.name
+        same = record["record_id"] == run.record_hash if evidence else record["raw_digest"] == run.raw_digest
         return "" if same else f"the evidence of the run {quoted(record['run_id'])} is about something else"
 
     def has_closing(self, key: bytes | None) -> bool:
@@ -155,6 +186,12 @@ class Inspection:
         for rollout_id, position in self._unclosed.items():
             self.found(_about_closing(position, rollout_id, "the closing record that should follow is missing"))
         names = {topic.name for topic in topics}
+        if BRANCHES in topics:
+            self._outcome.uncovered |= {
+                rollout_id
+                for rollout_id, closing in self._closings.items()
+                if closing.trusted and not closing.covers_branches
+            }
         for key, listed in self._listed.items():
             topic, _, record_id = key.partition("/")
             if listed.found or topic not in names:
@@ -213,13 +250,23 @@ class Inspection:
     def _note_listed(self, rollout_id: str, closing: Json) -> Iterator[str]:
         entries = closing.get("emitted", [])
         entries = [*entries, *_ranking_entry(closing)] if isinstance(entries, list) else [None]
+        branches = 0
         for entry in entries:
             texts = [entry.get(name) for name in ("topic", "record_id", "digest")] if isinstance(entry, dict) else []
             if len(texts) != 3 or not all(isinstance(text, str) for text in texts):
                 yield "closing.emitted: must list topic, record_id and digest of every row"
                 return
             topic, record_id, digest = texts
+            branches += topic == BRANCHES.name
             self._listed.setdefault(f"{topic}/{record_id}", _Listed(str(digest), rollout_id))
+        stated = closing.get("records")
+        if branches and branches != stated:
+            yield f"closing.emitted: lists {branches} branch records, the record states {quoted(stated)}"
+        self._closings[rollout_id].covers_branches = bool(branches) or not stated
+
+    def _listing(self, row: Row) -> _Listed | None:
+        listed = self._listed.get(f"{row.topic.name}/{row.record_id}")
+        return listed if listed is not None and listed.rollout_id == row.rollout_id else None
 
     def _row_faults(self, row: Row) -> Iterator[str]:
         if row.key is not None and row.key != row.rollout_id.encode():
@@ -231,8 +278,10 @@ class Inspection:
         if not closing.trusted:
             yield f"the closing record of its rollout ({closing.position}) is not to be trusted"
             return
-        listed = self._listed.get(f"{row.topic.name}/{row.record_id}")
-        if listed is None or listed.rollout_id != row.rollout_id:
+        if row.topic == BRANCHES and not closing.covers_branches:
+            return
+        listed = self._listing(row)
+        if listed is None:
             yield f"the closing record of its rollout ({closing.position}) does not list it"
             return
         why = row.differs(listed.digest)
@@ -241,6 +290,14 @@ class Inspection:
         elif listed.found and not self._repetitions:
             yield "the same row is there twice"
         listed.found = True
+
+
+def _about(row: Row) -> dict[str, str]:
+    return {
+        "topic": row.topic.name,
+        "rollout_id": printable(row.rollout_id),
+        "record_id": printable(row.record_id),
+    }
 
 
 def _about_closing(position: str, rollout_id: str, why: str) -> Finding:

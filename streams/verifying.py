@@ -1,15 +1,17 @@
 """`braid verify`: files, output directories, embedded logs and clusters, through the same inspection.
 
 Files of one call are one body of evidence: a chain may go on in the next file. A directory is one by itself: the lines of
-an output directory of `braid run` with its training rows, and the log beside them as a second copy that has to agree.
+an output directory of `braid run` with its rows, and the log beside them as a second copy that has to agree. In a log a branch
+has its record when it ends, before anything is signed: one that evidence does not list is held against the events of the log.
 """
 
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from aiokafka import TopicPartition
 from pydantic import ValidationError
@@ -18,11 +20,12 @@ from agents.evidence.build import json_view
 from agents.evidence.verify import Evidence, read_record
 from schemas.avro_body import first_problem
 from schemas.base import Record
+from schemas.branches import BranchRecord
 from schemas.errors import BraidError, DecodeError
 from schemas.evidence import AepRecord
 from streams.codec import Codec, body_of
 from streams.config import Settings
-from streams.embedded import SUFFIX
+from streams.embedded import SUFFIX, place_of
 from streams.evidence_sources import (
     Stored,
     Text,
@@ -40,12 +43,16 @@ from streams.inspection import ROW_TOPICS, Claims, Inspection, Row
 from streams.looking.files import stored_schemas
 from streams.looking.kafka import KafkaLog
 from streams.outputs import SINK_FILES
+from streams.replaying.explaining import Announced, Events
+from streams.replaying.logs import ArchiveLog, ClusterLog, FactLog
 from streams.run import Say
 from streams.topics import EVIDENCE, Topic
 
 EVIDENCE_FILE = SINK_FILES[AepRecord]
 ROW_FILES: dict[str, Topic] = {SINK_FILES[topic.record]: topic for topic in ROW_TOPICS if topic.record is not None}
 LOG_FOLDER = "log"
+NOWHERE = -1
+"""The partition of a file that is named as none of a log."""
 
 SAY_EVERY = 256 * 1024
 """Bytes read between two words about progress."""
@@ -109,6 +116,15 @@ class Folder:
             yield from self.containers(topic)
 
 
+class _Suspect(NamedTuple):
+    """A branch record of a log that evidence does not list, without what is in it."""
+
+    row: Row
+    partition: int
+    events: Events
+    digest: bytes
+
+
 class Verification:
     """One call of `braid verify`: findings are told as they come and add up in `outcome`."""
 
@@ -119,6 +135,7 @@ class Verification:
         self._tell = tell
         self._say = say
         self._codec = Codec()
+        self._suspects: list[_Suspect] = []
         self._total = self._done = self._said = 0
 
     def paths(self, paths: Sequence[Path]) -> None:
@@ -159,7 +176,10 @@ class Verification:
                 await self._learn(record.value)
                 place = TopicPartition(record.topic, record.partition)
                 if record.offset < first_look[place].end or inspection.has_closing(record.key):
-                    self._stored_row(inspection, rows[place], _fetched(record))
+                    self._stored_row(inspection, rows[place], _fetched(record), record.partition)
+        if self._suspects:
+            async with ClusterLog(settings) as facts:
+                await self._explain(inspection, facts)
         inspection.finish(ROW_TOPICS)
 
     # -- bodies of evidence --------------------------------------------------------------------------------------------
@@ -185,8 +205,11 @@ class Verification:
                 self._evidence_file(log, path)
             for topic in ROW_TOPICS:
                 for path in folder.containers(topic):
+                    _, partition = place_of(path) or (topic.name, NOWHERE)
                     for stored in stored_in(path, self._read):
-                        self._stored_row(log, topic, stored)
+                        self._stored_row(log, topic, stored, partition)
+            if self._suspects:
+                asyncio.run(self._explain(log, ArchiveLog(folder.path)))
             log.finish(ROW_TOPICS)
         if lines is not None and log is not None:
             lines.compare(log, str(folder.log))
@@ -235,14 +258,30 @@ class Verification:
         claims = Claims(record.record_id, record.rollout_id, stored.key)
         inspection.evidence(Evidence(stored.position, json_view(record)), claims)
 
-    def _stored_row(self, inspection: Inspection, topic: Topic, stored: Stored) -> None:
+    def _stored_row(self, inspection: Inspection, topic: Topic, stored: Stored, partition: int) -> None:
         try:
             record = self._decode(topic, stored)
         except DecodeError as error:
             inspection.bad_row(stored.position, topic, str(error))
             return
-        differs = differs_in_avro(body_of(stored.value or b""))
-        inspection.row(Row(stored.position, topic, _rollout_id(record), identity(record), differs, stored.key))
+        body = body_of(stored.value or b"")
+        row = Row(stored.position, topic, _rollout_id(record), identity(record), differs_in_avro(body), stored.key)
+        if isinstance(record, BranchRecord) and inspection.is_unlisted(row):
+            self._suspects.append(_Suspect(row, partition, Events.of(record), sha256(body).digest()))
+        else:
+            inspection.row(row)
+
+    async def _explain(self, inspection: Inspection, log: FactLog) -> None:
+        """Look up whether the branches of records that evidence does not list have ended in the log; the others are judged as rows."""
+        suspects, self._suspects = self._suspects, []
+        for partition in sorted({suspect.partition for suspect in suspects}):
+            here = [suspect for suspect in suspects if suspect.partition == partition]
+            announced = await Announced.of(log, partition, [suspect.events for suspect in here])
+            for row, _, events, digest in here:
+                if announced.has(events):
+                    inspection.explained(row, exactly=announced.exactly(digest))
+                else:
+                    inspection.row(row)
 
     def _decode(self, topic: Topic, stored: Stored) -> Record:
         if stored.problem:

@@ -1,4 +1,4 @@
-"""`braid verify`: is the evidence whole and signed, and are the training rows the ones that it lists?"""
+"""`braid verify`: is the evidence whole and signed, and are branch records and training rows the ones that it lists?"""
 
 import asyncio
 import sys
@@ -36,7 +36,7 @@ def verify(
     verbose: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Check evidence: signatures, chains, and that nothing is missing; in a directory also every training row, and in a dataset every file.
+    """Check evidence: signatures, chains, nothing missing; in a directory also every row and branch record, in a dataset every file.
 
     Without a path, the topics of the configured cluster are verified. Exits with 1 if anything is not ok.
 

@@ -24,6 +24,8 @@ from rich.text import Text
 from agents.fork.browser_adapter import find_browser
 from agents.fork.task_adapter import SAMPLES, load_task, sample_names
 from agents.verdicts.meaning import kind_of
+from schemas.branches import BranchRecord
+from schemas.evidence import AepRecord
 from schemas.lifecycle import CloseRequested, Lifecycle
 from schemas.training import DpoRecord, Message
 from schemas.verdicts import BuildVerdict, VisualVerdict
@@ -39,7 +41,7 @@ from streams.looking.page import ranking_sheet
 from streams.looking.view import newest_first
 from streams.outputs import SINK_FILES, Outputs
 from streams.producing import FactWriter
-from streams.topics import BUILD_VERDICTS, BY_RECORD, VISUAL_VERDICTS
+from streams.topics import BUILD_VERDICTS, BY_RECORD, EVIDENCE, VISUAL_VERDICTS
 
 SHOWN = "csv-table"
 """The rollout whose ranking and pair are shown at the end: a mixed group with judged branches and a retried turn."""
@@ -153,10 +155,23 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Accou
         finally:
             forking.cancel()
             await asyncio.wait([forking])
-        with Outputs(out, SINK_FILES) as outputs:
-            async for stored in log.records([BY_RECORD[record] for record in SINK_FILES]):
-                outputs.write(await log.decode(stored))
+        await _write_files(log, out)
         return await account_of(log, SHOWN)
+
+
+async def _write_files(log: KafkaLog, out: Path) -> None:
+    """The sinks as files. Of branches only what evidence lists: one that ended may have settled otherwise."""
+    listed = {
+        each.record_id
+        async for stored in log.records([EVIDENCE])
+        if isinstance(record := await log.decode(stored), AepRecord) and record.closing is not None
+        for each in record.closing.emitted
+    }
+    with Outputs(out, SINK_FILES) as outputs:
+        async for stored in log.records([BY_RECORD[record] for record in SINK_FILES]):
+            record = await log.decode(stored)
+            if not isinstance(record, BranchRecord) or record.record_id in listed:
+                outputs.write(record)
 
 
 async def _watch(

@@ -18,7 +18,7 @@ from schemas.evidence import AepRecord
 from streams.embedded import LogRecord
 from streams.headers import identity
 from streams.looking.kafka import Span
-from streams.replaying.explaining import Announced, closed_outside
+from streams.replaying.explaining import Announced, Events, closed_outside
 from streams.replaying.logs import FactLog, ReplayError
 from streams.topics import BRANCHES, BY_RECORD, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
 
@@ -225,11 +225,11 @@ class _Held:
         """
         if not self._suspects:
             return
-        announced = await Announced.of(self._log, self._partition, {each.record.rollout_id for each in self._suspects})
+        announced = await Announced.of(self._log, self._partition, [Events.of(each.record) for each in self._suspects])
         for where, record, digest in self._suspects:
             if record.rollout_id in self._made and announced.exactly(digest):
                 self._found.superseded += 1
-            elif record.rollout_id not in self._made and announced.events_of(record):
+            elif record.rollout_id not in self._made and announced.has(Events.of(record)):
                 self._found.elsewhere += 1
             else:
                 self._extra(record, where)

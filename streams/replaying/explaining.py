@@ -1,4 +1,4 @@
-"""Why a sink holds a record that a replay does not emit: what the log itself says about its rollout, or its branch.
+"""Why a sink holds a record that follows from no closing: what the log itself says about its rollout, or its branch.
 
 A rollout may close outside of the part that is replayed, and a branch is announced when it ends, whatever settles later. Both
 stand in the log, so both are looked up there.
@@ -7,6 +7,7 @@ stand in the log, so both are looked up there.
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from hashlib import sha256
+from typing import NamedTuple
 
 from agents.rollouts.broken import BrokenLogError
 from agents.rollouts.decide import pinned_config
@@ -16,6 +17,7 @@ from schemas.branches import BranchRecord
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError
+from schemas.events import AgentEvents
 from streams.embedded import LogRecord
 from streams.facts import read_fact, rollout_of_key
 from streams.looking.kafka import Span
@@ -36,17 +38,32 @@ async def closed_outside(log: FactLog, partition: int, inside: Span) -> set[str]
     return found
 
 
+class Events(NamedTuple):
+    """Which events a branch record says it is of."""
+
+    rollout_id: str
+    branch_index: int
+    attempt: int
+    raw_digest: str
+
+    @classmethod
+    def of(cls, record: BranchRecord) -> "Events":
+        """Those of a record."""
+        return cls(record.rollout_id, record.branch_index, record.attempt, record.raw_digest)
+
+
 class Announced:
     """The branches that a worker announced when they ended, under any configuration that the log pins."""
 
     def __init__(self) -> None:
         self._bodies: set[bytes] = set()
-        self._events: set[tuple[str, int, int, str]] = set()
+        self._events: set[Events] = set()
 
     @classmethod
-    async def of(cls, log: FactLog, partition: int, rollouts: Iterable[str]) -> "Announced":
-        """Fold the events of some rollouts, as far as the log goes."""
-        found, wanted = cls(), frozenset(rollouts)
+    async def of(cls, log: FactLog, partition: int, suspects: Iterable[Events]) -> "Announced":
+        """Fold the events of the branches that records claim to be of, as far as the log goes."""
+        found, branches = cls(), frozenset((each.rollout_id, each.branch_index) for each in suspects)
+        wanted = frozenset(rollout_id for rollout_id, _ in branches)
         configs = {config.digest: config for config in [EmissionConfig(), *await _pinned(log, partition)]}
         for redacting in {config.redact for config in configs.values()}:
             under = [config for config in configs.values() if config.redact == redacting]
@@ -54,6 +71,8 @@ class Announced:
             for topic in (LIFECYCLE, AGENT_EVENTS):
                 span = (await log.spans((topic,)))[topic.name].get(partition, NOTHING)
                 async for rollout_id, fact, record in _facts(log, topic, partition, span, wanted):
+                    if isinstance(fact, AgentEvents) and (rollout_id, fact.branch_index) not in branches:
+                        continue
                     rollout = folded[rollout_id]
                     rollout.add(fact, record.at, (topic.name, partition, record.offset))
                     found._announce(rollout, under)
@@ -62,17 +81,18 @@ class Announced:
     def _announce(self, rollout: Rollout, configs: list[EmissionConfig]) -> None:
         for index, number in rollout.newly_ended():
             for config in configs:
-                ended = ended_branch(rollout, index, number, config)
-                self._bodies.add(sha256(ended.body).digest())
-                self._events.add((rollout.rollout_id, index, number, ended.pin.raw_digest))
+                with suppress(BrokenLogError):  # too large to be announced
+                    ended = ended_branch(rollout, index, number, config)
+                    self._bodies.add(sha256(ended.body).digest())
+                    self._events.add(Events.of(ended.record))
 
     def exactly(self, digest: bytes) -> bool:
         """Whether a record with this digest was announced, byte by byte."""
         return digest in self._bodies
 
-    def events_of(self, record: BranchRecord) -> bool:
+    def has(self, events: Events) -> bool:
         """Whether the log has the very events that a record says it is of."""
-        return (record.rollout_id, record.branch_index, record.attempt, record.raw_digest) in self._events
+        return events in self._events
 
 
 async def _pinned(log: FactLog, partition: int) -> list[EmissionConfig]:

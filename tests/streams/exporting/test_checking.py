@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,9 +21,10 @@ from streams.exporting.export import Recipe, export
 from streams.exporting.inputs import DirectoryInput
 from streams.findings import Finding, Outcome
 from streams.run import run_files
-from streams.topics import EVIDENCE
+from streams.topics import BRANCHES, EVIDENCE
 from streams.verifying import Verification
 from tests.agents.training.formats.rollouts import encoded, mixed
+from tests.older import made_older
 from tests.streams.exporting.test_loading import BOTH
 
 KEY = SigningKey("prod", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
@@ -190,6 +192,53 @@ def test_a_forged_row_has_no_evidence(signed: Path, tmp_path: Path) -> None:
     assert "does not list 'training.sft.v1/ffff" in reasons[0]
 
 
+def recited(out: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Let every row name other records, and sign that."""
+    path = out / "provenance" / "rows-00000.jsonl"
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    changed = [line | {"records": [change(record) for record in line["records"]]} for line in lines]
+    path.write_text("".join(json.dumps(line) + "\n" for line in changed), "utf-8")
+    resigned(out, KEY)
+
+
+@pytest.mark.parametrize("name", ["atif", "rollout-wire", "trl-stepwise"])
+def test_a_row_of_a_branch_that_evidence_does_not_list_is_found(signed: Path, tmp_path: Path, name: str) -> None:
+    """The same run and the same events are not enough: the closing record lists which record of the branch is the one."""
+    out = take(signed, tmp_path / "out", name)
+    recited(out, lambda each: each | {"record_id": "f" * 32} if each["topic"] == BRANCHES.name else each)
+    outcome, reasons = verified(out)
+    assert not outcome.ok
+    assert reasons
+    assert all("does not list 'rollouts.branches.v1/ffff" in reason for reason in reasons)
+
+
+def test_a_row_does_not_pass_for_a_run(signed: Path, tmp_path: Path) -> None:
+    """What is listed has to be: that there is a run with such events says nothing about a row."""
+    out = take(signed, tmp_path / "out", "trl-sft")
+    evidence = (out / "provenance" / "evidence-00000.jsonl").read_text("utf-8").splitlines()
+    runs = {run["run_id"]: run.get("raw_digest") for run in map(json.loads, evidence)}
+    recited(out, lambda each: each | {"record_id": "f" * 32, "run_id": "r1/b0/a0", "raw_digest": runs["r1/b0/a0"]})
+    outcome, reasons = verified(out)
+    assert not outcome.ok
+    assert len(reasons) == 3
+    assert all("does not list 'training.sft.v1/ffff" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("name", ["atif", "rollout-wire", "trl-stepwise"])
+def test_a_dataset_of_before_branches_were_listed_is_ok_with_a_note(signed: Path, tmp_path: Path, name: str) -> None:
+    """Its rows lead to evidence of the same events, as they did; nobody says that the text was signed."""
+    older = made_older(shutil.copytree(signed, tmp_path / "run"), KEY)
+    outcome, reasons = verified(take(older, tmp_path / "out", name))
+    assert (outcome.ok, reasons, len(outcome.uncovered)) == (True, [], 3)
+    assert outcome.warnings == [
+        "the evidence of 3 rollouts was made before it listed branch records: no signature covers those"
+    ]
+    other = take(older, tmp_path / "sft", "trl-sft")
+    assert (verified(other)[0].ok, verified(other)[0].warnings) == (True, [])
+    recited(tmp_path / "out", lambda each: each | {"raw_digest": "0" * 64} if each["topic"] == BRANCHES.name else each)
+    assert not verified(tmp_path / "out")[0].ok
+
+
 def test_a_foreign_key_on_the_manifest_is_found(signed: Path, tmp_path: Path) -> None:
     """A consistent directory, signed by somebody who is not trusted."""
     out = take(signed, tmp_path / "out", "trl-sft", key=STRANGER)
@@ -254,7 +303,7 @@ def test_a_dataset_is_checked_with_the_files_of_a_run_beside_it(signed: Path, tm
     [
         *({member: []} for member in ("file", "sha256", "row", "rollout_id")),
         {"row": 1e300}, {"row": -1}, {"row": True}, {"records": {}}, {"records": [None]}, {"records": [{"run_id": []}]},
-        {"records": [{"topic": "t", "record_id": "i", "run_id": []}]},
+        {"records": [{"topic": EVIDENCE.name, "record_id": "i", "run_id": []}]},
     ],
 )  # fmt: skip
 def test_a_line_of_provenance_that_says_nothing_is_a_finding(

@@ -10,8 +10,11 @@ import pytest
 
 from agents.evidence.keys import development_key
 from streams.cli import app
+from streams.codec import Codec
 from streams.demo.sample import sample_lines
+from streams.embedded import LogWriter, read_partition
 from streams.findings import Finding
+from streams.topics import Topic
 from streams.verifying import Verification
 
 Json = dict[str, Any]
@@ -97,6 +100,17 @@ def edit(path: Path, change: Edit) -> None:
 
 def records_of(path: Path) -> list[Json]:
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def rewrite(log: Path, topic: Topic, change: Callable[[list[Any]], object]) -> None:
+    """Change the records of a topic of an embedded log."""
+    stored = list(read_partition(log, topic.name, 0))
+    codec = Codec()
+    records = [codec.decode(topic, each.value) for each in stored]
+    change(records)
+    with LogWriter(log) as writer:
+        for record in records:
+            writer.append(topic.name, 0, str(getattr(record, "rollout_id", "")).encode(), codec.encode(record), 0)
 
 
 def key_flag(home: Path) -> str:

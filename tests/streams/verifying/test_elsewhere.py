@@ -2,11 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
 from schemas.base import Record
+from schemas.branches import BranchRecord
 from schemas.training import SftRecord
 from streams.cluster import ensure_topics, partition_of, registry_of, start_producer
 from streams.codec import Codec
@@ -69,10 +71,14 @@ def test_the_shared_vectors_get_their_verdicts(verify: Verify, tmp_path: Path) -
 # -- a cluster -----------------------------------------------------------------------------------------------------------
 
 
+NEVER: dict[type[Record], dict[str, Any]] = {SftRecord: {}, BranchRecord: {"attempt": 7}}
+"""A branch may have a record that evidence does not list, but not of an attempt that nobody made."""
+
+
 async def publish(settings: Settings, records: list[Record]) -> None:
     """Write records as a worker does."""
     topics = (*ROW_TOPICS, EVIDENCE)
-    await ensure_topics(settings, topics)
+    await ensure_topics(settings)
     registry = registry_of(settings)
     codec = Codec(registry, prefix=settings.prefix)
     await codec.register(topics)
@@ -117,15 +123,20 @@ def test_the_topics_of_a_cluster_are_verified(verify: Verify, finished: Path, on
     assert (ran.verdict["records"], ran.verdict["chain"]) == (20, "intact")
     assert all(chain["repeated"] == 5 for chain in ran.verdict["chains"])
 
-    row = next(record for record in records if isinstance(record, SftRecord))
-    slipped_in = [row.model_copy(update={"task": "another"}), row.model_copy(update={"record_id": "0" * 32})]
-    asyncio.run(publish(on_kafka, [*slipped_in]))
-    ran = verify()
-    assert ran.code == 1
-    changed, unlisted = sorted(ran.faults.values())
-    assert changed.startswith("row: changed: its digest is not the one that was signed; see ")
-    assert unlisted.endswith("does not list it")
-    assert all(position.startswith(f"{on_kafka.prefix}training.sft.v1/") for position in ran.faults)
+    for kind in (SftRecord, BranchRecord):
+        row = next(record for record in records if isinstance(record, kind))
+        slipped_in = [
+            row.model_copy(update={"task": "another"}),
+            row.model_copy(update={"record_id": "0" * 32} | NEVER[kind]),
+        ]
+        asyncio.run(publish(on_kafka, [*slipped_in]))
+        ran = verify()
+        assert ran.code == 1
+        place = f"{on_kafka.prefix}{BY_RECORD[kind].name}/"
+        changed, unlisted = sorted(why for position, why in ran.faults.items() if position.startswith(place))
+        assert changed.startswith("row: changed: its digest is not the one that was signed; see ")
+        assert unlisted.endswith("does not list it")
+    assert len(ran.faults) == 4
 
 
 @pytest.mark.kafka

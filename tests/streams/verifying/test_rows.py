@@ -1,18 +1,14 @@
 """`braid verify`: whatever is done to rows, in files or in a log, is found, at its place."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
 
-from schemas.base import Record
 from schemas.training import SftRecord
-from streams.codec import Codec
-from streams.embedded import LogWriter, read_partition
-from streams.topics import EVIDENCE, RANKINGS, SFT, Topic
-from tests.streams.verifying.conftest import Verify, edit, every_turned_bit_is_found, records_of
+from streams.topics import EVIDENCE, RANKINGS, SFT
+from tests.streams.verifying.conftest import Verify, edit, every_turned_bit_is_found, records_of, rewrite
 
 # -- what was done to rows -----------------------------------------------------------------------------------------------
 
@@ -119,17 +115,6 @@ def test_many_faults_are_cut_for_people(verify: Verify, out: Path) -> None:
 
 
 # -- logs ----------------------------------------------------------------------------------------------------------------
-
-
-def rewrite(log: Path, topic: Topic, change: Callable[[list[Record]], object]) -> None:
-    """Change the records of a topic of an embedded log."""
-    stored = list(read_partition(log, topic.name, 0))
-    codec = Codec()
-    records = [codec.decode(topic, each.value) for each in stored]
-    change(records)
-    with LogWriter(log) as writer:
-        for record in records:
-            writer.append(topic.name, 0, str(getattr(record, "rollout_id", "")).encode(), codec.encode(record), 0)
 
 
 def test_a_changed_row_of_a_log_is_found(verify: Verify, out: Path) -> None:
