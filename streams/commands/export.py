@@ -31,8 +31,9 @@ def export(
 ) -> None:
     """Write whole rollouts as a dataset: rows in the shape of a trainer, a manifest and a dataset card.
 
-    A rollout is exported when its closing evidence is there and every row that it lists was read with the digest it
-    states. Exporting to the same directory again adds what is new since then, in new files.
+    A rollout is exported when its closing evidence is there and every row that it lists (and every branch record, where the
+    format is made of those) was read with the digest it states. Exporting to the same directory again adds what is new since
+    then, in new files.
 
     Parameters
     ----------
@@ -90,6 +91,11 @@ def export(
         attestor = Attestor(signing_key(settings), trusted_keys(settings))
         counts = asyncio.run(run(source, out, recipe, attestor=attestor, from_beginning=from_beginning, say=say))
     _tell_missing(counts)
+    if counts.uncovered:
+        sys.stderr.write(
+            f"braid: the evidence of {counts.uncovered:,} rollouts was made before it listed branch records: no signature covers what "
+            "was exported of those\n"
+        )
     if counts.short_items:
         sys.stderr.write(
             f"braid: {eval_items}: {counts.short_items:,} items are too short to be told from chance; rows that repeat them are "

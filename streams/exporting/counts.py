@@ -27,6 +27,8 @@ class Counts(RolloutCounts):
     """Rows in which something was still to be redacted."""
     incomplete: int = 0
     """Closed rollouts of which something is missing."""
+    uncovered: int = 0
+    """Rollouts whose branch records were needed, and whose evidence was made before it listed them."""
     open: int = 0
     """Rollouts that have records and are not closed."""
     files: int = 0

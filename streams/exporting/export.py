@@ -211,6 +211,7 @@ class _Run:
         if refusal is not None:
             self._counts.leave(f"filtered:{refusal}")
             return
+        self._counts.uncovered += whole.uncovered
         split = self._recipe.split.of(whole.rollout_id)
         group, refused = self._selection.select(_group(whole, split, self._attestor), self._recipe.form.needs)
         for each in refused:

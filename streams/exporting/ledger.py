@@ -66,7 +66,7 @@ class Ledger:
 
 
 def reference(made: Made) -> dict[str, Any]:
-    """What names a record in its evidence (rows are listed by id, branches by what they did), and what it is about."""
+    """What names a record in its evidence (its id, and of a branch also what it did), and what it is about."""
     named: dict[str, Any] = {"topic": BY_RECORD[type(made)].name, "record_id": made.record_id}
     if isinstance(made, AepRecord):
         return named | {"run_id": made.run_id}

@@ -1,7 +1,9 @@
 """Whole rollouts of one partition: a rollout is taken when its closing evidence is there and every row it lists was read.
 
-Rows are told apart by the digest of their Avro body, which the closing record states: a row that was changed is a row that
-is missing, and one that was written twice is one row. What belongs to rollouts that are not whole stays for the next time.
+Rows, and branch records where they are wanted, are told apart by the digest of their Avro body, which the closing record states:
+one that was changed is one that is missing, and one that was written twice is one. Closing evidence that was made before it
+listed branch records says no digest: there a branch is known by its evidence. What belongs to rollouts that are not whole stays
+for the next time.
 """
 
 from collections import Counter
@@ -25,7 +27,7 @@ from streams.looking.log import Stored
 from streams.topics import BRANCHES, CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
 
 ROWS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED)
-"""Whose records a closing record lists, beside its ranking."""
+"""Whose records a closing record lists, beside its ranking and its branches."""
 
 TOPICS_OF: dict[Kind, Topic] = {"sft": SFT, "dpo": DPO, "ppo": PPO, "rejected": REJECTED, "branches": BRANCHES}
 
@@ -58,6 +60,8 @@ class Whole(NamedTuple):
     """Bytes of its records in the log."""
     unlisted: int
     """Rows of the rollout that no evidence lists."""
+    uncovered: bool
+    """Whether its branch records are wanted, and its closing evidence does not list them."""
 
 
 class Incomplete(NamedTuple):
@@ -81,20 +85,11 @@ class _Pending:
     """By topic and digest; empty bytes where only the digest is needed."""
     unredacted: set[str] = field(default_factory=set)
     """Digests of rows that do not say that they were redacted by the rules of this code."""
-    branches: list[tuple[bytes, bool]] = field(default_factory=list)
-    """With whether they say so."""
     closures: list[bytes] = field(default_factory=list)
     evidence: dict[str, AepRecord] = field(default_factory=dict)
     closed: bool = False
     first: dict[str, int] = field(default_factory=dict)
     """By topic, the offset of its first record."""
-
-
-class _Branch(NamedTuple):
-    """The record of a branch, and whether it says that it was redacted by the rules of this code."""
-
-    record: BranchRecord
-    redacted: bool
 
 
 class PartitionReader:
@@ -162,19 +157,18 @@ class PartitionReader:
     # -- one rollout ---------------------------------------------------------------------------------------------------
 
     async def _close(self, key: bytes, pending: _Pending, last: AepRecord, closing: AepClosing) -> Whole | Incomplete:
-        listed: dict[Topic, list[str]] = {topic: [] for topic in ROWS}
+        needed = (*ROWS, BRANCHES) if BRANCHES in self._wanted else ROWS
+        listed = {
+            topic: [emitted.digest for emitted in closing.emitted if emitted.topic == topic.name] for topic in needed
+        }
         listed[RANKINGS] = [closing.ranking_digest]
-        names = {topic.name: topic for topic in ROWS}
-        for emitted in closing.emitted:
-            if emitted.topic in names:
-                listed[names[emitted.topic]].append(emitted.digest)
         missing = [
             f"{len(absent)} of {topic.name}"
             for topic, digests in listed.items() if (absent := await self._fetch(key, pending, topic, digests))
         ]  # fmt: skip
-        branches: dict[Branch, _Branch] = {}
-        if BRANCHES in self._wanted:
-            branches, absent_branches = await self._branches(key, pending)
+        uncovered = BRANCHES in self._wanted and not listed[BRANCHES] and closing.records > 0
+        if uncovered:
+            listed[BRANCHES], absent_branches = await self._branches(key, pending)
             missing += [f"{absent_branches} of {BRANCHES.name}"] if absent_branches else []
         settled = await self._settled(key, pending, closing.settled_id)
         missing += [f"1 of {CLOSURES.name}"] if settled is None else []
@@ -182,24 +176,21 @@ class PartitionReader:
             missing.append(f"{closing.records - len(pending.evidence)} of {EVIDENCE.name}")
         if missing or settled is None:
             pending.rows.clear()  # nothing more will come of it now: only where it begins matters
-            pending.branches.clear()
             pending.closures.clear()
             return Incomplete(last.rollout_id, ", ".join(missing))
-        whole = self._whole(last, closing, settled, listed, pending, branches)
+        whole = self._whole(last, closing, settled, listed, pending)
         labels = await self._labels_of(key)
         del self._pending[key]
         self._seen[short(key)] = short(last.record_id.encode())
         self._met.add(short(key))
-        return whole._replace(labels=labels)
+        return whole._replace(labels=labels, uncovered=uncovered)
 
     def _whole(
         self, last: AepRecord, closing: AepClosing, settled: RolloutSettled, listed: Mapping[Topic, list[str]],
-        pending: _Pending, branches: Mapping[Branch, _Branch],
+        pending: _Pending,
     ) -> Whole:  # fmt: skip
         values = {topic: [pending.rows[topic.name][digest] for digest in listed[topic]] for topic in listed}
         weight = sum(len(value) for found in values.values() for value in found)
-        weight += sum(len(value) for value, _ in pending.branches)
-        found_branches = [branches[branch] for branch in sorted(branches, key=lambda each: each[:2])]
         reasons = (self._codec.fields(REJECTED, value)["reasons"] for value in dict.fromkeys(values[REJECTED]))
         unlisted = sum(len(pending.rows.get(topic.name, {}).keys() - set(listed[topic])) for topic in ROWS)
         return Whole(
@@ -211,15 +202,15 @@ class PartitionReader:
                 topic: tuple(self._codec.decode(topic, value) for value in dict.fromkeys(values[topic]))
                 for topic in ROWS if topic in self._wanted
             },
-            tuple(branch.record for branch in found_branches),
+            tuple(cast("BranchRecord", self._codec.decode(BRANCHES, value)) for value in values.get(BRANCHES, ())),
             {_branch_of(record)[0]: record for record in pending.evidence.values()},
             (*pending.evidence.values(), last),
             Counter(found[0] if found else "unknown" for found in reasons),
-            pending.unredacted.isdisjoint(digest for topic in self._kept & listed.keys() for digest in listed[topic])
-            and all(branch.redacted for branch in found_branches),
+            pending.unredacted.isdisjoint(digest for topic in self._kept & listed.keys() for digest in listed[topic]),
             {},
             weight,
             unlisted,
+            uncovered=False,
         )  # fmt: skip
 
     async def _fetch(self, key: bytes, pending: _Pending, topic: Topic, digests: list[str]) -> set[str]:
@@ -243,23 +234,19 @@ class PartitionReader:
             pending.unredacted.add(digest)
         return digest
 
-    async def _branches(self, key: bytes, pending: _Pending) -> tuple[dict[Branch, _Branch], int]:
-        """The records of the branches that evidence speaks of, and how many are not there."""
+    async def _branches(self, key: bytes, pending: _Pending) -> tuple[list[str], int]:
+        """The digests of the records that are of the branches that evidence speaks of, in order, and how many are not there."""
         wanted = {_branch_of(record) for record in pending.evidence.values()}
-        found: dict[Branch, _Branch] = {}
-        for value, redacted in pending.branches:
-            self._match(value, redacted, wanted, found)
+        found: dict[Branch, str] = {}
+        for digest, value in pending.rows.get(BRANCHES.name, {}).items():
+            self._match(digest, value, wanted, found)
         while len(found) < len(wanted) and (stored := await self._sources[BRANCHES].next()) is not None:
-            if stored.value is None or stored.key is None or short(stored.key) in self._seen:
-                continue
-            await self._learn(stored)
-            redacted = is_redacted(stored.headers)
-            self._of(stored).branches.append((stored.value, redacted))
-            if stored.key == key:
-                self._match(stored.value, redacted, wanted, found)
-        return found, len(wanted) - len(found)
+            digest = await self._take(BRANCHES, stored)
+            if digest and stored.key == key:
+                self._match(digest, pending.rows[BRANCHES.name][digest], wanted, found)
+        return [found[branch] for branch in sorted(found, key=lambda each: each[:2])], len(wanted) - len(found)
 
-    def _match(self, value: bytes, redacted: bool, wanted: set[Branch], found: dict[Branch, _Branch]) -> None:
+    def _match(self, digest: str, value: bytes, wanted: set[Branch], found: dict[Branch, str]) -> None:
         try:
             record = cast("BranchRecord", self._codec.decode(BRANCHES, value))
         except DecodeError:
@@ -267,7 +254,7 @@ class PartitionReader:
             return
         branch = (record.branch_index, record.attempt, record.raw_digest)
         if branch in wanted:
-            found[branch] = _Branch(record, redacted)
+            found[branch] = digest
 
     async def _settled(self, key: bytes, pending: _Pending, settled_id: str) -> RolloutSettled | None:
         """The decision that evidence names."""

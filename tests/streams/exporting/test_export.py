@@ -18,6 +18,7 @@ from streams.exporting.state import ExportError
 from streams.topics import BRANCHES, DPO, PPO, SFT, TOPICS
 from tests.agents.training.formats.rollouts import mixed
 from tests.conformance import conformance
+from tests.older import made_older
 from tests.streams.exporting.conftest import make_run, rows, take, visible
 
 BESIDE = ["README.md", "checkpoint.json", "manifest.json", "provenance"]
@@ -205,6 +206,56 @@ def test_a_missing_branch_record_matters_where_branches_are_exported(ran: Path, 
     damaged = rewritten(ran, tmp_path / "in", lambda each, found: found[1:] if each == BRANCHES else found)
     assert take(damaged, tmp_path / "atif", "atif").missing == [f"r1: 1 of {BRANCHES.name}"]
     assert take(damaged, tmp_path / "sft", "trl-sft").incomplete == 0
+
+
+OF_BRANCHES = ["atif", "rollout-wire", "trl-stepwise"]
+
+
+def poisoned(found: list[LogRecord]) -> LogRecord:
+    """The first branch record, with another answer."""
+    assert found[0].value is not None
+    return found[0]._replace(value=found[0].value.replace(b"Done.", b"Gone."))
+
+
+@pytest.mark.parametrize("name", OF_BRANCHES)
+def test_a_changed_branch_record_is_a_missing_one(ran: Path, tmp_path: Path, name: str) -> None:
+    """Its rollout is named and not exported where branches are; the others are."""
+    damaged = rewritten(
+        ran, tmp_path / "in", lambda each, found: [poisoned(found), *found[1:]] if each == BRANCHES else found
+    )
+    counts = take(damaged, tmp_path / name, name)
+    assert (counts.rollouts, counts.incomplete) == (2, 1)
+    assert counts.missing == [f"r1: 1 of {BRANCHES.name}"]
+    assert {row["rollout_id"] for row in rows(tmp_path / name / "provenance", "rows-*")} == {"r2", "r3"}
+    assert "Gone." not in str(rows(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", OF_BRANCHES)
+def test_a_branch_record_that_evidence_does_not_list_is_not_exported(ran: Path, tmp_path: Path, name: str) -> None:
+    """An attempt that was replaced, or a record slipped in: before or after the true one, and of the same events."""
+    take(ran, tmp_path / "whole", name)
+    for place in ("before", "after"):
+
+        def add(topic: Any, found: list[LogRecord], place: str = place) -> list[LogRecord]:
+            more = [poisoned(found)] if topic == BRANCHES else []
+            return [*more, *found] if place == "before" else [*found, *more]
+
+        counts = take(rewritten(ran, tmp_path / f"in-{place}", add), tmp_path / place, name)
+        assert (counts.rollouts, counts.incomplete, counts.uncovered) == (3, 0, 0)
+        assert rows(tmp_path / place) == rows(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("name", OF_BRANCHES)
+def test_a_run_of_before_branches_were_listed_is_exported_and_reported(ran: Path, tmp_path: Path, name: str) -> None:
+    """Branches are known by their evidence there, as they were; the counts say that no signature covers them."""
+    take(ran, tmp_path / "now", name)
+    older = made_older(shutil.copytree(ran, tmp_path / "in"), None)
+    counts = take(older, tmp_path / name, name)
+    assert (counts.rollouts, counts.incomplete, counts.uncovered) == (3, 0, 3)
+    assert rows(tmp_path / name) == rows(tmp_path / "now")
+    assert take(older, tmp_path / "sft", "trl-sft").uncovered == 0
+    missing = rewritten(older, tmp_path / "missing", lambda each, found: found[1:] if each == BRANCHES else found)
+    assert take(missing, tmp_path / "fewer", name).missing == [f"r1: 1 of {BRANCHES.name}"]
 
 
 def test_what_was_written_twice_is_exported_once(ran: Path, tmp_path: Path) -> None:

@@ -68,6 +68,15 @@ def test_a_live_log_gives_the_bytes_that_the_worker_emitted(configured: Settings
     assert found["rollouts"] == len(ROLLOUTS)
 
 
+def test_a_live_log_is_ok_with_attempts_that_were_replaced(configured: Settings, braid: Braid) -> None:
+    """Their records are not listed by evidence; `braid verify` holds them against the events, and says that nothing covers them."""
+    _, found, _ = braid("replay", "--dry-run", "--verify", "--json", "--processes", 1)
+    code, said, noted = braid("verify")
+    assert code == 0, said
+    assert f"{found['verified']['superseded']} branch records are not listed by evidence" in noted
+    assert "not what this version makes" not in noted
+
+
 def test_a_bounded_part_of_a_live_log_is_verified(configured: Settings, braid: Braid) -> None:
     """What closes later is counted as not compared; a span that begins later misses what it needs, and says so."""
     _, whole, _ = braid("replay", "--dry-run", "--verify", "--json", "--processes", 1)
@@ -124,6 +133,21 @@ def test_an_archive_of_everything_is_read_by_whoever_reads_logs(
         "export", "--from-dir", tmp_path / "all", "--format", "trl-dpo", "--out", tmp_path / "d", "--json"
     )
     assert (code, exported["rollouts"], exported["rows"] > 0) == (0, len(ROLLOUTS), True), said
+    for source in ("all", "again"):
+        code, exported, said = braid(
+            "export",
+            "--from-dir",
+            tmp_path / source,
+            "--format",
+            "atif",
+            "--out",
+            tmp_path / f"{source}-atif",
+            "--json",
+        )
+        assert (code, exported["rollouts"], exported["uncovered"]) == (0, len(ROLLOUTS), 0), said
+        assert braid("verify", tmp_path / f"{source}-atif")[0] == 0
+    code, found, said = braid("diff", tmp_path / "all-atif", tmp_path / "again-atif", "--json")
+    assert (code, found["same"]) == (0, True), said
     code, found, said = braid("diff", tmp_path / "all", tmp_path / "again", "--json")
     assert (code, found["same"]) == (0, True), said
     code, shown, said = braid("show", "csv-parser", "--from-dir", tmp_path / "all")
