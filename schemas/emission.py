@@ -3,9 +3,10 @@
 Nothing here says *when* a rollout closes (that is the worker's closing policy) or *where* records go; only what they say.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -141,3 +142,10 @@ class EmissionConfig(_Section):
     def digest(self) -> str:
         """SHA-256 of `text`, in hex."""
         return sha256(self.text.encode()).hexdigest()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy that computes its text and digest itself: pydantic would copy those of the original, if it knows them."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in ("text", "digest"):
+            vars(copied).pop(name, None)
+        return copied
