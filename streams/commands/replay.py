@@ -68,7 +68,7 @@ def replay(
         Another value for part of the configuration: summarize.max_bytes=1200, rewards.judge_weight=0.5,
         pairs.min_probability=0.8; with --reclose also closing.deadline_ms=60000. May be given several times.
     reclose
-        Decide anew when rollouts settle and close. Holds a partition's rollouts in memory.
+        Decide anew when rollouts settle and close; what never settled, under the configured rules. Reads the log twice.
     format
         Export what was replayed as well, to OUT/FORMAT; may be given several times.
     no_evidence

@@ -93,7 +93,7 @@ def _target(job: Job, settings: Settings) -> Target:
 
 async def _replay(job: Job, settings: Settings, log: FactLog, target: Target, partition: int, moved: Moved) -> Result:
     key = signing_key(settings) if job.sign and job.evidence else None
-    return await replay_partition(log, job, partition, target, key, settings.closing, moved)
+    return await replay_partition(log, job, partition, target, key, moved)
 
 
 async def _child() -> None:

@@ -86,7 +86,8 @@ async def replay(
     if job.sign and job.evidence:
         signing_key(settings)  # a key that cannot be read is said before anything is touched
     if job.reclose:
-        job = job.model_copy(update={"closing": Overrides(job.overrides).policy(settings.closing)})
+        policy = Overrides(job.overrides).policy(settings.closing)
+        job = job.model_copy(update={"closing": policy, "emission": settings.emission})
     with Output(job, resume=resume) as output:
         if output.finished is not None:
             replayed = _before(output.finished, str(job.out))
