@@ -238,7 +238,8 @@ def test_summaries_can_be_cut_again_from_the_log(log: Path, braid: Braid, tmp_pa
         ("summarize.max_bytes=none", "summarize.max_bytes"),
         ("sumarize.max_bytes=3", "no section 'sumarize'"),
         ("summarize.max_lines=3", "max_lines"),
-        ("rewards.taste_weight=1", "there are objective, judge"),
+        ("required.build=1", "no section 'required'"),
+        ("redact.tools=1", "no section 'redact'"),
         ("nonsense", "NAME=VALUE"),
     ],
 )
