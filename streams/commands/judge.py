@@ -61,6 +61,9 @@ def worker(
     Run more of them, each with a slot of its own, and they share the partitions. One that dies is simply started again:
     votes that are in the log are never paid for twice.
 
+    judge.calls_per_hour is counted by this worker for itself: every other one, `again`, `calibrate`, `braid run --judge` and a
+    build verifier with criteria may spend as much beside it.
+
     Parameters
     ----------
     slot
@@ -101,7 +104,7 @@ def probe(
     """Ask the configured judge about one pair, in both orders, and show what came back and what it cost.
 
     Without files: a run that shows its tests passing (a) against one that only says so (b). Exits with 1 when there was no
-    answer at all.
+    answer at all. judge.calls_per_hour does not hold here.
 
     Parameters
     ----------
@@ -238,6 +241,8 @@ def calibrate(
 ) -> None:
     """Ask the configured judge about pairs of which it is known which one is better.
 
+    judge.calls_per_hour is counted for this run alone: what workers and other commands ask meanwhile is not in it.
+
     Parameters
     ----------
     file
@@ -305,6 +310,9 @@ def again(
     Every rollout that has closed is judged, also one that closed while the judge was away. Its branches, events, verdicts and
     all other configuration are those that were settled; only votes, rankings and what follows from them are new. Votes that
     exist are not paid for again: a run that was cut off, or whose hourly budget was spent, is started again and goes on.
+
+    judge.calls_per_hour is counted for this run alone: what workers and other commands ask meanwhile is not in it, nor what an
+    earlier run asked.
 
     Parameters
     ----------

@@ -23,6 +23,7 @@ def build_verifier(
     Takes branches of rollouts that `braid fork` opened, each in a fresh sandbox with the task's protected files and tests
     restored. What hangs is unknown, a broken sandbox is infra_error, both with the reason. Run more of them, each with a slot
     of its own, and they share the partitions. One that dies is simply started again: no verdict is lost or written twice.
+    Criteria that ask the judge count their calls for this verifier alone (judge.calls_per_hour).
 
     Parameters
     ----------
