@@ -9,6 +9,7 @@ import orjson
 from cyclopts import App, Parameter
 
 from schemas.errors import BraidError
+from streams.commands.numbers import MetricsPort, Samples, Slot, number
 
 if TYPE_CHECKING:
     from agents.judge.agreement import TimedVote
@@ -40,7 +41,7 @@ VERDICTS
 
 
 class ProbeError(BraidError):
-    """A file that cannot be used, a number that makes no sense, or two texts that are no question."""
+    """A file that cannot be used, or two texts that are no question."""
 
 
 app = App(name="judge", help="Ask a judge about branches of one tier, and look at how it behaves.")
@@ -49,10 +50,10 @@ app = App(name="judge", help="Ask a judge about branches of one tier, and look a
 @app.command
 def worker(
     *,
-    slot: int | None = None,
+    slot: Slot | None = None,
     rules: Path | None = None,
-    concurrency: int | None = None,
-    metrics_port: int | None = None,
+    concurrency: Annotated[int | None, number("--concurrency", 1, 1000)] = None,
+    metrics_port: MetricsPort | None = None,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
 ) -> None:
     """Answer judge requests with votes, until SIGTERM or Ctrl-C.
@@ -98,7 +99,7 @@ def probe(
     task: str = "Fix the failing test in parser.py.",
     a: Path | None = None,
     b: Path | None = None,
-    samples: int = 1,
+    samples: Samples = 1,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Ask the configured judge about one pair, in both orders, and show what came back and what it cost.
@@ -129,7 +130,6 @@ def probe(
     from streams.judging.looks import probe_page
     from streams.looking.text import json_of
 
-    _check_samples(samples)
     settings = load()
     first = EVIDENCE if a is None else _text(a)
     second = CLAIM if b is None else _text(b)
@@ -174,7 +174,7 @@ def stats(
     *,
     from_dir: Annotated[list[Path] | None, Flag] = None,
     prefix: Annotated[list[str] | None, Flag] = None,
-    spans: int = 8,
+    spans: Annotated[int, number("--spans", 1, 1000)] = 8,
     plot: Path | None = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
@@ -222,11 +222,11 @@ def stats(
     if plot is not None:
         from streams.judging.plot import plot_svg
 
-        _write("--plot", plot, plot_svg(votes, max(1, spans)).encode())
+        _write("--plot", plot, plot_svg(votes, spans).encode())
     if json:
-        sys.stdout.write(orjson.dumps(stats_json(votes, max(1, spans))).decode() + "\n")
+        sys.stdout.write(orjson.dumps(stats_json(votes, spans)).decode() + "\n")
     else:
-        show(*stats_page(votes, max(1, spans)))
+        show(*stats_page(votes, spans))
 
 
 @app.command
@@ -234,7 +234,7 @@ def calibrate(
     file: Path,
     /,
     *,
-    samples: int = 1,
+    samples: Samples = 1,
     save: Path | None = None,
     against: Path | None = None,
     json: Annotated[bool, Flag] = False,
@@ -266,7 +266,6 @@ def calibrate(
     from streams.judging.judges import Budget, make_judge
     from streams.judging.looks import calibration_page, reason_lines
 
-    _check_samples(samples)
     if save is not None:
         _check_place("--save", save)
     settings, pairs = load(), read_golden(file)
@@ -380,11 +379,6 @@ def complain(*lines: str) -> None:
     """Say something on standard error, a line for each."""
     for each in lines:
         sys.stderr.write(f"braid: {each}\n")
-
-
-def _check_samples(samples: int) -> None:
-    if samples < 1:
-        raise ProbeError(f"--samples {samples}: each order is asked at least once")
 
 
 def _check_place(option: str, path: Path) -> None:

@@ -2,18 +2,21 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from streams.commands.numbers import Slot, number
 
 if TYPE_CHECKING:
     from streams.config import Settings
 
 LogLevel = Literal["debug", "info", "warning", "error"]
+Concurrency = Annotated[int, number("--concurrency", 1, 256)]
 
 
 def build_verifier(
     *,
-    slot: int | None = None,
-    concurrency: int | None = None,
+    slot: Slot | None = None,
+    concurrency: Concurrency | None = None,
     tasks: list[Path] | None = None,
     sandbox: Literal["local", "e2b"] | None = None,
     log_level: LogLevel = "info",
@@ -46,8 +49,8 @@ def build_verifier(
 
 def visual_verifier(
     *,
-    slot: int | None = None,
-    concurrency: int | None = None,
+    slot: Slot | None = None,
+    concurrency: Concurrency | None = None,
     tasks: list[Path] | None = None,
     browser: Path | None = None,
     log_level: LogLevel = "info",

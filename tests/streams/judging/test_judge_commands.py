@@ -174,11 +174,11 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("probe --samples 0", "--samples 0: each order is asked at least once"),
-        ("probe --samples=-1", "--samples -1: each order is asked at least once"),
+        ("probe --samples 0", "--samples 0: give at least 1"),
+        ("probe --samples=-1", "--samples -1: give at least 1"),
         ("probe --a empty", "empty is empty"),
         ("probe --b empty", "empty is empty"),
-        ("calibrate golden.jsonl --samples 0", "--samples 0: each order is asked at least once"),
+        ("calibrate golden.jsonl --samples 0", "--samples 0: give at least 1"),
         ("calibrate golden.jsonl --save nodir/x.json", "nodir is no directory"),
         ("calibrate golden.jsonl --save .", "is a directory"),
         ("calibrate golden.jsonl --against none.json", "none.json: No such file"),
