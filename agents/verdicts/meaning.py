@@ -43,10 +43,14 @@ def meaning(verdict: Verdict) -> Meaning:
 
 
 def build_meaning(verdict: BuildVerdict) -> Meaning:
-    """The build table: success needs exit code 0; a failure is a failure whatever its exit code."""
+    """The build table: success needs exit code 0; a failure is a failure whatever its exit code.
+
+    A success beside tests that failed is one, by its verifier's word, and flagged: the two contradict each other.
+    """
     match verdict.status, verdict.exit_code:
         case "success", 0:
-            return Meaning("pass")
+            failed = verdict.tests is not None and verdict.tests.failed > 0
+            return Meaning("pass", ("inconsistent_build:failing_tests",) if failed else ())
         case "success", None:
             return Meaning("unknown")
         case "success", _:

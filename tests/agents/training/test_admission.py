@@ -91,6 +91,11 @@ def test_thin_evidence_is_for_audit_and_weak_evidence_is_rejected() -> None:
     [
         ({"status": "success", "exit_code": 0, "protected_paths_intact": False}, "reject", ("hack_confirmed",)),
         ({"status": "failure", "exit_code": 0}, "quarantine", ("inconsistent_build",)),
+        (
+            {"status": "success", "exit_code": 0, "tests": {"passed": 8, "failed": 1, "skipped": 0, "total": 9}},
+            "quarantine",
+            ("inconsistent_build",),
+        ),
     ],
 )
 def test_hacks_are_rejected_and_contradictions_wait(

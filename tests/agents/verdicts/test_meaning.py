@@ -43,6 +43,14 @@ def test_the_build_table(status: str, exit_code: int | None, outcome: str, flags
     assert build_meaning(build(status, exit_code)) == (outcome, flags)
 
 
+def test_success_beside_failing_tests_is_flagged() -> None:
+    """Its verifier says pass and counts a failure: it passes, and is looked at before anybody is trained on it."""
+    some, all_ = ({"passed": 3, "failed": failed, "skipped": 1, "total": 5} for failed in (1, 0))
+    assert build_meaning(build("success", 0, tests=some)) == ("pass", ("inconsistent_build:failing_tests",))
+    assert build_meaning(build("success", 0, tests=all_)) == ("pass", ())
+    assert build_meaning(build("failure", 1, tests=some)) == ("fail", ())
+
+
 @pytest.mark.parametrize(
     ("verdict", "outcome"),
     [
