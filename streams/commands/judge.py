@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +13,8 @@ from schemas.errors import BraidError
 from streams.commands.numbers import MetricsPort, Samples, Slot, number
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from agents.judge.agreement import TimedVote
     from schemas.judging import JudgeVote
 
@@ -176,6 +179,7 @@ def stats(
     prefix: Annotated[list[str] | None, Flag] = None,
     spans: Annotated[int, number("--spans", 1, 1000)] = 8,
     plot: Path | None = None,
+    metrics_file: Path | None = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Show how judges behave: by judge and over time, and whether they agree.
@@ -193,6 +197,8 @@ def stats(
         Into how many spans of time the votes are divided.
     plot
         Draw it over time, too, into this file (SVG: any browser shows it).
+    metrics_file
+        Write it for Prometheus, too: a .prom file that the node exporter's textfile collector reads.
     json
         Print one JSON object.
     """
@@ -209,6 +215,7 @@ def stats(
         raise ProbeError(f"--plot {plot}: pictures are SVG; give a name that ends in .svg")
     if plot is not None:
         _check_place("--plot", plot)
+    _check_metrics_file(metrics_file)
     settings = load()
     prefixes = prefix or ([] if from_dir else [settings.prefix])
     hush()
@@ -223,6 +230,10 @@ def stats(
         from streams.judging.plot import plot_svg
 
         _write("--plot", plot, plot_svg(votes, spans).encode())
+    if metrics_file is not None:
+        from streams.judging.textfile import stats_metrics
+
+        _write_metrics(metrics_file, stats_metrics(votes, time.time()))
     if json:
         sys.stdout.write(orjson.dumps(stats_json(votes, spans)).decode() + "\n")
     else:
@@ -237,6 +248,7 @@ def calibrate(
     samples: Samples = 1,
     save: Path | None = None,
     against: Path | None = None,
+    metrics_file: Path | None = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Ask the configured judge about pairs of which it is known which one is better.
@@ -253,6 +265,8 @@ def calibrate(
         Keep the result in this file.
     against
         Compare with a result that was kept earlier.
+    metrics_file
+        Write it for Prometheus, too: a .prom file that the node exporter's textfile collector reads.
     json
         Print one JSON object.
     """
@@ -268,6 +282,7 @@ def calibrate(
 
     if save is not None:
         _check_place("--save", save)
+    _check_metrics_file(metrics_file)
     settings, pairs = load(), read_golden(file)
     before = None if against is None else read_earlier(against)
 
@@ -294,6 +309,10 @@ def calibrate(
         )
     if save is not None:
         _write("--save", save, orjson.dumps(found.plain(), option=orjson.OPT_INDENT_2) + b"\n")
+    if metrics_file is not None:
+        from streams.judging.textfile import calibration_metrics
+
+        _write_metrics(metrics_file, calibration_metrics(found, changed, time.time()))
 
 
 @app.command
@@ -396,6 +415,24 @@ def _write(option: str, path: Path, content: bytes) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise ProbeError(f"{option} {path} cannot be written: {error.strerror}") from None
+
+
+def _check_metrics_file(path: Path | None) -> None:
+    if path is None:
+        return
+    if path.suffix != ".prom":
+        raise ProbeError(f"--metrics-file {path}: the collector reads .prom files only; give a name that ends so")
+    _check_place("--metrics-file", path)
+
+
+def _write_metrics(path: Path, found: "CollectorRegistry") -> None:
+    """Write all of it at once: whoever reads the directory sees no half file."""
+    from prometheus_client import write_to_textfile
+
+    try:
+        write_to_textfile(str(path), found)
+    except OSError as error:
+        raise ProbeError(f"--metrics-file {path} cannot be written: {error.strerror}") from None
 
 
 def _text(path: Path) -> str:
