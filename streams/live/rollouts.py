@@ -463,6 +463,9 @@ class RolloutDriver:
         try:
             for complaint in complaints:
                 tp = TopicPartition(complaint.ref[0], complaint.ref[1])
+                if complaint.ref[2] < (await consumer.beginning_offsets([tp]))[tp]:  # nobody would ever send it
+                    log.warning("no dead letter: the original is gone", origin=complaint.ref, reason=complaint.reason)
+                    continue
                 consumer.assign([tp])
                 consumer.seek(tp, complaint.ref[2])
                 original = await consumer.getone(tp)

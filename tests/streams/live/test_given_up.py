@@ -5,13 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin.records_to_delete import RecordsToDelete
 
 from agents.rollouts.rollout import Fact
 from schemas.closures import Closure, RolloutSettled
 from schemas.events import AgentEvent, AgentEvents
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict
-from streams.cluster import ensure_topics
+from streams.cluster import ensure_topics, partition_of, start_admin
 from streams.config import Settings
 from streams.letters import Letter, read_letter
 from streams.looking.kafka import KafkaLog
@@ -37,9 +39,9 @@ def answer(name: str, branch: int = 0, seq: int = 0) -> AgentEvents:
     return AgentEvents(rollout_id=name, branch_index=branch, first_seq=seq, events=(event,))
 
 
-def too_wide() -> list[Fact]:
+def too_wide(deadline_ms: int = 1000) -> list[Fact]:
     """A rollout that cannot settle."""
-    return [opening("r", WIDE, 1000), *(answer("r", branch, 9_999) for branch in range(WIDE))]
+    return [opening("r", WIDE, deadline_ms), *(answer("r", branch, 9_999) for branch in range(WIDE))]
 
 
 def settled_under_nonsense() -> list[Fact]:
@@ -107,3 +109,33 @@ async def test_what_was_given_up_stays_so(
     assert row is not None
     assert row.status == "broken"
     assert why in (row.why or "")
+
+
+async def test_a_letter_whose_original_is_gone_holds_nobody_up(settings: Settings, tmp_path: Path) -> None:
+    """Somebody trims the log between the reading and the giving up: there is nothing to keep, and everything goes on."""
+    await ensure_topics(settings)
+    log = tmp_path / "worker.log"
+    with Worker(settings, log) as worker:
+        await worker.ready()
+        await write(settings, *too_wide(deadline_ms=5000))
+
+        async def read() -> bool:
+            async with KafkaLog(settings) as looked:
+                return await looked.view_row("r") is not None
+
+        await until(read, "the worker has read it")
+        place = TopicPartition(settings.prefix + LIFECYCLE.name, partition_of("r", settings.partitions))
+        admin = await start_admin(settings)
+        try:
+            await admin.delete_records({place: RecordsToDelete(before_offset=1)})
+        finally:
+            await admin.close()
+
+        async def given_up() -> bool:
+            return b"the original is gone" in log.read_bytes()
+
+        await until(given_up, "it is given up")
+        await write(settings, opening("small", 1, 600_000), answer("small"))
+        await until_closed(settings, {"small"})
+        assert worker.stop()[0] == 0
+    assert await letters_of(settings) == []
