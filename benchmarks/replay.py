@@ -158,7 +158,12 @@ def rows(
 ) -> list[tuple[str, float, float]]:
     """The replays of one source: branches a second, and memory."""
     out = []
-    for what, more in (("fold, ranking, rows", PLAIN), ("redaction, signed evidence, too", ())):
+    made = (
+        ("fold, ranking, rows", PLAIN),
+        ("redaction, signed evidence, too", ()),
+        ("the same, closed anew", ("--reclose",)),
+    )
+    for what, more in made:
         for processes in (1, 2):
             target = folder / f"out-{len(list(folder.glob('out-*')))}"
             _, seconds, peak = replay(

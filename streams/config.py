@@ -138,8 +138,8 @@ class JudgeWorkerConfig(_Section):
     concurrency: int = Field(default=8, ge=1, le=1000)
     """Calls under way at once."""
     calls_per_hour: int = Field(default=3600, ge=0)
-    """Calls beyond it become votes with cause budget. A worker counts its own calls, repetitions included, and begins with
-    the votes of the last hour that stand in the log."""
+    """Calls beyond it become votes with cause budget. Every process counts its own calls, repetitions included; a worker
+    begins with the votes of the last hour that stand in the log."""
     timeout_s: float = Field(default=60.0, gt=0)
     """Of one call."""
     longest_wait_s: float = Field(default=60.0, ge=0)

@@ -27,7 +27,9 @@ class Metrics:
             "braid_rollouts_closed_total", "Rollouts closed", ["settle_cause", "close_cause"], registry=self.registry
         )
         self.broken = Counter(
-            "braid_rollouts_broken_total", "Rollouts whose pinned facts are not in the log", registry=self.registry
+            "braid_rollouts_broken_total",
+            "Rollouts that were given up: nothing can be made of them",
+            registry=self.registry,
         )
         self.open = Gauge("braid_rollouts_open", "Open rollouts", ["status"], registry=self.registry)
         self.trail = Gauge(

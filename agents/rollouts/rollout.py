@@ -23,8 +23,10 @@ from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 
 Fact = Lifecycle | AgentEvents | BuildVerdict | VisualVerdict | CheckVerdict | JudgeVote | Closure
 
-Reason = Literal["conflict", "fenced", "late", "branch_out_of_range", "bad_event", "bad_opening", "bad_vote"]
-"""Why a fact does not count."""
+Reason = Literal[
+    "conflict", "fenced", "late", "branch_out_of_range", "bad_event", "bad_opening", "bad_vote", "given_up"
+]
+"""Why a fact does not count; `given_up`: nothing can be made of its rollout."""
 
 Ref = tuple[str, int, int]
 """Where a fact stands in the log: topic, partition, offset."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 from cyclopts import App, Parameter
 
+from streams.commands.numbers import number
+
 if TYPE_CHECKING:
     from streams.config import Settings
     from streams.looking.kafka import KafkaLog
@@ -29,7 +31,7 @@ def list_(
     topic: str | None = None,
     rollout: str | None = None,
     since: str | None = None,
-    limit: int = 50,
+    limit: Annotated[int, number("--limit", 0)] = 50,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """List dead letters, newest first, and how many there are for each reason.
@@ -56,7 +58,7 @@ def list_(
 
     settings = load()
     letters = asyncio.run(_read(settings, _filters(settings, None, reason, topic, rollout, since)))[::-1]
-    shown = letters if limit <= 0 else letters[:limit]
+    shown = letters[:limit] if limit else letters
     if json:
         found = {
             "total": len(letters),
@@ -106,7 +108,7 @@ def retry(
     topic: str | None = None,
     rollout: str | None = None,
     since: str | None = None,
-    limit: int | None = None,
+    limit: Annotated[int | None, number("--limit", 1)] = None,
     dry_run: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import orjson
 from cyclopts import Parameter
 
+from streams.commands.numbers import number
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -25,7 +27,7 @@ def export(
     split: str = "train=1",
     filter: Annotated[list[str] | None, Flag] = None,  # noqa: A002 - the option's name
     eval_items: Path | None = None,
-    shard_rows: int = 50_000,
+    shard_rows: Annotated[int, number("--shard-rows", 1)] = 50_000,
     from_beginning: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
@@ -73,8 +75,6 @@ def export(
 
     if format not in FORMATS:
         raise ExportError(f"there is no format {format!r}; there are {', '.join(FORMATS)}")
-    if shard_rows < 1:
-        raise ExportError(f"--shard-rows {shard_rows}: a file needs at least one row")
     settings = load()
     recipe = Recipe.of(
         FORMATS[format],

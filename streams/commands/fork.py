@@ -1,6 +1,7 @@
 """`braid fork`: a task becomes branches, live."""
 
 import asyncio
+import math
 import signal
 import sys
 import time
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
 from cyclopts import Parameter
+
+from streams.commands.numbers import MOMENT_S, MOST_EXACT, number
 
 if TYPE_CHECKING:
     from streams.config import Settings
@@ -24,23 +27,23 @@ def fork(
     task: str,
     /,
     *,
-    branches: int = 8,
-    concurrency: int = 4,
+    branches: Annotated[int, number("--branches", 1)] = 8,
+    concurrency: Annotated[int, number("--concurrency", 1)] = 4,
     model: Literal["scripted", "anthropic"] = "scripted",
     sandbox: Literal["local", "e2b"] = "local",
     temperature: str = "",
-    seed: int | None = None,
+    seed: Annotated[int | None, number("--seed", -MOST_EXACT, MOST_EXACT)] = None,
     id: str = "",  # noqa: A002 - the flag's name
     resume: str = "",
     fork_from: str = "",
     log: Path | None = None,
     script: Path | None = None,
-    max_steps: int = 40,
-    branch_time: float | None = None,
-    total_time: float | None = None,
-    branch_tokens: int | None = None,
-    total_tokens: int | None = None,
-    memories: int = 0,
+    max_steps: Annotated[int, number("--max-steps", 1)] = 40,
+    branch_time: Annotated[float | None, number("--branch-time", MOMENT_S)] = None,
+    total_time: Annotated[float | None, number("--total-time", MOMENT_S)] = None,
+    branch_tokens: Annotated[int | None, number("--branch-tokens", 1)] = None,
+    total_tokens: Annotated[int | None, number("--total-tokens", 1)] = None,
+    memories: Annotated[int, number("--memories", 0, 50)] = 0,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Run a task N times side by side, each branch a coding agent in a sandbox of its own, every step on the log.
@@ -89,7 +92,6 @@ def fork(
         Print JSON: the rollout's id first, one object for each branch that ends, the counts last.
     """
     from agents.fork.budget import Budgets
-    from agents.fork.errors import ForkError
     from agents.fork.runner import Sampling
     from agents.fork.task_adapter import find_task, load_task
     from streams.config import load
@@ -98,12 +100,7 @@ def fork(
 
     settings, folder = load(), find_task(task)
     loaded = load_task(folder)
-    if branches < 1 or concurrency < 1:
-        raise ForkError("--branches and --concurrency are at least 1")
-    try:
-        temperatures = tuple(float(each) for each in temperature.split(",")) if temperature else ()
-    except ValueError:
-        raise ForkError(f"--temperature {temperature}: expected numbers with commas, as in 0.2,0.6,1.0") from None
+    temperatures = _temperatures(temperature)
     limit_s = loaded.options.agent.timeout_sec if branch_time is None else branch_time
     options = ForkOptions(
         rollout_id=resume or id or f"{loaded.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}",
@@ -112,6 +109,18 @@ def fork(
         memories=tuple(recall(settings, loaded.instruction, memories)) if memories and not resume else (),
     )  # fmt: skip
     sys.exit(asyncio.run(_run(options, folder, settings, sandbox, concurrency, log, json=json)))
+
+
+def _temperatures(said: str) -> tuple[float, ...]:
+    from agents.fork.errors import ForkError
+
+    try:
+        found = tuple(float(each) for each in said.split(",")) if said else ()
+    except ValueError:
+        found = (math.nan,)
+    if not all(0 <= each < math.inf for each in found):
+        raise ForkError(f"--temperature {said}: expected numbers from 0 on with commas, as in 0.2,0.6,1.0")
+    return found
 
 
 async def _run(
@@ -131,8 +140,8 @@ async def _run(
     task = load_task(folder)
     loop, current = asyncio.get_running_loop(), asyncio.current_task()
     assert current is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, current.cancel)
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, current.cancel)
     path = _path(options, settings, path)
     async with (
         _log(settings, path) as log,

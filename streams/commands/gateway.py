@@ -6,11 +6,13 @@ from typing import Annotated, Literal
 import orjson
 from cyclopts import Parameter
 
+from streams.commands.numbers import PORTS, number
+
 
 def gateway(
     *,
     host: str | None = None,
-    port: int | None = None,
+    port: Annotated[int | None, number("--port", 0, PORTS)] = None,
     json: Annotated[bool, Parameter(negative="")] = False,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
 ) -> None:
@@ -40,9 +42,8 @@ def gateway(
     from streams.gateway.app import create_app
     from streams.gateway.server import address_of, listen, serve
 
-    settings = load()
-    update = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    settings = resolve(settings.model_copy(update={"gateway": settings.gateway.model_copy(update=update)}))
+    given = {"host": host, "port": port}
+    settings = resolve(load(gateway={name: value for name, value in given.items() if value is not None} or None))
     app = create_app(settings)
     bound = listen(settings.gateway.host, settings.gateway.port)
 

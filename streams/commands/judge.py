@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,8 +10,11 @@ import orjson
 from cyclopts import App, Parameter
 
 from schemas.errors import BraidError
+from streams.commands.numbers import MetricsPort, Samples, Slot, number
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from agents.judge.agreement import TimedVote
     from schemas.judging import JudgeVote
 
@@ -40,7 +44,7 @@ VERDICTS
 
 
 class ProbeError(BraidError):
-    """A file that cannot be used, a number that makes no sense, or two texts that are no question."""
+    """A file that cannot be used, or two texts that are no question."""
 
 
 app = App(name="judge", help="Ask a judge about branches of one tier, and look at how it behaves.")
@@ -49,10 +53,10 @@ app = App(name="judge", help="Ask a judge about branches of one tier, and look a
 @app.command
 def worker(
     *,
-    slot: int | None = None,
+    slot: Slot | None = None,
     rules: Path | None = None,
-    concurrency: int | None = None,
-    metrics_port: int | None = None,
+    concurrency: Annotated[int | None, number("--concurrency", 1, 1000)] = None,
+    metrics_port: MetricsPort | None = None,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
 ) -> None:
     """Answer judge requests with votes, until SIGTERM or Ctrl-C.
@@ -60,6 +64,9 @@ def worker(
     The judge is the one that emission.judge names (kind scripted or anthropic); `braid worker` must run with the same.
     Run more of them, each with a slot of its own, and they share the partitions. One that dies is simply started again:
     votes that are in the log are never paid for twice.
+
+    judge.calls_per_hour is counted by this worker for itself: every other one, `again`, `calibrate`, `braid run --judge` and a
+    build verifier with criteria may spend as much beside it.
 
     Parameters
     ----------
@@ -95,13 +102,13 @@ def probe(
     task: str = "Fix the failing test in parser.py.",
     a: Path | None = None,
     b: Path | None = None,
-    samples: int = 1,
+    samples: Samples = 1,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Ask the configured judge about one pair, in both orders, and show what came back and what it cost.
 
     Without files: a run that shows its tests passing (a) against one that only says so (b). Exits with 1 when there was no
-    answer at all.
+    answer at all. judge.calls_per_hour does not hold here.
 
     Parameters
     ----------
@@ -126,7 +133,6 @@ def probe(
     from streams.judging.looks import probe_page
     from streams.looking.text import json_of
 
-    _check_samples(samples)
     settings = load()
     first = EVIDENCE if a is None else _text(a)
     second = CLAIM if b is None else _text(b)
@@ -171,8 +177,9 @@ def stats(
     *,
     from_dir: Annotated[list[Path] | None, Flag] = None,
     prefix: Annotated[list[str] | None, Flag] = None,
-    spans: int = 8,
+    spans: Annotated[int, number("--spans", 1, 1000)] = 8,
     plot: Path | None = None,
+    metrics_file: Path | None = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Show how judges behave: by judge and over time, and whether they agree.
@@ -190,6 +197,8 @@ def stats(
         Into how many spans of time the votes are divided.
     plot
         Draw it over time, too, into this file (SVG: any browser shows it).
+    metrics_file
+        Write it for Prometheus, too: a .prom file that the node exporter's textfile collector reads.
     json
         Print one JSON object.
     """
@@ -206,6 +215,7 @@ def stats(
         raise ProbeError(f"--plot {plot}: pictures are SVG; give a name that ends in .svg")
     if plot is not None:
         _check_place("--plot", plot)
+    _check_metrics_file(metrics_file)
     settings = load()
     prefixes = prefix or ([] if from_dir else [settings.prefix])
     hush()
@@ -219,11 +229,15 @@ def stats(
     if plot is not None:
         from streams.judging.plot import plot_svg
 
-        _write("--plot", plot, plot_svg(votes, max(1, spans)).encode())
+        _write("--plot", plot, plot_svg(votes, spans).encode())
+    if metrics_file is not None:
+        from streams.judging.textfile import stats_metrics
+
+        _write_metrics(metrics_file, stats_metrics(votes, time.time()))
     if json:
-        sys.stdout.write(orjson.dumps(stats_json(votes, max(1, spans))).decode() + "\n")
+        sys.stdout.write(orjson.dumps(stats_json(votes, spans)).decode() + "\n")
     else:
-        show(*stats_page(votes, max(1, spans)))
+        show(*stats_page(votes, spans))
 
 
 @app.command
@@ -231,12 +245,15 @@ def calibrate(
     file: Path,
     /,
     *,
-    samples: int = 1,
+    samples: Samples = 1,
     save: Path | None = None,
     against: Path | None = None,
+    metrics_file: Path | None = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Ask the configured judge about pairs of which it is known which one is better.
+
+    judge.calls_per_hour is counted for this run alone: what workers and other commands ask meanwhile is not in it.
 
     Parameters
     ----------
@@ -248,6 +265,8 @@ def calibrate(
         Keep the result in this file.
     against
         Compare with a result that was kept earlier.
+    metrics_file
+        Write it for Prometheus, too: a .prom file that the node exporter's textfile collector reads.
     json
         Print one JSON object.
     """
@@ -261,9 +280,9 @@ def calibrate(
     from streams.judging.judges import Budget, make_judge
     from streams.judging.looks import calibration_page, reason_lines
 
-    _check_samples(samples)
     if save is not None:
         _check_place("--save", save)
+    _check_metrics_file(metrics_file)
     settings, pairs = load(), read_golden(file)
     before = None if against is None else read_earlier(against)
 
@@ -290,6 +309,10 @@ def calibrate(
         )
     if save is not None:
         _write("--save", save, orjson.dumps(found.plain(), option=orjson.OPT_INDENT_2) + b"\n")
+    if metrics_file is not None:
+        from streams.judging.textfile import calibration_metrics
+
+        _write_metrics(metrics_file, calibration_metrics(found, changed, time.time()))
 
 
 @app.command
@@ -305,6 +328,9 @@ def again(
     Every rollout that has closed is judged, also one that closed while the judge was away. Its branches, events, verdicts and
     all other configuration are those that were settled; only votes, rankings and what follows from them are new. Votes that
     exist are not paid for again: a run that was cut off, or whose hourly budget was spent, is started again and goes on.
+
+    judge.calls_per_hour is counted for this run alone: what workers and other commands ask meanwhile is not in it, nor what an
+    earlier run asked.
 
     Parameters
     ----------
@@ -374,11 +400,6 @@ def complain(*lines: str) -> None:
         sys.stderr.write(f"braid: {each}\n")
 
 
-def _check_samples(samples: int) -> None:
-    if samples < 1:
-        raise ProbeError(f"--samples {samples}: each order is asked at least once")
-
-
 def _check_place(option: str, path: Path) -> None:
     """Whether a file can be written there, found out before anything is read or paid for."""
     if path.is_dir():
@@ -394,6 +415,24 @@ def _write(option: str, path: Path, content: bytes) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise ProbeError(f"{option} {path} cannot be written: {error.strerror}") from None
+
+
+def _check_metrics_file(path: Path | None) -> None:
+    if path is None:
+        return
+    if path.suffix != ".prom":
+        raise ProbeError(f"--metrics-file {path}: the collector reads .prom files only; give a name that ends so")
+    _check_place("--metrics-file", path)
+
+
+def _write_metrics(path: Path, found: "CollectorRegistry") -> None:
+    """Write all of it at once: whoever reads the directory sees no half file."""
+    from prometheus_client import write_to_textfile
+
+    try:
+        write_to_textfile(str(path), found)
+    except OSError as error:
+        raise ProbeError(f"--metrics-file {path} cannot be written: {error.strerror}") from None
 
 
 def _text(path: Path) -> str:

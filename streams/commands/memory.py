@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import orjson
 from cyclopts import App, Parameter
 
+from streams.commands.numbers import number
+
 Flag = Parameter(negative="")
 
 app = App(name="memory", help="Remember branches that passed, and find them by the words of a task.")
@@ -58,7 +60,12 @@ def add(*rollouts: str, from_dir: Path | None = None, json: Annotated[bool, Flag
 
 @app.command
 def search(
-    task: str, /, *, top_k: int | None = None, floor: float | None = None, json: Annotated[bool, Flag] = False
+    task: str,
+    /,
+    *,
+    top_k: Annotated[int | None, number("--top-k", 1, 50)] = None,
+    floor: Annotated[float | None, number("--floor", 0, 1)] = None,
+    json: Annotated[bool, Flag] = False,
 ) -> None:
     """Show what would be remembered for a task: the best fitting first, with its score (0 to 1).
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 from cyclopts import Parameter
 
+from streams.commands.numbers import number
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -33,7 +35,7 @@ def replay(
     format: list[str] | None = None,  # noqa: A002 - the option's name
     no_evidence: Annotated[bool, Flag] = False,
     no_sign: Annotated[bool, Flag] = False,
-    processes: int | None = None,
+    processes: Annotated[int | None, number("--processes", 1)] = None,
     resume: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
@@ -68,7 +70,7 @@ def replay(
         Another value for part of the configuration: summarize.max_bytes=1200, rewards.judge_weight=0.5,
         pairs.min_probability=0.8; with --reclose also closing.deadline_ms=60000. May be given several times.
     reclose
-        Decide anew when rollouts settle and close. Holds a partition's rollouts in memory.
+        Decide anew when rollouts settle and close; what never settled, under the configured rules. Reads the log twice.
     format
         Export what was replayed as well, to OUT/FORMAT; may be given several times.
     no_evidence
@@ -94,8 +96,6 @@ def replay(
     settings = load()
     if [out is not None, to_prefix is not None, dry_run].count(True) != 1:
         raise ReplayError("say where the records go: --out DIR, --to-prefix PREFIX, or --dry-run")
-    if processes is not None and processes < 1:
-        raise ReplayError(f"--processes {processes}: at least one process is needed")
     _require_formats(format or [], out, evidence=not no_evidence, sign=not no_sign)
     _require_rules(set_ or [], reclose=reclose, verify=verify, evidence=not no_evidence)
     _require_places(settings, from_dir, out, to_prefix, resume=resume)

@@ -8,6 +8,7 @@ import orjson
 from cyclopts import Parameter
 
 from schemas.errors import BraidError
+from streams.commands.numbers import number
 
 if TYPE_CHECKING:
     from streams.config import Settings
@@ -24,7 +25,7 @@ class WatchError(BraidError):
 def rollouts(
     *,
     status: str | None = None,
-    limit: int = 50,
+    limit: Annotated[int, number("--limit", 0)] = 50,
     json: Annotated[bool, Flag] = False,
     watch: Annotated[bool, Flag] = False,
 ) -> None:

@@ -38,6 +38,7 @@ def run(
     judge
         Who is asked about branches of one tier: nobody (votes in the files count all the same), a rule file, or the model that
         emission.judge.model names. What it answered stays in OUT/votes.jsonl: a second run does not pay for it again.
+        judge.calls_per_hour is counted for this run alone.
     rules
         The rule file of a scripted judge.
     keep_going

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from streams.commands.numbers import number
+
 if TYPE_CHECKING:
     from streams.config import Settings
     from streams.looking.log import Stored
@@ -21,7 +23,7 @@ def tail(
     /,
     *,
     from_beginning: Annotated[bool, Flag] = False,
-    limit: Annotated[int | None, Parameter(help="End after this many records.")] = None,
+    limit: Annotated[int | None, number("--limit", 1)] = None,
     rollout: str | None = None,
     no_follow: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
@@ -36,6 +38,8 @@ def tail(
         A topic's name, or a part that only one has: dpo, evidence, votes.
     from_beginning
         Begin with what is there already.
+    limit
+        End after this many records.
     rollout
         Only records of this rollout.
     no_follow
@@ -68,8 +72,6 @@ async def _tail(
     from streams.looking.kafka import KafkaLog, hush
     from streams.looking.printing import print_human, print_json
 
-    if limit is not None and limit <= 0:
-        return
     hush()
     show = print_json if as_json else print_human
     async with KafkaLog(settings) as log:

@@ -2,18 +2,21 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from streams.commands.numbers import Slot, number
 
 if TYPE_CHECKING:
     from streams.config import Settings
 
 LogLevel = Literal["debug", "info", "warning", "error"]
+Concurrency = Annotated[int, number("--concurrency", 1, 256)]
 
 
 def build_verifier(
     *,
-    slot: int | None = None,
-    concurrency: int | None = None,
+    slot: Slot | None = None,
+    concurrency: Concurrency | None = None,
     tasks: list[Path] | None = None,
     sandbox: Literal["local", "e2b"] | None = None,
     log_level: LogLevel = "info",
@@ -23,6 +26,7 @@ def build_verifier(
     Takes branches of rollouts that `braid fork` opened, each in a fresh sandbox with the task's protected files and tests
     restored. What hangs is unknown, a broken sandbox is infra_error, both with the reason. Run more of them, each with a slot
     of its own, and they share the partitions. One that dies is simply started again: no verdict is lost or written twice.
+    Criteria that ask the judge count their calls for this verifier alone (judge.calls_per_hour).
 
     Parameters
     ----------
@@ -45,8 +49,8 @@ def build_verifier(
 
 def visual_verifier(
     *,
-    slot: int | None = None,
-    concurrency: int | None = None,
+    slot: Slot | None = None,
+    concurrency: Concurrency | None = None,
     tasks: list[Path] | None = None,
     browser: Path | None = None,
     log_level: LogLevel = "info",

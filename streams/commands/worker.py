@@ -2,11 +2,13 @@
 
 from typing import Literal
 
+from streams.commands.numbers import MetricsPort, Slot
+
 
 def worker(
     *,
-    slot: int | None = None,
-    metrics_port: int | None = None,
+    slot: Slot | None = None,
+    metrics_port: MetricsPort | None = None,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
 ) -> None:
     """Fold facts into closed rollouts, live, until SIGTERM or Ctrl-C.
@@ -32,8 +34,7 @@ def worker(
     from streams.live.worker import run_worker
 
     logs.configure(log_level)
-    settings = load()
-    update = {name: value for name, value in (("slot", slot), ("metrics_port", metrics_port)) if value is not None}
-    settings = settings.model_copy(update={"worker": settings.worker.model_copy(update=update)})
+    given = {"slot": slot, "metrics_port": metrics_port}
+    settings = load(worker={name: value for name, value in given.items() if value is not None} or None)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_worker(settings))

@@ -111,7 +111,7 @@ class Loop:
         self._committed: dict[TP, int] = {}
         self._ends: dict[TP, tuple[int, int]] = {}
         self._unsent: list[Awaitable[Any]] = []
-        self._finished: list[tuple[int, str, bytes | None]] = []
+        self._finished: list[tuple[int, str, bytes]] = []
         self._failure: BaseException | None = None
         self._scout: AIOKafkaConsumer | None = None
         channel = self.app.topic(
@@ -145,16 +145,20 @@ class Loop:
         if waiting:
             await asyncio.gather(*waiting)
 
-    def finish(self, partition: int, key: str, mark: bytes | None) -> None:
+    def finish(self, partition: int, key: str, mark: bytes) -> None:
         """A key is finished. Its mark holds at once; it is written, and the commit passes the key, at the next checkpoint."""
-        if mark is not None:
-            self.marks.rows()[key] = mark
+        self.marks.rows()[key] = mark
         self._finished.append((partition, key, mark))
 
     def release(self, partition: int, key: str) -> None:
         """Let the commit pass a key of which nothing remains to be written."""
         for topic in self.sources:
             self._first[TP(topic, partition)].pop(key, None)
+
+    def first(self, partition: int, key: str) -> tuple[str, int] | None:
+        """Topic and offset of the first record of an unfinished key: in the first of the sources that has one."""
+        found = ((topic, self._first[TP(topic, partition)].get(key)) for topic in self.sources)
+        return next(((topic, offset) for topic, offset in found if offset is not None), None)
 
     def position(self, topic: str, partition: int) -> int:
         """The offset of the next record that is expected."""
@@ -317,8 +321,7 @@ class Loop:
         finished, self._finished = self._finished, []
         await self._sent()
         for partition, key, mark in finished:
-            if mark is not None:
-                self.marks.put(partition, key, mark)
+            self.marks.put(partition, key, mark)
         await self.marks.settle()
         await self.view.settle()
         for partition, key, _ in finished:

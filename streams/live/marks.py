@@ -1,10 +1,11 @@
 """The mark of a closed rollout: small, and the same bytes whoever writes it.
 
 It is made from RolloutSettled and RolloutClosed alone, so a worker that wakes up after its rollout was closed by another
-writes the very same mark. It tells a re-read from what came too late, and a repetition from something new.
+writes the very same mark. It tells a re-read from what came too late, and a repetition from something new. A rollout that was
+given up before it closed has a mark as well: what comes later opens no other one of its name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -40,6 +41,8 @@ TOPIC_ORDER = sorted(topic.name for topic in FACTS)
 
 FORMAT = 1
 """Of the row; a change of its meaning needs the next number."""
+GIVEN_UP = 2
+"""Of the row of a rollout that never closed."""
 
 
 class Mark(NamedTuple):
@@ -53,6 +56,8 @@ class Mark(NamedTuple):
     """By branch, the attempt that counts and how many seqs it spans."""
     ids: frozenset[bytes]
     """Short hashes of the verdicts and votes that count."""
+    given_up: bool
+    """Nothing could be made of it; then nothing of it counts."""
 
 
 def mark_of(settled: RolloutSettled, closed: RolloutClosed) -> bytes:
@@ -61,18 +66,21 @@ def mark_of(settled: RolloutSettled, closed: RolloutClosed) -> bytes:
     for pin in settled.branches:
         spans += [pin.branch_index, pin.attempt, 0 if pin.last_seq is None else pin.last_seq + 1]
     ids = sorted({_short(each) for each in _ids(settled, closed)})
+    return _row(FORMAT, closed.decided_at_ms, closed.read_to, spans, ids)
+
+
+def mark_of_given_up(at: int, read_to: Mapping[str, int]) -> bytes:
+    """The row of a rollout that was given up before it closed; `at` is a time of the log."""
+    return _row(GIVEN_UP, at, read_to, [], [])
+
+
+def _row(format_: int, at: int, read_to: Mapping[str, int], spans: list[int], ids: list[bytes]) -> bytes:
     out = BytesIO()
-    fastavro.schemaless_writer(
-        out,
-        _SCHEMA,
-        {
-            "format": FORMAT,
-            "closed_at": closed.decided_at_ms,
-            "read_to": [closed.read_to.get(topic, 0) for topic in TOPIC_ORDER],
-            "branches": spans,
-            "ids": b"".join(ids),
-        },
-    )
+    plain = {
+        "format": format_, "closed_at": at, "read_to": [read_to.get(topic, 0) for topic in TOPIC_ORDER],
+        "branches": spans, "ids": b"".join(ids),
+    }  # fmt: skip
+    fastavro.schemaless_writer(out, _SCHEMA, plain)
     return out.getvalue()
 
 
@@ -85,6 +93,7 @@ def read_mark(row: bytes) -> Mark:
         read_to=dict(zip(TOPIC_ORDER, plain["read_to"], strict=True)),
         branches={spans[at]: (spans[at + 1], spans[at + 2]) for at in range(0, len(spans), 3)},
         ids=frozenset(ids[at : at + SHORT] for at in range(0, len(ids), SHORT)),
+        given_up=plain["format"] == GIVEN_UP,
     )
 
 

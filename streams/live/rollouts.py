@@ -33,7 +33,7 @@ from streams.judging.judges import ASKED_BY_US
 from streams.letters import Letter
 from streams.live.forgetting import Forgetting
 from streams.live.loop import TICK_S, Arrived, Loop
-from streams.live.marks import mark_of, read_mark, repeats
+from streams.live.marks import mark_of, mark_of_given_up, read_mark, repeats
 from streams.live.view import view_row
 from streams.metrics import Metrics
 from streams.topics import BY_RECORD, CLOSURES, DEAD_LETTERS, FACTS, Topic
@@ -141,7 +141,7 @@ class RolloutDriver:
         return rollout_id
 
     def _take_after_close(self, record: Arrived, topic: Topic, row: bytes) -> None:
-        """A fact of a closed rollout: read again, said again, or too late."""
+        """A fact of a rollout that has closed or was given up: read again, said again, or too late."""
         mark = read_mark(row)
         if record.offset < mark.read_to.get(topic.name, 0):
             return
@@ -152,6 +152,8 @@ class RolloutDriver:
             return
         if repeats(mark, fact):
             self._metrics.repeated.inc()
+        elif mark.given_up:
+            self._refuse(record, "given_up", "NotCounted", "the rollout was given up; `braid show` says why")
         else:
             self._refuse(record, "late", "NotCounted", "the rollout has closed")
 
@@ -200,6 +202,7 @@ class RolloutDriver:
             if rollout_id in self._open and rollout_id not in finished:
                 self._show(rollout_id, self._open[rollout_id])
         self._fresh.clear()
+        await self._write_letters()
         self._finish(finished)
 
     async def _learn_ends(self) -> None:
@@ -225,7 +228,7 @@ class RolloutDriver:
             await self._decide(rollout_id, rollout)
             await self._ask(rollout_id, rollout)
         except BrokenLogError as error:
-            await self._give_up(rollout_id, rollout, str(error))
+            self._give_up(rollout_id, rollout, str(error))
             return True
         self._schedule(rollout_id, rollout)
         return False
@@ -247,9 +250,8 @@ class RolloutDriver:
         if not self._knows_decisions(partition):
             self._touched[rollout_id] = None
             return
-        read_to = {}  # only a closing says how far the log was read
-        if rollout.status is Status.SETTLED:
-            read_to = {topic.name: self._loop.position(name, partition) for name, topic in self._topics.items()}
+        # Only a closing says how far the log was read.
+        read_to = self._read_to(partition) if rollout.status is Status.SETTLED else {}
         decision = decide(
             rollout, self._settings.emission, self._settings.closing, self._loop.watermark(partition), read_to
         )
@@ -259,6 +261,10 @@ class RolloutDriver:
         closure = Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)
         await self._write(closure, rollout_id, partition)
         log.debug("settling" if settling else "closing", rollout=rollout_id, partition=partition, cause=decision.cause)
+
+    def _read_to(self, partition: int) -> dict[str, int]:
+        """By fact topic, the offset of the next record."""
+        return {topic.name: self._loop.position(name, partition) for name, topic in self._topics.items()}
 
     async def _ask(self, rollout_id: str, rollout: Rollout) -> None:
         """Write what the judge is asked, once; after a restart it may be written again, with the same ids."""
@@ -314,18 +320,27 @@ class RolloutDriver:
     def _finish(self, finished: list[str]) -> None:
         for rollout_id in finished:
             rollout, partition = self._open[rollout_id], self._partition[rollout_id]
-            mark = mark_of(rollout.settled, rollout.closed) if rollout.settled and rollout.closed else None
+            if rollout.settled and rollout.closed:
+                mark = mark_of(rollout.settled, rollout.closed)
+            else:
+                mark = mark_of_given_up(self._loop.stream_time(partition), self._read_to(partition))
             self._loop.finish(partition, rollout_id, mark)
-            if mark is not None:
-                self._forgetting.remember(partition, rollout_id, mark)
+            self._forgetting.remember(partition, rollout_id, mark)
             for memory in (self._open, self._partition, self._last_read, self._scheduled, self._ended, self._asked):
                 memory.pop(rollout_id, None)
 
-    async def _give_up(self, rollout_id: str, rollout: Rollout, why: str) -> None:
-        """Nothing can be made of it, as what the log holds is: say so, keep nothing, hold nobody up."""
+    def _give_up(self, rollout_id: str, rollout: Rollout, why: str) -> None:
+        """Nothing can be made of it, as what the log holds is: say so, keep nothing, hold nobody up.
+
+        The first of its records becomes a dead letter that says why; those that come later become dead letters, too.
+        """
+        partition = self._partition[rollout_id]
         self._metrics.broken.inc()
-        log.error("broken", rollout=rollout_id, partition=self._partition[rollout_id], error=why)
+        log.error("broken", rollout=rollout_id, partition=partition, error=why)
         self._show(rollout_id, rollout, broken=why)
+        first = self._loop.first(partition, rollout_id)
+        if first is not None:
+            self._strays.append(Complaint((first[0], partition, first[1]), "given_up", why))
 
     # -- deadlines -----------------------------------------------------------------------------------------------------
 
@@ -364,13 +379,13 @@ class RolloutDriver:
         for rollout_id in due:
             rollout = self._open[rollout_id]
             if self._is_broken(rollout_id, rollout):
-                await self._give_up(rollout_id, rollout, "facts that were pinned are not in the log any more")
+                self._give_up(rollout_id, rollout, "facts that were pinned are not in the log any more")
                 finished.append(rollout_id)
                 continue
             try:
                 await self._decide(rollout_id, rollout)
             except BrokenLogError as error:
-                await self._give_up(rollout_id, rollout, str(error))
+                self._give_up(rollout_id, rollout, str(error))
                 finished.append(rollout_id)
                 continue
             look = self._next_look(rollout)
@@ -379,6 +394,7 @@ class RolloutDriver:
                 again = max(look, now + int(TICK_S * 1000))
                 self._scheduled[rollout_id] = again
                 heapq.heappush(self._due, (again, rollout_id))
+        await self._write_letters()
         self._finish(finished)
         if self._touched:
             await self.advance()
@@ -447,6 +463,9 @@ class RolloutDriver:
         try:
             for complaint in complaints:
                 tp = TopicPartition(complaint.ref[0], complaint.ref[1])
+                if complaint.ref[2] < (await consumer.beginning_offsets([tp]))[tp]:  # nobody would ever send it
+                    log.warning("no dead letter: the original is gone", origin=complaint.ref, reason=complaint.reason)
+                    continue
                 consumer.assign([tp])
                 consumer.seek(tp, complaint.ref[2])
                 original = await consumer.getone(tp)

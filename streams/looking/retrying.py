@@ -17,6 +17,12 @@ from streams.looking.kafka import KafkaLog, Span
 from streams.looking.letters import DeadLetter
 from streams.topics import BY_NAME, DEAD_LETTERS
 
+NEVER = {
+    "late": "late: the rollout had decided without it, and what is decided never changes",
+    "given_up": "given_up: nothing can be made of its rollout; send it again under another id",
+}
+"""Reasons for which a letter is never put back."""
+
 Step = Literal["put back", "would be put back", "already put back", "refused"]
 
 
@@ -55,8 +61,8 @@ def refused(letter: DeadLetter, log: KafkaLog) -> str:
     if not letter.has_origin:
         return "it does not say where it came from"
     original = letter.letter
-    if original.reason == "late":
-        return "late: the rollout had decided without it, and what is decided never changes"
+    if original.reason in NEVER:
+        return NEVER[original.reason]
     topic = BY_NAME.get(original.topic.removeprefix(log.settings.prefix))
     if topic is None or not original.topic.startswith(log.settings.prefix) or topic.kind not in ("fact", "work"):
         return f"{original.topic} is no topic that facts or work are read from"

@@ -15,17 +15,17 @@ from agents.rollouts.emit import Emission, emit
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
-from schemas.errors import DecodeError
 from streams.counts import Counts
 from streams.embedded import partitions_of
-from streams.facts import read_fact, rollout_of_key
 from streams.looking.files import log_folder
 from streams.looking.kafka import Span
+from streams.replaying.ahead import Ahead
 from streams.replaying.comparing import SINKS, Comparison, Emitted
 from streams.replaying.fold import Fold, Hole
 from streams.replaying.logs import FactLog, both
 from streams.replaying.overrides import Overrides
 from streams.replaying.reading import in_step
+from streams.replaying.reclosing import Reclosing
 from streams.replaying.targets import Target
 from streams.topics import CLOSURES, FACTS, Topic
 
@@ -59,6 +59,8 @@ class Job(BaseModel):
     """Which log, and which part of it, in the words of whoever asked."""
     closing: ClosingPolicy | None = None
     """The policy that holds where closings are decided again."""
+    emission: EmissionConfig | None = None
+    """The configuration that holds there for rollouts that never settled."""
 
     @property
     def partitions(self) -> list[int]:
@@ -95,23 +97,27 @@ async def replay_partition(
     partition: int,
     target: Target,
     key: SigningKey | None,
-    policy: ClosingPolicy,
     say: Callable[[int], None] = lambda _facts: None,
 ) -> Result:
     """Replay one partition; what it emits goes to `target`."""
     began, cpu = time.monotonic(), time.process_time()
     stages: defaultdict[str, float] = defaultdict(float)
-    run = _Run(log, job, partition, policy)
+    run = _Run(log, job, partition)
     counts, emitted = Counts(), Emitted(remember=job.verify)
-    fold = Fold(log.codec, partition, await run.redacting(), reclosing=job.reclose)
-    holes: list[Hole] = []
+    fold = await run.fold()
+    broken: list[Hole] = []
+    undecided = 0
 
     async def finish(rollout: Rollout) -> None:
+        nonlocal undecided
         moment = time.process_time()
         try:
+            if not run.closes(rollout):
+                undecided += 1
+                return
             emission = run.emission(rollout)
         except BrokenLogError as error:
-            holes.append(Hole(rollout.rollout_id, (str(error),)))
+            broken.append(Hole(rollout.rollout_id, (str(error),)))
             return
         stages["emit"] += (then := time.process_time()) - moment
         records = emitted.add(emission, key)
@@ -127,27 +133,8 @@ async def replay_partition(
         for rollout in whole:
             await finish(rollout)
         say(len(records))
-    named = fold.holes(_lost(job, log, partition))
-    still_open = fold.open()
-    if job.reclose:
-        left_out = {hole.rollout_id for hole in named}
-        named += [Hole(each, (why,)) for each, why in sorted(run.unusable.items()) if each not in left_out]
-        left_out |= run.unusable.keys()
-        still_open = 0
-        for rollout in sorted(fold.remaining(), key=lambda each: each.rollout_id):
-            if rollout.rollout_id in left_out:
-                continue
-            try:
-                closed = run.reclosed(rollout)
-            except BrokenLogError as error:
-                holes.append(Hole(rollout.rollout_id, (str(error),)))
-                continue
-            if closed:
-                await finish(rollout)
-            else:
-                still_open += 1
+    holes = [*fold.holes(_lost(job, log, partition)), *sorted(broken)]
     await target.publish(partition)
-    holes = [*named, *holes]
     compared = None
     if job.verify:
         decisions = job.spans.get(CLOSURES.name, {}).get(partition, Span(0, 0))
@@ -155,7 +142,7 @@ async def replay_partition(
     stages["read, and the rest"] = time.process_time() - cpu - sum(stages.values())
     return Result(
         partition=partition, counts=counts.plain(), records=dict(sorted(emitted.records.items())),
-        digests=emitted.digests(), holes=holes, open=still_open, undecodable=fold.undecodable,
+        digests=emitted.digests(), holes=holes, open=fold.open() + undecided, undecodable=fold.undecodable,
         compared=compared, facts=fold.facts, seconds=time.monotonic() - began, stages=dict(stages),
     )  # fmt: skip
 
@@ -174,15 +161,14 @@ def _lost(job: Job, log: FactLog, partition: int) -> dict[str, str]:
 class _Run:
     """Reading and emitting under the job's rules."""
 
-    def __init__(self, log: FactLog, job: Job, partition: int, policy: ClosingPolicy) -> None:
+    def __init__(self, log: FactLog, job: Job, partition: int) -> None:
         self._log = log
         self._job = job
         self._partition = partition
         self._overrides = Overrides(job.overrides)
-        self._policy = self._overrides.policy(policy)
-        self._configs: dict[str, EmissionConfig] = {}
-        self.unusable: dict[str, str] = {}
-        """Rollouts whose configuration cannot be told from the log, and why."""
+        self._policy = job.closing or ClosingPolicy()
+        self._unpinned = job.emission or EmissionConfig()
+        self._ahead = Ahead(log.codec)
 
     def _blocks(self, topic: Topic) -> AsyncIterator[Any]:
         span = self._job.spans.get(topic.name, {}).get(self._partition, Span(0, 0))
@@ -194,36 +180,26 @@ class _Run:
             await self._log.learn(records)
             yield topic, records
 
-    async def redacting(self) -> Callable[[str], bool]:
-        """Whether the events of a rollout are redacted: as it was pinned, unless it was set.
-
-        Events come before the settling that pins it, so the decisions are looked through first.
-        """
-        plain: set[str] = set()
+    async def fold(self) -> Fold:
+        """What the facts go into; what has to be known for it is read first."""
         async for records in self._blocks(CLOSURES):
             await self._log.learn(records)
             for record in records:
                 if self._job.reclose or NOT_REDACTED in (record.value or b""):
-                    self._remember(record, plain)
-        said = self._overrides.redact
-        return (lambda rollout_id: rollout_id not in plain) if said is None else (lambda _: said)
+                    self._ahead.decide(record)
+        if not self._job.reclose:
+            return Fold(self._log.codec, self._partition, self._redacts)
+        for topic in FACTS:
+            if topic is not CLOSURES:
+                async for records in self._blocks(topic):
+                    self._ahead.count(records)
+        lost = _lost(self._job, self._log, self._partition)
+        return Reclosing(self._log.codec, self._partition, self._redacts, self._ahead.records, lost)
 
-    def _remember(self, record: Any, plain: set[str]) -> None:
-        try:
-            rollout_id = rollout_of_key(record.key)
-            fact = read_fact(self._log.codec, CLOSURES, record.value, rollout_id)
-        except DecodeError:
-            return  # named when it is folded
-        if not isinstance(fact, Closure) or fact.settled is None or rollout_id in self._configs:
-            return
-        try:
-            config = pinned_config(fact.settled)
-        except BrokenLogError as error:
-            self.unusable[rollout_id] = str(error)
-            return
-        self._configs[rollout_id] = config
-        if not config.redact:
-            plain.add(rollout_id)
+    def _redacts(self, rollout_id: str) -> bool:
+        """Whether the events of a rollout are redacted: as it was pinned, unless it was set."""
+        said = self._overrides.redact
+        return self._ahead.configs.get(rollout_id, self._unpinned).redact if said is None else said
 
     def emission(self, rollout: Rollout) -> Emission:
         """What follows from a closed rollout."""
@@ -233,11 +209,14 @@ class _Run:
             config = self._overrides.config(pinned_config(rollout.settled))
         return emit(rollout, config, evidence=self._job.evidence)
 
-    def reclosed(self, rollout: Rollout) -> bool:
-        """Settle and close a rollout anew; False when nothing in it can be closed."""
-        config = self._overrides.config(self._configs.get(rollout.rollout_id, EmissionConfig()))
-        if rollout.started_at is None:
-            return False
+    def closes(self, rollout: Rollout) -> bool:
+        """Whether a rollout is closed; where that is decided anew, it is settled and closed here."""
+        return self._closed_anew(rollout) if self._job.reclose else True
+
+    def _closed_anew(self, rollout: Rollout) -> bool:
+        if rollout.rollout_id in self._ahead.unusable:
+            raise BrokenLogError(self._ahead.unusable[rollout.rollout_id])
+        config = self._overrides.config(self._ahead.configs.get(rollout.rollout_id, self._unpinned))
         rollout.date()
         while (decision := decide(rollout, config, self._policy, FOR_EVER, {})) is not None:
             closure = Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)

@@ -1,7 +1,7 @@
 """What a replay says of itself: what was read, under which rules, and what came of it. Enough to do it again elsewhere."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,8 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from schemas.avro_body import first_problem
+from schemas.emission import EmissionConfig
+from schemas.jsontext import compact
 from schemas.versions import RECORDS, latest
 from streams.embedded import SUFFIX
 from streams.exporting.shards import digest_of, write_whole
@@ -22,6 +24,8 @@ from streams.replaying.targets import LOG
 from streams.topics import BY_NAME
 
 REPLAY = "replay"
+CONFIGURED = "configured"
+"""Where the configuration for rollouts that never settled is not the default."""
 UNDIGESTED = "sign"
 """Digests are of records without their signatures."""
 
@@ -104,13 +108,24 @@ def rules_of(job: Job) -> dict[str, Any]:
     }  # fmt: skip
     if job.closing is not None:
         rules["closing"] = [f"{name}={value}" for name, value in job.closing]
+    if job.emission is not None and job.emission != (usual := EmissionConfig()):
+        rules[CONFIGURED] = list(_differing(job.emission.model_dump(mode="json"), usual.model_dump(mode="json")))
     return rules
+
+
+def _differing(plain: Mapping[str, Any], usual: Mapping[str, Any], section: str = "") -> Iterator[str]:
+    """The settings of a configuration that are not the usual ones."""
+    for name, value in plain.items():
+        if isinstance(value, dict) and isinstance(usual.get(name), dict):
+            yield from _differing(value, usual[name], f"{section}{name}.")
+        elif value != usual.get(name):
+            yield f"{section}{name}={compact(value)}"
 
 
 def other_options(job: Job, found: ReplayManifest) -> list[str]:
     """In which options a job differs from the replay that a manifest is of."""
     rules = rules_of(job)
-    names = ("set", "reclose", "evidence", "sign", "closing")
+    names = ("set", "reclose", "evidence", "sign", "closing", CONFIGURED)
     now = job.asked | {name: rules.get(name) for name in names}
     then = found.inputs.asked | {name: found.rules.get(name) for name in names}
     now |= {"format": sorted(job.formats), "verify": job.verify}

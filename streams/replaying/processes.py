@@ -38,7 +38,7 @@ async def run_partitions(
     await target.prepare()
     if processes <= 1:
         calm_collector()
-        async with _log(job, settings) as log, target:
+        async with log_of(job, settings) as log, target:
             while waiting:
                 done(await _replay(job, settings, log, target, waiting.pop(), moved))
         return
@@ -81,7 +81,8 @@ async def _feed(job: Job, settings: Settings, waiting: list[int], done: Done, mo
             await child.wait()
 
 
-def _log(job: Job, settings: Settings) -> FactLog:
+def log_of(job: Job, settings: Settings) -> FactLog:
+    """The log that a job reads."""
     return ClusterLog(settings) if job.directory is None else ArchiveLog(job.directory)
 
 
@@ -93,7 +94,7 @@ def _target(job: Job, settings: Settings) -> Target:
 
 async def _replay(job: Job, settings: Settings, log: FactLog, target: Target, partition: int, moved: Moved) -> Result:
     key = signing_key(settings) if job.sign and job.evidence else None
-    return await replay_partition(log, job, partition, target, key, settings.closing, moved)
+    return await replay_partition(log, job, partition, target, key, moved)
 
 
 async def _child() -> None:
@@ -114,7 +115,7 @@ async def _child() -> None:
             _answer({"moved": unsaid})
             unsaid = 0
 
-    async with _log(job, settings) as log, _target(job, settings) as target:
+    async with log_of(job, settings) as log, _target(job, settings) as target:
         while line := await read.readline():
             under_way.append(int(line))
             result = await _replay(job, settings, log, target, int(line), moved)

@@ -19,14 +19,16 @@ from streams.counts import Counts
 from streams.exporting.export import Recipe, export
 from streams.exporting.inputs import DirectoryInput
 from streams.replaying.comparing import Comparison, combined
+from streams.replaying.fitting import require_fitting, require_fitting_log
 from streams.replaying.fold import Hole
 from streams.replaying.job import Job, Result
 from streams.replaying.logs import ReplayError
 from streams.replaying.manifest import Repeat, ReplayManifest, repeat_of, write_manifest
 from streams.replaying.output import Output
 from streams.replaying.overrides import Overrides
-from streams.replaying.processes import run_partitions
+from streams.replaying.processes import log_of, run_partitions
 from streams.signing import signing_key, trusted_keys
+from streams.topics import CLOSURES
 
 Say = Callable[[str, float], None]
 
@@ -85,8 +87,13 @@ async def replay(
         raise ReplayError("--resume needs --out: what is done is noted there")
     if job.sign and job.evidence:
         signing_key(settings)  # a key that cannot be read is said before anything is touched
+    overrides = Overrides(job.overrides)
     if job.reclose:
-        job = job.model_copy(update={"closing": Overrides(job.overrides).policy(settings.closing)})
+        job = job.model_copy(update={"closing": overrides.policy(settings.closing), "emission": settings.emission})
+        require_fitting(overrides, settings.emission, "here, for rollouts that never settled")
+    if overrides.touches_emission:
+        async with log_of(job, settings) as log:
+            await require_fitting_log(overrides, log, job.spans.get(CLOSURES.name, {}))
     with Output(job, resume=resume) as output:
         if output.finished is not None:
             replayed = _before(output.finished, str(job.out))

@@ -32,6 +32,13 @@ def test_no_option_asks_for_an_empty_list(name: str) -> None:
     assert "--empty-" not in _help(name)
 
 
+@pytest.mark.parametrize(
+    "words", ["judge worker", "judge again", "judge calibrate", "judge probe", "run", "build-verifier"]
+)
+def test_who_asks_a_judge_says_whose_calls_the_hourly_budget_counts(words: str) -> None:
+    assert "judge.calls_per_hour" in _help(*words.split())
+
+
 def test_the_list_loads_no_command() -> None:
     """`braid --help` is quick: nothing of the commands is imported for it."""
     code = "import sys; from streams.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint(*sorted(sys.modules))"

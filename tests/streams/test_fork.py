@@ -229,7 +229,8 @@ async def test_slices_are_written_while_a_branch_runs(settings: Settings, tmp_pa
     [
         (("no-such-task",), "the samples are"),
         (("csv-table", "--temperature", "hot"), "expected numbers"),
-        (("csv-table", "--branches", "0"), "at least 1"),
+        (("csv-table", "--temperature", "0.2,nan"), "expected numbers from 0 on"),
+        (("csv-table", "--branches", "0"), "--branches 0: give at least 1"),
         (("csv-table", "--model", "anthropic"), "BRAID_FORK__MODEL"),
         (("csv-table", "--sandbox", "e2b"), "E2B_API_KEY"),
         (("csv-table", "--script", "nowhere.toml"), "nowhere.toml"),

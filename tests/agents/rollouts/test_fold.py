@@ -212,6 +212,23 @@ def test_a_newer_attempt_fences_the_older_one() -> None:
     assert (settled.branches[0].attempt, settled.branches[0].n_events) == (1, 5)
 
 
+def test_an_older_attempt_that_ended_counts_where_the_newer_never_did() -> None:
+    """The newer one is waited for until the deadline; then what had ended counts, with the verdicts about it."""
+    facts = facts_of(
+        {"type": "rollout", "task": "t", "branches": 1, "required": ["build"], "deadline_ms": 100},
+        *branch_lines(0, "old"),
+        {"type": "build", "branch_index": 0, "attempt": 0, "status": "success", "exit_code": 0},
+        event(0, "run_start", {"task": "t"}, 0, attempt=1),
+    )
+    rollout, complaints = fold((fact, at) for at, fact in enumerate(facts, 1))
+    assert complaints == []
+    assert decide(rollout, EmissionConfig(), POLICY, 100, {}) is None
+    settled = decide(rollout, EmissionConfig(), POLICY, 101, {})
+    assert isinstance(settled, RolloutSettled)
+    [pin] = settled.branches
+    assert (pin.attempt, pin.status, pin.n_events, len(pin.verdict_ids)) == (0, "answered", 5, 1)
+
+
 def test_another_event_under_the_same_seq_is_a_conflict() -> None:
     """The first one counts; the second is refused."""
     facts = facts_of(event(0, "status", {"a": 1}, 0), event(0, "status", {"a": 2}, 0), event(0, "status", {"a": 1}, 0))

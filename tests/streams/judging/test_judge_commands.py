@@ -3,12 +3,15 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.responses import Response
 
 from agents.judge.agreement import TimedVote
@@ -161,6 +164,54 @@ def test_calibrate_counts_what_was_right_and_shows_drift(tmp_path: Path, capsys:
     assert "2 changed" in run(capsys, "calibrate", str(file), "--against", "before.json")
 
 
+def samples_of(path: Path) -> dict[str, float]:
+    """The samples of a file for Prometheus, by name and labels."""
+    families = text_string_to_metric_families(path.read_text("utf-8"))
+    return {
+        f"{sample.name}{json.dumps(sample.labels, sort_keys=True)}": sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_calibrate_writes_what_it_found_for_prometheus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Accuracy, how the judge behaved, when that was, and with an earlier result what changed."""
+    file = golden(
+        tmp_path / "golden.jsonl",
+        {"id": "right", "better": "3 tests passed", "worse": "x"},
+        {"id": "wrong", "better": "x", "worse": "3 tests passed"},
+        {"id": "gone", "better": "hang", "worse": "y"},
+    )
+    words = ("calibrate", str(file), "--metrics-file", "judge.prom")
+    found = json.loads(run(capsys, *words, "--save", "before.json", "--json"))
+    labels = {"judge": "rules-1", "rubric": found["rubric_hash"][:12]}
+
+    def sample(name: str, **more: str) -> float:
+        return samples_of(Path("judge.prom"))[
+            f"braid_judge_calibration_{name}{json.dumps(labels | more, sort_keys=True)}"
+        ]
+
+    assert (sample("accuracy"), sample("position_consistency")) == (0.5, 1.0)
+    assert [sample("pairs", outcome=outcome) for outcome in ("right", "wrong", "undecided", "missing")] == [1, 1, 0, 1]
+    assert (sample("votes"), sample("missing_votes")) == (6, 2)
+    assert time.time() - 60 < sample("time_seconds") <= time.time()
+    assert "drift" not in Path("judge.prom").read_text()
+    (tmp_path / "rules.toml").write_text('judge = "rules-1"\n[[rule]]\nprefer = "lacks"\ntext = "passed"\n')
+    run(capsys, *words, "--against", "before.json")
+    assert (sample("drift_pairs"), sample("drift_changed_pairs"), sample("drift_same_question")) == (2, 2, 1)
+    assert (sample("drift_accuracy_before"), sample("drift_accuracy_now"), sample("drift_mcnemar_p")) == (0.5, 0.5, 1.0)
+    assert sorted(path.name for path in tmp_path.glob("judge.prom*")) == ["judge.prom"]
+
+
+def test_what_is_not_defined_is_no_number_for_prometheus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A judge that gave no answer has no accuracy; 0 would be an alarm about the wrong thing."""
+    file = golden(tmp_path / "golden.jsonl", {"better": "hang", "worse": "y"})
+    run(capsys, "calibrate", str(file), "--metrics-file", "judge.prom")
+    found = {name: value for name, value in samples_of(Path("judge.prom")).items() if "_accuracy" in name}
+    assert len(found) == 3
+    assert all(isnan(value) for value in found.values())
+
+
 @pytest.fixture
 def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The judge is a model, and nobody may ask it."""
@@ -174,11 +225,11 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("probe --samples 0", "--samples 0: each order is asked at least once"),
-        ("probe --samples=-1", "--samples -1: each order is asked at least once"),
+        ("probe --samples 0", "--samples 0: give at least 1"),
+        ("probe --samples=-1", "--samples -1: give at least 1"),
         ("probe --a empty", "empty is empty"),
         ("probe --b empty", "empty is empty"),
-        ("calibrate golden.jsonl --samples 0", "--samples 0: each order is asked at least once"),
+        ("calibrate golden.jsonl --samples 0", "--samples 0: give at least 1"),
         ("calibrate golden.jsonl --save nodir/x.json", "nodir is no directory"),
         ("calibrate golden.jsonl --save .", "is a directory"),
         ("calibrate golden.jsonl --against none.json", "none.json: No such file"),
@@ -190,6 +241,11 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("calibrate golden.jsonl --against odd.json", "odd.json: not a result"),
         ("stats --from-dir out --plot nodir/x.svg", "nodir is no directory"),
         ("stats --from-dir out --plot folder.svg", "is a directory"),
+        (
+            "stats --from-dir out --metrics-file judge.txt",
+            "--metrics-file judge.txt: the collector reads .prom files only",
+        ),
+        ("calibrate golden.jsonl --metrics-file nodir/x.prom", "nodir is no directory"),
     ],
 )
 def test_a_simple_mistake_is_named_before_anybody_is_asked(tmp_path: Path, braid: Braid, words: str, said: str) -> None:
@@ -254,6 +310,11 @@ def test_stats_of_a_run_directory(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "█" in shown
     run(capsys, "stats", "--from-dir", str(tmp_path / "out"), "--plot", "judges.svg")
     assert "Krippendorff" in Path("judges.svg").read_text("utf-8")
+    run(capsys, "stats", "--from-dir", str(tmp_path / "out"), "--metrics-file", "judges.prom")
+    samples = samples_of(Path("judges.prom"))
+    assert samples["braid_judge_stored_agreement_alpha{}"] == 0.0
+    assert samples['braid_judge_stored_position_consistency{"judge": "m"}'] == 1.0
+    assert samples['braid_judge_stored_votes{"judge": "n"}'] == 2
     with pytest.raises(command.ProbeError, match=r"ends in \.svg"):
         run(capsys, "stats", "--from-dir", str(tmp_path / "out"), "--plot", "judges.png")
 

@@ -1,11 +1,11 @@
 """Marks: the same bytes whoever writes them, small, and enough to tell late from repeated."""
 
-from schemas.closures import RolloutClosed, RolloutSettled, SettledBranch
+from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
 from schemas.events import AgentEvent, AgentEvents
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutCancelled
 from schemas.verdicts import BuildVerdict
-from streams.live.marks import mark_of, read_mark, repeats
+from streams.live.marks import mark_of, mark_of_given_up, read_mark, repeats
 from streams.topics import FACTS
 
 SETTLED = RolloutSettled(
@@ -48,3 +48,13 @@ def test_repetitions_are_told_from_news() -> None:
     assert not repeats(mark, verdict.model_copy(update={"verdict_id": "v2"}))
     assert repeats(mark, JudgeVote(vote_id="w1", rollout_id="r", a=0, b=1))
     assert not repeats(mark, Lifecycle(cancelled=RolloutCancelled(rollout_id="r")))
+
+
+def test_a_rollout_that_was_given_up_is_told_from_a_closed_one() -> None:
+    """Nothing of it counts, so nothing repeats what counted; only an opening and decisions say nothing new."""
+    mark = read_mark(mark_of_given_up(7, CLOSED.read_to))
+    assert (mark.given_up, mark.closed_at, mark.read_to) == (True, 7, CLOSED.read_to)
+    assert not read_mark(mark_of(SETTLED, CLOSED)).given_up
+    assert not repeats(mark, events(0, 0, 0, 1))
+    assert not repeats(mark, JudgeVote(vote_id="w1", rollout_id="r", a=0, b=1))
+    assert repeats(mark, Closure(closed=CLOSED))

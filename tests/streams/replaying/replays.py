@@ -1,12 +1,13 @@
 """What tests of replays in files share: the sample as a log, and a replay that has to end well."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from streams.cluster import partition_of
-from streams.embedded import LogWriter, partitions_of, read_partition
-from streams.topics import TOPICS
+from streams.embedded import LogWriter, file_of, partitions_of, read_partition
+from streams.topics import TOPICS, Topic
 from tests.conftest import Braid
 
 
@@ -18,6 +19,19 @@ def spread(source: Path, target: Path, partitions: int, order: Callable[[list[An
                 for record in order(list(read_partition(source / "log", topic.name, partition))):
                     to = partition_of((record.key or b"").decode(), partitions)
                     writer.append(topic.name, to, record.key, record.value, record.at, record.headers)
+    return target
+
+
+def rewritten(log: Path, target: Path, topic: Topic, change: Callable[[Any], Any]) -> Path:
+    """A copy of a log in which every record of a topic went through `change`; None leaves it out."""
+    shutil.copytree(log, target, dirs_exist_ok=True)
+    for partition in partitions_of(log / "log", topic.name):
+        file_of(target / "log", topic.name, partition).unlink()
+        with LogWriter(target / "log") as writer:
+            for record in read_partition(log / "log", topic.name, partition):
+                new = change(record)
+                if new is not None:
+                    writer.append(topic.name, partition, new.key, new.value, new.at, new.headers, new.offset)
     return target
 
 

@@ -98,6 +98,8 @@ def test_topics_archives_and_restored_topics_give_the_same_digests(
     configured: Settings, braid: Braid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, plain, _ = braid("replay", "--out", tmp_path / "topics", "--json", "--processes", 2)
+    code, anew, said = braid("replay", "--dry-run", "--reclose", "--json", "--processes", 1)
+    assert (code, anew["rollouts"]) == (0, len(ROLLOUTS)), said
     code, archived, said = braid("archive", "--out", tmp_path / "archive", "--json")
     assert code == 0, said
     assert archived["records"] == plain["facts"]
@@ -106,6 +108,8 @@ def test_topics_archives_and_restored_topics_give_the_same_digests(
     monkeypatch.setenv("BRAID_KAFKA", "127.0.0.1:1")
     _, from_files, said = braid("replay", "--from-dir", tmp_path / "archive", "--out", tmp_path / "files", "--json")
     assert from_files["digests"] == plain["digests"], said
+    _, anew_from_files, said = braid("replay", "--from-dir", tmp_path / "archive", "--dry-run", "--reclose", "--json")
+    assert anew_from_files["digests"] == anew["digests"], said
     _configure(monkeypatch, configured)
     beside = f"re{configured.prefix}"
     code, restored, said = braid("archive", "restore", tmp_path / "archive", "--to-prefix", beside, "--json")

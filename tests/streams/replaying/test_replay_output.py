@@ -192,7 +192,7 @@ def test_one_replay_at_a_time_writes_to_a_directory(log: Path, braid: Braid, tmp
         (("--format", "trl-dop"), "there is no format 'trl-dop'; there are trl-sft, trl-dpo"),
         (("--format", "trl-dpo", "--no-evidence"), "leave --no-evidence out"),
         (("--format", "dsse", "--no-sign"), "leave --no-sign out"),
-        (("--processes", 0), "at least one process"),
+        (("--processes", 0), "--processes 0: give at least 1"),
     ],
 )
 def test_options_that_cannot_be_are_refused_before_anything_is_written(
