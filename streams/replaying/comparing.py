@@ -13,6 +13,7 @@ from agents.rollouts.emit import Emission
 from schemas import avro_body
 from schemas.base import Record
 from schemas.branches import BranchRecord
+from schemas.checked import quick
 from schemas.errors import DecodeError
 from schemas.evidence import AepRecord
 from streams.embedded import LogRecord
@@ -28,6 +29,7 @@ NAMED = 20
 """Records that are named; all are counted."""
 
 
+@quick
 class Made(NamedTuple):
     """A record that is emitted."""
 
