@@ -58,6 +58,11 @@ def is_redacted(headers: Sequence[tuple[str, bytes]]) -> bool:
     return REDACTED in headers
 
 
+def redacted_otherwise(headers: Sequence[tuple[str, bytes]]) -> bool:
+    """Whether a record says that it was redacted, by other rules than this code has."""
+    return any(name == REDACTED[0] and rules != REDACTED[1] for name, rules in headers)
+
+
 def identity(record: Record) -> str:
     """The id of a record: a function of its content, never random."""
     field = _ID_FIELDS.get(type(record))

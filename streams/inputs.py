@@ -1,6 +1,6 @@
 """Files of lines: read one by one, told apart by "\n" only, with the position of every bad one.
 
-A bad line is kept as it came in a sidecar, with file, line, field and reason; the rest goes on.
+A bad line is kept in a sidecar without its secrets, with file, line, field and reason; the rest goes on.
 """
 
 import base64
@@ -85,20 +85,21 @@ class Rejected:
         self._file: BinaryIO | None = None
 
     def add(self, line: Line, error: LineError) -> None:
-        """Keep a bad line, redacted as everything that is shown or kept."""
+        """Keep a bad line, redacted as everything that is shown or kept; so is what is wrong with it, which may quote it."""
         self.count += 1
         if len(self.first) < 5:
-            self.first.append(f"{line.place}: {error}")
+            self.first.append(f"{line.place}: {redact(str(error)).text}")
         if self.path is None:
             return
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("wb")
-        entry = {"file": line.source, "line": line.number, "field": error.field, "reason": error.reason}
+        field, reason = redact(error.field).text, redact(error.reason).text
+        entry = {"file": line.source, "line": line.number, "field": field, "reason": reason}
         try:
             entry["text"] = redact(line.text.decode()).text
         except UnicodeDecodeError:
-            entry["base64"] = base64.b64encode(line.text).decode()
+            entry["base64"] = base64.b64encode(_redacted_bytes(line.text)).decode()
         self._file.write(orjson.dumps(entry) + b"\n")
 
     def close(self) -> None:
@@ -107,6 +108,15 @@ class Rejected:
             self._file.close()
         elif self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+def _redacted_bytes(text: bytes) -> bytes:
+    """What is no UTF-8, redacted as far as it is text: as UTF-8 with odd bytes in it, then as Latin-1.
+
+    Both give every byte back that is not part of a secret.
+    """
+    odd = redact(text.decode(errors="surrogateescape")).text.encode(errors="surrogateescape")
+    return redact(odd.decode("latin-1")).text.encode("latin-1")
 
 
 def check_length(line: Line) -> None:

@@ -1,13 +1,16 @@
 """A branch as chat messages, in the shape of OpenAI and TRL.
 
 system?, user (the task), then for every model turn one assistant message with all its parallel calls and one tool message
-for each of them, then the final answer. Call ids are numbered by position, so that equal beginnings are equal messages.
+for each of them, then the final answer, unless a reader would see nothing of it. Call ids are numbered by position, so that
+equal beginnings are equal messages.
 """
 
+import re
 from collections.abc import Iterable
 from itertools import groupby, zip_longest
 from typing import NamedTuple
 
+from agents.training.text_overlap import INVISIBLE
 from schemas.branches import BranchCall, BranchRecord
 from schemas.checked import quick, unchecked
 from schemas.lifecycle import RolloutOpened
@@ -57,7 +60,7 @@ def conversation(branch: BranchRecord, given: tuple[Message, ...], *, turn_text:
         position += len(calls)
         messages.append(_assistant(calls, ids, turn_text=turn_text))
         messages += [_answer(call, call_id) for call, call_id in zip(calls, ids, strict=True)]
-    if branch.final_answer:
+    if not is_blank(branch.final_answer):
         messages.append(_message(role="assistant", content=branch.final_answer))
     return Conversation(tuple(messages), len(given))
 
@@ -91,13 +94,17 @@ def tool_content(call: BranchCall) -> str:
 
 
 def has_content(completion: Iterable[Message]) -> bool:
-    """Whether a completion says or calls anything; white space says nothing."""
+    """Whether a completion says or calls anything."""
     return any(each.role == "assistant" and (each.tool_calls or not is_blank(each.content)) for each in completion)
 
 
+_VISIBLE = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f\u2800{''.join(map(chr, INVISIBLE))}]")
+"""Anything but white space, control characters, the blank of Braille, and what has no width."""
+
+
 def is_blank(text: str | None) -> bool:
-    """Whether a text says nothing."""
-    return not text or text.isspace()
+    """Whether a reader sees nothing of a text: there is none, or it is of white space and invisible characters only."""
+    return text is None or _VISIBLE.search(text) is None
 
 
 def shared_prompt(one: Conversation, other: Conversation) -> int:

@@ -33,7 +33,8 @@ def _email(text: str, at: int, floor: int) -> Span | None:
     while start < at and text[start] in ".%-":
         start += 1
     local = text[start:at]
-    return (start, domain.end()) if local and local.lower() not in _NOBODY else None
+    is_variable = local.isupper() and text[max(0, start - 1) : start] == "$"  # https://$TOKEN@host
+    return (start, domain.end()) if local and local.lower() not in _NOBODY and not is_variable else None
 
 
 _SHARED_ACCOUNTS = frozenset({
@@ -78,9 +79,9 @@ def _drive_home(text: str, at: int, floor: int) -> Span | None:  # noqa: ARG001 
     return found.span("name") if found and found["name"].lower() not in _SHARED_ACCOUNTS else None
 
 
-PERSONAL: tuple[Rule, ...] = (
-    Rule("email", ("@", "%40"), _email),
+HOMES: tuple[Rule, ...] = (
     Rule("home_directory", ("/home/", "/Users/"), _posix_home),
     Rule("home_directory", ("\\Users\\", "\\users\\"), _windows_home),
     Rule("home_directory", (":/Users/", ":/users/"), _drive_home),
 )
+ADDRESSES: tuple[Rule, ...] = (Rule("email", ("@", "%40"), _email),)

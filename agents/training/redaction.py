@@ -2,25 +2,29 @@
 
 `redact` and `redact_json` decide what is removed; nothing else in the product does. Guaranteed: the same input gives the
 same output everywhere; redacting twice changes and counts nothing more; a text or value in which nothing is found comes
-back as the same object; the time is linear in the text. The rules are in `secret_rules`, `private_keys`,
-`secret_assignments` and `personal_rules`.
+back as the same object; the time is linear in the text. The rules are in `private_keys`, `secret_rules`, `secret_encoded`,
+`secret_commands`, `secret_cookies`, `secret_assignments` and `personal_rules`.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
-from agents.training.personal_rules import PERSONAL
+from agents.training.personal_rules import ADDRESSES, HOMES
 from agents.training.private_keys import PRIVATE_KEYS
 from agents.training.secret_assignments import ASSIGNMENTS, SecretName, looks_secret, secret_name
-from agents.training.secret_rules import CLOUD_KEYS, HEADERS_AND_URLS, MORE_VENDOR_KEYS, VENDOR_KEYS
+from agents.training.secret_commands import COMMANDS, is_command
+from agents.training.secret_cookies import COOKIE_FIELDS, COOKIES, is_session
+from agents.training.secret_encoded import ENCODED
+from agents.training.secret_rules import CLOUD_KEYS, HEADERS_AND_URLS, MORE_VENDOR_KEYS, NAMED_KEYS, VENDOR_KEYS
 from agents.training.secret_shapes import Rule, Test
 from schemas.checked import quick
 
 Counts = tuple[tuple[str, int], ...]
 
-RULES_VERSION = "2"
+RULES_VERSION = "3"
 """Raised with every change to what is removed (a test holds the rules to it): records that were redacted by other rules are
 redacted again before they leave."""
 
@@ -29,6 +33,10 @@ SHORTEST = 6
 SECRET_FIELD = "secret_field"  # noqa: S105 - a kind
 NAME = "key:"
 """What kinds begin with that were found in the name of a field."""
+_COOKIE = "Cookie: "
+"""What stands before the text of a field that holds cookies when it is read."""
+_BETWEEN = '", "'
+"""What stands between the words of a list when it is read as a command."""
 _AUTHORIZATION = frozenset({"authorization", "proxy-authorization", "proxy_authorization", "x-authorization"})
 
 
@@ -85,9 +93,14 @@ def redact_json(value: Any) -> RedactedJson:
     counts: dict[str, int] = {}
     tree = _Tree(value)
     for at, key, name, text in tree.strings():
-        cleaned = _field(name, text, counts)
+        cleaned = _field(name, text, counts, "" if at is None else at.name)
         if cleaned is not text:
             tree.write(at, key, cleaned)
+    for node in tree.commands:
+        words = node.words()
+        for index, (word, cleaned) in enumerate(zip(words, _command(words, counts), strict=True)):
+            if cleaned != word:
+                tree.write(node, index, cleaned)
     for name in tree.names:
         for kind, count in redact(name).counts:
             counts[NAME + kind] = counts.get(NAME + kind, 0) + count
@@ -107,6 +120,8 @@ def _is_plain_json(value: Any) -> bool:
                 return False
             level.extend(item.values())
         elif kind is list:
+            if is_command(item):
+                return False
             level.extend(item)
     return True
 
@@ -126,18 +141,36 @@ def has_unremoved(kinds: Iterable[str]) -> bool:
     return any(kind.startswith(NAME) for kind in kinds)
 
 
-def _field(name: str, text: str, counts: dict[str, int]) -> str:
-    """The text of a field of this name, redacted."""
-    found = redact(text)
+def _field(name: str, text: str, counts: dict[str, int], owner: str) -> str:
+    """The text of a field of this name, redacted; `owner` is the name of the field that the container is."""
+    header = _COOKIE if name.lower() in COOKIE_FIELDS else ""
+    found = redact(header + text)
     for kind, count in found.counts:
         counts[kind] = counts.get(kind, 0) + count
-    if found.counts or not name:
-        return found.text
-    kind_of_name = _secret_by_name(name)
-    if kind_of_name is None or not looks_secret(text, kind_of_name):
+    if found.counts:
+        return found.text.removeprefix(header)
+    if not name or not _is_secret_field(name, text, owner):
         return text
     counts[SECRET_FIELD] = counts.get(SECRET_FIELD, 0) + 1
     return placeholder(SECRET_FIELD)
+
+
+def _is_secret_field(name: str, text: str, owner: str) -> bool:
+    if owner.lower() in COOKIE_FIELDS and is_session(name, text):
+        return True
+    kind = _secret_by_name(name)
+    return kind is not None and looks_secret(text, kind)
+
+
+def _command(words: list[str], counts: dict[str, int]) -> list[str]:
+    """The words of a command without its passwords."""
+    if any(_BETWEEN in word for word in words):
+        return words
+    line = _BETWEEN.join((*words, ""))
+    for rule in COMMANDS:
+        for anchor in rule.anchors:
+            line = _apply(rule, anchor, line, counts)
+    return line.split(_BETWEEN)[:-1]
 
 
 def placeholder(kind: str) -> str:
@@ -149,17 +182,27 @@ def _sorted(counts: dict[str, int]) -> Counts:
     return tuple(sorted(counts.items()))
 
 
-RULES: tuple[Rule, ...] = (
-    *PRIVATE_KEYS, *CLOUD_KEYS, *VENDOR_KEYS, *MORE_VENDOR_KEYS, *HEADERS_AND_URLS, *ASSIGNMENTS, *PERSONAL,
-)  # fmt: skip
-"""In the order in which they run: forms before names, secrets before people."""
-_GROUP_LITERALS = 18
-"""Literals that are looked for at once: with more, the search leaves the processor's vector instructions and is slower."""
+_SECTIONS: tuple[tuple[Rule, ...], ...] = (
+    (*PRIVATE_KEYS, *CLOUD_KEYS, *VENDOR_KEYS, *MORE_VENDOR_KEYS),
+    (*ENCODED, *HEADERS_AND_URLS, *COMMANDS, *COOKIES),
+    (*NAMED_KEYS, *ASSIGNMENTS, *HOMES),
+    ADDRESSES,
+)
+"""In the order in which they run: forms before names, secrets before people. What few texts have stands apart from what many
+have: a word such as "secret" sends no text to the rules for rare forms."""
+RULES: tuple[Rule, ...] = tuple(chain.from_iterable(_SECTIONS))
+_GROUP_LITERALS = 16
+"""Literals that are looked for at once: with more, the search leaves the processor's vector instructions and is slower. A
+literal of one character beside others does the same, so addresses stand alone."""
+
+
+def _literals(rule: Rule) -> tuple[str, ...]:
+    return rule.literals or rule.anchors
 
 
 def _test(rules: Iterable[Rule]) -> Test:
     """Whether any of these rules could find something."""
-    return Test("|".join(re.escape(literal) for rule in rules for literal in rule.literals or rule.anchors))
+    return Test("|".join(re.escape(literal) for rule in rules for literal in _literals(rule)))
 
 
 class _Gated(NamedTuple):
@@ -177,15 +220,23 @@ class _Group(NamedTuple):
 
 
 def _groups() -> Iterator[_Group]:
-    group: list[Rule] = []
-    for rule in (*RULES, None):
-        size = sum(len(member.literals or member.anchors) for member in group)
-        if group and (rule is None or size + len(rule.literals or rule.anchors) > _GROUP_LITERALS):
-            tests = (Test(member.shape) if member.shape else _test([member]) for member in group)
-            yield _Group(_test(group), tuple(map(_Gated, group, tests)))
-            group = []
-        if rule is not None:
+    for section in _SECTIONS:
+        group: list[Rule] = []
+        for rule in section:
+            if group and _size((*group, rule)) > _GROUP_LITERALS:
+                yield _group(group)
+                group = []
             group.append(rule)
+        yield _group(group)
+
+
+def _size(rules: Iterable[Rule]) -> int:
+    return len({literal for rule in rules for literal in _literals(rule)})
+
+
+def _group(rules: list[Rule]) -> _Group:
+    tests = (Test(rule.shape) if rule.shape else _test([rule]) for rule in rules)
+    return _Group(_test(rules), tuple(map(_Gated, rules, tests)))
 
 
 _GROUPS = tuple(_groups())
@@ -222,13 +273,14 @@ def _apply(rule: Rule, anchor: str, text: str, counts: dict[str, int]) -> str:
     done = 0
     at = text.find(anchor)
     while at >= 0:
-        span = rule.locate(text, at, done)
-        following = at + 1 if span is None else max(at + 1, span[1])
-        if span is not None and span[0] < span[1] and _removes_something(text, *span):
-            kept.append(text[done : span[0]])
-            kept.append(placeholder(rule.kind))
-            counts[rule.kind] = counts.get(rule.kind, 0) + 1
-            done = span[1]
+        found = rule.locate(text, at, done)
+        following = at + 1
+        for start, end in found if isinstance(found, list) else [found] if found else []:
+            following = max(following, end)
+            if done <= start < end and _removes_something(text, start, end):
+                kept += text[done:start], placeholder(rule.kind)
+                counts[rule.kind] = counts.get(rule.kind, 0) + 1
+                done = end
         at = text.find(anchor, following)
     if not kept:
         return text
@@ -260,6 +312,10 @@ class _Node:
         self.original, self.parent, self.key, self.name = original, parent, key, name
         self.copy: Any = None
 
+    def words(self) -> list[str]:
+        """The items of a list as they are now; nothing for those that are no strings."""
+        return [item if isinstance(item, str) else "" for item in self.copy or self.original]
+
 
 class _Tree:
     """A JSON value that is copied where it is written to."""
@@ -268,6 +324,8 @@ class _Tree:
         self.value = value
         self.names: list[str] = []
         """The names of all fields, once `strings` has been gone through."""
+        self.commands: list[_Node] = []
+        """The lists that may be commands, likewise."""
 
     def strings(self) -> Iterator[tuple[_Node | None, Any, str, str]]:
         """(where it is, at which key or index, the name of its field, the string itself)."""
@@ -283,8 +341,13 @@ class _Tree:
 
     def _items(self, node: _Node) -> Iterator[tuple[Any, str, Any]]:
         if isinstance(node.original, list):
+            if is_command(node.original):
+                self.commands.append(node)
+            option = ""
             for index, item in enumerate(node.original):
-                yield index, node.name, item
+                yield index, option or node.name, item
+                # ["--password", "..."]: the option is the name of what follows it
+                option = item if isinstance(item, str) and item.startswith("--") else ""
             return
         # {"name": "API_KEY", "value": "..."}: the way lists of variables are written
         owner = node.original.get("name")

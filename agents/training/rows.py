@@ -1,7 +1,8 @@
 """Training rows of a ranked rollout, and what was left out with why.
 
 SFT: passing branches with an answer. DPO: (pass, fail) pairs, and pairs of one tier that votes tell apart. PPO: every branch
-with a known reward. An unknown branch is in no pair and has no reward; nothing disappears silently.
+with a known reward that said or called something. An unknown branch is in no pair and has no reward; nothing disappears
+silently.
 """
 
 from collections import Counter
@@ -108,31 +109,7 @@ class RowMaker:
         for candidate in candidates:
             self._sft(candidate, talks, admissions)
         self._dpo(candidates, talks, admissions)
-        group = group_of([candidate.reward.value for candidate in candidates if candidate.reward is not None])
-        for candidate in candidates:
-            index = candidate.ranked.branch_index
-            if candidate.reward is None:
-                self._reject("ppo", [candidate.branch], ("no_reward", f"objective_{candidate.ranked.objective_status}"))
-                continue
-            talk = talks[index]
-            self._admit(
-                "ppo", [candidate.branch],
-                _ppo_record(
-                    **self._common(candidate.branch, [candidate.branch], admissions[index]),
-                    branch_index=index,
-                    attempt=candidate.branch.attempt,
-                    prompt=talk.prompt,
-                    completion=talk.completion,
-                    final_answer=candidate.branch.final_answer,
-                    reward=candidate.reward.value,
-                    components=candidate.reward.components,
-                    total=candidate.ranked.total,
-                    group_mean=group.mean,
-                    group_std=group.std,
-                    advantage=group.advantage(candidate.reward.value),
-                    group_size=group.size,
-                ),
-            )  # fmt: skip
+        self._ppo(candidates, talks, admissions)
         return Rows(tuple(self._rows), tuple(self._rejected))
 
     def _talk(self, branch: BranchRecord) -> Conversation:
@@ -218,6 +195,8 @@ class RowMaker:
     ) -> DpoRecord | str:  # fmt: skip
         """The pair's record, or why there is none."""
         one, other = talks[better.ranked.branch_index], talks[worse.ranked.branch_index]
+        if not has_content(one.completion) or not has_content(other.completion):
+            return "empty_completion"
         cut = shared_prompt(one, other)
         chosen, rejected = one.messages[cut:], other.messages[cut:]
         if cut == 0:
@@ -245,6 +224,36 @@ class RowMaker:
             chosen_components=better.ranked.components,
             rejected_components=worse.ranked.components,
         )
+
+    # -- PPO ----------------------------------------------------------------------------------------------------------
+
+    def _ppo(
+        self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]
+    ) -> None:
+        group = group_of([candidate.reward.value for candidate in candidates if candidate.reward is not None])
+        for ranked, branch, _, reward in candidates:
+            index, talk = ranked.branch_index, talks[ranked.branch_index]
+            if reward is None:
+                self._reject("ppo", [branch], ("no_reward", f"objective_{ranked.objective_status}"))
+            elif not has_content(talk.completion):
+                self._reject("ppo", [branch], ("empty_completion",))
+            else:
+                record = _ppo_record(
+                    **self._common(branch, [branch], admissions[index]),
+                    branch_index=index,
+                    attempt=branch.attempt,
+                    prompt=talk.prompt,
+                    completion=talk.completion,
+                    final_answer=branch.final_answer,
+                    reward=reward.value,
+                    components=reward.components,
+                    total=ranked.total,
+                    group_mean=group.mean,
+                    group_std=group.std,
+                    advantage=group.advantage(reward.value),
+                    group_size=group.size,
+                )
+                self._admit("ppo", [branch], record)
 
     # -- what all rows share ------------------------------------------------------------------------------------------
 

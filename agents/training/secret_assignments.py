@@ -24,7 +24,9 @@ class SecretName(Enum):
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _PASSWORDS = frozenset({"password", "passwords", "passwd", "passphrase", "pwd", "userpassword", "dbpassword", "pgpassword",
-                        "rootpassword", "passcode"})  # fmt: skip
+                        "rootpassword", "passcode", "sshpass"})  # fmt: skip
+_REDIS = ["rediscli", "auth"]
+"""The variable from which redis-cli takes a password."""
 _SECRETS = frozenset({"secret", "secrets", "credential", "credentials", "apikey", "apikeys", "secretkey", "accesskey",
                       "privatekey", "authkey", "clientsecret", "appsecret"})  # fmt: skip
 _TOKENS = frozenset({"token", "authtoken", "accesstoken", "apitoken", "refreshtoken", "bearertoken", "sessiontoken"})
@@ -35,7 +37,7 @@ _ABOUT = frozenset({
     "error", "expires", "expiry", "expiration", "field", "file", "fingerprint", "format", "hash", "help", "hint", "id", "ids",
     "idx", "index", "input", "label", "len", "length", "limit", "list", "loader", "manager", "max", "message", "min", "name",
     "names", "path", "pattern", "placeholder", "policy", "prefix", "price", "provider", "rate", "ref", "regex", "reset",
-    "rotation", "sha", "size", "status", "store", "suffix", "title", "ttl", "type", "types", "updated", "uri", "url", "usage",
+    "rotation", "sha", "size", "status", "stdin", "store", "suffix", "title", "ttl", "type", "types", "updated", "uri", "url", "usage",
     "var", "version",
 })  # fmt: skip
 """The last word of a name that is about a secret and does not hold it."""
@@ -55,7 +57,7 @@ def secret_name(name: str) -> SecretName | None:
         words.pop()
     if not words or words[-1] in _ABOUT:
         return None
-    if not _PASSWORDS.isdisjoint(words) or (len(words) > 1 and words[-1] == "pass"):
+    if not _PASSWORDS.isdisjoint(words) or (len(words) > 1 and words[-1] == "pass") or words == _REDIS:
         return SecretName.PASSWORD
     pairs = list(pairwise(words))
     if not _SECRETS.isdisjoint(words) or any(word == "key" and owner in _KEY_OWNERS for owner, word in pairs):
@@ -202,6 +204,7 @@ ASSIGNMENTS: tuple[Rule, ...] = (
         "passw|passphrase|pwd|_pass|credential",
         "assword ASSWORD asswd ASSWD assphrase ASSPHRASE pwd PWD _pass _PASS redential REDENTIAL",
     ),
+    Rule("assigned_secret", ("SSHPASS", "REDISCLI_AUTH"), _assignment),
     _named('secret|"auth', 'ecret ECRET "auth'),
     _named("token", "oken OKEN"),
     _named("key", "key KEY Key"),

@@ -5,10 +5,9 @@ order, and within a table the more specific rule stands first. Names that give a
 `secret_assignments`, people in `personal_rules`.
 """
 
-import base64
-import binascii
 import re
 
+from agents.training.secret_encoded import decoded
 from agents.training.secret_shapes import (
     Rule,
     Span,
@@ -39,10 +38,9 @@ def _is_header_value(value: str) -> bool:
 
 def _is_basic(encoded: str) -> bool:
     """Whether this is `user:password` in base64, and not a word after "basic"."""
-    bare = encoded.rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        plain = base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+        plain = (decoded(encoded) or b"").decode()
+    except UnicodeDecodeError:
         return False
     return ":" in plain and plain.isprintable()
 
@@ -83,13 +81,6 @@ CLOUD_KEYS: tuple[Rule, ...] = (
         "aws_secret_key",
         "[REDACTED:aws_access_key]",  # the other half of a pair, as in a credentials file
         r"\[REDACTED:aws_access_key\][^A-Za-z0-9/+]{1,12}(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
-        three_classes,
-    ),
-    context(
-        "aws_secret_key",
-        "ecret ECRET",
-        r"(?i:ecret[ _-]?(?:access)?[ _-]?key)(?:[ \t]?\[None\])?[^A-Za-z0-9/+\n]{1,12}"
-        r"(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
         three_classes,
     ),
     context(
@@ -189,8 +180,8 @@ HEADERS_AND_URLS: tuple[Rule, ...] = (
     ),
     context(
         "basic_auth",
-        "asic ASIC",
-        r"(?i:asic)[ \t]{1,4}(?P<secret>[A-Za-z0-9+/_\-]{6,256}={0,2})(?![A-Za-z0-9+/_=\-])",
+        "asic ASIC :_auth",  # the last in the settings of npm
+        r"(?:(?i:asic)[ \t]{1,4}|:_auth[ ]?=[ ]?[\"'\\]{0,3})(?P<secret>[A-Za-z0-9+/_\-]{6,256}={0,2})(?![A-Za-z0-9+/_=\-])",
         _is_basic,
     ),
     context(
@@ -202,24 +193,28 @@ HEADERS_AND_URLS: tuple[Rule, ...] = (
         r"[A-Za-z0-9._~+/=\-]*",
     ),
     context(
-        "command_password",
-        "curl",
-        r"curl\b[^\n|;]{0,200}? (?:-u|--user)[ =]?[\"'\\]{0,3}(?P<secret>[^\s:\"'\\$]{1,64}:[^\s\"'\\$]{3,128})",
-        rest=r"[^\s\"'\\]*",
-    ),
-    context("command_password", "sshpass", r"sshpass -p[ \"'\\]{0,3}(?P<secret>[^\s\"'\\$]{3,128})"),
-    context(
         "url_credentials",
-        ":// :\\",
+        ":// :\\/ :\\\\",
         r":(?:\\{0,8}/){2}(?P<secret>[^\s/?#:@\"'<>\\`]{0,128}:(?!\d{1,5}[?#])[^\s/\"'<>\\`]{1,256})@(?=[\w\[{$])",
         _url_password,
         rest="",
     ),
     context(
         "url_credentials",
-        ":// :\\",
+        ":// :\\/ :\\\\",
         r":(?:\\{0,8}/){2}(?P<secret>[A-Za-z0-9_.~%\-]{16,256})@(?=\w)",
         is_random(12),
         rest="",
     ),
 )
+
+NAMED_KEYS: tuple[Rule, ...] = (
+    context(
+        "aws_secret_key",
+        "ecret ECRET",
+        r"(?i:ecret[ _-]?(?:access)?[ _-]?key)(?:[ \t]?\[None\])?[^A-Za-z0-9/+\n]{1,12}"
+        r"(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+        three_classes,
+    ),
+)
+"""Keys whose form needs their name beside it; the name stands in many a text, so these run with the other names."""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from pydantic_core import SchemaValidator, core_schema
 
 Span = tuple[int, int]
-Locate = Callable[[str, int, int], Span | None]
-"""(text, where the anchor was found, where the last removal ended) -> what to remove."""
+Locate = Callable[[str, int, int], Span | list[Span] | None]
+"""(text, where the anchor was found, where the last removal ended) -> what to remove; several in their order."""
 Accept = Callable[[str], bool]
 
 LONGEST_LOOK = 256

@@ -40,7 +40,7 @@ class Grams(NamedTuple):
     characters: frozenset[str]
 
 
-_INVISIBLE = dict.fromkeys(
+INVISIBLE = dict.fromkeys(
     chain(
         [0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFEFF, 0xFFA0],
         *(range(first, last + 1) for first, last in [
@@ -70,7 +70,7 @@ def folded(text: str) -> str:
     """A text as it is compared: NFKC, without what is not seen, look-alikes made Latin, no case, single spaces."""
     if text.isascii():
         return " ".join(text.lower().split())
-    text = unicodedata.normalize("NFKC", text.translate(_INVISIBLE)).translate(_INVISIBLE)
+    text = unicodedata.normalize("NFKC", text.translate(INVISIBLE)).translate(INVISIBLE)
     # taken apart in between, so that a look-alike with an accent becomes the Latin letter with that accent
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKD", text.casefold()).translate(_LOOK_ALIKES))
     return " ".join(text.split())

@@ -229,7 +229,8 @@ def _table(replayed: "Replayed") -> "Table":
             "sink records identical": found.identical, "  repeated, identical": found.repeated,
             "  older evidence, identical otherwise": found.earlier,
             "  of replaced attempts": found.superseded, "  different": found.different, "  missing": found.missing,
-            "  not emitted now": found.extra, "  not compared, outside or not closed": found.elsewhere,
+            "  not emitted now": found.extra, "    redacted by other rules": found.redacted_otherwise,
+            "  not compared, outside or not closed": found.elsewhere,
             "  not compared, cannot be made again": found.holed, "  sinks that could not be read": found.unread,
         }  # fmt: skip
     for what, count in rows.items():

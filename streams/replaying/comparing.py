@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from agents.evidence.build import unlisting
 from agents.evidence.signing import SigningKey
 from agents.rollouts.emit import Emission
+from agents.training.redaction import RULES_VERSION
 from schemas import avro_body
 from schemas.base import Record
 from schemas.branches import BranchRecord
@@ -17,7 +18,7 @@ from schemas.checked import quick
 from schemas.errors import DecodeError
 from schemas.evidence import AepRecord
 from streams.embedded import LogRecord
-from streams.headers import identity
+from streams.headers import identity, redacted_otherwise
 from streams.looking.kafka import Span
 from streams.replaying.explaining import Announced, Events, closed_outside
 from streams.replaying.logs import FactLog, ReplayError
@@ -63,6 +64,8 @@ class Comparison(BaseModel):
     """Not compared: of rollouts that cannot be made again."""
     unread: int = 0
     """Not compared: sinks of a partition that could not be read to their end, and files that are none of the archive's."""
+    redacted_otherwise: int = 0
+    """Of those that differ or are not emitted now: redacted by other rules than this code has, so they may."""
     named: list[str] = []
 
     @property
@@ -146,6 +149,7 @@ class _Suspect(NamedTuple):
     where: str
     record: BranchRecord
     digest: bytes
+    redacted_otherwise: bool
 
 
 class _Held:
@@ -179,19 +183,21 @@ class _Held:
             return
         known = (topic.name, identity(record))
         digest, wanted = sha256(avro_body.encode(_unsigned(record))).digest(), self._known.get(known)
+        otherwise = redacted_otherwise(stored.headers)
         if wanted is None:
-            self._unknown(record, where, digest)
+            self._unknown(record, where, digest, otherwise)
             return
         if digest != wanted:
             found.different += 1
-            found.name(f"different: {where} {known[1]}")
+            found.redacted_otherwise += otherwise
+            found.name(f"different: {where} {known[1]}{_by_other_rules(otherwise)}")
         elif known in self._seen:
             found.repeated += 1
         else:
             found.identical += 1
         self._seen.add(known)
 
-    def _unknown(self, record: Record, where: str, digest: bytes) -> None:
+    def _unknown(self, record: Record, where: str, digest: bytes, otherwise: bool) -> None:
         rollout_id = getattr(record, "rollout_id", "")
         made = rollout_id in self._made
         if digest in self._earlier:
@@ -202,14 +208,16 @@ class _Held:
         elif not made and rollout_id in self.outside:
             self._found.elsewhere += 1
         elif isinstance(record, BranchRecord):
-            self._suspects.append(_Suspect(where, record, digest))
+            self._suspects.append(_Suspect(where, record, digest, otherwise))
         else:
-            self._extra(record, where)
+            self._extra(record, where, otherwise)
 
-    def _extra(self, record: Record, where: str) -> None:
+    def _extra(self, record: Record, where: str, otherwise: bool) -> None:
         rollout_id = getattr(record, "rollout_id", "")
-        why = "" if rollout_id in self._made else f": rollout {rollout_id} has not closed in the log"
+        known = rollout_id in self._made
+        why = _by_other_rules(otherwise) if known else f": rollout {rollout_id} has not closed in the log"
         self._found.extra += 1
+        self._found.redacted_otherwise += otherwise and known
         self._found.name(f"not emitted now: {where} {identity(record)}{why}")
 
     def read_to_its_end(self, topic: Topic) -> None:
@@ -228,13 +236,13 @@ class _Held:
         if not self._suspects:
             return
         announced = await Announced.of(self._log, self._partition, [Events.of(each.record) for each in self._suspects])
-        for where, record, digest in self._suspects:
+        for where, record, digest, otherwise in self._suspects:
             if record.rollout_id in self._made and announced.exactly(digest):
                 self._found.superseded += 1
             elif record.rollout_id not in self._made and announced.has(Events.of(record)):
                 self._found.elsewhere += 1
             else:
-                self._extra(record, where)
+                self._extra(record, where, otherwise)
 
     def compared(self) -> Comparison:
         """How all of it compares."""
@@ -251,6 +259,10 @@ def combined(digests: list[Mapping[str, str]]) -> dict[str, str]:
         for name, digest in each.items():
             sums[name] += int(digest, 16)
     return {name: f"{total % 2**256:064x}" for name, total in sorted(sums.items())}
+
+
+def _by_other_rules(otherwise: bool) -> str:
+    return f": redacted by other rules than {RULES_VERSION}, which this code has" if otherwise else ""
 
 
 def _unsigned(record: Record) -> Record:

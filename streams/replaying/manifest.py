@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from agents.training.redaction import RULES_VERSION
 from schemas.avro_body import first_problem
 from schemas.emission import EmissionConfig
 from schemas.jsontext import compact
@@ -103,7 +104,7 @@ def rules_of(job: Job) -> dict[str, Any]:
     """What decides what comes of the facts: `braid diff` names those in which two replays differ."""
     rules: dict[str, Any] = {
         "set": list(job.overrides), "reclose": job.reclose, "evidence": job.evidence, "sign": job.sign,
-        "code": CODE_VERSION,
+        "code": CODE_VERSION, "redaction": RULES_VERSION,
         "schemas": [f"{name} {latest(record).number}" for name, record in sorted(RECORDS.items())],
     }  # fmt: skip
     if job.closing is not None:

@@ -9,7 +9,15 @@ from schemas.training import Message, PpoRecord
 
 
 def preference(group: Group) -> Iterator[Row | Left]:
-    """{context, completions: [{rank, completion}]}: rank 0 is the best, equal totals have equal ranks."""
+    """{context, completions: [{rank, completion}]}: rank 0 is the best, equal totals have equal ranks.
+
+    One for each rollout; where branches have tasks of their own, one for each prompt.
+    """
+    for part in group.by_prompt():
+        yield from _preference(part)
+
+
+def _preference(group: Group) -> Iterator[Row | Left]:
     if not group.ppo:
         return
     ranked = _ranked(group)

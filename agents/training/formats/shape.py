@@ -6,14 +6,16 @@ of all the others, filled with nulls, and would change what a model is trained t
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from agents.rewards.rewards import Group as Statistics
+from agents.rewards.rewards import group_of
 from agents.training.messages import is_blank
 from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
 from schemas.rankings import RankedBranch, Ranking
-from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord, TrainingRecord
+from schemas.training import DpoRecord, Message, PpoRecord, RejectedRecord, SftRecord, TrainingRecord
 
 if TYPE_CHECKING:
     from agents.training.formats.dsse import Attestor
@@ -95,6 +97,13 @@ class Group:
                 return record.admission.category
         return None
 
+    def by_prompt(self) -> "tuple[Group, ...]":
+        """A group for each prompt: branches may have tasks of their own, and only what was asked the same is compared."""
+        asked: dict[tuple[Message, ...], list[PpoRecord]] = {}
+        for row in self.ppo:
+            asked.setdefault(row.prompt, []).append(row)
+        return tuple(replace(self, ppo=tuple(rows)) for rows in asked.values()) if len(asked) > 1 else (self,)
+
     def reference_answer(self) -> str | None:
         """The final answer of the best passing branch; None when no passing branch has one."""
         answers = {row.branch_index: row.final_answer for row in self.ppo}
@@ -103,6 +112,14 @@ class Group:
             if ranked.objective_status == "pass" and not is_blank(answer):
                 return answer
         return None
+
+
+def statistics(part: Group, whole: Group) -> Statistics:
+    """Of the rewards in a group. Rows have those of their rollout; one prompt of several has its own."""
+    if part is not whole:
+        return group_of([row.reward for row in part.ppo])
+    first = part.ppo[0]
+    return Statistics(first.group_size, first.group_mean, first.group_std)
 
 
 Made = TrainingRecord | BranchRecord | AepRecord

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agents.training.formats.chat import messages, tool_text
-from agents.training.formats.shape import MESSAGES, Column, Format, Group, Left, ListOf, Row
+from agents.training.formats.shape import MESSAGES, Column, Format, Group, Left, ListOf, Row, statistics
 from agents.training.messages import has_content
 from schemas.training import DpoRecord, TrainingRecord
 
@@ -83,8 +83,14 @@ def grpo(group: Group) -> Iterator[Row | Left]:
     """{prompt, ...}: one row for each rollout, with the group that was sampled, its rewards and advantages.
 
     The trainer samples its own completions for `prompt` and hands the other columns to the reward function; offline
-    trainers read the group itself. A group without a spread of rewards teaches nothing and is left out.
+    trainers read the group itself. Where branches have tasks of their own, each prompt is a group. A group without a spread of
+    rewards teaches nothing and is left out.
     """
+    for part in group.by_prompt():
+        yield from _sampled(part, group)
+
+
+def _sampled(group: Group, whole: Group) -> Iterator[Row | Left]:
     rows = [row for row in group.ppo if has_content(row.completion)]
     if not rows:
         if group.ppo:
@@ -93,7 +99,7 @@ def grpo(group: Group) -> Iterator[Row | Left]:
     if len({row.reward for row in rows}) < 2:
         yield Left("no_reward_spread")
         return
-    first = rows[0]
+    first, found = rows[0], statistics(group, whole)
     yield Row(
         {
             "prompt": messages(first.prompt),
@@ -103,10 +109,10 @@ def grpo(group: Group) -> Iterator[Row | Left]:
             # Not `completions`: so the trainer calls its own, and a column of that name makes it fail.
             "sampled": [messages(row.completion) for row in rows],
             "rewards": [row.reward for row in rows],
-            "advantages": [row.advantage for row in rows],
+            "advantages": [found.advantage(row.reward) for row in rows],
             "branches": [row.branch_index for row in rows],
-            "group_mean": first.group_mean,
-            "group_std": first.group_std,
+            "group_mean": found.mean,
+            "group_std": found.std,
             "rollout_id": group.rollout_id,
         },
         tuple(rows),

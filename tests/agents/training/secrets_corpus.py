@@ -3,6 +3,8 @@
 The secrets are put together when they are needed: none of them is written out here, and none was ever valid.
 """
 
+import json
+from base64 import b64encode
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -120,6 +122,21 @@ _AZURE = fake(86, BASE64, "azure") + "=="
 _HOOK = "T" + fake(10, UPPER) + "/B" + fake(10, UPPER) + "/" + fake(24)
 _BASIC = "dXNlcjpz" + "M2NyM3QhcHc="
 _UUID = "-".join(fake(n, HEX, "uuid") for n in (8, 4, 4, 4, 12))
+_WORDS = "opensesame" + "please"
+_SESSION = fake(32, LOWER + DIGITS, "session")
+_SIGNED = "s%3A" + fake(32, WORD, "signed") + "." + fake(43, ALNUM, "signature")
+
+
+def encoded(text: str) -> str:
+    """Base64."""
+    return b64encode(text.encode()).decode()
+
+
+_KEY_64 = encoded(pem())
+_KEY_64_LINES = "\n".join(_KEY_64[i : i + 76] for i in range(0, len(_KEY_64), 76))
+_TOKEN_64 = encoded(FORMATS[10].text)
+_WEAK_64 = encoded(_WEAK)
+_MANIFEST = f"apiVersion: v1\ndata:\n  password: {_WEAK_64}\n  user: {encoded('deploy-user-7')}\nkind: Secret\nmetadata:\n  name: db\n"
 
 IN_CONTEXT: tuple[Found, ...] = (
     Found("aws_secret_key", _AWS, f"aws_secret_access_key = {_AWS}\nregion = us-east-1"),
@@ -182,7 +199,73 @@ IN_CONTEXT: tuple[Found, ...] = (
     Found("assigned_secret", "N0t-My" + "+Real#1", "password = N0t-My" + "+Real#1"),
     Found("assigned_secret", "$x(7h!k2^" + "@8s=9f&b0q", "SECRET_KEY = 'django-insecure-$x(7h!k2^" + "@8s=9f&b0q'"),
     Found("command_password", f"bob:{_WEAK}", f"curl -s -u bob:{_WEAK} https://api.test/items"),
+    Found("command_password", f"bob:{_WEAK}", f"curl -sSu bob:{_WEAK} https://api.test/items"),
+    Found(
+        "command_password", f"bob:{_WEAK}", f"curl -X POST -d 'a=1;b=2|3' --user 'bob:{_WEAK}' https://api.test/items"
+    ),
+    Found("command_password", f"bob:{_PASSWORD}", f'curl --user "bob:{_PASSWORD}" https://api.test/items'),
+    Found("command_password", _KEY, f"curl https://api.test/v1/charges -u {_KEY}:"),
+    Found("command_password", f"CORP\\bob:{_WEAK}", f"curl --proxy-user 'CORP\\bob:{_WEAK}' https://api.test"),
     Found("command_password", _PASSWORD, f"sshpass -p '{_PASSWORD}' ssh deploy@10.0.0.7"),
+    Found("command_password", _WORDS, f"sshpass -p{_WORDS} scp -P 2222 a.txt deploy@10.0.0.7:"),
+    Found("assigned_secret", _PASSWORD, f"SSHPASS='{_PASSWORD}' sshpass -e ssh -p 2222 deploy@10.0.0.7"),
+    Found("assigned_secret", _WEAK, f"export SSHPASS={_WEAK}"),
+    Found("command_password", _WEAK, f"docker login -u bob -p {_WEAK} registry.corp.test"),
+    Found("command_password", _WORDS, f"docker login registry.corp.test --username bob --password {_WORDS}"),
+    Found("command_password", _WORDS, f"docker login --username=bob --password={_WORDS}"),
+    Found("command_password", _PASSWORD, f'sudo docker login -u "$USER" -p "{_PASSWORD}" && docker push x'),
+    Found("command_password", _WEAK, f"docker login \\\n  --username bob \\\n  -p {_WEAK}"),
+    Found("command_password", _WEAK, f"podman login quay.io -u=bob -p={_WEAK}"),
+    Found("command_password", _WEAK, f"helm registry login reg.corp.test -u bob -p{_WEAK}"),
+    Found("command_password", _WEAK, f'subprocess.run(["docker", "login", "-u", "bob", "-p", "{_WEAK}"])'),
+    Found("command_password", _WORDS, f"echo {_WORDS} | docker login -u bob --password-stdin"),
+    Found("command_password", _WEAK, f"echo '{_WEAK}' | sudo -S apt-get install -y jq"),
+    Found("command_password", _PASSWORD, f'echo "{_PASSWORD}" | sudo -S id'),
+    Found("command_password", _WEAK, f"printf '{_WEAK}\\n' | sudo -S -p '' id"),
+    Found("command_password", _WORDS, f"mysql -uroot -p{_WORDS} -e 'show tables' shop"),
+    Found("command_password", _PASSWORD, f"mysqldump -h db -u root -p'{_PASSWORD}' shop > dump.sql"),
+    Found("command_password", _WORDS, f"mysqladmin --user=root --password={_WORDS} ping"),
+    Found("command_password", _WEAK, f'docker exec shop-db sh -c "mysql -uroot -p{_WEAK}" -p 80:80'),
+    Found("command_password", _PASSWORD, f'test: ["CMD", "mysqladmin", "ping", "-p{_PASSWORD}"]'),
+    Found("command_password", _WEAK, f"/usr/bin/mariadb-dump -u root -p{_WEAK} shop"),
+    Found("command_password", _WEAK, f"redis-cli -h cache -p 6379 -a {_WEAK} ping"),
+    Found("command_password", _WORDS, f"docker exec cache redis-cli --pass {_WORDS} keys '*'"),
+    Found("assigned_secret", _WEAK, f"REDISCLI_AUTH={_WEAK} redis-cli ping"),
+    Found("command_password", _WORDS, f'psql "host=db user=app password={_WORDS} dbname=shop" -c "select 1"'),
+    Found("command_password", _WORDS, f"psql password={_WORDS}"),
+    Found("url_credentials", f"app:{_WORDS}", f"psql postgresql://app:{_WORDS}@db:5432/shop?sslmode=require"),
+    Found("url_credentials", _HEX, f"git clone https://x-access-token:{_HEX}@github.com/org/repo.git"),
+    Found("session_cookie", _SESSION, f"Cookie: theme=dark; sessionid={_SESSION}; lang=en"),
+    Found(
+        "session_cookie",
+        _SIGNED,
+        f"< Set-Cookie: connect.sid={_SIGNED}; Path=/; Expires=Wed, 21 Oct 2026 07:28:00 GMT; HttpOnly",
+    ),
+    Found("session_cookie", _SESSION, f"curl -s -b 'PHPSESSID={_SESSION}' https://shop.test/cart"),
+    Found("session_cookie", _SESSION, f"curl --cookie csrftoken={_SESSION} https://shop.test/cart"),
+    Found("session_cookie", _UUID, f'requests.get(url, headers={{"Cookie": "JSESSIONID={_UUID}", "Accept": "*/*"}})'),
+    Found("session_cookie", _SESSION, f"requests.get(url, cookies={{'lang': 'en', 'auth_token': '{_SESSION}'}})"),
+    Found("session_cookie", _KEY * 2, f"set-cookie: AWSALB={_KEY * 2}; Path=/"),
+    Found("session_cookie", _SESSION, f'{{\\"set-cookie\\": [\\"XSRF-TOKEN={_SESSION}; path=/\\"]}}'),
+    Found("session_cookie", _SESSION, f"'set-cookie': [ 'lang=en; path=/', 'sid={_SESSION}; path=/' ]"),
+    Found(
+        "session_cookie",
+        _SESSION,
+        json.dumps({"cookies": [{"name": "lang", "value": "en"}, {"name": "sid", "value": _SESSION}]}, indent=2),
+    ),
+    Found("private_key", _KEY_64, f"client-data: {_KEY_64}"),
+    Found("private_key", _KEY_64_LINES[80:150], f"$ base64 id_rsa\n{_KEY_64_LINES}\n$ ls"),
+    Found("encoded_token", _TOKEN_64, f"echo {_TOKEN_64} | base64 -d"),
+    Found("encoded_token", _TOKEN_64, f'{{"payload": "{_TOKEN_64}"}}'),
+    Found("kubernetes_secret", _WEAK_64, _MANIFEST),
+    Found(
+        "kubernetes_secret",
+        _WEAK_64,
+        f"kind: Secret\nmetadata:\n  name: db\ntype: Opaque\ndata:\n  # encoded\n  db.conf: {_WEAK_64}",
+    ),
+    Found("kubernetes_secret", _WEAK_64, json.dumps({"apiVersion": "v1", "data": {"n": _WEAK_64}, "kind": "Secret"})),
+    Found("kubernetes_secret", _WEAK_64, json.dumps({"kind": "Secret", "data": {"n": _WEAK_64}}, indent=2)),
+    Found("basic_auth", _BASIC, f"//npm.corp.example/:_auth={_BASIC}"),
     Found("url_credentials", "p#ss?" + "w0rd", "amqp://svc:p#ss?" + "w0rd@mq:5672/"),
     Found("email", "alice.smith@example.com", "Author: Alice Smith <alice.smith@example.com>"),
     Found("email", "bob+ci@mail.corp.co.uk", "mail bob+ci@mail.corp.co.uk about it."),
@@ -306,5 +389,47 @@ LOOK_ALIKES: tuple[str, ...] = (
     "Kubernetes secretKeyRef: name: db-creds key: password",
     "expected token 'IDENTIFIER2', got token: SEMICOLON",
     "assert response.json()['token'] == token_from_login_v2",
+    "docker run -d --name mysql -p 3306:3306 -e MYSQL_ALLOW_EMPTY_PASSWORD=1 mysql:8",
+    "docker run --name mysql -p3306:3306 mysql && docker run -p 80:80 nginx",
+    "docker login registry.example.com && docker run -p 8080:80 -v /tmp:/tmp app",
+    'docker login -u "$DOCKER_USER" -p "$DOCKER_PASS" quay.io',
+    "docker login -u ${USER} -p ${PASS}; docker login -u x -p <token>; docker login -u x -p ****",
+    "docker login -u AWS -p $(aws ecr get-login-password --region eu-west-1) $ECR_URI",
+    "docker login -u USERNAME -p PASSWORD and docker login -u name --password DOCKER_HUB_TOKEN",
+    "aws ecr get-login-password | docker login --username AWS --password-stdin 123456789012.dkr.ecr.amazonaws.com",
+    'echo "$DOCKER_PASSWORD" | docker login -u bot --password-stdin; echo $pw | sudo -S ls',
+    "  -p, --password string   Password\n      --password-stdin   Take the password from stdin",
+    "docker compose exec app login -p 8080; login -p; az account list -p 1",
+    "mysql -u root -p shop < dump.sql",
+    "mysql -h db -P 3306 -u root -p -e 'select 1'",
+    "mysql --protocol=tcp --port=3306 --pager=less; mysql -port 3306",
+    "mysqldump -p$MYSQL_ROOT_PASSWORD shop; mysqladmin ping -p$$MYSQL_ROOT_PASSWORD; mysql -p${PASS} -p{password} -p%s -p<pw>",
+    'os.system(f"mysql -u{user} -p{password} {db}"); cmd = "mysql -p" + password',
+    "exec('mysql -u root -p'.$pass.' shop')",
+    "pip install mysql-connector-python mysqlclient && mkdir -p mysql/data && cp -pr mysql backup",
+    "mysql://localhost/shop and jdbc:mysql://db:3306/shop?useSSL=false",
+    "ssh -p 2222 host; scp -P 2222 a b; mkdir -p a/b; nmap -p 22,80 host; psql -p 5432 -U app shop",
+    "sshpass -e ssh -p 2222 host; sshpass -f secret.txt ssh -p 2222 host; sshpass -p $SSH_PW ssh host; sshpass -p password ssh h",
+    "export SSHPASS=$DEPLOY_PASSWORD; SSHPASS=${PW} REDISCLI_AUTH=$REDIS_PASSWORD",
+    "curl -u $USER:$PASS https://x.test; curl -u user:${TOKEN} x; curl --user user:<password> x; curl -u name:password x",
+    "curl -u bob https://x.test; curl -su: https://x.test; curl --user-agent a:b -o x:y https://x.test",
+    "curl -X POST https://x.test/login -d user=bob; date -u +%H:%M:%S",
+    "redis-cli -h cache -p 6379 ping; redis-cli -a $REDIS_PASSWORD; redis-cli -a YOUR_PASSWORD; redis-cli --askpass",
+    'psql "host=db user=app password=$PGPASS"; psql -d "password=<password>"; psql -c "alter role x password null"',
+    "git clone https://$TOKEN@github.com/o/r; git clone https://user:${TOKEN}@host/r; git clone https://<token>@host/r",
+    "Set-Cookie: session=abc123; Path=/; HttpOnly; SameSite=Lax; Max-Age=604800",
+    "Cookie: sessionid=<your session>; csrftoken=${CSRF}; token=...; auth=********",
+    "Cookie: theme=dark; _ga=GA1.2.1234567890.1234567890; cookie_consent=accepted; lang=en-GB",
+    'HTTP/1.1 200 OK\nSet-Cookie: lang=en\nETag: "33a64df551425fcc55e4d42a148795d9f25f89d4"\nX-Request-Id: 4f1c1d2e9a7b4c3d',
+    '{"Cookie": "theme=dark", "ETag": "33a64df551425fcc55e4d42a148795d9f25f89d4"}',
+    '{"cookies": {"lang": "en"}, "etag": "33a64df551425fcc55e4d42a148795d9f25f89d4"}',
+    'cookies = {"sessionid": session_id}; response.cookies["csrftoken"]; document.cookie = "lang=en"; expires = a1b2',
+    "curl -b cookies.txt -c cookies.txt https://x.test; wget --header 'Cookie: oraclelicense=accept-securebackup-cookie'",
+    "session_id: 550e8400-e29b-41d4-a716-446655440000 trace_id=4bf92f3577b34da6a3ce929d0e0e4736",
+    "kind: ConfigMap\napiVersion: v1\ndata:\n  blob: aHVudGVyNDI=\n",
+    "apiVersion: v1\nkind: ConfigMap\ndata:\n  blob: aHVudGVyNDI=\n---\nkind: Secret\nmetadata:\n  name: dbpass12\ntype: Opaque\n",
+    "kind: Secret\nmetadata:\n  name: abcdefgh\ndata:\n  password: $PASSWORD\n  tls.key: <key>\n  user: # encoded\nspec:\n  name: abcdefgh",
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSURYVENDQWtXZ0F3SUJBZ0lKQUtMMFVHK21Sa1N2TUEwR0NTcUdTSWIz",
+    "Z2hwXyBpcyBhIHByZWZpeA== and QUtJQSBpcyBvbmU= and c2stYW50LWlz",
 )
 """Text that must come back byte for byte."""

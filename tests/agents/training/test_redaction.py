@@ -50,6 +50,14 @@ HOSTILE: dict[str, str] = {
     "URLs": "://a:" * 50_000,
     "homes": "/home/a" * 35_000,
     "placeholders": "[REDACTED:aws_access_key]" * 10_000,
+    "commands": "curl " * 50_000,
+    "passwords of one command": ("mysql" + " -pabc1d" * 60 + "\n") * 500,
+    "open quotes of a command": 'mysql -p"' * 28_000,
+    "logins": "docker login -p " * 16_000,
+    "pipes": ("echo " * 50 + "sudo -S ") * 1_000,
+    "cookies": "Cookie: " + "sid=38afes7a8d9f7g6h5j4k; " * 10_000,
+    "kinds": "kind: Secret\n" * 19_000,
+    "manifests": ("apiVersion: v1\ndata:\n" + "  a: aHVudGVyNDI=\n" * 3_000 + "kind: Secret\n") * 5,
 }
 
 
@@ -142,6 +150,12 @@ def test_what_surrounds_a_secret_stays() -> None:
     )
     assert redact("cat /home/frank/app/main.py").text == "cat /home/[REDACTED:home_directory]/app/main.py"
     assert redact("C:\\Users\\heidi\\x").text == "C:\\Users\\[REDACTED:home_directory]\\x"
+    assert redact("sudo sshpass -p hunter42 ssh -p 2222 host").text == (
+        "sudo sshpass -p [REDACTED:command_password] ssh -p 2222 host"
+    )
+    assert redact(f"Cookie: a=b; sid={fake(32)}; sso={fake(40)}; lang=en").text == (
+        "Cookie: a=b; sid=[REDACTED:session_cookie]; sso=[REDACTED:session_cookie]; lang=en"
+    )
     assert redact(f'{{"api_key": "{fake(32)}", "n": 1}}').text == '{"api_key": "[REDACTED:assigned_secret]", "n": 1}'
 
 
@@ -263,6 +277,10 @@ def test_only_the_way_to_a_change_is_copied() -> None:
         {"env": [{"name": "DB_PASSWORD", "value": "Tr0ub" + "4dor"}]},
         {"secrets": [fake(24)]},
         {"auth": fake(30)},
+        {"env": {"SSHPASS": "hunter" + "42"}},
+        {"argv": ["deploy", "--password", "hunter" + "42", "--port", "22"]},
+        {"cookies": {"sessionid": fake(32), "lang": "en"}},
+        {"cookies": [{"name": "connect.sid", "value": fake(32), "domain": "shop.test"}]},
     ],
     ids=str,
 )
@@ -282,12 +300,71 @@ def test_the_name_of_a_field_gives_its_value_away(value: Any) -> None:
         {"password": "${DB_PASSWORD}", "api_key": "<your key>"},
         {"token_type": "Bearer", "secret_name": "prod-db-2024-a1b2c3d4"},
         {"commit": fake(40, "0123456789abcdef"), "id": fake(24)},
+        {"session_id": "550e8400-e29b-41d4-a716-446655440000", "cookies": {"lang": "en", "bob@corp": "1"}},
+        {"argv": ["deploy", "--password-stdin", "--token-file", "t0ken-2024.txt", "--verbose", "hunter" + "42"]},
     ],
     ids=str,
 )
 def test_fields_called_secret_may_hold_something_else(value: Any) -> None:
     """Words, templates, numbers and what is about a secret stay in fields with such names."""
     assert redact_json(value).value is value
+
+
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [
+        (["docker", "login", "-u", "bob", "-p", "hunter" + "42", "registry.test"], 5),
+        (["sudo", "mysqldump", "-uroot", "-p" + "hunter" + "42", "shop"], 3),
+        (["/usr/bin/mysql", "--password=" + "opensesame"], 1),
+        (["sshpass", "-p", "hunter" + "42", "ssh", "-p", "2222", "host"], 2),
+        (["curl", "-u", "bob:" + "hunter" + "42", "https://api.test", 3], 2),
+        (["redis-cli", "-a", "opensesame", "ping"], 2),
+        (["bash", "-lc", "docker login -p " + "hunter" + "42"], 2),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_command_may_be_a_list_of_words(words: list[Any], at: int) -> None:
+    """The arguments of a call that starts a process: one word changes, the others are as they were."""
+    cleaned = redact_json({"command": words})
+    assert cleaned.counts == (("command_password", 1),)
+    (changed,) = [n for n, (one, other) in enumerate(zip(words, cleaned.value["command"], strict=True)) if one != other]
+    assert changed == at
+    assert cleaned.value["command"][at].endswith(placeholder("command_password"))
+    assert redact_json(cleaned.value).value is cleaned.value
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["docker", "run", "-p", "80:80", "-p", "127.0.0.1:443:443", "nginx"],
+        ["docker", "login", "-u", "bob", "-p", "$PASSWORD"],
+        ["mysql", "-u", "root", "-p", "shop"],
+        ["ssh", "-p", "2222", "host"],
+        ["curl", "-u", "bob", "-o", "a:b"],
+        ["sudo", 'a", "b', "mysql", "-p"],
+        ["curl"],
+        [],
+    ],
+    ids=str,
+)
+def test_words_of_other_commands_stay(words: list[str]) -> None:
+    """Ports, templates and options of other programs are no passwords."""
+    value = {"command": words}
+    assert redact_json(value).value is value
+
+
+def test_a_field_of_cookies_is_read_as_a_header() -> None:
+    """Of the cookies in a field only those go that are as good as a password."""
+    value = {"headers": {"Cookie": f"lang=en; sessionid={fake(32)}", "Set-Cookie": [f"sid={fake(26)}; Path=/", "a=b"]}}
+    assert redact_json(value) == (
+        {
+            "headers": {
+                "Cookie": "lang=en; sessionid=[REDACTED:session_cookie]",
+                "Set-Cookie": ["sid=[REDACTED:session_cookie]; Path=/", "a=b"],
+            }
+        },
+        (("session_cookie", 2),),
+    )
 
 
 def test_strings_in_json_are_redacted_like_text() -> None:
@@ -353,10 +430,11 @@ def test_what_a_name_promises(name: str, kind: SecretName | None) -> None:
 
 def test_a_change_of_the_rules_has_a_version_of_its_own() -> None:
     """Rows say by which rules they were redacted: what was redacted by others is redacted again before it leaves."""
-    names = ("redaction", "secret_rules", "secret_shapes", "secret_assignments", "private_keys", "personal_rules")
+    names = ("redaction", "secret_rules", "secret_shapes", "secret_encoded", "secret_commands", "secret_cookies",
+             "secret_assignments", "private_keys", "personal_rules")  # fmt: skip
     texts = [(Path(redaction.__file__).parent / f"{name}.py").read_bytes() for name in names]
     found = sha256(b"\0".join(texts)).hexdigest()[:16]
-    assert (redaction.RULES_VERSION, found) == ("2", "1deaab79bac48ea1"), (
+    assert (redaction.RULES_VERSION, found) == ("3", "7869a8b7e70330a9"), (
         "the rules changed: raise RULES_VERSION where they remove something else, and put the new digest here"
     )
 

@@ -8,17 +8,33 @@ import pytest
 
 from agents.rollouts.emit import ended_branch
 from agents.rollouts.rollout import Rollout
+from agents.training.redaction import RULES_VERSION
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
 from streams.codec import Codec
 from streams.embedded import LogWriter, file_of, read_partition
 from streams.facts import read_fact
-from streams.topics import AGENT_EVENTS, BRANCHES, BY_RECORD, CLOSURES, EVIDENCE, LIFECYCLE, RANKINGS, SFT, Topic
+from streams.headers import REDACTED
+from streams.topics import (
+    AGENT_EVENTS,
+    BRANCHES,
+    BY_RECORD,
+    CLOSURES,
+    EVIDENCE,
+    LIFECYCLE,
+    RANKINGS,
+    SFT,
+    TOPICS,
+    Topic,
+)  # fmt: skip
 from tests.conftest import Braid
 from tests.older import made_older
 
 codec = Codec()
+
+Headers = tuple[tuple[str, bytes], ...]
+OTHER_RULES: Headers = (("braid_redacted", b"1"),)
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +47,14 @@ def _records(log: Path, topic: Topic) -> list[Any]:
     return [codec.decode(topic, stored.value) for stored in read_partition(log / "log", topic.name, 0)]
 
 
-def _with(log: Path, target: Path, *more: Record, partition: int = 0) -> Path:
+def _with(log: Path, target: Path, *more: Record, partition: int = 0, headers: Headers = ()) -> Path:
     """A copy of a log with more records in its sinks."""
     shutil.copytree(log, target)
     with LogWriter(target / "more") as writer:
         for record in more:
             rollout_id: str = getattr(record, "rollout_id")  # noqa: B009 - all sink records have one
             topic = BY_RECORD[type(record)].name
-            writer.append(topic, partition, rollout_id.encode(), codec.encode(record), 1, offset=10**6)
+            writer.append(topic, partition, rollout_id.encode(), codec.encode(record), 1, headers, offset=10**6)
     for record in more:
         topic = BY_RECORD[type(record)].name
         file_of(target / "more", topic, partition).replace(file_of(target / "log", topic, partition, 10**6))
@@ -131,6 +147,30 @@ def test_what_closes_outside_of_the_bounds_is_counted_and_no_more(log: Path, bra
     assert found["identical"] > 0
     assert found["elsewhere"] > 0
     assert found["identical"] + found["elsewhere"] == whole["identical"]
+
+
+def test_a_row_that_other_rules_redacted_may_differ_and_says_so(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """It is a difference like any other; what else differs does not get that reason."""
+    row = _records(log, SFT)[0].model_copy(update={"task": "docker login -p hunter42", "record_id": "f" * 32})
+    code, found, said = _verify(braid, _with(log, tmp_path / "old", row, headers=OTHER_RULES))
+    assert (code, found["extra"], found["redacted_otherwise"]) == (1, 1, 1)
+    assert f"{'f' * 32}: redacted by other rules than {RULES_VERSION}, which this code has" in said
+    code, found, said = _verify(braid, _with(log, tmp_path / "bad", row, headers=(REDACTED,)))
+    assert (code, found["extra"], found["redacted_otherwise"]) == (1, 1, 0)
+    assert "other rules" not in said
+
+
+def test_rows_of_older_rules_are_the_same_where_both_find_the_same(log: Path, braid: Braid, tmp_path: Path) -> None:
+    """The version stands in a header, which is not compared: a log without such secrets verifies under any rules."""
+    with LogWriter(tmp_path / "old" / "log") as writer:
+        for topic in TOPICS:
+            for stored in read_partition(log / "log", topic.name, 0):
+                headers = tuple(OTHER_RULES[0] if each == REDACTED else each for each in stored.headers)
+                writer.append(topic.name, 0, stored.key, stored.value, stored.at, headers)
+    _, whole, _ = _verify(braid, log)
+    code, found, said = _verify(braid, tmp_path / "old")
+    assert code == 0, said
+    assert found == whole
 
 
 def test_bounds_do_not_hide_what_is_not_in_the_log(log: Path, braid: Braid, tmp_path: Path) -> None:

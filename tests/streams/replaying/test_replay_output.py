@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from agents.training.redaction import RULES_VERSION
 from streams.cluster import partition_of
 from streams.embedded import LogWriter, file_of, partitions_of, read_partition
 from streams.topics import (
@@ -250,6 +251,10 @@ def test_a_replay_is_repeated_by_its_manifest(log: Path, braid: Braid, tmp_path:
     code, found, said = braid("replay", "--from-dir", log, "--dry-run", "--manifest", named, "--json", "--processes", 1)
     assert (code, found["repeat"]["sinks"]) == (1, [SFT.name])
     assert f"the rules are the same, the records of {SFT.name} are not those of {named}" in said
+    plain["rules"]["redaction"] = "1"
+    named.write_text(json.dumps(plain))
+    code, found, said = braid("replay", "--from-dir", log, "--dry-run", "--manifest", named, "--json", "--processes", 1)
+    assert (code, found["repeat"]["rules"]) == (0, [f"redaction 1, not {RULES_VERSION}"])
 
 
 def test_the_policy_that_closed_again_is_a_rule(

@@ -98,6 +98,61 @@ def test_a_group_without_a_spread_of_rewards_is_left_out() -> None:
     assert left("nemo-preference", group_of(lines)) == ["all_equal"]
 
 
+def own_tasks() -> Group:
+    """Nobody opened the rollout: two branches were asked for apples, three for pears, one for plums."""
+    lines = []
+    for index, (task, answer, passes) in enumerate(
+        [
+            ("Count apples.", "3 apples", True),
+            ("Count pears.", "no idea", False),
+            ("Count apples.", "4 apples", False),
+            ("Count pears.", "5 pears", True),
+            ("Count pears.", "6 pears", False),
+            ("Count plums.", "7 plums", True),
+        ]
+    ):
+        lines += [
+            line | {"task": task} if line["type"] == "event" else line
+            for line in branch("r1", index, answer, passes=passes)
+        ]
+    return group_of(lines)
+
+
+def test_branches_with_tasks_of_their_own_are_groups_of_their_own() -> None:
+    """No prompt has the completion of another; what was asked once has nothing to be compared with."""
+    group = own_tasks()
+    apples, pears = rows("trl-grpo", group)
+    assert [(row["task"], row["prompt"][-1]["content"]) for row in (apples, pears)] == [
+        ("Count apples.", "Count apples."), ("Count pears.", "Count pears."),
+    ]  # fmt: skip
+    assert (apples["branches"], apples["rewards"], apples["reference_answer"]) == ([0, 2], [1.0, 0.0], "3 apples")
+    assert (pears["branches"], pears["rewards"], pears["reference_answer"]) == ([3, 1, 4], [1.0, 0.0, 0.0], "5 pears")
+    assert (apples["group_mean"], sum(apples["advantages"])) == (0.5, 0.0)
+    assert pears["group_mean"] == pytest.approx(1 / 3)
+    assert sum(pears["advantages"]) == pytest.approx(0, abs=1e-8)
+    assert left("trl-grpo", group) == ["no_reward_spread"]
+
+
+def test_nemo_ranks_only_completions_of_one_prompt() -> None:
+    """Ranks begin again with each prompt."""
+    group = own_tasks()
+    apples, pears = rows("nemo-preference", group)
+    assert [each["completion"][0]["content"] for each in apples["completions"]] == ["3 apples", "4 apples"]
+    assert (apples["context"][-1]["content"], pears["context"][-1]["content"]) == ("Count apples.", "Count pears.")
+    assert [each["rank"] for each in pears["completions"]] == [0, 1, 1]
+    assert left("nemo-preference", group) == ["fewer_than_two_completions"]
+
+
+def test_verl_has_a_ground_truth_for_each_prompt() -> None:
+    """The answer to one task is no ground truth of another; every prompt has a number of its own."""
+    found = rows("verl-parquet", own_tasks())
+    assert [(row["prompt"][-1]["content"], row["reward_model"]["ground_truth"]) for row in found] == [
+        ("Count apples.", "3 apples"), ("Count pears.", "5 pears"), ("Count plums.", "7 plums"),
+    ]  # fmt: skip
+    assert len({row["extra_info"]["index"] for row in found}) == 3
+    assert [row["extra_info"]["group_size"] for row in found] == [2, 3, 1]
+
+
 def test_openai_sft_has_only_fields_that_the_service_knows(group: Group) -> None:
     """No names on tool messages, no null content beside calls, tools as objects."""
     (row,) = rows("openai-sft", group)
