@@ -50,6 +50,16 @@ static PyObject *wrong(const char *what) {
     return NULL;
 }
 
+/* A tuple of some class, still without its values. Since 3.14 a tuple keeps its hash, and -1 says that there is none yet. */
+static PyObject *new_tuple(PyTypeObject *type, Py_ssize_t count) {
+    PyObject *made = type->tp_alloc(type, count);
+#if PY_VERSION_HEX >= 0x030E0000
+    if (made != NULL)
+        ((PyTupleObject *)made)->ob_hash = -1;
+#endif
+    return made;
+}
+
 static PyObject *instance(const Model *model, PyObject *values) {
     PyObject *made = model->type->tp_alloc(model->type, 0);
     int good = made != NULL && PyObject_GenericSetDict(made, values, NULL) == 0;
@@ -297,6 +307,11 @@ static int put_map(Out *out, const Node *node, PyObject *value) {
     int done = count == 0 || put_long(out, count);
     for (Py_ssize_t at = 0; done && at < count; at++) {
         PyObject *pair = PyList_GET_ITEM(items, at);
+        if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) { /* a mapping of its own kind may give anything */
+            PyErr_SetString(PyExc_TypeError, "the items of a map are pairs");
+            done = 0;
+            break;
+        }
         done = put_text(out, PyTuple_GET_ITEM(pair, 0)) && put(out, node->inner, PyTuple_GET_ITEM(pair, 1));
     }
     Py_DECREF(items);
@@ -484,8 +499,7 @@ static PyObject *take_map(In *in, const Node *node) {
 }
 
 static PyObject *take_tuple(In *in, const Node *node) {
-    PyTypeObject *type = node->model.type;
-    PyObject *made = type->tp_alloc(type, node->count);
+    PyObject *made = new_tuple(node->model.type, node->count);
     for (Py_ssize_t at = 0; made != NULL && at < node->count; at++) {
         PyObject *value = take(in, &node->inner[at]);
         if (value == NULL)
@@ -766,7 +780,7 @@ static PyObject *make_named(PyObject *type, PyObject *const *args, size_t nargsf
     for (Py_ssize_t at = 0; usual && at < named; at++) /* names in code are interned, so the same name is the same object */
         usual = PyTuple_GET_ITEM(kwnames, at) == PyTuple_GET_ITEM(fields, placed + at);
     if (usual) {
-        PyObject *found = made->tp_alloc(made, placed + named);
+        PyObject *found = new_tuple(made, placed + named);
         for (Py_ssize_t at = 0; found != NULL && at < placed + named; at++)
             PyTuple_SET_ITEM(found, at, Py_NewRef(args[at]));
         return found;

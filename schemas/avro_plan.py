@@ -135,6 +135,10 @@ class _Planner:
         made: Any = self._made.get(_short(schema["name"]), dict)
         model, kind = made if isinstance(made, tuple) else (made, made)
         fields: dict[str, FieldInfo] = model.model_fields if issubclass(model, BaseModel) else {}
+        if issubclass(model, BaseModel):
+            own = model.__pydantic_decorators__
+            unasked = [*own.validators, *own.field_validators, *own.root_validators, *own.model_validators]
+            assert not unasked, (model, unasked)
         names, plans = [], []
         for field in schema["fields"]:
             about = fields.get(field["name"])
@@ -153,6 +157,7 @@ class _Planner:
             assert len(schema) == 2, schema
             return Optional("optional", null, self._plan(schema[1 - null], limits))
         kind = schema["type"] if isinstance(schema, dict) else schema
+        assert kind in ("string", "long", "double") or limits.has_none(), limits  # no other kind is tested
         match kind:
             case "record":
                 return self.record(schema)
@@ -193,7 +198,13 @@ class _Limits(NamedTuple):
         """The limit of this name. A kind of limit that is not tested here must not pass unseen."""
         _, metadata = _bare(self.annotation, self.metadata)
         assert all(any(hasattr(each, known) for known in TESTED) for each in metadata), metadata
-        return next((getattr(each, name) for each in metadata if getattr(each, name, None) is not None), default)
+        found = [getattr(each, name) for each in metadata if getattr(each, name, None) is not None]
+        return (max if name in ("ge", "min_length") else min)(found, default=default)
+
+    def has_none(self) -> bool:
+        """Whether the field allows all that its Avro type does."""
+        annotation, metadata = _bare(self.annotation, self.metadata)
+        return get_origin(annotation) is not Literal and all(hasattr(each, "strict") for each in metadata)
 
     def words(self) -> frozenset[str] | None:
         """All that the string may be; None when it may be anything."""

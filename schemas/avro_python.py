@@ -100,17 +100,19 @@ def _put_optional(null: int, put: Put, value: Any, out: list[bytes]) -> None:
 
 
 def _put_array(put: Put, value: Any, out: list[bytes]) -> None:
-    if value:
-        out.append(long_bytes(len(value)))
-        for item in value:
+    items = tuple(value)
+    if items:
+        out.append(long_bytes(len(items)))
+        for item in items:
             put(item, out)
     out.append(b"\0")
 
 
 def _put_map(put: Put, value: Any, out: list[bytes]) -> None:
-    if value:
-        out.append(long_bytes(len(value)))
-        for key, item in value.items():
+    items = [*value.items()]
+    if items:
+        out.append(long_bytes(len(items)))
+        for key, item in items:
             _put_bytes(key.encode(), out)
             put(item, out)
     out.append(b"\0")
@@ -245,8 +247,9 @@ def _take_map(take: Take, data: bytes, at: int) -> tuple[dict[str, Any], int]:
     items, at = _read_block(data, at)
     while items:
         for _ in range(items):
-            key, at = _take_bytes(data, at)
-            found[key.decode()], at = take(data, at)
+            raw, at = _take_bytes(data, at)
+            key = raw.decode()  # before the value, as in C: what is wrong first is told
+            found[key], at = take(data, at)
         items, at = _read_block(data, at)
     return found, at
 

@@ -13,4 +13,8 @@ def compiled(name: str) -> ModuleType | None:
     except ImportError:
         return None
     source = Path(str(module.__file__)).with_name(f"{name.rpartition('.')[2]}.c")
-    return module if sha256(source.read_bytes()).hexdigest() == module.SOURCE else None
+    try:
+        now = sha256(source.read_bytes()).hexdigest()
+    except OSError:
+        return None
+    return module if now == getattr(module, "SOURCE", None) else None

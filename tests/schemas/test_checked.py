@@ -8,10 +8,10 @@ import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from schemas.avro_body import decode, decode_slice, encode, newest
-from schemas.base import MAX_EXACT, Record
+from schemas.base import MAX_EXACT, Count, Record
 from schemas.checked import Maker, quick, unchecked
 from schemas.closures import RolloutClosed
 from schemas.errors import DecodeError
@@ -204,6 +204,7 @@ def test_quick_named_tuples_have_methods_and_heirs() -> None:
         __slots__ = ()
 
     assert Quick(1, "a")._replace(one=2) == (2, "a", None)
+    assert hash(Quick(1, "a", 2.0)) == hash(Slow(1, "a", 2.0)) == hash((1, "a", 2.0))
     assert repr(Heir(1, "a", 2.0)) == "Heir(one=1, two='a', three=2.0)"
 
 
@@ -223,6 +224,32 @@ def test_a_limit_that_is_not_tested_is_no_limit_that_passes() -> None:
     assert decode(Words, encode(Words(one=("a",), other=("b",)))) == Words(one=("a",), other=("b",))
     with pytest.raises(DecodeError, match="one"):
         decode(Words, b"\x02\x02b\0\x02\x02b\0")
+
+
+def test_of_several_limits_the_narrowest_holds() -> None:
+    class Narrow(Record):
+        count: Annotated[Count, Field(le=10)]
+
+    assert decode(Narrow, b"\x14") == Narrow(count=10)
+    with pytest.raises(DecodeError, match="count"):
+        decode(Narrow, b"\x16")
+
+
+def test_limits_of_other_kinds_are_told_at_once() -> None:
+    class Short(Record):
+        names: Annotated[tuple[str, ...], Field(max_length=1)]
+
+    class Asked(Record):
+        name: str
+
+        @field_validator("name")
+        @classmethod
+        def odd(cls, name: str) -> str:
+            return name
+
+    for record in (Short, Asked):
+        with pytest.raises(AssertionError):
+            decode(record, b"\0")
 
 
 def test_what_a_map_holds_is_limited_too() -> None:
