@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings as examples
 
 from streams import broker
 from streams.broker import places
 from streams.cli import main
 from streams.config import Settings
+
+# Fifty of everything each time; `--hypothesis-profile thorough` looks harder.
+examples.register_profile("quick", max_examples=50)
+examples.register_profile("thorough", max_examples=1000)
+examples.load_profile("quick")
 
 REASON = "needs Java 17+ and Maven for a real Kafka; these tests were NOT run"
 

@@ -1,7 +1,6 @@
 """Rollouts of which nothing can be made: given up once, with the reason, and for good."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,17 +38,17 @@ def answer(name: str, branch: int = 0, seq: int = 0) -> AgentEvents:
     return AgentEvents(rollout_id=name, branch_index=branch, first_seq=seq, events=(event,))
 
 
-def too_wide(deadline_ms: int = 1000) -> list[Fact]:
+def too_wide(name: str = "r", deadline_ms: int = 1000) -> list[Fact]:
     """A rollout that cannot settle."""
-    return [opening("r", WIDE, deadline_ms), *(answer("r", branch, 9_999) for branch in range(WIDE))]
+    return [opening(name, WIDE, deadline_ms), *(answer(name, branch, 9_999) for branch in range(WIDE))]
 
 
-def settled_under_nonsense() -> list[Fact]:
+def settled_under_nonsense(name: str) -> list[Fact]:
     """A rollout that cannot close."""
     settled = RolloutSettled(
-        settled_id="s", rollout_id="r", cause="complete", decided_at_ms=1, opened=True, branches=(), config="{", config_digest="0",
+        settled_id="s", rollout_id=name, cause="complete", decided_at_ms=1, opened=True, branches=(), config="{", config_digest="0",
     )  # fmt: skip
-    return [opening("r", 1, 600_000), Closure(settled=settled)]
+    return [opening(name, 1, 600_000), Closure(settled=settled)]
 
 
 async def write(settings: Settings, *facts: Fact) -> None:
@@ -63,15 +62,14 @@ async def letters_of(settings: Settings) -> list[Letter]:
     return [read_letter(each.key, each.value, each.headers) for each in stored]
 
 
-@pytest.mark.parametrize(
-    ("facts", "why"), [(too_wide, "4,194,304 are allowed"), (settled_under_nonsense, "cannot be read")]
-)
-async def test_what_was_given_up_stays_so(
-    settings: Settings, tmp_path: Path, facts: Callable[[], list[Fact]], why: str
-) -> None:
+WHY = {b"wide": "4,194,304 are allowed", b"odd": "cannot be read"}
+"""Of rollouts that are given up, by their names."""
+
+
+async def test_what_was_given_up_stays_so(settings: Settings, tmp_path: Path) -> None:
     """One dead letter says why. What comes later becomes one, also after a restart, and makes no rollout of what is left."""
     await ensure_topics(settings)
-    await write(settings, *facts())
+    await write(settings, *too_wide("wide"), *settled_under_nonsense("odd"))
     decided = len(await read_all(settings, settings.prefix + CLOSURES.name))
 
     async def buried(count: int) -> None:
@@ -82,33 +80,36 @@ async def test_what_was_given_up_stays_so(
 
     log, quick = tmp_path / "worker.log", {"BRAID_CLOSING__IDLE_MS": "500"}
     with Worker(settings, log, **quick) as worker:
-        await buried(1)
-        await write(settings, answer("r", 1), opening("r", 1, 600_000))
         await buried(2)
+        for name in ("wide", "odd"):
+            await write(settings, answer(name, 1), opening(name, 1, 600_000))
+        await buried(4)
         assert worker.stop()[0] == 0
     with Worker(settings, log, **quick) as worker:
-        await write(
-            settings, BuildVerdict(rollout_id="r", branch_index=1, verdict_id="v", status="success", exit_code=0)
-        )
-        await buried(3)
+        for name in ("wide", "odd"):
+            verdict = BuildVerdict(rollout_id=name, branch_index=1, verdict_id="v", status="success", exit_code=0)
+            await write(settings, verdict)
+        await buried(6)
         await asyncio.sleep(1.5)  # what was opened by mistake would be idle by then
         await write(settings, opening("small", 1, 600_000), answer("small"))
         await until_closed(settings, {"small"})
         assert worker.stop()[0] == 0
-    first, *later = await letters_of(settings)
-    assert (first.topic, first.key, first.reason) == (settings.prefix + LIFECYCLE.name, b"r", "given_up")
-    assert why in first.message
-    assert [(letter.key, letter.reason) for letter in later] == [(b"r", "given_up")] * 2
-    assert log.read_bytes().count(b'"event": "broken"') == 1
+    letters = await letters_of(settings)
+    for key, why in WHY.items():
+        first, *later = [letter for letter in letters if letter.key == key]
+        assert (first.topic, first.reason) == (settings.prefix + LIFECYCLE.name, "given_up")
+        assert why in first.message
+        assert [letter.reason for letter in later] == ["given_up"] * 2
+    assert log.read_bytes().count(b'"event": "broken"') == len(WHY)
     assert {ranking.rollout_id for ranking in await records_of(settings, RANKINGS)} == {"small"}  # type: ignore[attr-defined]
     assert len(await read_all(settings, settings.prefix + CLOSURES.name)) == decided + 2
     async with KafkaLog(settings) as looked:
-        row = await looked.view_row("r")
+        rows = {key: await looked.view_row(key.decode()) for key in WHY}
         outcomes = await plan(looked, await read_letters(looked, Filters()))
     assert {outcome.why for outcome in outcomes} == {NEVER["given_up"]}
-    assert row is not None
-    assert row.status == "broken"
-    assert why in (row.why or "")
+    for key, row in rows.items():
+        assert row is not None
+        assert (row.status, WHY[key] in (row.why or "")) == ("broken", True)
 
 
 async def test_a_letter_whose_original_is_gone_holds_nobody_up(settings: Settings, tmp_path: Path) -> None:
