@@ -9,7 +9,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 TRAINERS := .venv-trainers
 
-.PHONY: help setup browser demo test test-cores test-live test-kafka test-trainers check lock schemas bench faults clean
+.PHONY: help setup browser demo test test-cores test-live test-log test-kafka test-trainers check lock schemas bench faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -28,10 +28,11 @@ demo: $(READY) ## See it all: four tasks forked live on a real Kafka, ranked, wi
 
 test: $(READY) ## Lint, types and all tests, on a real Kafka and registry (about eight minutes on two processors)
 	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: the browser's tests will be skipped, and say so"
-	@$(MAKE) --no-print-directory -j4 --output-sync=line check test-cores test-live test-kafka
+	@$(MAKE) --no-print-directory -j5 --output-sync=line check test-cores test-live test-log test-kafka
 
-# Three parts side by side: what decides needs no broker, and those that do mostly wait; each of them starts one of its own.
-LIVE := tests/faults tests/streams/live tests/streams/judging tests/streams/replaying
+# Four parts side by side: what decides needs no broker, and those that do mostly wait; each of them starts one of its own.
+LIVE := tests/faults tests/streams/live
+LOG := tests/streams/judging tests/streams/replaying
 
 test-cores: $(READY)
 	@$(BIN)/pytest tests/agents tests/schemas
@@ -39,8 +40,11 @@ test-cores: $(READY)
 test-live: $(READY)
 	@$(BIN)/pytest $(LIVE) -p no:cacheprovider
 
+test-log: $(READY)
+	@$(BIN)/pytest $(LOG) -p no:cacheprovider
+
 test-kafka: $(READY)
-	@$(BIN)/pytest --ignore=tests/agents --ignore=tests/schemas $(LIVE:%=--ignore=%) -p no:cacheprovider
+	@$(BIN)/pytest --ignore=tests/agents --ignore=tests/schemas $(LIVE:%=--ignore=%) $(LOG:%=--ignore=%) -p no:cacheprovider
 
 test-trainers: $(TRAINERS)/.ready ## Exported files through TRL's trainers and torch (some 6 GB, once, in an environment of its own)
 	@HF_HUB_OFFLINE=1 $(TRAINERS)/bin/pytest -m trainers -p no:cacheprovider tests/trainers
