@@ -26,7 +26,7 @@ demo: $(READY) ## See it all: four tasks forked live on a real Kafka, ranked, wi
 	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: pages will be unknown, and the demo says so"
 	@$(BIN)/braid demo
 
-test: $(READY) ## Lint, types and all tests, on a real Kafka and registry (about eight minutes on two processors)
+test: $(READY) ## Lint, types and all tests, on a real Kafka and registry (about ten minutes on two processors)
 	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: the browser's tests will be skipped, and say so"
 	@$(MAKE) --no-print-directory -j5 --output-sync=line check test-cores test-live test-log test-kafka
 

@@ -44,7 +44,7 @@ def state(tmp_path: Path) -> dict[str, str]:
 async def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
     """SIGKILL whenever: after --resume every branch has ended once, attempts are not mixed, nothing is left over."""
     killed, chance = Killed(tmp_path, None), random.Random(11)
-    for number in range(4):
+    for number in range(2):
         await kill_and_resume(killed, f"r{number}", chance)
 
 

@@ -136,7 +136,7 @@ def test_redacting_what_a_run_made_once_more_finds_nothing(tmp_path: Path) -> No
     unmarked = rewritten(
         tmp_path / "run", tmp_path / "old", lambda _, found: [each._replace(headers=()) for each in found]
     )
-    for name in ("trl-sft", "trl-dpo", "trl-kto", "rl-transitions", "openai-sft", "sharegpt"):
+    for name in ("trl-dpo", "rl-transitions", "openai-sft"):
         take(DirectoryInput(unmarked), tmp_path / f"{name}-again", name)
         take(DirectoryInput(tmp_path / "run"), tmp_path / f"{name}-once", name)
         written = [(tmp_path / f"{name}-{way}" / "train-00000.jsonl").read_bytes() for way in ("again", "once")]
