@@ -77,7 +77,7 @@ clean: ## Remove the virtual environment and caches (Kafka's jars stay in the us
 	@echo "installing uv into .tools ..."
 	@$(PYTHON) -m venv .tools && .tools/bin/pip install -q --disable-pip-version-check uv
 
-$(READY): requirements-dev.lock pyproject.toml schemas/_records.c agents/evidence/_canonical.c agents/ranking/_newton.c schemas/compile_modules.py | $(filter .tools/bin/uv,$(UV))
+$(READY): requirements-dev.lock pyproject.toml $(wildcard schemas/*.c agents/*/*.c) schemas/compile_modules.py | $(filter .tools/bin/uv,$(UV))
 	@echo "installing the environment into .venv ..."
 	@$(UV) venv -q --allow-existing --python '>=3.11' .venv
 	@$(UV) pip sync -q --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.lock

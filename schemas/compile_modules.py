@@ -16,7 +16,7 @@ from typing import Any
 # Only there while the package is built.
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface  # type: ignore[import-not-found]
 
-SOURCES = ("schemas/_records.c", "agents/evidence/_canonical.c", "agents/ranking/_newton.c")
+SOURCES = ("schemas/*.c", "agents/*/*.c")
 # Products are not to be contracted into sums: a fused operation rounds once, and the bits would differ.
 FLAGS = ("-O2", "-ffp-contract=off", "-fPIC", "-shared")
 
@@ -26,8 +26,7 @@ class CompileModules(BuildHookInterface):  # type: ignore[misc]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - as hatchling calls it
         """Compile, and say that the wheel is for this Python and machine; or say why not."""
-        for name in SOURCES:
-            source = Path(self.root) / name
+        for source in sorted(source for pattern in SOURCES for source in Path(self.root).glob(pattern)):
             made = source.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
             made.unlink(missing_ok=True)  # never one of another source
             fresh = made.with_name(f"{made.name}.new")
@@ -46,7 +45,7 @@ class CompileModules(BuildHookInterface):  # type: ignore[misc]
             except (OSError, subprocess.CalledProcessError) as error:
                 why = getattr(error, "stderr", "") or error
                 self.app.display_warning(
-                    f"Python will do what {name} would do faster, because this failed: {shlex.join(command)}\n{why}"
+                    f"Python will do what {source.name} would do faster, because this failed: {shlex.join(command)}\n{why}"
                 )
                 continue
             fresh.replace(made)

@@ -9,7 +9,6 @@ from collections import Counter
 
 import orjson
 import structlog
-from aiokafka import TopicPartition
 from faust.types.tuples import TP
 
 from agents.evidence.signing import SigningKey
@@ -24,19 +23,18 @@ from schemas.closures import Closure, RolloutSettled
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents
 from schemas.judging import JudgeVote
-from streams.cluster import start_consumer
 from streams.codec import Codec
 from streams.config import Settings
 from streams.facts import read_fact, rollout_of_key
 from streams.headers import cloud_event, identity
 from streams.judging.judges import ASKED_BY_US
-from streams.letters import Letter
 from streams.live.forgetting import Forgetting
 from streams.live.loop import TICK_S, Arrived, Loop
 from streams.live.marks import mark_of, mark_of_given_up, read_mark, repeats
+from streams.live.refused import Refused
 from streams.live.view import view_row
 from streams.metrics import Metrics
-from streams.topics import BY_RECORD, CLOSURES, DEAD_LETTERS, FACTS, Topic
+from streams.topics import BY_RECORD, CLOSURES, FACTS, Topic
 
 PATIENCE_MS = 5_000
 """How long pinned facts may take to be read before the log is asked whether they exist at all."""
@@ -60,8 +58,7 @@ class RolloutDriver:
         self._open: dict[str, Rollout] = {}
         self._partition: dict[str, int] = {}
         self._touched: dict[str, None] = {}
-        self._letters: list[Letter] = []
-        self._strays: list[Complaint] = []
+        self._refused = Refused(loop, settings, metrics)
         self._due: list[tuple[int, str]] = []
         self._scheduled: dict[str, int] = {}
         self._closures_end: dict[int, int] | None = None
@@ -85,7 +82,8 @@ class RolloutDriver:
             self._asked,
         ):
             memory.clear()
-        self._letters, self._strays, self._due = [], [], []
+        self._refused.clear()
+        self._due = []
         self._scheduled.clear()
         self._closures_end = None
         self._forgetting = Forgetting(self._loop, self._settings)
@@ -108,7 +106,7 @@ class RolloutDriver:
                 return None
             fact = read_fact(self._codec, topic, record.value, rollout_id)
         except DecodeError as error:
-            self._refuse(record, "undecodable", type(error).__name__, str(error))
+            self._refused.add(record, "undecodable", str(error), type(error).__name__)
             return None
         return self._take_fact(record, rollout_id, fact)
 
@@ -123,9 +121,9 @@ class RolloutDriver:
         complaints = rollout.add(fact, record.at, ref)
         for complaint in complaints:
             if complaint.ref == ref:
-                self._refuse(record, complaint.reason, "NotCounted", complaint.message)
+                self._refused.add(record, complaint.reason, complaint.message)
             else:
-                self._strays.append(complaint)
+                self._refused.add_stray(complaint)
         if fresh:
             if complaints:
                 return None  # nothing of it counts: it opens no rollout
@@ -148,29 +146,14 @@ class RolloutDriver:
         try:
             fact = read_fact(self._codec, topic, record.value, rollout_of_key(record.key))
         except DecodeError as error:
-            self._refuse(record, "undecodable", type(error).__name__, str(error))
+            self._refused.add(record, "undecodable", str(error), type(error).__name__)
             return
         if repeats(mark, fact):
             self._metrics.repeated.inc()
         elif mark.given_up:
-            self._refuse(record, "given_up", "NotCounted", "the rollout was given up; `braid show` says why")
+            self._refused.add(record, "given_up", "the rollout was given up; `braid show` says why")
         else:
-            self._refuse(record, "late", "NotCounted", "the rollout has closed")
-
-    def _refuse(self, record: Arrived, reason: str, error: str, message: str) -> None:
-        self._letters.append(
-            Letter(
-                record.key,
-                record.value,
-                record.headers,
-                record.topic,
-                record.partition,
-                record.offset,
-                reason,
-                error,
-                message,
-            )
-        )
+            self._refused.add(record, "late", "the rollout has closed")
 
     def _count(self, fact: Fact) -> None:
         if isinstance(fact, AgentEvents):
@@ -190,7 +173,7 @@ class RolloutDriver:
 
     async def advance(self) -> None:
         """Write dead letters, decisions and what is closed; wait for all of it."""
-        await self._write_letters()
+        await self._refused.write()
         await self._learn_ends()
         touched, self._touched = self._touched, {}
         finished: list[str] = []
@@ -202,7 +185,7 @@ class RolloutDriver:
             if rollout_id in self._open and rollout_id not in finished:
                 self._show(rollout_id, self._open[rollout_id])
         self._fresh.clear()
-        await self._write_letters()
+        await self._refused.write()
         self._finish(finished)
 
     async def _learn_ends(self) -> None:
@@ -340,7 +323,7 @@ class RolloutDriver:
         self._show(rollout_id, rollout, broken=why)
         first = self._loop.first(partition, rollout_id)
         if first is not None:
-            self._strays.append(Complaint((first[0], partition, first[1]), "given_up", why))
+            self._refused.add_stray(Complaint((first[0], partition, first[1]), "given_up", why))
 
     # -- deadlines -----------------------------------------------------------------------------------------------------
 
@@ -394,7 +377,7 @@ class RolloutDriver:
                 again = max(look, now + int(TICK_S * 1000))
                 self._scheduled[rollout_id] = again
                 heapq.heappush(self._due, (again, rollout_id))
-        await self._write_letters()
+        await self._refused.write()
         self._finish(finished)
         if self._touched:
             await self.advance()
@@ -432,59 +415,6 @@ class RolloutDriver:
         self._written[topic].inc()
         headers = cloud_event(record, "worker", redacted=redacted)
         await self._loop.send(self._settings.prefix + topic.name, partition, rollout_id.encode(), value, headers)
-
-    async def _write_letters(self) -> None:
-        if self._strays:
-            strays, self._strays = self._strays, []
-            self._letters += await self._fetch(strays)
-        letters, self._letters = self._letters, []
-        for letter in letters:
-            self._metrics.letters.labels(letter.reason).inc()
-            log.warning(
-                "dead letter",
-                reason=letter.reason,
-                origin=letter.origin,
-                message=letter.message,
-                rollout=(letter.key or b"").decode(errors="replace"),
-            )
-            await self._loop.send(
-                self._settings.prefix + DEAD_LETTERS.name,
-                letter.partition,
-                letter.key,
-                # Kafka's client refuses a record of nothing at all: an empty value stands for it.
-                b"" if letter.key is None and letter.value is None else letter.value,
-                letter.wire_headers(),
-            )
-
-    async def _fetch(self, complaints: list[Complaint]) -> list[Letter]:
-        """The originals of facts that turned out not to count after they had been read."""
-        letters = []
-        consumer = await start_consumer(self._settings)
-        try:
-            for complaint in complaints:
-                tp = TopicPartition(complaint.ref[0], complaint.ref[1])
-                if complaint.ref[2] < (await consumer.beginning_offsets([tp]))[tp]:  # nobody would ever send it
-                    log.warning("no dead letter: the original is gone", origin=complaint.ref, reason=complaint.reason)
-                    continue
-                consumer.assign([tp])
-                consumer.seek(tp, complaint.ref[2])
-                original = await consumer.getone(tp)
-                letters.append(
-                    Letter(
-                        original.key,
-                        original.value,
-                        tuple(original.headers),
-                        original.topic,
-                        original.partition,
-                        original.offset,
-                        complaint.reason,
-                        "NotCounted",
-                        complaint.message,
-                    )
-                )
-        finally:
-            await consumer.stop()
-        return letters
 
     # -- the view ------------------------------------------------------------------------------------------------------
 
