@@ -56,7 +56,7 @@ class Reclosing(Fold):
 
     def _refuse(self, topic: Topic, record: LogRecord, rollout_id: str | None, error: DecodeError) -> set[str]:
         concerned = super()._refuse(topic, record, rollout_id, error)
-        for each in concerned:
+        for each in sorted(concerned):  # the order in which rollouts leave is that of what is written
             self._count(each)
         return concerned
 
