@@ -230,7 +230,12 @@ class RowMaker:
     def _ppo(
         self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]
     ) -> None:
-        group = group_of([candidate.reward.value for candidate in candidates if candidate.reward is not None])
+        # Only what was asked the same is compared: branches that nobody opened may have tasks of their own.
+        rewards: dict[str, list[float]] = {}
+        for _, branch, _, reward in candidates:
+            if reward is not None:
+                rewards.setdefault(branch.task, []).append(reward.value)
+        groups = {task: group_of(values) for task, values in rewards.items()}
         for ranked, branch, _, reward in candidates:
             index, talk = ranked.branch_index, talks[ranked.branch_index]
             if reward is None:
@@ -238,6 +243,7 @@ class RowMaker:
             elif not has_content(talk.completion):
                 self._reject("ppo", [branch], ("empty_completion",))
             else:
+                group = groups[branch.task]
                 record = _ppo_record(
                     **self._common(branch, [branch], admissions[index]),
                     branch_index=index,

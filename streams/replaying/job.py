@@ -13,10 +13,12 @@ from agents.rollouts.broken import BrokenLogError
 from agents.rollouts.decide import ClosingPolicy, decide, pinned_config
 from agents.rollouts.emit import Emission, emit
 from agents.rollouts.rollout import Rollout
+from agents.training.redaction import RULES_VERSION
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
 from streams.counts import Counts
 from streams.embedded import partitions_of
+from streams.letters import CODE_VERSION
 from streams.looking.files import log_folder
 from streams.looking.kafka import Span
 from streams.replaying.ahead import Ahead
@@ -61,6 +63,9 @@ class Job(BaseModel):
     """The policy that holds where closings are decided again."""
     emission: EmissionConfig | None = None
     """The configuration that holds there for rollouts that never settled."""
+    code: str = CODE_VERSION
+    redaction: str = RULES_VERSION
+    """What makes it: partitions that another version made are not completed by this one."""
 
     @property
     def partitions(self) -> list[int]:

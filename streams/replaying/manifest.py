@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from agents.training.redaction import RULES_VERSION
 from schemas.avro_body import first_problem
 from schemas.emission import EmissionConfig
 from schemas.jsontext import compact
@@ -104,7 +103,7 @@ def rules_of(job: Job) -> dict[str, Any]:
     """What decides what comes of the facts: `braid diff` names those in which two replays differ."""
     rules: dict[str, Any] = {
         "set": list(job.overrides), "reclose": job.reclose, "evidence": job.evidence, "sign": job.sign,
-        "code": CODE_VERSION, "redaction": RULES_VERSION,
+        "code": job.code, "redaction": job.redaction,
         "schemas": [f"{name} {latest(record).number}" for name, record in sorted(RECORDS.items())],
     }  # fmt: skip
     if job.closing is not None:
@@ -126,7 +125,7 @@ def _differing(plain: Mapping[str, Any], usual: Mapping[str, Any], section: str 
 def other_options(job: Job, found: ReplayManifest) -> list[str]:
     """In which options a job differs from the replay that a manifest is of."""
     rules = rules_of(job)
-    names = ("set", "reclose", "evidence", "sign", "closing", CONFIGURED)
+    names = ("set", "reclose", "evidence", "sign", "closing", CONFIGURED, "code", "redaction")
     now = job.asked | {name: rules.get(name) for name in names}
     then = found.inputs.asked | {name: found.rules.get(name) for name in names}
     now |= {"format": sorted(job.formats), "verify": job.verify}

@@ -75,6 +75,11 @@ class Output:
         if not self._resume or (found.begun is None and found.finished is None):
             _require_no_other_dataset(out, found, self.job)
         elif found.begun is not None:
+            if _made_by(found.begun) != _made_by(self.job):
+                raise ReplayError(
+                    f"{out} holds a replay that was cut off and was made by {_made_by(found.begun)}; this is {_made_by(self.job)}, and "
+                    "what both make need not be the same: leave --resume out to begin anew"
+                )
             if self.job.model_copy(update={"spans": found.begun.spans, "lost": found.begun.lost}) != found.begun:
                 raise ReplayError(
                     f"{out} holds another replay that was cut off; give its options again, or leave --resume out to begin anew"
@@ -119,6 +124,10 @@ class Output:
             if self.job.out is not None and self.finished is None and kind is not None:
                 for path in (*self.job.out.glob(f"*{PARTIAL}"), *self.job.out.glob(f"{LOG}/*/*{PARTIAL}")):
                     path.unlink(missing_ok=True)
+
+
+def _made_by(job: Job) -> str:
+    return f"Braidstream {job.code} with redaction rules {job.redaction}"
 
 
 def _look(out: Path) -> _Found:

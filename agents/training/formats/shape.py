@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from agents.rewards.rewards import Group as Statistics
-from agents.rewards.rewards import group_of
 from agents.training.messages import is_blank
 from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
@@ -112,14 +110,6 @@ class Group:
             if ranked.objective_status == "pass" and not is_blank(answer):
                 return answer
         return None
-
-
-def statistics(part: Group, whole: Group) -> Statistics:
-    """Of the rewards in a group. Rows have those of their rollout; one prompt of several has its own."""
-    if part is not whole:
-        return group_of([row.reward for row in part.ppo])
-    first = part.ppo[0]
-    return Statistics(first.group_size, first.group_mean, first.group_std)
 
 
 Made = TrainingRecord | BranchRecord | AepRecord

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agents.training.formats.chat import messages, tool_text
-from agents.training.formats.shape import MESSAGES, Column, Format, Group, Left, ListOf, Row, statistics
+from agents.training.formats.shape import MESSAGES, Column, Format, Group, Left, ListOf, Row
 from agents.training.messages import has_content
 from schemas.training import DpoRecord, TrainingRecord
 
@@ -87,10 +87,10 @@ def grpo(group: Group) -> Iterator[Row | Left]:
     rewards teaches nothing and is left out.
     """
     for part in group.by_prompt():
-        yield from _sampled(part, group)
+        yield from _sampled(part)
 
 
-def _sampled(group: Group, whole: Group) -> Iterator[Row | Left]:
+def _sampled(group: Group) -> Iterator[Row | Left]:
     rows = [row for row in group.ppo if has_content(row.completion)]
     if not rows:
         if group.ppo:
@@ -99,7 +99,7 @@ def _sampled(group: Group, whole: Group) -> Iterator[Row | Left]:
     if len({row.reward for row in rows}) < 2:
         yield Left("no_reward_spread")
         return
-    first, found = rows[0], statistics(group, whole)
+    first = rows[0]
     yield Row(
         {
             "prompt": messages(first.prompt),
@@ -109,10 +109,10 @@ def _sampled(group: Group, whole: Group) -> Iterator[Row | Left]:
             # Not `completions`: so the trainer calls its own, and a column of that name makes it fail.
             "sampled": [messages(row.completion) for row in rows],
             "rewards": [row.reward for row in rows],
-            "advantages": [found.advantage(row.reward) for row in rows],
+            "advantages": [row.advantage for row in rows],
             "branches": [row.branch_index for row in rows],
-            "group_mean": found.mean,
-            "group_std": found.std,
+            "group_mean": first.group_mean,
+            "group_std": first.group_std,
             "rollout_id": group.rollout_id,
         },
         tuple(rows),

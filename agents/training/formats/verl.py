@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from agents.training.formats.chat import tool_text
-from agents.training.formats.shape import Format, Group, Left, ListOf, Row, Struct, statistics
+from agents.training.formats.shape import Format, Group, Left, ListOf, Row, Struct
 
 DATA_SOURCE = "braidstream"
 """What verl chooses the reward function by."""
@@ -17,17 +17,17 @@ ABILITY = "agent"
 def prompts(group: Group) -> Iterator[Row | Left]:
     """{data_source, prompt, ability, reward_model{style, ground_truth}, extra_info}."""
     for part in group.by_prompt():
-        yield from _prompt(part, group)
+        yield from _prompt(part)
 
 
-def _prompt(group: Group, whole: Group) -> Iterator[Row | Left]:
+def _prompt(group: Group) -> Iterator[Row | Left]:
     if not group.ppo:
         return
     answer = group.reference_answer()
     if answer is None:
         yield Left("no_ground_truth")
         return
-    first, found = group.ppo[0], statistics(group, whole)
+    first = group.ppo[0]
     asked = group.rollout_id if first.task == group.ranking.task else f"{group.rollout_id}/{first.task}"
     yield Row(
         {
@@ -42,9 +42,9 @@ def _prompt(group: Group, whole: Group) -> Iterator[Row | Left]:
                 "rollout_id": group.rollout_id,
                 "task": first.task,
                 "tools": tool_text(first.tools),
-                "group_mean": found.mean,
-                "group_std": found.std,
-                "group_size": found.size,
+                "group_mean": first.group_mean,
+                "group_std": first.group_std,
+                "group_size": first.group_size,
             },
         },
         group.ppo,

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,6 +18,9 @@ import pytest
 from agents.training.redaction import RULES_VERSION
 from streams.cluster import partition_of
 from streams.embedded import LogWriter, file_of, partitions_of, read_partition
+from streams.replaying.job import Job
+from streams.replaying.logs import ReplayError
+from streams.replaying.output import Output
 from streams.topics import (
     CLOSURES,
     DPO,
@@ -158,6 +162,18 @@ def test_a_finished_replay_is_not_resumed(log: Path, braid: Braid, tmp_path: Pat
         code, _, said = braid("replay", "--from-dir", log, "--out", out, "--resume", *others)
         assert (code, _tree(out)) == (1, before)
         assert named is None or named in said
+
+
+@pytest.mark.parametrize("other", [{"code": "0.0.1"}, {"redaction": "1"}])
+def test_what_another_version_began_is_not_completed_by_this_one(tmp_path: Path, other: dict[str, str]) -> None:
+    """Partitions of two versions side by side would be a log that neither of them makes."""
+    job = Job(spans={}, out=tmp_path / "out")
+    with suppress(KeyboardInterrupt), Output(job.model_copy(update=other), resume=False):
+        raise KeyboardInterrupt
+    with pytest.raises(ReplayError, match=rf"made by .*{other.get('code', 'rules 1')}.*leave --resume out"):
+        Output(job, resume=True).__enter__()
+    with Output(job, resume=False) as output:
+        assert output.finished is None
 
 
 def test_what_was_exported_from_an_earlier_replay_goes_with_it(log: Path, braid: Braid, tmp_path: Path) -> None:

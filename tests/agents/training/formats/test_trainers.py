@@ -133,6 +133,14 @@ def test_branches_with_tasks_of_their_own_are_groups_of_their_own() -> None:
     assert left("trl-grpo", group) == ["no_reward_spread"]
 
 
+def test_ppo_rows_have_the_statistics_of_what_was_asked_the_same() -> None:
+    """Whoever reads the topic computes nothing again: an answer about apples is not worth more because pears are hard."""
+    found = {row.branch_index: row for row in own_tasks().ppo}
+    assert [(found[index].group_size, found[index].group_mean) for index in (0, 2, 5)] == [(2, 0.5), (2, 0.5), (1, 1.0)]
+    assert {found[index].group_size for index in (1, 3, 4)} == {3}
+    assert (found[0].advantage, found[2].advantage, found[5].advantage) == (0.707106781, -0.707106781, None)
+
+
 def test_nemo_ranks_only_completions_of_one_prompt() -> None:
     """Ranks begin again with each prompt."""
     group = own_tasks()
