@@ -4,7 +4,7 @@ A record here is unsigned; its JSON view is what is hashed, chained and signed. 
 names the hash of the one before, and the last one states how many there are and lists every branch record and training row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agents.evidence.canonical import canonical_bytes, digest
@@ -39,13 +39,22 @@ class Judges(NamedTuple):
         return bool(self.compared or self.scored)
 
 
-def judges_of(index: int, votes: Sequence[JudgeVote]) -> Judges:
-    """The judges of a branch, out of the votes that count."""
-    about = [vote for vote in votes if index in (vote.a, vote.b) and vote.judge != CONTENT_JUDGE]
-    return Judges(
-        tuple(sorted({vote.judge for vote in about if vote.b is not None and vote.preferred is not None})),
-        tuple(sorted({vote.judge for vote in about if vote.b is None and vote.score is not None})),
-    )
+def judges_of(branches: Iterable[int], votes: Iterable[JudgeVote]) -> dict[int, Judges]:
+    """The judges of each branch, out of the votes that count."""
+    compared: dict[int, set[str]] = {index: set() for index in branches}
+    scored: dict[int, set[str]] = {index: set() for index in compared}
+    for vote in votes:
+        a, b, judge = vote.a, vote.b, vote.judge
+        if judge == CONTENT_JUDGE:
+            continue
+        if b is None:
+            if vote.score is not None and a in scored:
+                scored[a].add(judge)
+        elif vote.preferred is not None:
+            for index in (a, b):
+                if index in compared:
+                    compared[index].add(judge)
+    return {index: Judges(tuple(sorted(names)), tuple(sorted(scored[index]))) for index, names in compared.items()}
 
 
 def branch_evidence(

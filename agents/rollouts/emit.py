@@ -161,30 +161,23 @@ def emit(
     votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
     result: RankingResult
     ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config, config_digest, bodies)
-    judges = {index: judges_of(index, votes) for index in branches}
-    candidates = [
-        Candidate(
-            ranked=ranked,
-            branch=branches[ranked.branch_index],
-            judged=Judged(
-                branches[ranked.branch_index],
-                ranked.objective_status,
-                verdicts[ranked.branch_index],
-                ranked.flags,
-                opened,
-                judges[ranked.branch_index].known,
-                decided=ranked.branch_index in decided,
-                unremoved=has_unremoved((*branches[ranked.branch_index].redactions, *dict(opening.counts))),
-            ),
-            reward=reward_of(
-                ranked.objective_status,
-                verdicts[ranked.branch_index],
-                JudgedScores(ranked.judge_score, ranked.judge_scalar),
-                config,
-            ),
+    judges = judges_of(branches, votes)
+    candidates = []
+    for ranked in ranking.branches:
+        index, status = ranked.branch_index, ranked.objective_status
+        branch, found = branches[index], verdicts[index]
+        judged = Judged(
+            branch,
+            status,
+            found,
+            ranked.flags,
+            opened,
+            judges[index].known,
+            decided=index in decided,
+            unremoved=has_unremoved((*branch.redactions, *dict(opening.counts))),
         )
-        for ranked in ranking.branches
-    ]
+        reward = reward_of(status, found, JudgedScores(ranked.judge_score, ranked.judge_scalar), config)
+        candidates.append(Candidate(ranked, branch, judged, reward))
     rows = RowMaker(settled, closed, opening, config, config_digest, result.probability, bodies).make(candidates)
     in_order = tuple(branches[index] for index in sorted(branches))
     chain: list[Placed] = []

@@ -7,12 +7,10 @@ equal beginnings are equal messages.
 
 import re
 from collections.abc import Iterable
-from itertools import groupby, zip_longest
-from typing import NamedTuple
 
 from agents.training.text_overlap import INVISIBLE
 from schemas.branches import BranchCall, BranchRecord
-from schemas.checked import quick, unchecked
+from schemas.checked import unchecked
 from schemas.lifecycle import RolloutOpened
 from schemas.training import FunctionCall, Message, ToolCall
 
@@ -22,23 +20,18 @@ NO_RESULT = "[no result was recorded]"
 """A call that was never answered still needs its tool message: loaders refuse a conversation without it."""
 
 
-@quick
-class Conversation(NamedTuple):
+class Conversation:
     """The whole conversation, and where the agent begins to speak."""
 
-    messages: tuple[Message, ...]
-    given: int
-    """How many messages the agent was given."""
+    __slots__ = ("completion", "messages", "prompt", "says_something")
 
-    @property
-    def prompt(self) -> tuple[Message, ...]:
+    def __init__(self, prompt: tuple[Message, ...], completion: tuple[Message, ...]) -> None:
+        self.prompt = prompt
         """What the agent was given."""
-        return self.messages[: self.given]
-
-    @property
-    def completion(self) -> tuple[Message, ...]:
+        self.completion = completion
         """What it did."""
-        return self.messages[self.given :]
+        self.messages = prompt + completion
+        self.says_something = has_content(completion)
 
 
 def given_messages(task: str, opened: RolloutOpened | None) -> tuple[Message, ...]:
@@ -51,18 +44,29 @@ def given_messages(task: str, opened: RolloutOpened | None) -> tuple[Message, ..
 
 def conversation(branch: BranchRecord, given: tuple[Message, ...], *, turn_text: bool = True) -> Conversation:
     """The messages of a branch; `given` are those that it began with."""
-    messages = [*given]
+    messages: list[Message] = []
     position = 0
-    asked = [call for call in branch.tool_calls if call.paired]
-    for _, turn in groupby(asked, key=lambda call: call.turn):
-        calls = list(turn)
+    for calls in _turns(branch.tool_calls):
         ids = [f"call_{position + offset}" for offset in range(len(calls))]
         position += len(calls)
         messages.append(_assistant(calls, ids, turn_text=turn_text))
         messages += [_answer(call, call_id) for call, call_id in zip(calls, ids, strict=True)]
     if not is_blank(branch.final_answer):
         messages.append(_message(role="assistant", content=branch.final_answer))
-    return Conversation(tuple(messages), len(given))
+    return Conversation(given, tuple(messages))
+
+
+def _turns(calls: Iterable[BranchCall]) -> list[list[BranchCall]]:
+    """The calls that were made, those of one turn together."""
+    turns: list[list[BranchCall]] = []
+    for call in calls:
+        if not call.paired:
+            continue
+        if turns and turns[-1][-1].turn == call.turn:
+            turns[-1].append(call)
+        else:
+            turns.append([call])
+    return turns
 
 
 def _assistant(calls: list[BranchCall], ids: list[str], *, turn_text: bool) -> Message:
@@ -71,8 +75,10 @@ def _assistant(calls: list[BranchCall], ids: list[str], *, turn_text: bool) -> M
         role="assistant",
         content="\n\n".join(said) or None,
         tool_calls=tuple(
-            _tool_call(id=call_id, function=_function(name=call.name, arguments=call.arguments))
-            for call, call_id in zip(calls, ids, strict=True)
+            [
+                _tool_call(id=call_id, function=_function(name=call.name, arguments=call.arguments))
+                for call, call_id in zip(calls, ids, strict=True)
+            ]
         ),
     )
 
@@ -109,12 +115,14 @@ def is_blank(text: str | None) -> bool:
 
 def shared_prompt(one: Conversation, other: Conversation) -> int:
     """How many messages two conversations share, cut back to just before an assistant message."""
+    shorter, longer = other.messages, one.messages
+    if len(shorter) > len(longer):
+        shorter, longer = longer, shorter
     shared = 0
-    for left, right in zip_longest(one.messages, other.messages):
-        if left is not right and (left is None or left != right):
+    for left, right in zip(shorter, longer, strict=False):
+        if left is not right and left != right:
             break
         shared += 1
-    longest = max(one.messages, other.messages, key=len)
-    while shared > 0 and not (shared < len(longest) and longest[shared].role == "assistant"):
+    while shared > 0 and not (shared < len(longer) and longer[shared].role == "assistant"):
         shared -= 1
     return shared

@@ -7,7 +7,6 @@ silently.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple, TypedDict
 
@@ -79,21 +78,34 @@ MOST_SURPLUS = 1000
 """Pairs beyond the limit that are named one by one; further ones are counted together. Pairs grow with the square of branches."""
 
 
-@dataclass
 class RowMaker:
     """Makes the rows of one closed rollout."""
 
-    settled: RolloutSettled
-    closed: RolloutClosed
-    opening: CleanedOpening
-    config: EmissionConfig
-    config_digest: str
-    beats: Beats
-    bodies: Bodies
-    """Gets the Avro body of every row."""
-    _rows: list[Row] = field(default_factory=list)
-    _rejected: list[RejectedRecord] = field(default_factory=list)
-    _given: dict[str, tuple[Message, ...]] = field(default_factory=dict)
+    def __init__(
+        self,
+        settled: RolloutSettled,
+        closed: RolloutClosed,
+        opening: CleanedOpening,
+        config: EmissionConfig,
+        config_digest: str,
+        beats: Beats,
+        bodies: Bodies,
+    ) -> None:
+        """`bodies` gets the Avro body of every row."""
+        self.settled = settled
+        self.config = config
+        self.beats = beats
+        self._opening = opening
+        self._tools = opening.opened.tools if opening.opened else "[]"
+        self._made_by = {
+            "settled_id": settled.settled_id,
+            "closed_id": closed.closed_id,
+            "config_digest": config_digest,
+        }
+        self._bodies = bodies
+        self._rows: list[Row] = []
+        self._rejected: list[RejectedRecord] = []
+        self._given: dict[str, tuple[Message, ...]] = {}
 
     def make(self, candidates: Sequence[Candidate]) -> Rows:
         """All rows, in the order of kinds, then of the ranking."""
@@ -102,9 +114,9 @@ class RowMaker:
             for kind in ("sft", "dpo", "ppo"):
                 self._reject(kind, everyone, ("cancelled",))
             return Rows((), tuple(self._rejected))
-        talks = {candidate.ranked.branch_index: self._talk(candidate.branch) for candidate in candidates}
+        talks = {candidate.branch.branch_index: self._talk(candidate.branch) for candidate in candidates}
         admissions = {
-            candidate.ranked.branch_index: admit(candidate.judged, self.config.admission) for candidate in candidates
+            candidate.branch.branch_index: admit(candidate.judged, self.config.admission) for candidate in candidates
         }
         for candidate in candidates:
             self._sft(candidate, talks, admissions)
@@ -115,7 +127,7 @@ class RowMaker:
     def _talk(self, branch: BranchRecord) -> Conversation:
         given = self._given.get(branch.task)
         if given is None:  # the branches of a rollout have the same ones, and nearly always one task
-            given = self._given[branch.task] = given_messages(branch.task, self.opening.opened)
+            given = self._given[branch.task] = given_messages(branch.task, self._opening.opened)
         return conversation(branch, given, turn_text=self.config.turn_text)
 
     # -- SFT ----------------------------------------------------------------------------------------------------------
@@ -194,8 +206,10 @@ class RowMaker:
         talks: Mapping[int, Conversation], admissions: Mapping[int, Admission],
     ) -> DpoRecord | str:  # fmt: skip
         """The pair's record, or why there is none."""
-        one, other = talks[better.ranked.branch_index], talks[worse.ranked.branch_index]
-        if not has_content(one.completion) or not has_content(other.completion):
+        above, best = better.ranked, better.branch
+        below, worst = worse.ranked, worse.branch
+        one, other = talks[above.branch_index], talks[below.branch_index]
+        if not one.says_something or not other.says_something:
             return "empty_completion"
         cut = shared_prompt(one, other)
         chosen, rejected = one.messages[cut:], other.messages[cut:]
@@ -207,22 +221,21 @@ class RowMaker:
             return "empty_completion"
         if not _worth_choosing(chosen):
             return "empty_chosen_answer"
-        pair = [better.branch, worse.branch]
-        admission = both(admissions[better.ranked.branch_index], admissions[worse.ranked.branch_index])
+        admission = both(admissions[above.branch_index], admissions[below.branch_index])
         return _dpo_record(
-            **self._common(better.branch, pair, admission),
-            chosen_branch=better.ranked.branch_index,
-            rejected_branch=worse.ranked.branch_index,
+            **self._common(best, [best, worst], admission),
+            chosen_branch=above.branch_index,
+            rejected_branch=below.branch_index,
             prompt=one.messages[:cut],
             chosen=chosen,
             rejected=rejected,
-            chosen_answer=better.branch.final_answer,
-            rejected_answer=worse.branch.final_answer,
+            chosen_answer=best.final_answer,
+            rejected_answer=worst.final_answer,
             basis=basis,
-            margin=nine((better.ranked.total or 0.0) - (worse.ranked.total or 0.0)),
+            margin=nine((above.total or 0.0) - (below.total or 0.0)),
             p_chosen=probability,
-            chosen_components=better.ranked.components,
-            rejected_components=worse.ranked.components,
+            chosen_components=above.components,
+            rejected_components=below.components,
         )
 
     # -- PPO ----------------------------------------------------------------------------------------------------------
@@ -240,7 +253,7 @@ class RowMaker:
             index, talk = ranked.branch_index, talks[ranked.branch_index]
             if reward is None:
                 self._reject("ppo", [branch], ("no_reward", f"objective_{ranked.objective_status}"))
-            elif not has_content(talk.completion):
+            elif not talk.says_something:
                 self._reject("ppo", [branch], ("empty_completion",))
             else:
                 group = groups[branch.task]
@@ -264,30 +277,25 @@ class RowMaker:
     # -- what all rows share ------------------------------------------------------------------------------------------
 
     def _common(self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission) -> _Common:
-        opened = self.opening.opened
-        redactions = dict(self.opening.counts)
+        redactions = dict(self._opening.counts)
         for each in involved:
             for kind, count in each.redactions.items():
                 redactions[kind] = redactions.get(kind, 0) + count
+        agent = branch.agent
         return {
             "record_id": "-",
             "rollout_id": branch.rollout_id,
             "task": branch.task,
-            "tools": opened.tools if opened else "[]",
-            "model": branch.agent.model if branch.agent else None,
+            "tools": self._tools,
+            "model": agent.model if agent else None,
             "admission": admission,
-            "provenance": _provenance(
-                settled_id=self.settled.settled_id,
-                closed_id=self.closed.closed_id,
-                raw_digests=tuple([each.raw_digest for each in involved]),
-                config_digest=self.config_digest,
-            ),
-            "redactions": dict(sorted(redactions.items())),
+            "provenance": _provenance(**self._made_by, raw_digests=tuple([each.raw_digest for each in involved])),
+            "redactions": dict(sorted(redactions.items())) if redactions else redactions,
         }
 
     def _admit(self, kind: RowKind, branches: Sequence[BranchRecord], record: Row) -> None:
         if record.admission.category == "train":
-            self._rows.append(with_content_id(record, bodies=self.bodies))
+            self._rows.append(with_content_id(record, bodies=self._bodies))
         else:
             self._reject(kind, branches, (record.admission.category, *record.admission.reasons), record.admission)
 
@@ -302,14 +310,14 @@ class RowMaker:
             record_id="-",
             rollout_id=self.settled.rollout_id,
             kind=kind,
-            branches=tuple(branch.branch_index for branch in branches),
+            branches=tuple([branch.branch_index for branch in branches]),
             reasons=reasons,
             admission=admission,
-            digests=tuple(branch.raw_digest for branch in branches),
-            settled_id=self.settled.settled_id,
-            closed_id=self.closed.closed_id,
+            digests=tuple([branch.raw_digest for branch in branches]),
+            settled_id=self._made_by["settled_id"],
+            closed_id=self._made_by["closed_id"],
         )
-        self._rejected.append(with_content_id(record, bodies=self.bodies))
+        self._rejected.append(with_content_id(record, bodies=self._bodies))
 
 
 def _worth_choosing(completion: tuple[Message, ...]) -> bool:
