@@ -22,7 +22,8 @@ from streams.letters import CODE_VERSION
 from streams.looking.files import log_folder
 from streams.looking.kafka import Span
 from streams.replaying.ahead import Ahead
-from streams.replaying.comparing import SINKS, Comparison, Emitted
+from streams.replaying.comparing import SINKS, Comparison, compare
+from streams.replaying.emitted import Emitted
 from streams.replaying.fold import Fold, Hole
 from streams.replaying.logs import FactLog, both
 from streams.replaying.overrides import Overrides
@@ -143,10 +144,10 @@ async def replay_partition(
     compared = None
     if job.verify:
         decisions = job.spans.get(CLOSURES.name, {}).get(partition, Span(0, 0))
-        compared = await emitted.compare(log, partition, decisions, {hole.rollout_id for hole in holes})
+        compared = await compare(emitted, log, partition, decisions, {hole.rollout_id for hole in holes})
     stages["read, and the rest"] = time.process_time() - cpu - sum(stages.values())
     return Result(
-        partition=partition, counts=counts.plain(), records=dict(sorted(emitted.records.items())),
+        partition=partition, counts=counts.plain(), records=emitted.records(),
         digests=emitted.digests(), holes=holes, open=fold.open() + undecided, undecodable=fold.undecodable,
         compared=compared, facts=fold.facts, seconds=time.monotonic() - began, stages=dict(stages),
     )  # fmt: skip
