@@ -5,12 +5,12 @@ nested deeper than `MAX_DEPTH` is refused instead of exhausting somebody's stack
 """
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from pydantic_core import SchemaValidator, core_schema
 
-MAX_DEPTH = 100
+MAX_DEPTH: Final = 100
 """Deeper nesting than this is an attack or a bug, never a tool's arguments."""
 
 _HAS_LONG_DIGITS = SchemaValidator(core_schema.str_schema(pattern="[0-9]{19}")).isinstance_python

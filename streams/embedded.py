@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, NamedTuple, Self
 
 from schemas.avro_code import reader_of, writer_of
 from schemas.avro_python import long_bytes
+from schemas.checked import quick
 from schemas.errors import BraidError
 
 if sys.version_info >= (3, 14):
@@ -58,6 +59,7 @@ LEVEL = 3
 _NAME = re.compile(rf"(?P<partition>\d{{5,}})(-(?P<first>\d{{20}}))?\{SUFFIX}")
 
 
+@quick
 class LogRecord(NamedTuple):
     """One record of the log."""
 

@@ -5,7 +5,7 @@ names the hash of the one before, and the last one states how many there are and
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from agents.evidence.canonical import canonical_bytes, digest
 from agents.evidence.side_effects import side_effect, worst
@@ -20,8 +20,12 @@ from schemas.lifecycle import RolloutOpened
 from schemas.rankings import RankedBranch, Ranking
 from schemas.verdicts import CheckVerdict
 
-_record, _action, _result = unchecked(AepRecord), unchecked(AepAction), unchecked(AepVerifierResult)
-_budget, _closing, _signature = unchecked(AepBudget), unchecked(AepClosing), unchecked(AepSignature)
+_record: Final = unchecked(AepRecord)
+_action: Final = unchecked(AepAction)
+_result: Final = unchecked(AepVerifierResult)
+_budget: Final = unchecked(AepBudget)
+_closing: Final = unchecked(AepClosing)
+_signature: Final = unchecked(AepSignature)
 
 
 @quick

@@ -46,6 +46,7 @@ class Candidate(NamedTuple):
     """0..10: the mean of the judge's scores of this branch by itself."""
 
 
+@quick
 class Contest(NamedTuple):
     """The branches of one rollout and the votes about them."""
 
@@ -86,6 +87,7 @@ class BranchRank(NamedTuple):
     judge_scalar: float | None
 
 
+@quick
 class RankingResult(NamedTuple):
     """Branches best first, those without a rank last, by index."""
 

@@ -39,6 +39,7 @@ class Place(NamedTuple):
     """Among the branches of its tier, by branch index."""
 
 
+@quick
 class VoteCount(NamedTuple):
     """What all votes of a rollout add up to."""
 

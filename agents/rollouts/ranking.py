@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import fsum
+from typing import Final
 
 from agents.ranking.ranking import Candidate, RankingResult, rank
 from agents.ranking.statistics import RankingStats as StatsOfGroup
@@ -15,8 +16,10 @@ from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RankedBranch, Ranking, RankingStats, RewardComponent
 
-_ranking, _stats = unchecked(Ranking), unchecked(RankingStats)
-_ranked, _component = unchecked(RankedBranch), unchecked(RewardComponent)
+_ranking: Final = unchecked(Ranking)
+_stats: Final = unchecked(RankingStats)
+_ranked: Final = unchecked(RankedBranch)
+_component: Final = unchecked(RewardComponent)
 
 _STATS = StatsOfGroup._fields
 

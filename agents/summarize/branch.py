@@ -6,7 +6,7 @@ A pure function of the events in the order of their seq, of what the producer sa
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agents.summarize.events import (
     DIGEST,
@@ -31,8 +31,10 @@ from schemas.events import AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.judging import Usage
 from schemas.lifecycle import RolloutOpened
 
-_branch_record, _branch_call, _usage = unchecked(BranchRecord), unchecked(BranchCall), unchecked(Usage)
-_agent_info = unchecked(AgentInfo)
+_branch_record: Final = unchecked(BranchRecord)
+_branch_call: Final = unchecked(BranchCall)
+_usage: Final = unchecked(Usage)
+_agent_info: Final = unchecked(AgentInfo)
 
 NO_INFO = BranchInfo()
 NOTHING_SPENT = Spent(None, None, None, None, None)

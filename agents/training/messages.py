@@ -7,6 +7,7 @@ equal beginnings are equal messages.
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from agents.training.text_overlap import INVISIBLE
 from schemas.branches import BranchCall, BranchRecord
@@ -14,7 +15,9 @@ from schemas.checked import unchecked
 from schemas.lifecycle import RolloutOpened
 from schemas.training import FunctionCall, Message, ToolCall
 
-_message, _tool_call, _function = unchecked(Message), unchecked(ToolCall), unchecked(FunctionCall)
+_message: Final = unchecked(Message)
+_tool_call: Final = unchecked(ToolCall)
+_function: Final = unchecked(FunctionCall)
 
 NO_RESULT = "[no result was recorded]"
 """A call that was never answered still needs its tool message: loaders refuse a conversation without it."""
@@ -104,13 +107,16 @@ def has_content(completion: Iterable[Message]) -> bool:
     return any(each.role == "assistant" and (each.tool_calls or not is_blank(each.content)) for each in completion)
 
 
-_VISIBLE = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f\u2800{''.join(map(chr, INVISIBLE))}]")
+_VISIBLE: Final = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f\u2800{''.join(map(chr, INVISIBLE))}]")
 """Anything but white space, control characters, the blank of Braille, and what has no width."""
 
 
 def is_blank(text: str | None) -> bool:
     """Whether a reader sees nothing of a text: there is none, or it is of white space and invisible characters only."""
-    return text is None or _VISIBLE.search(text) is None
+    if not text:
+        return True
+    # Nearly all texts begin with a letter or a sign of ASCII: the others are searched.
+    return not "!" <= text[0] <= "~" and _VISIBLE.search(text) is None
 
 
 def shared_prompt(one: Conversation, other: Conversation) -> int:

@@ -8,7 +8,7 @@ silently.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from agents.rewards.rewards import Reward, group_of
 from agents.summarize.opening import CleanedOpening
@@ -35,8 +35,11 @@ from schemas.training import (
 
 Row = SftRecord | DpoRecord | PpoRecord
 
-_sft_record, _dpo_record, _ppo_record = unchecked(SftRecord), unchecked(DpoRecord), unchecked(PpoRecord)
-_rejected_record, _provenance = unchecked(RejectedRecord), unchecked(Provenance)
+_sft_record: Final = unchecked(SftRecord)
+_dpo_record: Final = unchecked(DpoRecord)
+_ppo_record: Final = unchecked(PpoRecord)
+_rejected_record: Final = unchecked(RejectedRecord)
+_provenance: Final = unchecked(Provenance)
 
 Beats = Callable[[int, int], float | None]
 """P(a is really better than b) for two branches; None when votes do not connect them."""
@@ -65,6 +68,7 @@ class Candidate(NamedTuple):
     reward: Reward | None
 
 
+@quick
 class Rows(NamedTuple):
     """What a rollout gives to training."""
 
@@ -165,17 +169,33 @@ class RowMaker:
             if surplus >= MOST_SURPLUS:
                 unsure[SURPLUS] += 1
                 continue
-            record = self._pair(better, worse, basis, probability, talks, admissions)
+            one, other = talks[better.branch.branch_index], talks[worse.branch.branch_index]
+            cut = shared_prompt(one, other)
+            unfit = _unfit(one, other, cut)
+            admission = both(admissions[better.branch.branch_index], admissions[worse.branch.branch_index])
             pair = [better.branch, worse.branch]
-            if isinstance(record, str):
-                self._reject("dpo", pair, (record,))
-            elif record.admission.category != "train":
-                self._admit("dpo", pair, record)
-            elif kept >= self.config.pairs.max_per_rollout:
+            if unfit is not None:
+                self._reject("dpo", pair, (unfit,))
+            elif admission.category == "train" and kept >= self.config.pairs.max_per_rollout:
                 surplus += 1
                 self._reject("dpo", pair, (SURPLUS,))
             else:
-                kept += 1
+                kept += admission.category == "train"
+                record = _dpo_record(
+                    **self._common(better.branch, pair, admission),
+                    chosen_branch=better.branch.branch_index,
+                    rejected_branch=worse.branch.branch_index,
+                    prompt=one.messages[:cut],
+                    chosen=one.messages[cut:],
+                    rejected=other.messages[cut:],
+                    chosen_answer=better.branch.final_answer,
+                    rejected_answer=worse.branch.final_answer,
+                    basis=basis,
+                    margin=nine((better.ranked.total or 0.0) - (worse.ranked.total or 0.0)),
+                    p_chosen=probability,
+                    chosen_components=better.ranked.components,
+                    rejected_components=worse.ranked.components,
+                )
                 self._admit("dpo", pair, record)
         for reason, count in sorted(unsure.items()):
             self._reject("dpo", [candidate.branch for candidate in candidates], (reason, f"pairs:{count}"))
@@ -199,43 +219,6 @@ class RowMaker:
                 (pair[0].ranked.rank or 0) - (pair[1].ranked.rank or 0),
                 pair[0].ranked.rank,
             ),
-        )
-
-    def _pair(
-        self, better: Candidate, worse: Candidate, basis: Basis, probability: float | None,
-        talks: Mapping[int, Conversation], admissions: Mapping[int, Admission],
-    ) -> DpoRecord | str:  # fmt: skip
-        """The pair's record, or why there is none."""
-        above, best = better.ranked, better.branch
-        below, worst = worse.ranked, worse.branch
-        one, other = talks[above.branch_index], talks[below.branch_index]
-        if not one.says_something or not other.says_something:
-            return "empty_completion"
-        cut = shared_prompt(one, other)
-        chosen, rejected = one.messages[cut:], other.messages[cut:]
-        if cut == 0:
-            return "no_shared_prompt"
-        if chosen == rejected:
-            return "same_completion"
-        if not has_content(chosen) or not has_content(rejected):
-            return "empty_completion"
-        if not _worth_choosing(chosen):
-            return "empty_chosen_answer"
-        admission = both(admissions[above.branch_index], admissions[below.branch_index])
-        return _dpo_record(
-            **self._common(best, [best, worst], admission),
-            chosen_branch=above.branch_index,
-            rejected_branch=below.branch_index,
-            prompt=one.messages[:cut],
-            chosen=chosen,
-            rejected=rejected,
-            chosen_answer=best.final_answer,
-            rejected_answer=worst.final_answer,
-            basis=basis,
-            margin=nine((above.total or 0.0) - (below.total or 0.0)),
-            p_chosen=probability,
-            chosen_components=above.components,
-            rejected_components=below.components,
         )
 
     # -- PPO ----------------------------------------------------------------------------------------------------------
@@ -318,6 +301,20 @@ class RowMaker:
             closed_id=self._made_by["closed_id"],
         )
         self._rejected.append(with_content_id(record, bodies=self._bodies))
+
+
+def _unfit(one: Conversation, other: Conversation, cut: int) -> str | None:
+    """Why what follows the shared prompt of two conversations makes no pair; None when it does."""
+    if not one.says_something or not other.says_something:
+        return "empty_completion"
+    if cut == 0:
+        return "no_shared_prompt"
+    chosen, rejected = one.messages[cut:], other.messages[cut:]
+    if chosen == rejected:
+        return "same_completion"
+    if not has_content(chosen) or not has_content(rejected):
+        return "empty_completion"
+    return None if _worth_choosing(chosen) else "empty_chosen_answer"
 
 
 def _worth_choosing(completion: tuple[Message, ...]) -> bool:

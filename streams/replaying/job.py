@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.evidence.signing import SigningKey
 from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import ClosingPolicy, decide, pinned_config
+from agents.rollouts.decide import decide, pinned_config
 from agents.rollouts.emit import Emission, emit
+from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from agents.training.redaction import RULES_VERSION
 from schemas.closures import Closure, RolloutSettled
