@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import erfc, sqrt
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agents.ranking.compiled_adapter import solve
 from agents.ranking.newton import Floats, Ints, Problem, Solution
@@ -31,6 +31,10 @@ SQRT2 = sqrt(2.0)
 
 AT_ONCE = 1024
 """Groups that are fitted in one call, so that their numbers stay near."""
+
+
+_NOBODY: Final = array("d")
+"""Wins of no pair; nobody writes into it."""
 
 
 class Observation(NamedTuple):
@@ -175,6 +179,8 @@ def tally(n: int, observations: Iterable[Observation]) -> Group:
 
 def group_of(n: int, wins: Mapping[Pair, Sequence[float]]) -> Group:
     """A group from the wins of i and of j of each pair (i, j), i < j, that was compared."""
+    if not wins:
+        return Group(n, (), _NOBODY, _NOBODY)
     pairs = tuple(sorted(wins))
     return Group(n, pairs, array("d", [wins[pair][0] for pair in pairs]), array("d", [wins[pair][1] for pair in pairs]))
 

@@ -158,8 +158,9 @@ class _Draft:
 
     def finish(self, fits: tuple[Fit, ...]) -> RankingResult:
         ranked: list[BranchRank] = []
-        for tier, fit in zip(self.tiers, fits, strict=True):
-            ranked += self._ranked_tier(tier, fit, above=len(ranked))
+        for tier, fit in zip(self.tiers, fits):  # noqa: B905 - one for each
+            if tier:
+                ranked += self._ranked_tier(tier, fit, above=len(ranked))
         outcomes = [row.objective_status == "pass" for row in ranked if row.objective_status != "not_required"]
         unknown = [self._unranked(branch) for branch in self.unknown]
         stats = ranking_stats(outcomes, self.count.counted)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-import orjson
+from orjson import OPT_SORT_KEYS, dumps
 
 from agents.evidence.canonical import canonical_bytes, written_alike
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
@@ -240,8 +240,11 @@ DECISIONS: Final = frozenset({"supervisor_decision", "guardrail_tripwire"})
 """Kinds that record a decision. A proposal (`action_proposed`) or a question (`await_human_input`) is none yet."""
 
 
+_SORTED: Final = OPT_SORT_KEYS
+
+
 def _plainly(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return dumps(value, option=_SORTED)
 
 
 def _exactly(value: Any) -> bytes:

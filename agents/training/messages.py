@@ -50,10 +50,12 @@ def conversation(branch: BranchRecord, given: tuple[Message, ...], *, turn_text:
     messages: list[Message] = []
     position = 0
     for calls in _turns(branch.tool_calls):
-        ids = [f"call_{position + offset}" for offset in range(len(calls))]
-        position += len(calls)
-        messages.append(_assistant(calls, ids, turn_text=turn_text))
-        messages += [_answer(call, call_id) for call, call_id in zip(calls, ids, strict=True)]
+        messages.append(_assistant(calls, position, turn_text=turn_text))
+        for call in calls:
+            messages.append(
+                _message(role="tool", content=tool_content(call), tool_call_id=f"call_{position}", name=call.name)
+            )
+            position += 1
     if not is_blank(branch.final_answer):
         messages.append(_message(role="assistant", content=branch.final_answer))
     return Conversation(given, tuple(messages))
@@ -72,22 +74,13 @@ def _turns(calls: Iterable[BranchCall]) -> list[list[BranchCall]]:
     return turns
 
 
-def _assistant(calls: list[BranchCall], ids: list[str], *, turn_text: bool) -> Message:
+def _assistant(calls: list[BranchCall], position: int, *, turn_text: bool) -> Message:
     said = [call.text for call in calls if call.text] if turn_text else []
-    return _message(
-        role="assistant",
-        content="\n\n".join(said) or None,
-        tool_calls=tuple(
-            [
-                _tool_call(id=call_id, function=_function(name=call.name, arguments=call.arguments))
-                for call, call_id in zip(calls, ids, strict=True)
-            ]
-        ),
-    )
-
-
-def _answer(call: BranchCall, call_id: str) -> Message:
-    return _message(role="tool", content=tool_content(call), tool_call_id=call_id, name=call.name)
+    asked = [
+        _tool_call(id=f"call_{at}", function=_function(name=call.name, arguments=call.arguments))
+        for at, call in enumerate(calls, start=position)
+    ]
+    return _message(role="assistant", content="\n\n".join(said) or None, tool_calls=tuple(asked))
 
 
 def tool_content(call: BranchCall) -> str:
@@ -119,16 +112,19 @@ def is_blank(text: str | None) -> bool:
     return not "!" <= text[0] <= "~" and _VISIBLE.search(text) is None
 
 
-def shared_prompt(one: Conversation, other: Conversation) -> int:
-    """How many messages two conversations share, cut back to just before an assistant message."""
-    shorter, longer = other.messages, one.messages
-    if len(shorter) > len(longer):
-        shorter, longer = longer, shorter
+def alike(one: Conversation, other: Conversation) -> int:
+    """How many messages two conversations begin with alike."""
     shared = 0
-    for left, right in zip(shorter, longer, strict=False):
-        if left is not right and left != right:
+    for left, right in zip(one.messages, other.messages):  # noqa: B905 - one may go on
+        if left is not right and vars(left) != vars(right):
             break
         shared += 1
-    while shared > 0 and not (shared < len(longer) and longer[shared].role == "assistant"):
+    return shared
+
+
+def before_assistant(one: Conversation, other: Conversation, shared: int) -> int:
+    """So many messages that both begin with, cut back to just before an assistant message."""
+    longest = one.messages if len(one.messages) >= len(other.messages) else other.messages
+    while shared > 0 and not (shared < len(longest) and longest[shared].role == "assistant"):
         shared -= 1
     return shared

@@ -13,7 +13,15 @@ from typing import Final, NamedTuple, TypedDict
 from agents.rewards.rewards import Reward, group_of
 from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
-from agents.training.messages import Conversation, conversation, given_messages, has_content, is_blank, shared_prompt
+from agents.training.messages import (
+    Conversation,
+    alike,
+    before_assistant,
+    conversation,
+    given_messages,
+    has_content,
+    is_blank,
+)
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
 from schemas.checked import quick, unchecked
@@ -170,8 +178,9 @@ class RowMaker:
                 unsure[SURPLUS] += 1
                 continue
             one, other = talks[better.branch.branch_index], talks[worse.branch.branch_index]
-            cut = shared_prompt(one, other)
-            unfit = _unfit(one, other, cut)
+            shared = alike(one, other)
+            cut = before_assistant(one, other, shared)
+            unfit = _unfit(one, other, shared, cut)
             admission = both(admissions[better.branch.branch_index], admissions[worse.branch.branch_index])
             pair = [better.branch, worse.branch]
             if unfit is not None:
@@ -303,15 +312,15 @@ class RowMaker:
         self._rejected.append(with_content_id(record, bodies=self._bodies))
 
 
-def _unfit(one: Conversation, other: Conversation, cut: int) -> str | None:
-    """Why what follows the shared prompt of two conversations makes no pair; None when it does."""
+def _unfit(one: Conversation, other: Conversation, shared: int, cut: int) -> str | None:
+    """Why two conversations make no pair, of which so many messages are alike and so many are the prompt; None when they do."""
     if not one.says_something or not other.says_something:
         return "empty_completion"
     if cut == 0:
         return "no_shared_prompt"
-    chosen, rejected = one.messages[cut:], other.messages[cut:]
-    if chosen == rejected:
+    if shared == len(one.messages) == len(other.messages):
         return "same_completion"
+    chosen, rejected = one.messages[cut:], other.messages[cut:]
     if not has_content(chosen) or not has_content(rejected):
         return "empty_completion"
     return None if _worth_choosing(chosen) else "empty_chosen_answer"

@@ -189,11 +189,12 @@ class _Run:
 
     async def fold(self) -> Fold:
         """What the facts go into; what has to be known for it is read first."""
-        async for records in self._blocks(CLOSURES):
-            await self._log.learn(records)
-            for record in records:
-                if self._job.reclose or NOT_REDACTED in (record.value or b""):
-                    self._ahead.decide(record)
+        if self._job.reclose or self._overrides.redact is None:
+            async for records in self._blocks(CLOSURES):
+                await self._log.learn(records)
+                for record in records:
+                    if self._job.reclose or NOT_REDACTED in (record.value or b""):
+                        self._ahead.decide(record)
         if not self._job.reclose:
             return Fold(self._log.codec, self._partition, self._redacts)
         for topic in FACTS:
