@@ -1,6 +1,6 @@
 """What became of rollouts, counted: the names that `--json` of `braid run`, `braid export` and `braid replay` share."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from agents.rollouts.emit import Emission
@@ -50,7 +50,8 @@ class RolloutCounts:
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        return vars(self) | {"rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return plain | {"rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
 
 
 @dataclass

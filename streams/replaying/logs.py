@@ -84,9 +84,7 @@ class FactLog(ABC):
 
     async def learn(self, records: Iterable[LogRecord]) -> None:
         """Look up the schemas of records that were never seen, before they are decoded."""
-        unknown = {found for record in records if (found := self.codec.unknown_id(record.value)) is not None}
-        if unknown:
-            await self.codec.learn(unknown)
+        await self.codec.prepare([record.value for record in records])
 
     async def __aenter__(self) -> Self:
         return self
