@@ -56,6 +56,9 @@ PARTIAL = ".part"
 CODEC = "zstandard"
 LEVEL = 3
 
+_PACKER = zstd.ZstdCompressor(LEVEL)
+"""One for all files: its tables need not be made for every block. A frame does not depend on those before it."""
+
 _NAME = re.compile(rf"(?P<partition>\d{{5,}})(-(?P<first>\d{{20}}))?\{SUFFIX}")
 
 
@@ -132,7 +135,7 @@ class _File:
 
     def _flush(self) -> None:
         if self._block:
-            packed = zstd.compress(b"".join(self._block), level=LEVEL)
+            packed = _PACKER.compress(b"".join(self._block), zstd.ZstdCompressor.FLUSH_FRAME)
             self._put(long_bytes(len(self._block)) + long_bytes(len(packed)) + packed + self._marker)
             self._block, self._size = [], 0
 

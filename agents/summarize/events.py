@@ -166,7 +166,7 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
     first: int | None = None
     last: int | None = None
     for trace, parent, channel, kind, text, time in events:
-        token = _token(text) if kind == "thinking_delta" else None
+        token = _token(text) if kind == "thinking_delta" and len(text) <= LONGEST_TOKEN else None
         if token is not None:
             canonical = text.encode()
             words, number = token.groups()
@@ -231,6 +231,9 @@ def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[bytes, B
         return raw, Decision(kind), ()
     return raw, _said(data) if channel == "text" else None, ()
 
+
+LONGEST_TOKEN: Final = 200
+"""Characters of data from which a parser is quicker than the pattern."""
 
 _token: Final = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]{0,14})\}').fullmatch
 """The data of most events, a token of the model's text, where the text is its own canonical JSON: nothing need be parsed."""
