@@ -214,7 +214,7 @@ class _Reading:
     _arrived: int = 0
     _said: list[Said] = field(default_factory=list)
     _turn: int = -1
-    _turn_key: object = None
+    _turn_key: str | int | None = None
 
     def take(self, pieces: Sequence[Piece]) -> None:
         times = [time for piece in pieces for time in (piece.first_time, piece.last_time) if time is not None]
