@@ -83,6 +83,13 @@ class Rollout:
         self._opened_ref: Ref = ("", 0, 0)
         self._pinned: dict[int, list[Piece]] | None = None
 
+    def __copy__(self) -> "Rollout":
+        """Said here, because compiled classes have no way of their own to be copied."""
+        other = Rollout(self.rollout_id)
+        for name in Rollout.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
     def add(self, fact: Fact, at: int, ref: Ref) -> list[Complaint]:
         """Take a fact in. Returns what does not count; a repetition of something known is silently ignored."""
         if isinstance(fact, Closure):
