@@ -19,8 +19,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-# Only there while the package is built.
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface  # type: ignore[import-not-found]
+# Only there where the package is built.
+from hatchling.builders.config import BuilderConfig
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = ("schemas/*.c", "agents/*/*.c")
 # Products are not to be contracted into sums: a fused operation rounds once, and the bits would differ.
@@ -33,7 +34,7 @@ GROUP = "braid_core"
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
-class CompileModules(BuildHookInterface):  # type: ignore[misc]
+class CompileModules(BuildHookInterface[BuilderConfig]):
     """Puts each module in C beside its source, and the core into a directory of its own."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - as hatchling calls it
@@ -155,9 +156,10 @@ def _generate(modules: Sequence[str], directory: Path) -> _Generated:
     groups: emitmodule.Groups = [(sources, GROUP)]
     checked = emitmodule.parse_and_typecheck(sources, options, compiling, groups)
     errors = Errors(options)
-    compiled, [contents], _ = emitmodule.compile_modules_to_c(checked, compiling, errors, groups)
+    compiled, written, _ = emitmodule.compile_modules_to_c(checked, compiling, errors, groups)
     if errors.num_errors:
         raise ValueError("\n".join(errors.new_messages()))
+    (contents,) = written
     for name, text in contents:
         (directory / name).write_text(text, "utf-8")
 

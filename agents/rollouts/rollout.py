@@ -6,7 +6,7 @@ order of topics, or a repetition gives the same bytes.
 """
 
 from copy import copy
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from agents.evidence.canonical import CanonicalError
 from agents.rollouts.attempt import Attempt, TooManyGapsError
@@ -52,7 +52,7 @@ class Stamped(NamedTuple):
 class Rollout:
     """All facts of one rollout that may still count."""
 
-    __slots__ = (
+    __slots__: ClassVar[tuple[str, ...]] = (
         "_ending", "_opened_ref", "_pinned", "_slices", "branches", "cancelled_at",
         "close_at", "close_is_end_of_input", "closed", "latest", "opened", "opened_at",
         "redacting", "rollout_id", "settled", "started_at", "status", "times", "verdicts", "votes",
