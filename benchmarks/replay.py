@@ -19,7 +19,8 @@ from typing import Any
 
 import psutil
 
-from agents.rollouts.decide import ClosingPolicy, decide
+from agents.rollouts.decide import decide
+from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Fact, Rollout
 from benchmarks.live import environment, fresh_broker, run_worker
 from schemas.closures import Closure, RolloutSettled

@@ -121,6 +121,9 @@ static int learn_model(Model *model, PyObject *made) {
     }
     model->type = (PyTypeObject *)Py_NewRef(type);
     model->set = Py_NewRef(set);
+    /* A record has fields and nothing else: pydantic's way of looking for more is not asked each time one of them is read. */
+    model->type->tp_getattro = PyObject_GenericGetAttr;
+    PyType_Modified(model->type);
     for (int slot = 0; slot < SLOTS; slot++) {
         model->slots[slot] = Py_NewRef(PyTuple_GET_ITEM(slots, slot));
         if (Py_TYPE(model->slots[slot])->tp_descr_set == NULL) {

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from hashlib import sha256
 from io import BytesIO
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from fastavro import schemaless_reader
 from pydantic import ValidationError
@@ -133,25 +133,32 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
 
     The id is the record's first field (checked here), so the body with the id is the body without it and another beginning.
     """
+    values = vars(record)
+    fresh = record
+    if values[field] != BLANK:
+        fresh = record.model_copy(update={field: BLANK})
+        values = vars(fresh)
     kind = type(record)
-    fresh = record if getattr(record, field) == BLANK else record.model_copy(update={field: BLANK})
-    blank = _writer(kind)(fresh)
-    found = sha256(_salt(kind, field) + blank).hexdigest()[:ID_LENGTH]
+    how = _IDENTIFIED.get(kind)
+    if how is None:
+        assert next(iter(kind.model_fields)) == field
+        how = _IDENTIFIED[kind] = (kind.__name__.encode() + b"\0", _writer(kind))
+    salt, write = how
+    blank = write(fresh)
+    found: str = sha256(salt + blank).hexdigest()[:ID_LENGTH]
     if bodies is not None:
-        bodies[found] = b"%c%b%b" % (2 * ID_LENGTH, found.encode(), blank[1 + len(BLANK) :])
-    fresh.__dict__[field] = found  # a record without its id is nobody's yet: it need not be copied to get one
+        bodies[found] = b"".join((_LENGTH, found.encode(), blank[1 + len(BLANK) :]))
+    values[field] = found  # a record without its id is nobody's yet: it need not be copied to get one
     return fresh
 
 
-@cache
-def _salt(record: type[Record], field: str) -> bytes:
-    """What sets the ids of this kind of record apart from those of others."""
-    assert next(iter(record.model_fields)) == field
-    return record.__name__.encode() + b"\0"
+_IDENTIFIED: Final[dict[type[Record], tuple[bytes, Write]]] = {}
+"""By kind of record what sets its ids apart from those of others, and what writes it."""
 
-
-BLANK = "-"
+BLANK: Final = "-"
 """Stands where the id will be."""
 
-ID_LENGTH = 32
+ID_LENGTH: Final = 32
 """Hex digits of a content id; below 64, so that Avro writes the length of the string in one byte."""
+
+_LENGTH: Final = bytes([2 * ID_LENGTH])

@@ -4,7 +4,7 @@ The pydantic model is the source. Its Avro is generated from it and committed un
 (`schemas/versions.py`), so that a reader of the log never needs this code.
 """
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from dataclasses_avroschema.pydantic import AvroBaseModel
 from pydantic import ConfigDict, Field
@@ -40,7 +40,19 @@ Json = str
 """JSON as text. Free-form values travel as text: lossless, and never a union of records."""
 
 
-class Record(AvroBaseModel):
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(AvroBaseModel)
+
+
+class _Kind(ModelMetaclass):
+    """Lets `isinstance` look at the class alone: pydantic's own asks for virtual subclasses, and a fold asks by the million."""
+
+    __instancecheck__ = type.__instancecheck__
+
+
+class Record(AvroBaseModel, metaclass=_Kind):
     """The base of all records: immutable, strict about field names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

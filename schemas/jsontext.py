@@ -5,12 +5,12 @@ nested deeper than `MAX_DEPTH` is refused instead of exhausting somebody's stack
 """
 
 import json
-from typing import Any
+from typing import Any, Final
 
-import orjson
+from orjson import dumps, loads
 from pydantic_core import SchemaValidator, core_schema
 
-MAX_DEPTH = 100
+MAX_DEPTH: Final = 100
 """Deeper nesting than this is an attack or a bug, never a tool's arguments."""
 
 _HAS_LONG_DIGITS = SchemaValidator(core_schema.str_schema(pattern="[0-9]{19}")).isinstance_python
@@ -32,10 +32,19 @@ def parse(text: str | bytes) -> Any:
 
 def parse_short_numbers(text: str) -> Any:
     """The value of a JSON text; an integer beyond 64 bits becomes a float, so the caller has to look for those."""
-    value = orjson.loads(text)
-    if len(text) > 2 * MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH and depth(value) > MAX_DEPTH:
+    value = loads(text)
+    if len(text) <= 2 * MAX_DEPTH or _is_flat(value) or text.count("[") + text.count("{") <= MAX_DEPTH:
+        return value
+    if depth(value) > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH}")
     return value
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether a value is an object of texts and numbers, as most are: its depth need not be counted."""
+    if not isinstance(value, dict):
+        return False
+    return all(not isinstance(inner, (dict, list)) for inner in value.values())
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:
@@ -60,7 +69,7 @@ def as_array(value: Any) -> list[Any]:
 def compact(value: Any) -> str:
     """JSON text without spaces, keys in the order they have."""
     try:
-        return orjson.dumps(value).decode()
+        return dumps(value).decode()
     except TypeError:  # an integer beyond 64 bits
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 

@@ -117,12 +117,20 @@ class Codec:
                 found.setdefault(writer.name, []).append(schema_id)
         return found
 
-    def unknown_id(self, value: bytes | None) -> int | None:
-        """The schema id in a value's header when it has to be learnt before decoding."""
-        if value and value[0] == CONFLUENT and len(value) >= CONFLUENT_HEADER:
-            (schema_id,) = struct.unpack_from(">I", value, 1)
-            return schema_id if schema_id not in self._by_id else None
-        return None
+    async def prepare(self, values: Iterable[bytes | None]) -> None:
+        """Look up the schemas that values name and that were never seen: before any of them is decoded. Raises as `learn` does."""
+        unknown = self._unknown_ids(values)
+        if unknown:
+            await self.learn(unknown)
+
+    def _unknown_ids(self, values: Iterable[bytes | None]) -> set[int]:
+        unknown = set()
+        for header in {value[:CONFLUENT_HEADER] for value in values if value}:
+            if header[0] == CONFLUENT and len(header) == CONFLUENT_HEADER:
+                (schema_id,) = struct.unpack_from(">I", header, 1)
+                if schema_id not in self._by_id:
+                    unknown.add(schema_id)
+        return unknown
 
     def _named(self, topic: Topic, value: bytes | None) -> tuple[type[Record], Writer, bytes]:
         if topic.record is None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from agents.rollouts.decide import ClosingPolicy
+from agents.rollouts.policy import ClosingPolicy
 from schemas.avro_body import first_problem
 from schemas.emission import EmissionConfig
 from schemas.errors import BraidError

@@ -1,7 +1,6 @@
 """What became of rollouts, counted: the names that `--json` of `braid run`, `braid export` and `braid replay` share."""
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from agents.rollouts.emit import Emission
@@ -39,11 +38,11 @@ class RolloutCounts:
         self.branches += len(ranking.branches)
         self.events += events
         self.aep += evidence
-        statuses = Counter(branch.objective_status for branch in ranking.branches)
-        self.passes += statuses["pass"]
-        self.fails += statuses["fail"]
-        self.unknown += statuses["unknown"]
-        self.not_required += statuses["not_required"]
+        statuses = [branch.objective_status for branch in ranking.branches]
+        self.passes += statuses.count("pass")
+        self.fails += statuses.count("fail")
+        self.unknown += statuses.count("unknown")
+        self.not_required += statuses.count("not_required")
 
     def leave(self, reason: str, count: int = 1) -> None:
         """Something was left out."""
@@ -51,7 +50,8 @@ class RolloutCounts:
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        return vars(self) | {"rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return plain | {"rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
 
 
 @dataclass
@@ -68,9 +68,10 @@ class Counts(RolloutCounts):
     def add(self, emission: Emission) -> None:
         """Count what a rollout became."""
         self.count(emission.ranking, sum(branch.n_events for branch in emission.branches), len(emission.evidence))
-        self.sft += sum(isinstance(row, SftRecord) for row in emission.rows)
-        self.dpo += sum(isinstance(row, DpoRecord) for row in emission.rows)
-        self.ppo += sum(isinstance(row, PpoRecord) for row in emission.rows)
+        kinds = [type(row) for row in emission.rows]
+        self.sft += kinds.count(SftRecord)
+        self.dpo += kinds.count(DpoRecord)
+        self.ppo += kinds.count(PpoRecord)
         for record in emission.rejected:
             self.leave(record.reasons[0])
 

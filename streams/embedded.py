@@ -11,15 +11,15 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
-import fastavro
-
 from schemas.avro_code import reader_of, writer_of
 from schemas.avro_python import long_bytes
+from schemas.checked import quick
 from schemas.errors import BraidError
 
 if sys.version_info >= (3, 14):
@@ -59,6 +59,7 @@ LEVEL = 3
 _NAME = re.compile(rf"(?P<partition>\d{{5,}})(-(?P<first>\d{{20}}))?\{SUFFIX}")
 
 
+@quick
 class LogRecord(NamedTuple):
     """One record of the log."""
 
@@ -81,6 +82,18 @@ class _Header(NamedTuple):
 
 _write = writer_of(SCHEMA)
 _read = reader_of(SCHEMA, {"LogRecord": LogRecord, "LogHeader": tuple})
+_read_meta = reader_of(
+    {
+        "type": "record",
+        "name": "braidstream.LogMeta",
+        "fields": [{"name": "meta", "type": {"type": "map", "values": "bytes"}}],
+    }
+)
+
+MAGIC = b"Obj\x01"
+MARKER_BYTES = 16
+HEAD_BYTES = 64 * 1024
+"""More than any container of ours has before its first block."""
 
 
 class EmbeddedLogError(BraidError):
@@ -107,10 +120,10 @@ class _File:
         self._size = 0
         meta = {b"avro.codec": CODEC.encode(), b"avro.schema": json.dumps(SCHEMA, separators=(",", ":")).encode()}
         pairs = b"".join(long_bytes(len(part)) + part for pair in meta.items() for part in pair)
-        self._put(b"Obj\x01" + long_bytes(len(meta)) + pairs + b"\0" + marker)
+        self._put(MAGIC + long_bytes(len(meta)) + pairs + b"\0" + marker)
 
-    def append(self, record: LogRecord, headers: tuple[_Header, ...]) -> None:
-        body = _write(record._replace(headers=headers) if headers else record)
+    def append(self, record: LogRecord) -> None:
+        body = _write(record)
         self._block.append(body)
         self._size += len(body)
         self.records += 1
@@ -161,15 +174,16 @@ class LogWriter:
     ) -> LogRecord:
         """Write a record; returns it with its offset, the next one unless it is given."""
         place = (topic, partition)
-        record = LogRecord(self._offsets.get(place, 0) if offset is None else offset, at, key, value, headers)
+        at_offset = self._offsets.get(place, 0) if offset is None else offset
+        record = LogRecord(at_offset, at, key, value, _named(headers) if headers else ())
         file = self._files.get(place)
         if file is None:
             file = self._files[place] = self._create(place, None)
         elif self._segment_bytes is not None and file.written >= self._segment_bytes:
             file.publish()
-            file = self._files[place] = self._create(place, record.offset)
-        file.append(record, tuple(_Header(*header) for header in headers))
-        self._offsets[place] = record.offset + 1
+            file = self._files[place] = self._create(place, at_offset)
+        file.append(record)
+        self._offsets[place] = at_offset + 1
         return record
 
     def _create(self, place: tuple[str, int], first: int | None) -> _File:
@@ -212,11 +226,54 @@ def read_segment(path: Path) -> Iterator[list[LogRecord]]:
     """The records of one file, block by block. Raises EmbeddedLogError where it is damaged."""
     with path.open("rb") as source:
         try:
-            blocks: Any = fastavro.block_reader(source)
-            for block in blocks:
-                yield _read.many(block.bytes_.read(), block.num_records)
+            for count, packed in _packed(source, path.stat().st_size):
+                yield _read.many(zstd.decompress(packed), count)
         except Exception as error:
             raise EmbeddedLogError(f"{path}: damaged after the records read so far: {error}") from error
+
+
+def _packed(source: BinaryIO, size: int) -> Iterator[tuple[int, bytes]]:
+    """The blocks of a container as they stand in it: how many records, and their bytes."""
+    marker = _begin(source)
+    while (left := size - source.tell()) > 0:
+        count, length = _long(source), _long(source)
+        if not 0 <= length <= left:
+            raise ValueError(f"a block of {length} bytes, and {left} are left")
+        packed = source.read(length)
+        if source.read(MARKER_BYTES) != marker:
+            raise ValueError("a block does not end with the marker of the file")
+        yield count, packed
+
+
+def _begin(source: BinaryIO) -> bytes:
+    """Read what stands before the first block; returns the marker that follows each of them."""
+    head = source.read(HEAD_BYTES)
+    if not head.startswith(MAGIC):
+        raise ValueError("it does not begin as an Avro container does")
+    found, end = _read_meta(head, len(MAGIC))
+    if found["meta"].get("avro.codec") != CODEC.encode():
+        raise ValueError(f"its blocks are not compressed with {CODEC}")
+    source.seek(end + MARKER_BYTES)
+    return head[end : end + MARKER_BYTES]
+
+
+def _long(source: BinaryIO) -> int:
+    """The next whole number of a container."""
+    bits, shift = 0, 0
+    while True:
+        byte = source.read(1)
+        if not byte or shift > 63:
+            raise ValueError("it ends too early")
+        bits |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return (bits >> 1) ^ -(bits & 1)
+        shift += 7
+
+
+@lru_cache(maxsize=256)  # those of a log are the same again and again
+def _named(headers: tuple[tuple[str, bytes], ...]) -> tuple[_Header, ...]:
+    """Headers as they are written."""
+    return tuple([_Header(name, value) for name, value in headers])
 
 
 def segments_of(folder: Path, topic: str, partition: int) -> list[Path]:

@@ -26,7 +26,7 @@ def read_fact(codec: Codec, topic: Topic, value: bytes | None, rollout_id: str) 
     """
     record = codec.decode_for_fold(topic, value)
     named = record
-    if isinstance(record, (Lifecycle, Closure)):
+    if topic.record is Closure or topic.record is Lifecycle:
         parts = [part for part in vars(record).values() if part is not None]
         if len(parts) != 1:
             raise DecodeError(

@@ -82,9 +82,7 @@ class Refold:
     async def _facts(self, source: Source) -> AsyncGenerator[tuple[str, Fact, Stored], None]:
         codec = self.source.codec
         while (stored := await source.next()) is not None:
-            unknown = codec.unknown_id(stored.value)
-            if unknown is not None:
-                await codec.learn([unknown])
+            await codec.prepare([stored.value])
             try:
                 rollout_id = rollout_of_key(stored.key)
                 yield rollout_id, read_fact(codec, stored.topic, stored.value, rollout_id), stored

@@ -6,12 +6,13 @@ asked, an unknown id is a plain None.
 
 import json
 import ssl
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import httpx
-
 from schemas.errors import BraidError, SchemaError
+
+if TYPE_CHECKING:
+    import httpx
 
 TIMEOUT_S = 10.0
 
@@ -24,6 +25,8 @@ class Registry:
     """A client of one registry."""
 
     def __init__(self, url: str, *, auth: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None) -> None:
+        import httpx  # files are read without any registry, and begin sooner
+
         self.url = url.rstrip("/")
         self._http = httpx.AsyncClient(timeout=TIMEOUT_S, auth=auth, verify=tls or True)
 
@@ -61,12 +64,14 @@ class Registry:
             raise RegistryUnreachableError(f"{self.url}: {answer.status_code} {_reason(answer)}")
         return [str(subject) for subject in answer.json()]
 
-    async def _settled(self, method: str, path: str, body: object) -> httpx.Response:
+    async def _settled(self, method: str, path: str, body: object) -> "httpx.Response":
         """The answer to a change. A conflict may be somebody who does the same at this moment, so it is asked again once."""
         answer = await self._ask(method, path, body)
         return await self._ask(method, path, body) if answer.status_code == 409 else answer
 
-    async def _ask(self, method: str, path: str, body: object = None) -> httpx.Response:
+    async def _ask(self, method: str, path: str, body: object = None) -> "httpx.Response":
+        import httpx
+
         try:
             answer = await self._http.request(method, self.url + path, json=body)
         except httpx.HTTPError as error:
@@ -83,14 +88,14 @@ class Registry:
             )
         return answer
 
-    def _accepted(self, answer: httpx.Response) -> dict[str, Any]:
+    def _accepted(self, answer: "httpx.Response") -> dict[str, Any]:
         if answer.status_code >= 400:
             raise SchemaError(f"{self.url}: {answer.request.url.path}: {answer.status_code} {_reason(answer)}")
         found = answer.json()
         return found if isinstance(found, dict) else {}
 
 
-def _reason(answer: httpx.Response) -> str:
+def _reason(answer: "httpx.Response") -> str:
     try:
         return str(answer.json().get("message", answer.text))[:500]
     except ValueError:

@@ -170,10 +170,10 @@ class Verification:
             # look must be listed by evidence that is read later; rows that came after it are needed, but not missed.
             first_look = await log.spans(list(rows))
             async for record in log.read(await log.spans(list(evidence))):
-                await self._learn(record.value)
+                await self._codec.prepare([record.value])
                 self._stored_evidence(inspection, _fetched(record))
             async for record in log.read(await log.spans(list(rows))):
-                await self._learn(record.value)
+                await self._codec.prepare([record.value])
                 place = TopicPartition(record.topic, record.partition)
                 if record.offset < first_look[place].end or inspection.has_closing(record.key):
                     self._stored_row(inspection, rows[place], _fetched(record), record.partition)
@@ -287,11 +287,6 @@ class Verification:
         if stored.problem:
             raise DecodeError(stored.problem)
         return self._codec.decode(topic, stored.value)
-
-    async def _learn(self, value: bytes | None) -> None:
-        unknown = self._codec.unknown_id(value)
-        if unknown is not None:
-            await self._codec.learn([unknown])
 
     def _read(self, count: int) -> None:
         self._done += count

@@ -231,20 +231,15 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         for tp, records in (await decisions.getmany(timeout_ms=0)).items() if wanted else ():
             for record in records:
                 with suppress(DecodeError):  # the live worker makes a dead letter of it
-                    await self._learn(record.value)
+                    await self._codec.prepare([record.value])
                     closure = self._codec.decode(CLOSURES, record.value)
                     if tp.partition in self._held:  # else it was taken away meanwhile
                         _note(self._held[tp.partition], closure)
 
-    async def _learn(self, value: bytes | None) -> None:
-        unknown = self._codec.unknown_id(value)
-        if unknown is not None:
-            await self._codec.learn([unknown])
-
     async def _take(self, held: Held, record: Any) -> None:
         held.begin(record.offset)
         try:
-            await self._learn(record.value)
+            await self._codec.prepare([record.value])
             value = self._codec.decode(self.role.topic, record.value)
         except DecodeError as error:
             await self._bury(record, error)

@@ -4,8 +4,8 @@ A record here is unsigned; its JSON view is what is hashed, chained and signed. 
 names the hash of the one before, and the last one states how many there are and lists every branch record and training row.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 from agents.evidence.canonical import canonical_bytes, digest
 from agents.evidence.side_effects import side_effect, worst
@@ -20,8 +20,12 @@ from schemas.lifecycle import RolloutOpened
 from schemas.rankings import RankedBranch, Ranking
 from schemas.verdicts import CheckVerdict
 
-_record, _action, _result = unchecked(AepRecord), unchecked(AepAction), unchecked(AepVerifierResult)
-_budget, _closing, _signature = unchecked(AepBudget), unchecked(AepClosing), unchecked(AepSignature)
+_record: Final = unchecked(AepRecord)
+_action: Final = unchecked(AepAction)
+_result: Final = unchecked(AepVerifierResult)
+_budget: Final = unchecked(AepBudget)
+_closing: Final = unchecked(AepClosing)
+_signature: Final = unchecked(AepSignature)
 
 
 @quick
@@ -39,13 +43,22 @@ class Judges(NamedTuple):
         return bool(self.compared or self.scored)
 
 
-def judges_of(index: int, votes: Sequence[JudgeVote]) -> Judges:
-    """The judges of a branch, out of the votes that count."""
-    about = [vote for vote in votes if index in (vote.a, vote.b) and vote.judge != CONTENT_JUDGE]
-    return Judges(
-        tuple(sorted({vote.judge for vote in about if vote.b is not None and vote.preferred is not None})),
-        tuple(sorted({vote.judge for vote in about if vote.b is None and vote.score is not None})),
-    )
+def judges_of(branches: Iterable[int], votes: Iterable[JudgeVote]) -> dict[int, Judges]:
+    """The judges of each branch, out of the votes that count."""
+    compared: dict[int, set[str]] = {index: set() for index in branches}
+    scored: dict[int, set[str]] = {index: set() for index in compared}
+    for vote in votes:
+        a, b, judge = vote.a, vote.b, vote.judge
+        if judge == CONTENT_JUDGE:
+            continue
+        if b is None:
+            if vote.score is not None and a in scored:
+                scored[a].add(judge)
+        elif vote.preferred is not None:
+            for index in (a, b):
+                if index in compared:
+                    compared[index].add(judge)
+    return {index: Judges(tuple(sorted(names)), tuple(sorted(scored[index]))) for index, names in compared.items()}
 
 
 def branch_evidence(

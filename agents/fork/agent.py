@@ -27,7 +27,7 @@ from agents.fork.observed import observed
 from agents.fork.recorder import Recorder
 from agents.fork.retry import ATTEMPTS, wait_s
 from agents.fork.tools import DEFINITIONS, Outcome, Tools
-from agents.summarize.branch import summary_limits
+from agents.summarize.branch import ToolLimits
 from schemas.emission import EmissionConfig
 from schemas.events import AgentEvent, EndStatus
 from schemas.lifecycle import RolloutOpened
@@ -79,7 +79,7 @@ class Agent:
     """Of this branch alone, as budgets count them."""
 
     def __post_init__(self) -> None:
-        self._limits = summary_limits(EmissionConfig(), self.opened)
+        self._limits = ToolLimits(EmissionConfig(), self.opened).of
 
     async def run(self) -> Ending:
         """Work until there is an answer (its event is taken, not yet written), or a reason why there is none."""

@@ -24,7 +24,7 @@ from agents.fork.recorder import Clock, Recorder
 from agents.fork.sandbox import Limits, Sandbox
 from agents.fork.task import Task
 from agents.fork.tools import DEFINITIONS, SUMMARIES, Tools
-from agents.summarize.branch import summary_limits
+from agents.summarize.branch import ToolLimits
 from schemas.emission import EmissionConfig
 from schemas.events import AgentEvent, AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.jsontext import compact
@@ -197,7 +197,7 @@ class ForkRunner:
             agent.start()
             await agent.recorder.flush()
             return
-        limits = summary_limits(EmissionConfig(), self.opened)
+        limits = ToolLimits(EmissionConfig(), self.opened).of
         prefix = read_prefix(self.prefix, limits, redacting=self.redacting)
         for event in prefix.events:
             agent.recorder.take(event.model_copy(update={"trace_id": agent.recorder.trace_id}))

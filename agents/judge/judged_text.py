@@ -55,7 +55,7 @@ def judged_texts(branches: Mapping[int, Branch], opened: RolloutOpened | None, m
         for index, branch in branches.items()
     }
     shared = shared_by_all([talk.messages for talk in talks.values()]) if len(talks) > 1 else 0
-    given = next((talk.given for talk in talks.values()), 0)
+    given = next((len(talk.prompt) for talk in talks.values()), 0)
     # The task has a block of its own in the prompt; a branch always shows what it did itself.
     first = [message for talk in list(talks.values())[:1] for message in talk.messages[: max(shared, given)]]
     prefix = "\n\n".join(_said(message) for message in first if message.role != "user")

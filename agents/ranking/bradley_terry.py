@@ -7,13 +7,14 @@ give the same bits, alone (`fit`) or among others (`fit_many`), in whatever orde
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import erfc, sqrt
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agents.ranking.compiled_adapter import solve
 from agents.ranking.newton import Floats, Ints, Problem, Solution
+from schemas.checked import quick
 
 Pair = tuple[int, int]
 
@@ -32,6 +33,10 @@ AT_ONCE = 1024
 """Groups that are fitted in one call, so that their numbers stay near."""
 
 
+_NOBODY: Final = array("d")
+"""Wins of no pair; nobody writes into it."""
+
+
 class Observation(NamedTuple):
     """One valid judge call: a win is 1 and 0, a tie 0.5 and 0.5."""
 
@@ -43,6 +48,7 @@ class Observation(NamedTuple):
     j_wins: float
 
 
+@quick
 class Group(NamedTuple):
     """Who won between n branches that may be compared with each other. `tally` makes it."""
 
@@ -55,12 +61,39 @@ class Group(NamedTuple):
     """For each pair the wins of j."""
 
 
-class Component(NamedTuple):
+class Component:
     """Branches that comparisons connect. Their scores add up to zero."""
 
-    members: tuple[int, ...]
-    """The branches, ascending; the solution is in this order."""
-    solution: Solution
+    __slots__ = ("members", "ridge", "solution")
+
+    def __init__(self, members: tuple[int, ...], solution: Solution, ridge: float) -> None:
+        self.members = members
+        """The branches, ascending; the solution is in this order."""
+        self.solution = solution
+        self.ridge = ridge
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Component) and (self.members, self.solution, self.ridge) == (
+            other.members, other.solution, other.ridge,
+        )  # fmt: skip
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def score(self, a: int) -> float:
+        """Theta of a member, by position."""
+        return self.solution.theta[a]
+
+    def covariance(self, a: int, b: int) -> float:
+        """C_ab of C = P (H + ridge I)^-1 P. All ones is an eigenvector of H + ridge I, so P takes 1 / (n ridge) off."""
+        return self.solution.inverse[_entry(a, b)] - 1.0 / (len(self.members) * self.ridge)
+
+    def se(self, a: int) -> float:
+        """The score's standard error, sqrt(C_aa)."""
+        return sqrt(max(self.covariance(a, a), 0.0))
+
+    def judge_score(self, a: int) -> float:
+        """Ten times the mean probability of beating another member: 5 when all are equal."""
+        return 10.0 * self.solution.shares[a] / (len(self.members) - 1)
 
     def variance(self, a: int, b: int) -> float:
         """C_aa + C_bb - 2 C_ab of two members by position. The projection P drops out of differences."""
@@ -73,13 +106,23 @@ class Component(NamedTuple):
         return beats(theta[a] - theta[b], self.variance(a, b))
 
 
-class Fit(NamedTuple):
+class Fit:
     """What the wins of one group say. Floats are as computed: `nine` is applied to what leaves the ranking."""
 
-    n: int
-    ridge: float
-    components: tuple[Component, ...]
-    """Those of two branches or more, by their lowest branch."""
+    __slots__ = ("components", "n", "ridge")
+
+    def __init__(self, n: int, ridge: float, components: tuple[Component, ...]) -> None:
+        self.n = n
+        self.ridge = ridge
+        self.components = components
+        """Those of two branches or more, by their lowest branch."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fit) and (self.n, self.ridge, self.components) == (
+            other.n, other.ridge, other.components,
+        )  # fmt: skip
+
+    __hash__ = None  # type: ignore[assignment]
 
     def place(self, branch: int) -> tuple[Component, int] | None:
         """The component of a branch and its position there; None when it was compared with no other."""
@@ -91,33 +134,27 @@ class Fit(NamedTuple):
     def score(self, branch: int) -> float | None:
         """Theta."""
         place = self.place(branch)
-        return None if place is None else place[0].solution.theta[place[1]]
+        return None if place is None else place[0].score(place[1])
 
     def se(self, branch: int) -> float | None:
-        """The score's standard error, sqrt(C_ii)."""
-        variance = self.covariance(branch, branch)
-        return None if variance is None else sqrt(max(variance, 0.0))
+        """The score's standard error."""
+        place = self.place(branch)
+        return None if place is None else place[0].se(place[1])
 
     def covariance(self, i: int, j: int) -> float | None:
-        """C_ij of C = P (H + ridge I)^-1 P. All ones is an eigenvector of H + ridge I, so P takes 1 / (n ridge) off."""
+        """C_ij; None when the branches are not comparable."""
         both = self._both(i, j)
-        if both is None:
-            return None
-        component, a, b = both
-        return component.solution.inverse[_entry(a, b)] - 1.0 / (len(component.members) * self.ridge)
+        return None if both is None else both[0].covariance(both[1], both[2])
 
     def judge_score(self, branch: int) -> float | None:
-        """Ten times the mean probability of beating another member of its component: 5 when all are equal."""
+        """Ten times the mean probability of beating another member of its component."""
         place = self.place(branch)
-        if place is None:
-            return None
-        component, position = place
-        return 10.0 * component.solution.shares[position] / (len(component.members) - 1)
+        return None if place is None else place[0].judge_score(place[1])
 
     def probability(self, i: int, j: int) -> float | None:
         """Probability that i is really better than j. None when they are not comparable, or the same."""
         both = self._both(i, j)
-        return None if both is None or i == j else both[0].probability(*both[1:])
+        return None if both is None or i == j else both[0].probability(both[1], both[2])
 
     def _both(self, i: int, j: int) -> tuple[Component, int, int] | None:
         first, second = self.place(i), self.place(j)
@@ -142,6 +179,8 @@ def tally(n: int, observations: Iterable[Observation]) -> Group:
 
 def group_of(n: int, wins: Mapping[Pair, Sequence[float]]) -> Group:
     """A group from the wins of i and of j of each pair (i, j), i < j, that was compared."""
+    if not wins:
+        return Group(n, (), _NOBODY, _NOBODY)
     pairs = tuple(sorted(wins))
     return Group(n, pairs, array("d", [wins[pair][0] for pair in pairs]), array("d", [wins[pair][1] for pair in pairs]))
 
@@ -149,7 +188,7 @@ def group_of(n: int, wins: Mapping[Pair, Sequence[float]]) -> Group:
 def fit(group: Group, ridge: float = RIDGE) -> Fit:
     """Fit one group."""
     _check(ridge)
-    found = [Component(part.members, solve(part.problem([group]), ridge)) for part in _parts(group.pairs)]
+    found = [Component(part.members, solve(part.problem([group]), ridge), ridge) for part in _parts(group.pairs)]
     return Fit(group.n, ridge, tuple(found))
 
 
@@ -167,7 +206,7 @@ def fit_many(groups: Iterable[Group], ridge: float = RIDGE) -> list[Fit]:
             for part in _parts(pairs):
                 solutions = _each(solve(part.problem([groups[number] for number in some]), ridge), len(some))
                 for number, solution in zip(some, solutions, strict=True):
-                    found[number].append(Component(part.members, solution))
+                    found[number].append(Component(part.members, solution, ridge))
     return [Fit(group.n, ridge, tuple(components)) for group, components in zip(groups, found, strict=True)]
 
 
@@ -215,12 +254,16 @@ def _parts(pairs: tuple[Pair, ...]) -> tuple[_Part, ...]:
     return tuple(parts)
 
 
-def _each(solution: Solution, groups: int) -> Iterator[Solution]:
+def _each(solution: Solution, groups: int) -> list[Solution]:
     """The solutions of single groups."""
-    n, entries = len(solution.theta) // groups, len(solution.inverse) // groups
-    for at in range(groups):
-        one, triangle = slice(at * n, at * n + n), slice(at * entries, at * entries + entries)
-        yield Solution(solution.theta[one], solution.shares[one], solution.inverse[triangle])
+    theta, shares, inverse = solution
+    n, entries = len(theta) // groups, len(inverse) // groups
+    return [
+        Solution(
+            theta[at * n : at * n + n], shares[at * n : at * n + n], inverse[at * entries : at * entries + entries]
+        )
+        for at in range(groups)
+    ]
 
 
 def _check(ridge: float) -> None:

@@ -46,6 +46,7 @@ class Candidate(NamedTuple):
     """0..10: the mean of the judge's scores of this branch by itself."""
 
 
+@quick
 class Contest(NamedTuple):
     """The branches of one rollout and the votes about them."""
 
@@ -86,6 +87,7 @@ class BranchRank(NamedTuple):
     judge_scalar: float | None
 
 
+@quick
 class RankingResult(NamedTuple):
     """Branches best first, those without a rank last, by index."""
 
@@ -156,8 +158,9 @@ class _Draft:
 
     def finish(self, fits: tuple[Fit, ...]) -> RankingResult:
         ranked: list[BranchRank] = []
-        for tier, fit in zip(self.tiers, fits, strict=True):
-            ranked += self._ranked_tier(tier, fit, above=len(ranked))
+        for tier, fit in zip(self.tiers, fits):  # noqa: B905 - one for each
+            if tier:
+                ranked += self._ranked_tier(tier, fit, above=len(ranked))
         outcomes = [row.objective_status == "pass" for row in ranked if row.objective_status != "not_required"]
         unknown = [self._unranked(branch) for branch in self.unknown]
         stats = ranking_stats(outcomes, self.count.counted)
@@ -193,14 +196,16 @@ class _Draft:
         return ranked
 
     def _scored(self, position: int, branch: Candidate, fit: Fit) -> _Scored:
-        score, se, judge = fit.score(position), fit.se(position), fit.judge_score(position)
-        if score is None or se is None or judge is None:
+        place = fit.place(position)
+        if place is None:
             parts = self._parts(branch, None)
             return _Scored(position, branch, parts, total(parts), None, None, None)
-        judge = nine(judge)
+        component, at = place
+        judge = nine(component.judge_score(at))
         parts = self._parts(branch, judge)
+        score = component.score(at)
         score = 0.0 if -NO_SCORE < score < NO_SCORE else nine(score)
-        return _Scored(position, branch, parts, total(parts), score, nine(se), judge)
+        return _Scored(position, branch, parts, total(parts), score, nine(component.se(at)), judge)
 
     def _parts(self, branch: Candidate, judge_score: float | None) -> tuple[RewardPart, ...]:
         values = {
@@ -248,7 +253,7 @@ def surely(fit: Fit) -> tuple[list[int], list[int]]:
     """For each branch how many of its component are surely better, and how many surely worse."""
     better, worse = [0] * fit.n, [0] * fit.n
     for component in fit.components:
-        members, (theta, _, z) = component
+        members, (theta, _, z) = component.members, component.solution
         diagonal = [z[at * (at + 3) // 2] for at in range(len(members))]
         for b in range(1, len(members)):
             row = b * (b + 1) // 2

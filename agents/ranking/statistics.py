@@ -6,10 +6,12 @@ decides anything: the numbers are descriptive.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
 from agents.ranking.votes import Vote
+from schemas.checked import quick
 from schemas.numbers import nine
 
 Z95 = 1.959963984540054
@@ -28,6 +30,7 @@ MCNEMAR_FROM = 4
 """Branches below which two halves cannot be compared."""
 
 
+@quick
 class RankingStats(NamedTuple):
     """How much the group can tell."""
 
@@ -51,6 +54,7 @@ class RankingStats(NamedTuple):
     """Share of valid votes that were ties."""
 
 
+@quick
 class VoteStats(NamedTuple):
     """How the judge voted. Ties by content are no votes of a judge and do not count here."""
 
@@ -65,21 +69,16 @@ def ranking_stats(outcomes: Sequence[bool], votes: Iterable[Vote]) -> RankingSta
     judge = vote_stats(votes)
     if n == 0:
         return RankingStats(0, 0, None, None, None, False, None, None, *judge)
+    return RankingStats(*_power(passes, n), halves_p(outcomes), *judge)
+
+
+@lru_cache(maxsize=4096)  # groups are small: the same few counts come again and again
+def _power(passes: int, n: int) -> tuple[int, int, float, float, float, bool, float]:
+    """The first fields of RankingStats, n > 0."""
     low, high = map(nine, wilson(passes, n))
     half_width_pp = nine(50.0 * (high - low))
-    return RankingStats(
-        n=n,
-        passes=passes,
-        pass_rate=nine(passes / n),
-        wilson_low=low,
-        wilson_high=high,
-        powered=n >= POWERED_FROM and half_width_pp < POWERED_WITHIN_PP,
-        min_detectable_delta_pp=round(half_width_pp, 1),
-        mcnemar_p=halves_p(outcomes),
-        position_consistency=judge.position_consistency,
-        first_position_rate=judge.first_position_rate,
-        tie_rate=judge.tie_rate,
-    )
+    powered = n >= POWERED_FROM and half_width_pp < POWERED_WITHIN_PP
+    return n, passes, nine(passes / n), low, high, powered, round(half_width_pp, 1)
 
 
 def vote_stats(votes: Iterable[Vote]) -> VoteStats:
@@ -128,8 +127,11 @@ def halves_p(outcomes: Sequence[bool]) -> float | None:
     if len(outcomes) < MCNEMAR_FROM:
         return None
     half = len(outcomes) // 2
-    pairs = list(zip(outcomes[:half], outcomes[-half:], strict=True))
-    return nine(mcnemar(pairs.count((True, False)), pairs.count((False, True))))
+    only_top = only_bottom = 0
+    for top, bottom in zip(outcomes[:half], outcomes[-half:]):  # noqa: B905 - two halves
+        only_top += top and not bottom
+        only_bottom += bottom and not top
+    return nine(mcnemar(only_top, only_bottom))
 
 
 def _share(part: int, whole: int) -> float | None:

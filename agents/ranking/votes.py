@@ -39,6 +39,7 @@ class Place(NamedTuple):
     """Among the branches of its tier, by branch index."""
 
 
+@quick
 class VoteCount(NamedTuple):
     """What all votes of a rollout add up to."""
 
@@ -62,10 +63,11 @@ def count_votes(votes: Sequence[Vote], places: Mapping[int, Place], sizes: Seque
     """Add up votes. Whole numbers of wins and ties are exact, so the order of the votes cannot matter."""
     answers: dict[Pair, dict[Preference | None, int]] = {}
     for vote in votes:
-        about = answers.get(vote[:2])
+        pair = (vote.a, vote.b)
+        about = answers.get(pair)
         if about is None:
-            about = answers[vote[:2]] = {"a": 0, "b": 0, "tie": 0, None: 0}
-        about[vote[4]] += 1
+            about = answers[pair] = {"a": 0, "b": 0, "tie": 0, None: 0}
+        about[vote.preferred] += 1
     wins: list[dict[Pair, tuple[float, float]]] = [{} for _ in sizes]
     valid, missing = dict.fromkeys(places, 0), dict.fromkeys(places, 0)
     ignored = set()
@@ -80,8 +82,8 @@ def count_votes(votes: Sequence[Vote], places: Mapping[int, Place], sizes: Seque
             missing[branch] += about[None]
         if answered:
             _add(wins[first.tier], first.position, second.position, about)
-    counted = [vote for vote in votes if vote[:2] not in ignored] if ignored else votes
-    groups = [group_of(size, won) for size, won in zip(sizes, wins, strict=True)]
+    counted = [vote for vote in votes if (vote.a, vote.b) not in ignored] if ignored else votes
+    groups = [group_of(size, won) for size, won in zip(sizes, wins)]  # noqa: B905 - one for each
     return VoteCount(groups, counted, len(votes) - len(counted), valid, missing)
 
 

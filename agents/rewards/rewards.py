@@ -5,7 +5,7 @@ An unknown is not a zero: a branch whose outcome nobody knows has no reward, and
 
 from collections.abc import Mapping, Sequence
 from math import fsum, sqrt
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agents.verdicts.meaning import Verdict, hack_signals, meaning, objective_score
 from schemas.checked import quick, unchecked
@@ -14,7 +14,7 @@ from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RewardComponent
 from schemas.verdicts import BuildVerdict, TestCounts
 
-_component = unchecked(RewardComponent)
+_component: Final = unchecked(RewardComponent)
 
 
 @quick
@@ -33,6 +33,7 @@ class JudgedScores(NamedTuple):
     judge_scalar: float | None = None
 
 
+@quick
 class Group(NamedTuple):
     """Statistics over the members that have a reward."""
 

@@ -7,13 +7,14 @@ re-read never closes early by somebody's clock. Facts appended after a deadline 
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from agents.judge.schedule import Schedule, schedule
 from agents.rollouts.attempt import Attempt, View
 from agents.rollouts.broken import BrokenLogError, breaks_alone
+from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status
 from agents.summarize.branch import n_events, raw_digest
@@ -26,24 +27,12 @@ from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.rankings import ObjectiveStatus
 
-_settled_branch_record, _settled_record = unchecked(SettledBranch), unchecked(RolloutSettled)
-_closed_record = unchecked(RolloutClosed)
+_settled_branch_record: Final = unchecked(SettledBranch)
+_settled_record: Final = unchecked(RolloutSettled)
+_closed_record: Final = unchecked(RolloutClosed)
 
 MAX_ERROR_BYTES = 2000
 """Of a producer's error text, in the settling."""
-
-
-class ClosingPolicy(BaseModel):
-    """When rollouts settle and close where RolloutOpened does not say."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    deadline_ms: int = Field(default=24 * 3_600_000, gt=0)
-    """Settle at the latest this long after the first fact. Not optional: an open rollout holds back its partition's commit."""
-    idle_ms: int = Field(default=60_000, gt=0)
-    """Without a RolloutOpened, settle when nothing has come for this long."""
-    judge_deadline_ms: int = Field(default=600_000, gt=0)
-    """Close at the latest this long after settling."""
 
 
 class Cutoff(NamedTuple):

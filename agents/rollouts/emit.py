@@ -1,7 +1,7 @@
 """What a closed rollout becomes: a pure function of the pinned facts to branches, ranking, evidence and training rows."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agents.evidence.build import Placed, branch_evidence, chain_of, judges_of, sign
 from agents.evidence.signing import SigningKey
@@ -20,7 +20,7 @@ from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import Verdict, hack_signals, kind_of, meaning
 from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
-from schemas.checked import unchecked
+from schemas.checked import quick, unchecked
 from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig
 from schemas.evidence import AepRecord, EmittedRecord
@@ -28,7 +28,7 @@ from schemas.judging import JudgeVote
 from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 
-_emitted_record = unchecked(EmittedRecord)
+_emitted_record: Final = unchecked(EmittedRecord)
 
 SINKS: dict[type, str] = {
     BranchRecord: "rollouts.branches.v1", SftRecord: "training.sft.v1", DpoRecord: "training.dpo.v1",
@@ -41,6 +41,7 @@ MOST_BYTES = 8 * 1024 * 1024 - 64
 """Of one record that follows: what the topics take, without the header of its value."""
 
 
+@quick
 class Emission(NamedTuple):
     """All that follows from a closed rollout, in the order in which it is written; evidence is unsigned."""
 
@@ -161,30 +162,23 @@ def emit(
     votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
     result: RankingResult
     ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config, config_digest, bodies)
-    judges = {index: judges_of(index, votes) for index in branches}
-    candidates = [
-        Candidate(
-            ranked=ranked,
-            branch=branches[ranked.branch_index],
-            judged=Judged(
-                branches[ranked.branch_index],
-                ranked.objective_status,
-                verdicts[ranked.branch_index],
-                ranked.flags,
-                opened,
-                judges[ranked.branch_index].known,
-                decided=ranked.branch_index in decided,
-                unremoved=has_unremoved((*branches[ranked.branch_index].redactions, *dict(opening.counts))),
-            ),
-            reward=reward_of(
-                ranked.objective_status,
-                verdicts[ranked.branch_index],
-                JudgedScores(ranked.judge_score, ranked.judge_scalar),
-                config,
-            ),
+    judges = judges_of(branches, votes)
+    candidates = []
+    for ranked in ranking.branches:
+        index, status = ranked.branch_index, ranked.objective_status
+        branch, found = branches[index], verdicts[index]
+        judged = Judged(
+            branch,
+            status,
+            found,
+            ranked.flags,
+            opened,
+            judges[index].known,
+            decided=index in decided,
+            unremoved=has_unremoved((*branch.redactions, *dict(opening.counts))),
         )
-        for ranked in ranking.branches
-    ]
+        reward = reward_of(status, found, JudgedScores(ranked.judge_score, ranked.judge_scalar), config)
+        candidates.append(Candidate(ranked, branch, judged, reward))
     rows = RowMaker(settled, closed, opening, config, config_digest, result.probability, bodies).make(candidates)
     in_order = tuple(branches[index] for index in sorted(branches))
     chain: list[Placed] = []

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from math import fsum
+from typing import Final
 
 from agents.ranking.ranking import Candidate, RankingResult, rank
+from agents.ranking.statistics import RankingStats as StatsOfGroup
 from agents.ranking.votes import Vote, tie_by_content
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
@@ -14,8 +16,12 @@ from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RankedBranch, Ranking, RankingStats, RewardComponent
 
-_ranking, _stats = unchecked(Ranking), unchecked(RankingStats)
-_ranked, _component = unchecked(RankedBranch), unchecked(RewardComponent)
+_ranking: Final = unchecked(Ranking)
+_stats: Final = unchecked(RankingStats)
+_ranked: Final = unchecked(RankedBranch)
+_component: Final = unchecked(RewardComponent)
+
+_STATS = StatsOfGroup._fields
 
 
 def ranking_of(
@@ -30,13 +36,13 @@ def ranking_of(
     bodies: Bodies,
 ) -> tuple[Ranking, RankingResult]:
     """The record, and the result that probabilities can be asked of."""
-    scalars = {index: scalar_of(index, votes) for index in statuses}
+    scores = [vote for vote in votes if vote.b is None]
     result = rank(
-        [Candidate(index, statuses[index], scalars[index]) for index in sorted(statuses)],
+        [Candidate(index, statuses[index], scalar_of(index, scores)) for index in sorted(statuses)],
         [counted(vote, vote.b) for vote in votes if vote.b is not None],
         config.ranking,
     )
-    ranked = tuple(
+    ranked = [
         _ranked(
             branch_index=row.branch_index,
             attempt=branches[row.branch_index].attempt,
@@ -47,7 +53,9 @@ def ranking_of(
             se=row.se,
             judge_score=row.judge_score,
             judge_scalar=row.judge_scalar,
-            components=tuple(_component(key=part.key, value=part.value, weight=part.weight) for part in row.components),
+            components=tuple(
+                [_component(key=key, value=value, weight=weight) for key, value, weight in row.components]
+            ),
             total=row.total,
             rank=row.rank,
             rank_low=row.rank_low,
@@ -57,7 +65,7 @@ def ranking_of(
             n_missing=row.n_missing,
         )
         for row in result.branches
-    )
+    ]
     record = _ranking(
         ranking_id="-",
         rollout_id=settled.rollout_id,
@@ -67,8 +75,8 @@ def ranking_of(
         settle_cause=settled.cause,
         close_cause=closed.cause,
         closed_at_ms=closed.decided_at_ms,
-        branches=ranked,
-        stats=_stats(**result.stats._asdict()),
+        branches=tuple(ranked),
+        stats=_stats(**dict(zip(_STATS, result.stats, strict=True))),
         config_digest=config_digest,
     )
     return with_content_id(record, "ranking_id", bodies), result

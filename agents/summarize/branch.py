@@ -3,10 +3,10 @@
 A pure function of the events in the order of their seq, of what the producer said of the branch, and of the configuration.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agents.summarize.events import (
     DIGEST,
@@ -31,8 +31,10 @@ from schemas.events import AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.judging import Usage
 from schemas.lifecycle import RolloutOpened
 
-_branch_record, _branch_call, _usage = unchecked(BranchRecord), unchecked(BranchCall), unchecked(Usage)
-_agent_info = unchecked(AgentInfo)
+_branch_record: Final = unchecked(BranchRecord)
+_branch_call: Final = unchecked(BranchCall)
+_usage: Final = unchecked(Usage)
+_agent_info: Final = unchecked(AgentInfo)
 
 NO_INFO = BranchInfo()
 NOTHING_SPENT = Spent(None, None, None, None, None)
@@ -105,7 +107,7 @@ def raw_digest(pieces: Sequence[Piece]) -> str:
 
 def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | None = None) -> BranchRecord:
     """The record of one attempt."""
-    reading = _Reading(summary_limits(config, facts.opened), config.redact)
+    reading = _Reading(ToolLimits(config, facts.opened), redacting=config.redact)
     reading.take(facts.pieces)
     status = facts.status
     error = reading.cleaned(facts.error) if facts.error else reading.error
@@ -139,7 +141,7 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
         first_event_ms=reading.first_ms,
         last_event_ms=reading.last_ms,
         gaps=facts.gaps,
-        redactions=dict(sorted(reading.redactions.items())),
+        redactions=dict(sorted(reading.redactions.items())) if reading.redactions else {},
     )
     return with_content_id(record, bodies=bodies)
 
@@ -153,34 +155,38 @@ def task_of(facts: BranchFacts, started: str | None) -> str:
     return started or ""
 
 
-def summary_limits(config: EmissionConfig, opened: RolloutOpened | None) -> Callable[[str], SummaryLimits]:
+class ToolLimits:
     """The limits that count for a tool: RolloutOpened by name, then for all, else the configuration by name, then for all."""
-    by_rollout = {options.tool: options for options in opened.summarize} if opened else {}
 
-    def limits(tool: str) -> SummaryLimits:
-        chosen = by_rollout.get(tool) or by_rollout.get("*")
+    def __init__(self, config: EmissionConfig, opened: RolloutOpened | None) -> None:
+        self._config = config.summarize
+        self._by_rollout = {options.tool: options for options in opened.summarize} if opened else {}
+
+    def of(self, tool: str) -> SummaryLimits:
+        """Of one tool."""
+        chosen = self._by_rollout.get(tool) or self._by_rollout.get("*")
         if chosen is not None:
             return SummaryLimits(
                 max_bytes=chosen.max_bytes,
                 keep_first_lines=chosen.keep_first_lines,
                 keep_last_lines=chosen.keep_last_lines,
             )
-        return config.summarize.tools.get(tool, config.summarize)
-
-    return limits
+        return self._config.tools.get(tool, self._config)
 
 
-@dataclass(slots=True)
 class _Slot:
     """A call while its result may still come."""
 
-    call: Call
-    turn: int
-    text: str | None
-    started: int | None
-    result: Result | None = None
-    ended: int | None = None
-    paired: bool = True
+    __slots__ = ("call", "ended", "paired", "result", "started", "text", "turn")
+
+    def __init__(self, call: Call, turn: int, text: str | None, started: int | None) -> None:
+        self.call = call
+        self.turn = turn
+        self.text = text
+        self.started = started
+        self.result: Result | None = None
+        self.ended: int | None = None
+        self.paired = True
 
 
 class _Early(NamedTuple):
@@ -191,40 +197,41 @@ class _Early(NamedTuple):
     time: int | None
 
 
-@dataclass(slots=True)
 class _Reading:
     """One pass over a branch's events."""
 
-    limits: Callable[[str], SummaryLimits]
-    redacting: bool
-    task: str | None = None
-    model: str | None = None
-    answer: str | None = None
-    error: str | None = None
-    spent: Spent | None = None
-    first_ms: int | None = None
-    last_ms: int | None = None
-    redactions: dict[str, int] = field(default_factory=dict)
-    _slots: list[_Slot] = field(default_factory=list)
-    _open: dict[int, _Slot] = field(default_factory=dict)
-    """Calls without a result, by their place among all; `_open_by_id` has the places of those with an id."""
-    _open_by_id: dict[str, dict[int, None]] = field(default_factory=dict)
-    _early: dict[str | None, list[_Early]] = field(default_factory=dict)
-    """Results whose call has not come, by its id."""
-    _arrived: int = 0
-    _said: list[Said] = field(default_factory=list)
-    _turn: int = -1
-    _turn_key: str | int | None = None
+    def __init__(self, limits: ToolLimits, *, redacting: bool) -> None:
+        self.limits = limits
+        self.redacting = redacting
+        self.task: str | None = None
+        self.model: str | None = None
+        self.answer: str | None = None
+        self.error: str | None = None
+        self.spent: Spent | None = None
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+        self.redactions: dict[str, int] = {}
+        self._slots: list[_Slot] = []
+        self._open: dict[int, _Slot] = {}
+        """Calls without a result, by their place among all; `_open_by_id` has the places of those with an id."""
+        self._open_by_id: dict[str, dict[int, None]] = {}
+        self._early: dict[str | None, list[_Early]] = {}
+        """Results whose call has not come, by its id."""
+        self._arrived = 0
+        self._said: list[Said] = []
+        self._turn = -1
+        self._turn_key: str | int | None = None
 
     def take(self, pieces: Sequence[Piece]) -> None:
-        times = [time for piece in pieces for time in (piece.first_time, piece.last_time) if time is not None]
-        if times:
-            self.first_ms, self.last_ms = times[0], times[-1]
-        for piece in pieces:
-            for body, time, redactions in piece.noted:
+        for _, _, _, noted, first, last in pieces:
+            for time in (first, last):
+                if time is not None:
+                    self.first_ms = time if self.first_ms is None else self.first_ms
+                    self.last_ms = time
+            for body, when, redactions in noted:
                 for kind, count in redactions:
                     self.redactions[kind] = self.redactions.get(kind, 0) + count
-                self._take_body(body, time)
+                self._take_body(body, when)
 
     def _take_body(self, body: Body, time: int | None) -> None:
         match body:
@@ -325,7 +332,9 @@ class _Reading:
         for _, result, ended in sorted(early for waiting in self._early.values() for early in waiting):
             orphan = Call(result.call_id, result.name or "unknown", "{}", sha256(b"{}").hexdigest(), None, None)
             self._turn += 1
-            self._slots.append(_Slot(orphan, self._turn, None, None, result, ended, paired=False))
+            slot = _Slot(orphan, self._turn, None, None)
+            slot.result, slot.ended, slot.paired = result, ended, False
+            self._slots.append(slot)
         self._early.clear()
         return [self._call_record(position, slot) for position, slot in enumerate(self._slots)]
 
@@ -333,7 +342,7 @@ class _Reading:
         call, result = slot.call, slot.result
         summary = failure = None
         if result is not None:
-            limits = self.limits(call.name)
+            limits = self.limits.of(call.name)
             summary = None if result.output is None else shorten(result.output, limits)
             if result.error_message is not None:
                 failure = ToolFailure(code=result.error_code, message=result.error_message)

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import orjson
+from orjson import OPT_SORT_KEYS, dumps
 
 from agents.evidence.canonical import canonical_bytes, written_alike
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
@@ -31,7 +31,7 @@ PROVIDER_TROUBLE = (
 """What an `error` event says when the model's provider failed, not the agent. Numbers count only as whole words."""
 
 
-SHORTEST_SECRET = 16
+SHORTEST_SECRET: Final = 16
 """Characters of a name below which no rule finds a secret in it."""
 
 
@@ -148,7 +148,7 @@ class Piece(NamedTuple):
         return self.digests[at : at + DIGEST]
 
 
-DIGEST = 32
+DIGEST: Final = 32
 """Bytes of a SHA-256."""
 
 
@@ -163,6 +163,8 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
     digests: list[bytes] = []
     noted: list[Noted] = []
     said = _Said(noted)
+    first: int | None = None
+    last: int | None = None
     for trace, parent, channel, kind, text, time in events:
         token = _token(text) if kind == "thinking_delta" else None
         if token is not None:
@@ -181,11 +183,12 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
                 said.end()
                 noted.append(Noted(body, time, counts))
         before, between, after = _frame(channel, kind, parent, trace)
-        moment = b"null" if time is None else b"%d" % time
+        moment = b"null"
+        if time is not None:
+            moment = str(time).encode()
+            first, last = time if first is None else first, time
         digests.append(sha256(b"".join((before, canonical, between, moment, after))).digest())
     said.end()
-    times = [event[5] for event in events if event[5] is not None]
-    first, last = (times[0], times[-1]) if times else (None, None)
     return Piece(first_seq, at, b"".join(digests), tuple(noted), first, last)
 
 
@@ -207,9 +210,11 @@ class _Said:
 
     def end(self) -> None:
         """Note what was written so far."""
-        if any(self.parts):
-            self._noted.append(Noted(Said("".join(self.parts), self.step), None, ()))
-        self.parts = []
+        if self.parts:
+            text = "".join(self.parts)
+            if text:
+                self._noted.append(Noted(Said(text, self.step), None, ()))
+            self.parts = []
 
 
 def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[bytes, Body, Counts]:
@@ -227,16 +232,19 @@ def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[bytes, B
     return raw, _said(data) if channel == "text" else None, ()
 
 
-_token = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]{0,14})\}').fullmatch
+_token: Final = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]{0,14})\}').fullmatch
 """The data of most events, a token of the model's text, where the text is its own canonical JSON: nothing need be parsed."""
 
 
-DECISIONS = frozenset({"supervisor_decision", "guardrail_tripwire"})
+DECISIONS: Final = frozenset({"supervisor_decision", "guardrail_tripwire"})
 """Kinds that record a decision. A proposal (`action_proposed`) or a question (`await_human_input`) is none yet."""
 
 
+_SORTED: Final = OPT_SORT_KEYS
+
+
 def _plainly(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return dumps(value, option=_SORTED)
 
 
 def _exactly(value: Any) -> bytes:
@@ -343,7 +351,7 @@ def _spent(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tupl
     ), _in_order(counts)
 
 
-_READERS = {
+_READERS: Final = {
     "run_start": _start,
     "tool_call": _call,
     "tool_result": _result,

@@ -1,7 +1,7 @@
 """Whether a branch may be trained on: a score for how well it is evidenced, and the category that follows."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agents.evidence.side_effects import side_effect
 from agents.verdicts.meaning import Verdict, meaning
@@ -13,7 +13,7 @@ from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus
 from schemas.training import Admission, Category
 
-_admission = unchecked(Admission)
+_admission: Final = unchecked(Admission)
 
 _SEVERITY: dict[Category, int] = {"train": 0, "audit_only": 1, "quarantine": 2, "reject": 3}
 

@@ -7,38 +7,34 @@ equal beginnings are equal messages.
 
 import re
 from collections.abc import Iterable
-from itertools import groupby, zip_longest
-from typing import NamedTuple
+from typing import Final
 
 from agents.training.text_overlap import INVISIBLE
 from schemas.branches import BranchCall, BranchRecord
-from schemas.checked import quick, unchecked
+from schemas.checked import unchecked
 from schemas.lifecycle import RolloutOpened
 from schemas.training import FunctionCall, Message, ToolCall
 
-_message, _tool_call, _function = unchecked(Message), unchecked(ToolCall), unchecked(FunctionCall)
+_message: Final = unchecked(Message)
+_tool_call: Final = unchecked(ToolCall)
+_function: Final = unchecked(FunctionCall)
 
 NO_RESULT = "[no result was recorded]"
 """A call that was never answered still needs its tool message: loaders refuse a conversation without it."""
 
 
-@quick
-class Conversation(NamedTuple):
+class Conversation:
     """The whole conversation, and where the agent begins to speak."""
 
-    messages: tuple[Message, ...]
-    given: int
-    """How many messages the agent was given."""
+    __slots__ = ("completion", "messages", "prompt", "says_something")
 
-    @property
-    def prompt(self) -> tuple[Message, ...]:
+    def __init__(self, prompt: tuple[Message, ...], completion: tuple[Message, ...]) -> None:
+        self.prompt = prompt
         """What the agent was given."""
-        return self.messages[: self.given]
-
-    @property
-    def completion(self) -> tuple[Message, ...]:
+        self.completion = completion
         """What it did."""
-        return self.messages[self.given :]
+        self.messages = prompt + completion
+        self.says_something = has_content(completion)
 
 
 def given_messages(task: str, opened: RolloutOpened | None) -> tuple[Message, ...]:
@@ -51,34 +47,40 @@ def given_messages(task: str, opened: RolloutOpened | None) -> tuple[Message, ..
 
 def conversation(branch: BranchRecord, given: tuple[Message, ...], *, turn_text: bool = True) -> Conversation:
     """The messages of a branch; `given` are those that it began with."""
-    messages = [*given]
+    messages: list[Message] = []
     position = 0
-    asked = [call for call in branch.tool_calls if call.paired]
-    for _, turn in groupby(asked, key=lambda call: call.turn):
-        calls = list(turn)
-        ids = [f"call_{position + offset}" for offset in range(len(calls))]
-        position += len(calls)
-        messages.append(_assistant(calls, ids, turn_text=turn_text))
-        messages += [_answer(call, call_id) for call, call_id in zip(calls, ids, strict=True)]
+    for calls in _turns(branch.tool_calls):
+        messages.append(_assistant(calls, position, turn_text=turn_text))
+        for call in calls:
+            messages.append(
+                _message(role="tool", content=tool_content(call), tool_call_id=f"call_{position}", name=call.name)
+            )
+            position += 1
     if not is_blank(branch.final_answer):
         messages.append(_message(role="assistant", content=branch.final_answer))
-    return Conversation(tuple(messages), len(given))
+    return Conversation(given, tuple(messages))
 
 
-def _assistant(calls: list[BranchCall], ids: list[str], *, turn_text: bool) -> Message:
+def _turns(calls: Iterable[BranchCall]) -> list[list[BranchCall]]:
+    """The calls that were made, those of one turn together."""
+    turns: list[list[BranchCall]] = []
+    for call in calls:
+        if not call.paired:
+            continue
+        if turns and turns[-1][-1].turn == call.turn:
+            turns[-1].append(call)
+        else:
+            turns.append([call])
+    return turns
+
+
+def _assistant(calls: list[BranchCall], position: int, *, turn_text: bool) -> Message:
     said = [call.text for call in calls if call.text] if turn_text else []
-    return _message(
-        role="assistant",
-        content="\n\n".join(said) or None,
-        tool_calls=tuple(
-            _tool_call(id=call_id, function=_function(name=call.name, arguments=call.arguments))
-            for call, call_id in zip(calls, ids, strict=True)
-        ),
-    )
-
-
-def _answer(call: BranchCall, call_id: str) -> Message:
-    return _message(role="tool", content=tool_content(call), tool_call_id=call_id, name=call.name)
+    asked = [
+        _tool_call(id=f"call_{at}", function=_function(name=call.name, arguments=call.arguments))
+        for at, call in enumerate(calls, start=position)
+    ]
+    return _message(role="assistant", content="\n\n".join(said) or None, tool_calls=tuple(asked))
 
 
 def tool_content(call: BranchCall) -> str:
@@ -98,23 +100,31 @@ def has_content(completion: Iterable[Message]) -> bool:
     return any(each.role == "assistant" and (each.tool_calls or not is_blank(each.content)) for each in completion)
 
 
-_VISIBLE = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f\u2800{''.join(map(chr, INVISIBLE))}]")
+_VISIBLE: Final = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f\u2800{''.join(map(chr, INVISIBLE))}]")
 """Anything but white space, control characters, the blank of Braille, and what has no width."""
 
 
 def is_blank(text: str | None) -> bool:
     """Whether a reader sees nothing of a text: there is none, or it is of white space and invisible characters only."""
-    return text is None or _VISIBLE.search(text) is None
+    if not text:
+        return True
+    # Nearly all texts begin with a letter or a sign of ASCII: the others are searched.
+    return not "!" <= text[0] <= "~" and _VISIBLE.search(text) is None
 
 
-def shared_prompt(one: Conversation, other: Conversation) -> int:
-    """How many messages two conversations share, cut back to just before an assistant message."""
+def alike(one: Conversation, other: Conversation) -> int:
+    """How many messages two conversations begin with alike."""
     shared = 0
-    for left, right in zip_longest(one.messages, other.messages):
-        if left is not right and (left is None or left != right):
+    for left, right in zip(one.messages, other.messages):  # noqa: B905 - one may go on
+        if left is not right and vars(left) != vars(right):
             break
         shared += 1
-    longest = max(one.messages, other.messages, key=len)
+    return shared
+
+
+def before_assistant(one: Conversation, other: Conversation, shared: int) -> int:
+    """So many messages that both begin with, cut back to just before an assistant message."""
+    longest = one.messages if len(one.messages) >= len(other.messages) else other.messages
     while shared > 0 and not (shared < len(longest) and longest[shared].role == "assistant"):
         shared -= 1
     return shared

@@ -7,14 +7,21 @@ silently.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
-from typing import NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from agents.rewards.rewards import Reward, group_of
 from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
-from agents.training.messages import Conversation, conversation, given_messages, has_content, is_blank, shared_prompt
+from agents.training.messages import (
+    Conversation,
+    alike,
+    before_assistant,
+    conversation,
+    given_messages,
+    has_content,
+    is_blank,
+)
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
 from schemas.checked import quick, unchecked
@@ -36,8 +43,11 @@ from schemas.training import (
 
 Row = SftRecord | DpoRecord | PpoRecord
 
-_sft_record, _dpo_record, _ppo_record = unchecked(SftRecord), unchecked(DpoRecord), unchecked(PpoRecord)
-_rejected_record, _provenance = unchecked(RejectedRecord), unchecked(Provenance)
+_sft_record: Final = unchecked(SftRecord)
+_dpo_record: Final = unchecked(DpoRecord)
+_ppo_record: Final = unchecked(PpoRecord)
+_rejected_record: Final = unchecked(RejectedRecord)
+_provenance: Final = unchecked(Provenance)
 
 Beats = Callable[[int, int], float | None]
 """P(a is really better than b) for two branches; None when votes do not connect them."""
@@ -66,6 +76,7 @@ class Candidate(NamedTuple):
     reward: Reward | None
 
 
+@quick
 class Rows(NamedTuple):
     """What a rollout gives to training."""
 
@@ -79,21 +90,34 @@ MOST_SURPLUS = 1000
 """Pairs beyond the limit that are named one by one; further ones are counted together. Pairs grow with the square of branches."""
 
 
-@dataclass
 class RowMaker:
     """Makes the rows of one closed rollout."""
 
-    settled: RolloutSettled
-    closed: RolloutClosed
-    opening: CleanedOpening
-    config: EmissionConfig
-    config_digest: str
-    beats: Beats
-    bodies: Bodies
-    """Gets the Avro body of every row."""
-    _rows: list[Row] = field(default_factory=list)
-    _rejected: list[RejectedRecord] = field(default_factory=list)
-    _given: dict[str, tuple[Message, ...]] = field(default_factory=dict)
+    def __init__(
+        self,
+        settled: RolloutSettled,
+        closed: RolloutClosed,
+        opening: CleanedOpening,
+        config: EmissionConfig,
+        config_digest: str,
+        beats: Beats,
+        bodies: Bodies,
+    ) -> None:
+        """`bodies` gets the Avro body of every row."""
+        self.settled = settled
+        self.config = config
+        self.beats = beats
+        self._opening = opening
+        self._tools = opening.opened.tools if opening.opened else "[]"
+        self._made_by = {
+            "settled_id": settled.settled_id,
+            "closed_id": closed.closed_id,
+            "config_digest": config_digest,
+        }
+        self._bodies = bodies
+        self._rows: list[Row] = []
+        self._rejected: list[RejectedRecord] = []
+        self._given: dict[str, tuple[Message, ...]] = {}
 
     def make(self, candidates: Sequence[Candidate]) -> Rows:
         """All rows, in the order of kinds, then of the ranking."""
@@ -102,9 +126,9 @@ class RowMaker:
             for kind in ("sft", "dpo", "ppo"):
                 self._reject(kind, everyone, ("cancelled",))
             return Rows((), tuple(self._rejected))
-        talks = {candidate.ranked.branch_index: self._talk(candidate.branch) for candidate in candidates}
+        talks = {candidate.branch.branch_index: self._talk(candidate.branch) for candidate in candidates}
         admissions = {
-            candidate.ranked.branch_index: admit(candidate.judged, self.config.admission) for candidate in candidates
+            candidate.branch.branch_index: admit(candidate.judged, self.config.admission) for candidate in candidates
         }
         for candidate in candidates:
             self._sft(candidate, talks, admissions)
@@ -115,7 +139,7 @@ class RowMaker:
     def _talk(self, branch: BranchRecord) -> Conversation:
         given = self._given.get(branch.task)
         if given is None:  # the branches of a rollout have the same ones, and nearly always one task
-            given = self._given[branch.task] = given_messages(branch.task, self.opening.opened)
+            given = self._given[branch.task] = given_messages(branch.task, self._opening.opened)
         return conversation(branch, given, turn_text=self.config.turn_text)
 
     # -- SFT ----------------------------------------------------------------------------------------------------------
@@ -153,17 +177,34 @@ class RowMaker:
             if surplus >= MOST_SURPLUS:
                 unsure[SURPLUS] += 1
                 continue
-            record = self._pair(better, worse, basis, probability, talks, admissions)
+            one, other = talks[better.branch.branch_index], talks[worse.branch.branch_index]
+            shared = alike(one, other)
+            cut = before_assistant(one, other, shared)
+            unfit = _unfit(one, other, shared, cut)
+            admission = both(admissions[better.branch.branch_index], admissions[worse.branch.branch_index])
             pair = [better.branch, worse.branch]
-            if isinstance(record, str):
-                self._reject("dpo", pair, (record,))
-            elif record.admission.category != "train":
-                self._admit("dpo", pair, record)
-            elif kept >= self.config.pairs.max_per_rollout:
+            if unfit is not None:
+                self._reject("dpo", pair, (unfit,))
+            elif admission.category == "train" and kept >= self.config.pairs.max_per_rollout:
                 surplus += 1
                 self._reject("dpo", pair, (SURPLUS,))
             else:
-                kept += 1
+                kept += admission.category == "train"
+                record = _dpo_record(
+                    **self._common(better.branch, pair, admission),
+                    chosen_branch=better.branch.branch_index,
+                    rejected_branch=worse.branch.branch_index,
+                    prompt=one.messages[:cut],
+                    chosen=one.messages[cut:],
+                    rejected=other.messages[cut:],
+                    chosen_answer=better.branch.final_answer,
+                    rejected_answer=worse.branch.final_answer,
+                    basis=basis,
+                    margin=nine((better.ranked.total or 0.0) - (worse.ranked.total or 0.0)),
+                    p_chosen=probability,
+                    chosen_components=better.ranked.components,
+                    rejected_components=worse.ranked.components,
+                )
                 self._admit("dpo", pair, record)
         for reason, count in sorted(unsure.items()):
             self._reject("dpo", [candidate.branch for candidate in candidates], (reason, f"pairs:{count}"))
@@ -189,42 +230,6 @@ class RowMaker:
             ),
         )
 
-    def _pair(
-        self, better: Candidate, worse: Candidate, basis: Basis, probability: float | None,
-        talks: Mapping[int, Conversation], admissions: Mapping[int, Admission],
-    ) -> DpoRecord | str:  # fmt: skip
-        """The pair's record, or why there is none."""
-        one, other = talks[better.ranked.branch_index], talks[worse.ranked.branch_index]
-        if not has_content(one.completion) or not has_content(other.completion):
-            return "empty_completion"
-        cut = shared_prompt(one, other)
-        chosen, rejected = one.messages[cut:], other.messages[cut:]
-        if cut == 0:
-            return "no_shared_prompt"
-        if chosen == rejected:
-            return "same_completion"
-        if not has_content(chosen) or not has_content(rejected):
-            return "empty_completion"
-        if not _worth_choosing(chosen):
-            return "empty_chosen_answer"
-        pair = [better.branch, worse.branch]
-        admission = both(admissions[better.ranked.branch_index], admissions[worse.ranked.branch_index])
-        return _dpo_record(
-            **self._common(better.branch, pair, admission),
-            chosen_branch=better.ranked.branch_index,
-            rejected_branch=worse.ranked.branch_index,
-            prompt=one.messages[:cut],
-            chosen=chosen,
-            rejected=rejected,
-            chosen_answer=better.branch.final_answer,
-            rejected_answer=worse.branch.final_answer,
-            basis=basis,
-            margin=nine((better.ranked.total or 0.0) - (worse.ranked.total or 0.0)),
-            p_chosen=probability,
-            chosen_components=better.ranked.components,
-            rejected_components=worse.ranked.components,
-        )
-
     # -- PPO ----------------------------------------------------------------------------------------------------------
 
     def _ppo(
@@ -240,7 +245,7 @@ class RowMaker:
             index, talk = ranked.branch_index, talks[ranked.branch_index]
             if reward is None:
                 self._reject("ppo", [branch], ("no_reward", f"objective_{ranked.objective_status}"))
-            elif not has_content(talk.completion):
+            elif not talk.says_something:
                 self._reject("ppo", [branch], ("empty_completion",))
             else:
                 group = groups[branch.task]
@@ -264,30 +269,25 @@ class RowMaker:
     # -- what all rows share ------------------------------------------------------------------------------------------
 
     def _common(self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission) -> _Common:
-        opened = self.opening.opened
-        redactions = dict(self.opening.counts)
+        redactions = dict(self._opening.counts)
         for each in involved:
             for kind, count in each.redactions.items():
                 redactions[kind] = redactions.get(kind, 0) + count
+        agent = branch.agent
         return {
             "record_id": "-",
             "rollout_id": branch.rollout_id,
             "task": branch.task,
-            "tools": opened.tools if opened else "[]",
-            "model": branch.agent.model if branch.agent else None,
+            "tools": self._tools,
+            "model": agent.model if agent else None,
             "admission": admission,
-            "provenance": _provenance(
-                settled_id=self.settled.settled_id,
-                closed_id=self.closed.closed_id,
-                raw_digests=tuple([each.raw_digest for each in involved]),
-                config_digest=self.config_digest,
-            ),
-            "redactions": dict(sorted(redactions.items())),
+            "provenance": _provenance(**self._made_by, raw_digests=tuple([each.raw_digest for each in involved])),
+            "redactions": dict(sorted(redactions.items())) if redactions else redactions,
         }
 
     def _admit(self, kind: RowKind, branches: Sequence[BranchRecord], record: Row) -> None:
         if record.admission.category == "train":
-            self._rows.append(with_content_id(record, bodies=self.bodies))
+            self._rows.append(with_content_id(record, bodies=self._bodies))
         else:
             self._reject(kind, branches, (record.admission.category, *record.admission.reasons), record.admission)
 
@@ -302,14 +302,28 @@ class RowMaker:
             record_id="-",
             rollout_id=self.settled.rollout_id,
             kind=kind,
-            branches=tuple(branch.branch_index for branch in branches),
+            branches=tuple([branch.branch_index for branch in branches]),
             reasons=reasons,
             admission=admission,
-            digests=tuple(branch.raw_digest for branch in branches),
-            settled_id=self.settled.settled_id,
-            closed_id=self.closed.closed_id,
+            digests=tuple([branch.raw_digest for branch in branches]),
+            settled_id=self._made_by["settled_id"],
+            closed_id=self._made_by["closed_id"],
         )
-        self._rejected.append(with_content_id(record, bodies=self.bodies))
+        self._rejected.append(with_content_id(record, bodies=self._bodies))
+
+
+def _unfit(one: Conversation, other: Conversation, shared: int, cut: int) -> str | None:
+    """Why two conversations make no pair, of which so many messages are alike and so many are the prompt; None when they do."""
+    if not one.says_something or not other.says_something:
+        return "empty_completion"
+    if cut == 0:
+        return "no_shared_prompt"
+    if shared == len(one.messages) == len(other.messages):
+        return "same_completion"
+    chosen, rejected = one.messages[cut:], other.messages[cut:]
+    if not has_content(chosen) or not has_content(rejected):
+        return "empty_completion"
+    return None if _worth_choosing(chosen) else "empty_chosen_answer"
 
 
 def _worth_choosing(completion: tuple[Message, ...]) -> bool:

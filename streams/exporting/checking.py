@@ -15,9 +15,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from agents.evidence.canonical import CanonicalError, parse_json
 from agents.evidence.signing import Json, signature_faults, signed_bytes
 from agents.evidence.structure import quoted
+from streams.durable import digest_of
 from streams.evidence_sources import Read, evidence_of, lines_of
 from streams.exporting.ledger import EVIDENCE, FOLDER, ROWS
-from streams.exporting.shards import ROWS_AT_ONCE, digest_of, values_digest
+from streams.exporting.shards import ROWS_AT_ONCE, values_digest
 from streams.exporting.state import CARD, CHECKPOINT, MANIFEST
 from streams.findings import Finding
 from streams.inspection import Inspection

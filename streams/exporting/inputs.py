@@ -18,8 +18,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
+from streams.durable import digest_of
 from streams.embedded import SUFFIX, partitions_of, read_partition
-from streams.exporting.shards import digest_of
 from streams.looking.files import EmbeddedLog
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.looking.log import LookError, Stored

@@ -225,7 +225,7 @@ class PartitionReader:
     async def _take(self, topic: Topic, stored: Stored) -> str:
         if stored.value is None or stored.key is None or short(stored.key) in self._seen:
             return ""
-        await self._learn(stored)
+        await self._codec.prepare([stored.value])
         digest = sha256(body_of(stored.value)).hexdigest()
         kept = stored.value if topic in self._kept else b""
         pending = self._of(stored)
@@ -264,7 +264,7 @@ class PartitionReader:
         while (stored := await self._sources[CLOSURES].next()) is not None:
             if stored.value is None or stored.key is None or short(stored.key) in self._seen:
                 continue
-            await self._learn(stored)
+            await self._codec.prepare([stored.value])
             self._of(stored).closures.append(stored.value)
             if stored.key == key and (settled := self._settling(stored.value, settled_id)) is not None:
                 return settled
@@ -297,16 +297,11 @@ class PartitionReader:
 
     async def _decoded(self, stored: Stored) -> Record | None:
         try:
-            await self._learn(stored)
+            await self._codec.prepare([stored.value])
             return self._codec.decode(stored.topic, stored.value)
         except DecodeError:
             self.undecodable += 1
             return None
-
-    async def _learn(self, stored: Stored) -> None:
-        unknown = self._codec.unknown_id(stored.value)
-        if unknown is not None:
-            await self._codec.learn([unknown])
 
 
 def short(key: bytes) -> int:

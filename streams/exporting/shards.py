@@ -17,8 +17,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from agents.evidence.canonical import canonical_bytes
 from agents.training.formats.shape import Column, FileKind, Format, ListOf, Row, Struct
 from schemas.jsontext import compact
+from streams.durable import PARTIAL, sync_folder
 
-PARTIAL = ".part"
 ROWS_AT_ONCE = 1000
 BYTES_AT_ONCE = 8 * 1024 * 1024
 """Parquet is written in groups of rows: so many rows, or what came of so many bytes of the log."""
@@ -176,12 +176,6 @@ def finished(folder: Path, writer: Writer, part: str, split: str) -> Shard:
     return Shard(name, part, split, writer.rows, writer.path.stat().st_size, digest.hexdigest())
 
 
-def digest_of(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with path.open("rb") as source:
-        return file_digest(source, "sha256").hexdigest()
-
-
 def reveal(folder: Path, shards: Sequence[Shard]) -> None:
     """Let complete files be seen, all of them one after the other."""
     for shard in shards:
@@ -217,25 +211,3 @@ def as_columns(row: dict[str, Any], columns: Mapping[str, Column]) -> dict[str, 
     return {
         name: compact(value) if columns[name] == "json" and value is not None else value for name, value in row.items()
     }
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file at once: its readers see the old content or the new."""
-    partial = path.with_name(path.name + PARTIAL)
-    with partial.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    partial.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last, where the system can."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

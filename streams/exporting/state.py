@@ -22,9 +22,10 @@ from schemas.avro_body import first_problem
 from schemas.base import Record
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
+from streams.durable import PARTIAL, digest_of, write_whole
 from streams.exporting.ledger import EVIDENCE, FOLDER
 from streams.exporting.rollouts import UNKNOWN
-from streams.exporting.shards import PARTIAL, Shard, digest_of, partial, write_whole
+from streams.exporting.shards import Shard, partial
 from streams.letters import CODE_VERSION
 
 CHECKPOINT = "checkpoint.json"

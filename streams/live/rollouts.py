@@ -90,9 +90,7 @@ class RolloutDriver:
 
     async def prepare(self, values: list[bytes | None]) -> None:
         """Look up schemas that were never seen, before anything is decoded."""
-        unknown = {schema_id for value in values if (schema_id := self._codec.unknown_id(value)) is not None}
-        if unknown:
-            await self._codec.learn(unknown)
+        await self._codec.prepare(values)
 
     def take(self, record: Arrived) -> str | None:
         """Fold a record in; returns its rollout while that is open."""

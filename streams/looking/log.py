@@ -57,9 +57,7 @@ class Log(ABC):
 
     async def decode(self, stored: Stored) -> Record:
         """The record in a value. Raises DecodeError when it is none, RegistryUnreachableError when nobody can tell."""
-        unknown = self.codec.unknown_id(stored.value)
-        if unknown is not None:
-            await self.codec.learn([unknown])
+        await self.codec.prepare([stored.value])
         return self.codec.decode(stored.topic, stored.value)
 
 

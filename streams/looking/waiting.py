@@ -2,13 +2,13 @@
 
 from agents.judge.schedule import schedule
 from agents.rollouts.decide import (
-    ClosingPolicy,
     missing_calls,
     next_cutoff,
     objective_statuses,
     pinned_config,
     required_verdicts,
 )
+from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from agents.verdicts.meaning import UNDECIDED_ENDS, counting, meaning
 from schemas.emission import EmissionConfig

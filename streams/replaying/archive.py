@@ -15,8 +15,8 @@ import orjson
 from streams.cluster import create_topics, keep_append_times, registry_of, start_producer
 from streams.codec import CONFLUENT, CONFLUENT_HEADER
 from streams.config import Settings
+from streams.durable import digest_of, write_whole
 from streams.embedded import LogRecord, LogWriter, read_blocks, segments_of
-from streams.exporting.shards import digest_of, write_whole
 from streams.letters import CODE_VERSION
 from streams.looking.kafka import KafkaLog, Span
 from streams.replaying.logs import MANIFEST, ArchiveLog, ClusterLog, ReplayError, read_manifest

@@ -1,46 +1,29 @@
 """Records that a replay emits, held against those that the live worker emitted: byte by byte, without signatures."""
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from hashlib import sha256
 from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from agents.evidence.build import unlisting
-from agents.evidence.signing import SigningKey
-from agents.rollouts.emit import Emission
 from agents.training.redaction import RULES_VERSION
 from schemas import avro_body
 from schemas.base import Record
 from schemas.branches import BranchRecord
-from schemas.checked import quick
 from schemas.errors import DecodeError
 from schemas.evidence import AepRecord
 from streams.embedded import LogRecord
 from streams.headers import identity, redacted_otherwise
 from streams.looking.kafka import Span
+from streams.replaying.emitted import Emitted
 from streams.replaying.explaining import Announced, Events, closed_outside
 from streams.replaying.logs import FactLog, ReplayError
-from streams.topics import BRANCHES, BY_RECORD, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
+from streams.topics import BRANCHES, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
 
 SINKS: tuple[Topic, ...] = (BRANCHES, RANKINGS, EVIDENCE, SFT, DPO, PPO, REJECTED)
 
 NAMED = 20
 """Records that are named; all are counted."""
-
-
-@quick
-class Made(NamedTuple):
-    """A record that is emitted."""
-
-    topic: Topic
-    record: Record
-    """Signed, where it is evidence and there is a key."""
-    body: bytes | None
-    """Its Avro body, where it is known."""
-    redacted: bool
-    """Whether secrets were removed from it, by the rules that this code has."""
 
 
 class Comparison(BaseModel):
@@ -79,68 +62,30 @@ class Comparison(BaseModel):
             self.named.append(what)
 
 
-class Emitted:
-    """What a partition has emitted: counts, and one digest per sink that does not depend on the order of records."""
+async def compare(
+    emitted: Emitted, log: FactLog, partition: int, decisions: Span, holes: Collection[str]
+) -> Comparison:
+    """Hold the sinks of a log against what was emitted.
 
-    def __init__(self, *, remember: bool) -> None:
-        self._remember = remember
-        self.records: Counter[str] = Counter()
-        self._sums: Counter[str] = Counter()
-        self._known: dict[tuple[str, str], bytes] = {}
-        self._earlier: dict[bytes, str] = {}
-        self._rollouts: set[str] = set()
-
-    def add(self, emission: Emission, key: SigningKey | None) -> list[Made]:
-        """Count what a rollout became; returns it as it is written, evidence signed."""
-        if self._remember:
-            self._rollouts.add(emission.ranking.rollout_id)
-        made = []
-        for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected):
-            topic, name = BY_RECORD[type(record)], identity(record)
-            self._count(topic, name, emission.bodies.digest(name))
-            made.append(Made(topic, record, emission.bodies[name], emission.redacted))
-        for evidence, signed in zip(emission.evidence, emission.signed(key), strict=True):
-            body = avro_body.encode(evidence)
-            self._count(EVIDENCE, evidence.record_id, sha256(body).digest())
-            made.append(Made(EVIDENCE, signed, body if signed is evidence else None, emission.redacted))
-        if self._remember and emission.branches and emission.evidence:
-            last = emission.evidence[-1]
-            before = avro_body.encode(unlisting(last, BRANCHES.name))
-            self._earlier[sha256(before).digest()] = last.record_id
-        return made
-
-    def _count(self, topic: Topic, record_id: str, digest: bytes) -> None:
-        self.records[topic.name] += 1
-        self._sums[topic.name] += int.from_bytes(digest, "big")
-        if self._remember:
-            self._known[topic.name, record_id] = digest
-
-    def digests(self) -> dict[str, str]:
-        """By sink, the sum of all SHA-256 digests modulo 2^256: the same records in any order give the same."""
-        return {name: f"{total % 2**256:064x}" for name, total in sorted(self._sums.items())}
-
-    async def compare(self, log: FactLog, partition: int, decisions: Span, holes: Collection[str]) -> Comparison:
-        """Hold the sinks of a log against what was emitted.
-
-        `decisions` is the part of the partition's closings that was folded, `holes` what could not be made of them.
-        """
-        held = _Held(log, partition, self._known, self._earlier, self._rollouts, holes)
-        # A closing stands in the log before anything that follows from it: so the sinks are bounded first.
-        spans = await log.spans(SINKS)
-        if not any(spans.values()):
-            raise ReplayError(
-                f"{log.place} holds facts only: there is nothing to compare with (`braid archive --all` keeps it)"
-            )
-        held.outside = await closed_outside(log, partition, decisions)
-        for topic in SINKS:
-            span = spans[topic.name].get(partition, Span(0, 0))
-            async for records in log.blocks(topic, partition, span):
-                await log.learn(records)
-                for stored in records:
-                    held.hold(topic, stored)
-            held.read_to_its_end(topic)
-        await held.explain()
-        return held.compared()
+    `decisions` is the part of the partition's closings that was folded, `holes` what could not be made of them.
+    """
+    held = _Held(log, partition, emitted, holes)
+    # A closing stands in the log before anything that follows from it: so the sinks are bounded first.
+    spans = await log.spans(SINKS)
+    if not any(spans.values()):
+        raise ReplayError(
+            f"{log.place} holds facts only: there is nothing to compare with (`braid archive --all` keeps it)"
+        )
+    held.outside = await closed_outside(log, partition, decisions)
+    for topic in SINKS:
+        span = spans[topic.name].get(partition, Span(0, 0))
+        async for records in log.blocks(topic, partition, span):
+            await log.learn(records)
+            for stored in records:
+                held.hold(topic, stored)
+        held.read_to_its_end(topic)
+    await held.explain()
+    return held.compared()
 
 
 class _Suspect(NamedTuple):
@@ -155,16 +100,12 @@ class _Suspect(NamedTuple):
 class _Held:
     """The sinks of a partition, record by record, held against what was emitted."""
 
-    def __init__(
-        self, log: FactLog, partition: int, known: Mapping[tuple[str, str], bytes], earlier: Mapping[bytes, str],
-        made: Collection[str], holes: Collection[str],
-    ) -> None:  # fmt: skip
+    def __init__(self, log: FactLog, partition: int, emitted: Emitted, holes: Collection[str]) -> None:
         self._log = log
         self._partition = partition
-        self._known = known
-        self._earlier = earlier
-        """By the digest of closing evidence without branch records, the id of the same with them."""
-        self._made = made
+        self._known = emitted.known
+        self._earlier = emitted.earlier
+        self._made = emitted.rollouts
         self._holes = holes
         self.outside: Collection[str] = ()
         """Rollouts that close in the log where it was not replayed."""
@@ -250,15 +191,6 @@ class _Held:
             self._found.missing += 1
             self._found.name(f"missing: {name} {record_id}")
         return self._found
-
-
-def combined(digests: list[Mapping[str, str]]) -> dict[str, str]:
-    """The digests of several partitions as one."""
-    sums: Counter[str] = Counter()
-    for each in digests:
-        for name, digest in each.items():
-            sums[name] += int(digest, 16)
-    return {name: f"{total % 2**256:064x}" for name, total in sorted(sums.items())}
 
 
 def _by_other_rules(otherwise: bool) -> str:

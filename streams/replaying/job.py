@@ -1,7 +1,6 @@
 """One partition replayed: facts folded, records emitted, written, and compared with those that the worker emitted."""
 
 import time
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -9,30 +8,23 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from agents.evidence.signing import SigningKey
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import ClosingPolicy, decide, pinned_config
-from agents.rollouts.emit import Emission, emit
-from agents.rollouts.rollout import Rollout
+from agents.rollouts.policy import ClosingPolicy
 from agents.training.redaction import RULES_VERSION
-from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
-from streams.counts import Counts
 from streams.embedded import partitions_of
 from streams.letters import CODE_VERSION
 from streams.looking.files import log_folder
 from streams.looking.kafka import Span
 from streams.replaying.ahead import Ahead
-from streams.replaying.comparing import SINKS, Comparison, Emitted
+from streams.replaying.comparing import SINKS, Comparison, compare
 from streams.replaying.fold import Fold, Hole
 from streams.replaying.logs import FactLog, both
+from streams.replaying.making import Making, Rules
 from streams.replaying.overrides import Overrides
 from streams.replaying.reading import in_step
 from streams.replaying.reclosing import Reclosing
 from streams.replaying.targets import Target
 from streams.topics import CLOSURES, FACTS, Topic
-
-FOR_EVER = 2**53
-"""A time that everything comes before: a bounded log has been read past every deadline."""
 
 NOT_REDACTED = b'"redact":false'
 
@@ -106,49 +98,34 @@ async def replay_partition(
 ) -> Result:
     """Replay one partition; what it emits goes to `target`."""
     began, cpu = time.monotonic(), time.process_time()
-    stages: defaultdict[str, float] = defaultdict(float)
+    folding = writing = 0.0
     run = _Run(log, job, partition)
-    counts, emitted = Counts(), Emitted(remember=job.verify)
     fold = await run.fold()
-    broken: list[Hole] = []
-    undecided = 0
-
-    async def finish(rollout: Rollout) -> None:
-        nonlocal undecided
-        moment = time.process_time()
-        try:
-            if not run.closes(rollout):
-                undecided += 1
-                return
-            emission = run.emission(rollout)
-        except BrokenLogError as error:
-            broken.append(Hole(rollout.rollout_id, (str(error),)))
-            return
-        stages["emit"] += (then := time.process_time()) - moment
-        records = emitted.add(emission, key)
-        counts.add(emission)
-        stages["sign and digest"] += (moment := time.process_time()) - then
-        await target.write(rollout, partition, records)
-        stages["write"] += time.process_time() - moment
-
+    making = Making(run.rules, run.ahead, key, partition, remember=job.verify)
     async for topic, records in run.facts():
         moment = time.process_time()
         whole = fold.take(topic, records)
-        stages["decode and fold"] += time.process_time() - moment
+        folding += time.process_time() - moment
         for rollout in whole:
-            await finish(rollout)
+            if made := making.make(rollout):
+                moment = time.process_time()
+                await target.write(rollout, partition, made)
+                writing += time.process_time() - moment
         say(len(records))
-    holes = [*fold.holes(_lost(job, log, partition)), *sorted(broken)]
+    holes = [*fold.holes(_lost(job, log, partition)), *sorted(making.broken)]
     await target.publish(partition)
     compared = None
     if job.verify:
         decisions = job.spans.get(CLOSURES.name, {}).get(partition, Span(0, 0))
-        compared = await emitted.compare(log, partition, decisions, {hole.rollout_id for hole in holes})
+        compared = await compare(making.emitted, log, partition, decisions, {hole.rollout_id for hole in holes})
+    stages = {
+        "decode and fold": folding, "emit": making.emitting, "sign and digest": making.signing, "write": writing,
+    }  # fmt: skip
     stages["read, and the rest"] = time.process_time() - cpu - sum(stages.values())
     return Result(
-        partition=partition, counts=counts.plain(), records=dict(sorted(emitted.records.items())),
-        digests=emitted.digests(), holes=holes, open=fold.open() + undecided, undecodable=fold.undecodable,
-        compared=compared, facts=fold.facts, seconds=time.monotonic() - began, stages=dict(stages),
+        partition=partition, counts=making.counts.plain(), records=making.emitted.records(),
+        digests=making.emitted.digests(), holes=holes, open=fold.open() + making.undecided, undecodable=fold.undecodable,
+        compared=compared, facts=fold.facts, seconds=time.monotonic() - began, stages=stages,
     )  # fmt: skip
 
 
@@ -164,16 +141,20 @@ def _lost(job: Job, log: FactLog, partition: int) -> dict[str, str]:
 
 
 class _Run:
-    """Reading and emitting under the job's rules."""
+    """A partition read under the job's rules."""
 
     def __init__(self, log: FactLog, job: Job, partition: int) -> None:
         self._log = log
         self._job = job
         self._partition = partition
-        self._overrides = Overrides(job.overrides)
-        self._policy = job.closing or ClosingPolicy()
-        self._unpinned = job.emission or EmissionConfig()
-        self._ahead = Ahead(log.codec)
+        self.ahead = Ahead(log.codec)
+        self.rules = Rules(
+            overrides=Overrides(job.overrides),
+            reclose=job.reclose,
+            policy=job.closing or ClosingPolicy(),
+            unpinned=job.emission or EmissionConfig(),
+            evidence=job.evidence,
+        )
 
     def _blocks(self, topic: Topic) -> AsyncIterator[Any]:
         span = self._job.spans.get(topic.name, {}).get(self._partition, Span(0, 0))
@@ -187,43 +168,23 @@ class _Run:
 
     async def fold(self) -> Fold:
         """What the facts go into; what has to be known for it is read first."""
-        async for records in self._blocks(CLOSURES):
-            await self._log.learn(records)
-            for record in records:
-                if self._job.reclose or NOT_REDACTED in (record.value or b""):
-                    self._ahead.decide(record)
-        if not self._job.reclose:
+        reclose = self.rules.reclose
+        if reclose or self.rules.overrides.redact is None:
+            async for records in self._blocks(CLOSURES):
+                await self._log.learn(records)
+                for record in records:
+                    if reclose or NOT_REDACTED in (record.value or b""):
+                        self.ahead.decide(record)
+        if not reclose:
             return Fold(self._log.codec, self._partition, self._redacts)
         for topic in FACTS:
             if topic is not CLOSURES:
                 async for records in self._blocks(topic):
-                    self._ahead.count(records)
+                    self.ahead.count(records)
         lost = _lost(self._job, self._log, self._partition)
-        return Reclosing(self._log.codec, self._partition, self._redacts, self._ahead.records, lost)
+        return Reclosing(self._log.codec, self._partition, self._redacts, self.ahead.records, lost)
 
     def _redacts(self, rollout_id: str) -> bool:
         """Whether the events of a rollout are redacted: as it was pinned, unless it was set."""
-        said = self._overrides.redact
-        return self._ahead.configs.get(rollout_id, self._unpinned).redact if said is None else said
-
-    def emission(self, rollout: Rollout) -> Emission:
-        """What follows from a closed rollout."""
-        config = None
-        if self._overrides.touches_emission and not self._job.reclose:
-            assert rollout.settled is not None
-            config = self._overrides.config(pinned_config(rollout.settled))
-        return emit(rollout, config, evidence=self._job.evidence)
-
-    def closes(self, rollout: Rollout) -> bool:
-        """Whether a rollout is closed; where that is decided anew, it is settled and closed here."""
-        return self._closed_anew(rollout) if self._job.reclose else True
-
-    def _closed_anew(self, rollout: Rollout) -> bool:
-        if rollout.rollout_id in self._ahead.unusable:
-            raise BrokenLogError(self._ahead.unusable[rollout.rollout_id])
-        config = self._overrides.config(self._ahead.configs.get(rollout.rollout_id, self._unpinned))
-        rollout.date()
-        while (decision := decide(rollout, config, self._policy, FOR_EVER, {})) is not None:
-            closure = Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)
-            rollout.add(closure, decision.decided_at_ms, (CLOSURES.name, self._partition, 0))
-        return rollout.has_closed_facts()
+        said = self.rules.overrides.redact
+        return self.ahead.configs.get(rollout_id, self.rules.unpinned).redact if said is None else said

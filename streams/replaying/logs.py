@@ -14,8 +14,8 @@ from schemas.errors import BraidError
 from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
+from streams.durable import digest_of
 from streams.embedded import EmbeddedLogError, LogRecord, first_of, partitions_of, place_of, read_segment, segments_of
-from streams.exporting.shards import digest_of
 from streams.looking.files import LOG_MANIFEST, log_folder, stored_schemas
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.topics import CLOSURES, FACTS, Topic
@@ -84,9 +84,7 @@ class FactLog(ABC):
 
     async def learn(self, records: Iterable[LogRecord]) -> None:
         """Look up the schemas of records that were never seen, before they are decoded."""
-        unknown = {found for record in records if (found := self.codec.unknown_id(record.value)) is not None}
-        if unknown:
-            await self.codec.learn(unknown)
+        await self.codec.prepare([record.value for record in records])
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,8 +12,8 @@ from schemas.avro_body import first_problem
 from schemas.emission import EmissionConfig
 from schemas.jsontext import compact
 from schemas.versions import RECORDS, latest
+from streams.durable import digest_of, write_whole
 from streams.embedded import SUFFIX
-from streams.exporting.shards import digest_of, write_whole
 from streams.letters import CODE_VERSION
 from streams.looking.kafka import Span
 from streams.replaying.comparing import Comparison

@@ -13,8 +13,8 @@ from typing import Self
 from pydantic import ValidationError
 
 from agents.training.formats import FORMATS
+from streams.durable import write_whole
 from streams.embedded import PARTIAL
-from streams.exporting.shards import write_whole
 from streams.holding import held
 from streams.looking.files import log_folder
 from streams.replaying.job import Job, Result

@@ -5,9 +5,12 @@ one, so a rollout's facts come close together and only open rollouts are held.
 """
 
 from collections.abc import AsyncIterator, Mapping
+from operator import attrgetter
 
 from streams.embedded import LogRecord
 from streams.topics import Topic
+
+_TIME = attrgetter("at")
 
 
 async def in_step(
@@ -26,10 +29,10 @@ async def in_step(
         if not held:
             return
         # What is not newer than the newest record held of every topic goes on; one topic is used up by that, at least.
-        reached = min(max(record.at for record in block) for block in held.values())
+        reached = min(max(map(_TIME, block)) for block in held.values())
         for topic in list(held):
             block = held[topic]
-            ready = next((at for at, record in enumerate(block) if record.at > reached), len(block))
+            ready = next((at for at, time in enumerate(map(_TIME, block)) if time > reached), len(block))
             if ready:
                 yield topic, block[:ready]
             if ready == len(block):

@@ -18,7 +18,8 @@ from streams.config import Settings
 from streams.counts import Counts
 from streams.exporting.export import Recipe, export
 from streams.exporting.inputs import DirectoryInput
-from streams.replaying.comparing import Comparison, combined
+from streams.replaying.comparing import Comparison
+from streams.replaying.emitted import combined
 from streams.replaying.fitting import require_fitting, require_fitting_log
 from streams.replaying.fold import Hole
 from streams.replaying.job import Job, Result

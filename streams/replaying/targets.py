@@ -9,6 +9,7 @@ from typing import Annotated, Self
 from pydantic import TypeAdapter, ValidationError
 
 from agents.rollouts.rollout import Rollout
+from schemas.checked import unchecked
 from schemas.closures import Closure
 from streams.cluster import ensure_topics, registry_of, resolve
 from streams.codec import Codec
@@ -17,7 +18,7 @@ from streams.embedded import PARTIAL, LogWriter
 from streams.headers import REDACTED
 from streams.looking.kafka import KafkaLog
 from streams.producing import FactWriter
-from streams.replaying.comparing import Made
+from streams.replaying.emitted import Made
 from streams.replaying.logs import ReplayError
 from streams.topics import CLOSURES, TOPICS
 
@@ -164,5 +165,8 @@ def require_possible(prefix: str) -> None:
         raise ReplayError(f"--to-prefix {prefix!r}: up to 80 letters, digits, dots, dashes and underscores") from None
 
 
+_closure = unchecked(Closure)
+
+
 def _decisions(rollout: Rollout) -> tuple[Closure, Closure]:
-    return Closure(settled=rollout.settled), Closure(closed=rollout.closed)
+    return _closure(settled=rollout.settled), _closure(closed=rollout.closed)

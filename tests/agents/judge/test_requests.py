@@ -7,8 +7,9 @@ import pytest
 from agents.importers.lines import LineReader
 from agents.judge.requests import judge_requests
 from agents.judge.schedule import Pair, Schedule
-from agents.rollouts.decide import ClosingPolicy, close_now, decide, missing_calls, settle_now
+from agents.rollouts.decide import close_now, decide, missing_calls, settle_now
 from agents.rollouts.emit import emit
+from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure, RolloutClosed
 from schemas.emission import EmissionConfig, JudgeConfig

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from agents.importers.lines import LineReader
 from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import ClosingPolicy, close_now, decide, settle_now
+from agents.rollouts.decide import close_now, decide, settle_now
 from agents.rollouts.emit import MOST_BYTES, Emission, emit
+from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Complaint, Fact, Rollout
 from agents.rollouts.status import Status, TransitionError
 from schemas.avro_body import encode

@@ -84,7 +84,7 @@ async def _written(settings: Settings, rollout_id: str, topics: Sequence[Topic])
                 for message in (await consumer.getmany(place, timeout_ms=1000)).get(place, []):
                     if message.key != rollout_id.encode():
                         continue
-                    await codec.learn(number for number in [codec.unknown_id(message.value)] if number is not None)
+                    await codec.prepare([message.value])
                     headers = {name: value.decode() for name, value in message.headers}
                     found.append(
                         Written(codec.decode(topic, message.value), message.partition, message.offset, headers)

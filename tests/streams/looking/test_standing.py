@@ -1,7 +1,8 @@
 """What an open rollout waits for, and what is shown of its facts."""
 
 from agents.importers.lines import LineReader
-from agents.rollouts.decide import ClosingPolicy, settle_now
+from agents.rollouts.decide import settle_now
+from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig, JudgeConfig

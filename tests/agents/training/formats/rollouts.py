@@ -6,8 +6,9 @@ import orjson
 
 from agents.importers.lines import LineReader
 from agents.importers.slices import Slicer
-from agents.rollouts.decide import ClosingPolicy, close_now, settle_now
+from agents.rollouts.decide import close_now, settle_now
 from agents.rollouts.emit import emit
+from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from agents.training.formats import FORMATS
 from agents.training.formats.shape import Group, Left, Row
