@@ -90,6 +90,7 @@ $(READY): requirements-dev.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
 $(COMPILED): $(READY) $(shell find schemas agents streams -name '*.py' -o -name '*.c')
 	@echo "compiling (without a C compiler: Python does the same, and takes longer) ..."
 	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@head -n 20 schemas/_core/failed* 2>/dev/null || true
 	@touch $@
 
 $(TRAINERS)/.ready: requirements-trainers.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))

@@ -72,6 +72,8 @@ class CompileModules(BuildHookInterface[BuilderConfig]):
             sources = _compile_core(modules)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it was, Python does the same
             self._warn("the compiled core", error)
+            CORE_PLACE.mkdir(exist_ok=True)
+            (CORE_PLACE / f"failed{SUFFIX}.txt").write_text(f"{getattr(error, 'stderr', '') or error}\n", "utf-8")
             return []
         listed.write_text(json.dumps(wanted | {"sources": sources}, indent=1), "utf-8")
         return files
@@ -146,6 +148,7 @@ def _generate(modules: Sequence[str], directory: Path) -> _Generated:
     # What the types come from is there (pyproject.toml); the rest may be of any type.
     options.ignore_missing_imports = True
     options.follow_imports = "silent"
+    options.config_file, options.plugins = "pyproject.toml", ["pydantic.mypy"]
     # What mypyc needs of mypy.
     options.export_types = options.preserve_asts = options.strict_bytes = True
     options.per_module_options = {name: {"mypyc": True} for name in modules}

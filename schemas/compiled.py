@@ -63,7 +63,7 @@ def core() -> Core:
     try:
         made = json.loads((_PLACE / f"made{_SUFFIX}.json").read_bytes())
     except OSError:
-        return Core("missing")
+        return Core("missing", why=_why_missing())
     # Also those that are not compiled themselves: what is compiled was made for the types that they have.
     for source, digest in made["sources"].items():
         if _digest(_ROOT / source) != digest:
@@ -94,6 +94,14 @@ class _Finder(MetaPathFinder):
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         return _spec(fullname) if fullname.startswith(_OURS) and fullname in core().modules else None
+
+
+def _why_missing() -> str:
+    """What the build has left about it, on a machine that tried."""
+    try:
+        return (_PLACE / f"failed{_SUFFIX}.txt").read_text("utf-8").strip()
+    except OSError:
+        return ""
 
 
 def _spec(name: str) -> ModuleSpec:

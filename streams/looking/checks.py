@@ -108,7 +108,8 @@ def check_compiled() -> Check:
             "`make setup`, or install the package again",
         )
     advice = "install a C compiler and Python's headers, then install the package again"
-    return Check("compiled", "warning", detail + (f" ({line(why, 300)})" if why else ""), advice)
+    reason = f" ({line(why.splitlines()[0], 300)})" if why else ""
+    return Check("compiled", "warning", detail + reason, advice)
 
 
 def check_java(*, needed: bool) -> Check:

@@ -129,7 +129,7 @@ def test_without_a_compiler_the_package_is_built_all_the_same(
     tree: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """For any machine, of Python alone, also where compiled modules lie about; and it says why."""
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", ".gitignore"):
         shutil.copy(ROOT / name, tree)
     with (tree / "agents/rewards/rewards.py").open("a") as source:
         source.write("\n")
@@ -144,6 +144,9 @@ def test_without_a_compiler_the_package_is_built_all_the_same(
     )
     assert done.returncode == 0, done.stderr
     assert "Python will do what the compiled core would do faster, because this failed" in done.stdout + done.stderr
+    state, why, _, _, detail, _ = look(tree)
+    assert (state, why) == ("missing", "/nonexistent")
+    assert detail.endswith("(/nonexistent)")
     (wheel,) = out.iterdir()
     assert wheel.name.endswith("-py3-none-any.whl")
     assert not [name for name in ZipFile(wheel).namelist() if name.endswith(".so") or "_core" in name]
