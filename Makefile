@@ -7,6 +7,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
 READY := .venv/.ready
+COMPILED := .venv/.compiled
 TRAINERS := .venv-trainers
 
 .PHONY: help setup browser demo test test-cores test-live test-log test-kafka test-trainers check lock schemas bench faults clean
@@ -14,7 +15,7 @@ TRAINERS := .venv-trainers
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-setup: $(READY) ## Install uv (if missing) and the virtual environment
+setup: $(COMPILED) ## Install uv (if missing) and the virtual environment
 
 browser: ## Install Chromium for the visual verifier (Debian, Ubuntu; needs root)
 	@if command -v chromium chromium-browser >/dev/null; then echo "Chromium is there"; \
@@ -22,11 +23,11 @@ browser: ## Install Chromium for the visual verifier (Debian, Ubuntu; needs root
 	  $$sudo apt-get install -y -q --no-install-recommends chromium || { $$sudo apt-get update -q && $$sudo apt-get install -y -q --no-install-recommends chromium; }; \
 	else echo "install Chromium with this system's package manager, or set BRAID_VERIFIER__BROWSER"; exit 1; fi
 
-demo: $(READY) ## See it all: four tasks forked live on a real Kafka, ranked, with training rows and evidence
+demo: $(COMPILED) ## See it all: four tasks forked live on a real Kafka, ranked, with training rows and evidence
 	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: pages will be unknown, and the demo says so"
 	@$(BIN)/braid demo
 
-test: $(READY) ## Lint, types and all tests, on a real Kafka and registry (about ten minutes on two processors)
+test: $(COMPILED) ## Lint, types and all tests, on a real Kafka and registry (about ten minutes on two processors)
 	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: the browser's tests will be skipped, and say so"
 	@$(MAKE) --no-print-directory -j5 --output-sync=line check test-cores test-live test-log test-kafka
 
@@ -34,16 +35,16 @@ test: $(READY) ## Lint, types and all tests, on a real Kafka and registry (about
 LIVE := tests/faults tests/streams/live
 LOG := tests/streams/judging tests/streams/replaying
 
-test-cores: $(READY)
+test-cores: $(COMPILED)
 	@$(BIN)/pytest tests/agents tests/schemas
 
-test-live: $(READY)
+test-live: $(COMPILED)
 	@$(BIN)/pytest $(LIVE) -p no:cacheprovider
 
-test-log: $(READY)
+test-log: $(COMPILED)
 	@$(BIN)/pytest $(LOG) -p no:cacheprovider
 
-test-kafka: $(READY)
+test-kafka: $(COMPILED)
 	@$(BIN)/pytest --ignore=tests/agents --ignore=tests/schemas $(LIVE:%=--ignore=%) $(LOG:%=--ignore=%) -p no:cacheprovider
 
 test-trainers: $(TRAINERS)/.ready ## Exported files through TRL's trainers and torch (some 6 GB, once, in an environment of its own)
@@ -64,25 +65,32 @@ lock: $(READY) ## Resolve the dependencies anew, into the lock files (what runs,
 schemas: $(READY) ## Write the Avro of models that changed, as the next version
 	@$(BIN)/braid schemas write
 
-bench: $(READY) ## Benchmarks, each with its baseline beside it
+bench: $(COMPILED) ## Benchmarks, each with its baseline beside it
 	@for name in ranking contamination live export replay soak; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
-faults: $(READY) ## The long fault run: workers and broker killed over thousands of rollouts
+faults: $(COMPILED) ## The long fault run: workers and broker killed over thousands of rollouts
 	@$(BIN)/pytest -m faults -s tests/faults
 
 clean: ## Remove the virtual environment and caches (Kafka's jars stay in the user's cache)
-	@rm -rf .venv .venv-trainers .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-trainers .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache schemas/_core
 
 .tools/bin/uv:
 	@echo "installing uv into .tools ..."
 	@$(PYTHON) -m venv .tools && .tools/bin/pip install -q --disable-pip-version-check uv
 
-$(READY): requirements-dev.lock pyproject.toml $(wildcard schemas/*.c agents/*/*.c) schemas/compile_modules.py | $(filter .tools/bin/uv,$(UV))
+$(READY): requirements-dev.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@echo "installing the environment into .venv ..."
 	@$(UV) venv -q --allow-existing --python '>=3.11' .venv
 	@$(UV) pip sync -q --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.lock
-	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@BRAID_COMPILED=no $(UV) pip install -q --python $(BIN)/python --no-deps -e .
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q schemas agents streams
+	@touch $@
+
+# What is tested is what is shipped: compiled, of the sources as they are now. Whoever runs $(BIN)/pytest after an edit runs Python.
+$(COMPILED): $(READY) $(shell find schemas agents streams -name '*.py' -o -name '*.c')
+	@echo "compiling (without a C compiler: Python does the same, and takes longer) ..."
+	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@head -n 20 schemas/_core/failed* 2>/dev/null || true
 	@touch $@
 
 $(TRAINERS)/.ready: requirements-trainers.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))

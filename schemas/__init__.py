@@ -1,1 +1,5 @@
 """What flows: every record on the log, as a frozen pydantic model with its Avro committed beside it."""
+
+from schemas.compiled import serve
+
+serve()

@@ -6,7 +6,7 @@ order of topics, or a repetition gives the same bytes.
 """
 
 from copy import copy
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from agents.evidence.canonical import CanonicalError
 from agents.rollouts.attempt import Attempt, TooManyGapsError
@@ -52,7 +52,7 @@ class Stamped(NamedTuple):
 class Rollout:
     """All facts of one rollout that may still count."""
 
-    __slots__ = (
+    __slots__: ClassVar[tuple[str, ...]] = (
         "_ending", "_opened_ref", "_pinned", "_slices", "branches", "cancelled_at",
         "close_at", "close_is_end_of_input", "closed", "latest", "opened", "opened_at",
         "redacting", "rollout_id", "settled", "started_at", "status", "times", "verdicts", "votes",
@@ -82,6 +82,13 @@ class Rollout:
         self._ending: set[tuple[int, int]] = set()
         self._opened_ref: Ref = ("", 0, 0)
         self._pinned: dict[int, list[Piece]] | None = None
+
+    def __copy__(self) -> "Rollout":
+        """Said here, because compiled classes have no way of their own to be copied."""
+        other = Rollout(self.rollout_id)
+        for name in Rollout.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
 
     def add(self, fact: Fact, at: int, ref: Ref) -> list[Complaint]:
         """Take a fact in. Returns what does not count; a repetition of something known is silently ignored."""

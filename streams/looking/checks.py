@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from agents.evidence.keys import DEVELOPMENT_FILE, DEVELOPMENT_PREFIX, KeyFileError, default_directory, load_key
 from agents.fork.browser_adapter import find_browser
-from schemas.compiled import compiled
+from schemas.compiled import VARIABLE, compiled, core, wanted
 from streams import broker
 from streams.broker import BrokerError, artifacts, places
 from streams.broker.java import find_java
@@ -90,13 +90,26 @@ IN_C = ("schemas._records", "agents.evidence._canonical", "agents.ranking._newto
 
 
 def check_compiled() -> Check:
-    """What is written in C and in Python: both give the same bytes, and C is quicker."""
+    """What is compiled: Python gives the same bytes without, and takes longer."""
+    if not wanted():
+        return Check("compiled", "warning", f"{VARIABLE} says that Python does everything", f"unset {VARIABLE}")
+    state, modules, why = core()
     missing = [name for name in IN_C if compiled(name) is None]
-    if not missing:
-        return Check("compiled", "ok", ", ".join(IN_C))
-    advice = "install a C compiler and Python's headers, then install the package again"
+    if state == "used" and not missing:
+        return Check("compiled", "ok", f"the core ({len(modules)} modules), {', '.join(IN_C)}")
+    if state != "used":
+        missing.insert(0, "the core")
     detail = f"not {', '.join(missing)}: Python gives the same and takes longer"
-    return Check("compiled", "warning", detail, advice)
+    if state == "of other sources":
+        return Check(
+            "compiled",
+            "warning",
+            f"{detail} ({line(why)} was changed since)",
+            "`make setup`, or install the package again",
+        )
+    advice = "install a C compiler and Python's headers, then install the package again"
+    reason = f" ({line(why.splitlines()[0], 300)})" if why else ""
+    return Check("compiled", "warning", detail + reason, advice)
 
 
 def check_java(*, needed: bool) -> Check:

@@ -19,8 +19,8 @@ MASK = "********"
 RESEMBLING = 0.8
 """How much of a name must agree to be taken for a typo of another."""
 
-ELSEWHERE = frozenset({"BRAID_CONFIG", "BRAID_GATEWAY_TOKENS"})
-"""Variables of ours that are no settings: where the file is, and what docker-compose.yml passes on."""
+ELSEWHERE = frozenset({"BRAID_COMPILED", "BRAID_CONFIG", "BRAID_GATEWAY_TOKENS"})
+"""Variables of ours that are no settings: `no` for Python only, where the file is, what docker-compose.yml passes on."""
 
 _NOTHING = object()
 
