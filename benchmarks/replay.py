@@ -33,7 +33,7 @@ from schemas.verdicts import BuildVerdict
 from streams.cluster import partition_of
 from streams.codec import Codec
 from streams.config import Settings
-from streams.embedded import LogWriter
+from streams.log_writer import LogWriter
 from streams.topics import BY_RECORD
 
 PARTITIONS = 8

@@ -17,7 +17,7 @@ from agents.evidence.canonical import CanonicalError, parse_json
 from agents.evidence.verify import Evidence, evidence_in, read_record
 from schemas.base import Record
 from schemas.versions import committed
-from streams.embedded import SCHEMA
+from streams.log_writer import SCHEMA
 
 LINE_LIMIT = 64 * 1024 * 1024
 """Bytes of one line: more than the largest record has as JSON."""

@@ -33,11 +33,11 @@ from streams.cluster import partition_of
 from streams.codec import Codec
 from streams.config import Settings
 from streams.counts import Counts
-from streams.embedded import LogRecord, LogWriter
 from streams.headers import cloud_event, domain_time
 from streams.inputs import SIDECAR, Line, Rejected, check_length, read_lines, total_bytes
 from streams.judging.inline import InlineJudge
 from streams.letters import Letter
+from streams.log_writer import LogRecord, LogWriter
 from streams.outputs import SINK_FILES, Outputs
 from streams.topics import BY_RECORD, DEAD_LETTERS
 

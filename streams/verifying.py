@@ -25,7 +25,7 @@ from schemas.errors import BraidError, DecodeError
 from schemas.evidence import AepRecord
 from streams.codec import Codec, body_of
 from streams.config import Settings
-from streams.embedded import SUFFIX, place_of
+from streams.embedded import place_of
 from streams.evidence_sources import (
     Stored,
     Text,
@@ -40,6 +40,7 @@ from streams.exporting.state import MANIFEST
 from streams.findings import Outcome, Tell
 from streams.headers import identity
 from streams.inspection import ROW_TOPICS, Claims, Inspection, Row
+from streams.log_writer import SUFFIX
 from streams.looking.files import stored_schemas
 from streams.looking.kafka import KafkaLog
 from streams.outputs import SINK_FILES

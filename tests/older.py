@@ -8,7 +8,8 @@ from agents.evidence.build import sign, unlisting
 from agents.evidence.signing import SigningKey
 from schemas.evidence import AepRecord
 from streams.codec import Codec
-from streams.embedded import LogWriter, partitions_of, read_partition
+from streams.embedded import partitions_of, read_partition
+from streams.log_writer import LogWriter
 from streams.outputs import SINK_FILES, view_of
 from streams.topics import BRANCHES, EVIDENCE
 

@@ -19,7 +19,8 @@ from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
 from streams.durable import digest_of
-from streams.embedded import SUFFIX, partitions_of, read_partition
+from streams.embedded import partitions_of, read_partition
+from streams.log_writer import SUFFIX
 from streams.looking.files import EmbeddedLog
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.looking.log import LookError, Stored

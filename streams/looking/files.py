@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 
 from streams.codec import Codec
-from streams.embedded import LogRecord, partitions_of, read_partition
+from streams.embedded import partitions_of, read_partition
+from streams.log_writer import LogRecord
 from streams.looking.log import Log, LookError, Stored
 from streams.looking.view import ViewRow
 from streams.topics import CLOSURES, LIFECYCLE, TOPICS, Topic

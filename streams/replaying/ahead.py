@@ -12,8 +12,8 @@ from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError
 from streams.codec import Codec
-from streams.embedded import LogRecord
 from streams.facts import read_fact, rollout_of_key
+from streams.log_writer import LogRecord
 from streams.replaying.fold import decided_in
 from streams.topics import CLOSURES
 

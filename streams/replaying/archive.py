@@ -16,8 +16,9 @@ from streams.cluster import create_topics, keep_append_times, registry_of, start
 from streams.codec import CONFLUENT, CONFLUENT_HEADER
 from streams.config import Settings
 from streams.durable import digest_of, write_whole
-from streams.embedded import LogRecord, LogWriter, read_blocks, segments_of
+from streams.embedded import read_blocks, segments_of
 from streams.letters import CODE_VERSION
+from streams.log_writer import LogRecord, LogWriter
 from streams.looking.kafka import KafkaLog, Span
 from streams.replaying.logs import MANIFEST, ArchiveLog, ClusterLog, ReplayError, read_manifest
 from streams.replaying.targets import LOG

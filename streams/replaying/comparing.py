@@ -12,8 +12,8 @@ from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.errors import DecodeError
 from schemas.evidence import AepRecord
-from streams.embedded import LogRecord
 from streams.headers import identity, redacted_otherwise
+from streams.log_writer import LogRecord
 from streams.looking.kafka import Span
 from streams.replaying.emitted import Emitted
 from streams.replaying.explaining import Announced, Events, closed_outside

@@ -18,8 +18,8 @@ from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents
-from streams.embedded import LogRecord
 from streams.facts import read_fact, rollout_of_key
+from streams.log_writer import LogRecord
 from streams.looking.kafka import Span
 from streams.replaying.logs import FactLog
 from streams.topics import AGENT_EVENTS, CLOSURES, LIFECYCLE, Topic

@@ -5,8 +5,8 @@ from agents.rollouts.decide import pinned_config
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError
-from streams.embedded import LogRecord
 from streams.facts import read_fact, rollout_of_key
+from streams.log_writer import LogRecord
 from streams.looking.kafka import Span
 from streams.looking.text import visible
 from streams.replaying.logs import FactLog, ReplayError

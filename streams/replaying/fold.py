@@ -11,8 +11,8 @@ from schemas.closures import Closure
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents
 from streams.codec import Codec
-from streams.embedded import LogRecord
 from streams.facts import read_fact, rollout_of_key
+from streams.log_writer import LogRecord
 from streams.topics import CLOSURES, FACTS, Topic
 
 NAMED = 3

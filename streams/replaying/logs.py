@@ -15,7 +15,8 @@ from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
 from streams.durable import digest_of
-from streams.embedded import EmbeddedLogError, LogRecord, first_of, partitions_of, place_of, read_segment, segments_of
+from streams.embedded import EmbeddedLogError, first_of, partitions_of, place_of, read_segment, segments_of
+from streams.log_writer import LogRecord
 from streams.looking.files import LOG_MANIFEST, log_folder, stored_schemas
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.topics import CLOSURES, FACTS, Topic

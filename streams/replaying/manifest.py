@@ -13,8 +13,8 @@ from schemas.emission import EmissionConfig
 from schemas.jsontext import compact
 from schemas.versions import RECORDS, latest
 from streams.durable import digest_of, write_whole
-from streams.embedded import SUFFIX
 from streams.letters import CODE_VERSION
+from streams.log_writer import SUFFIX
 from streams.looking.kafka import Span
 from streams.replaying.comparing import Comparison
 from streams.replaying.fold import Hole

@@ -7,7 +7,7 @@ one, so a rollout's facts come close together and only open rollouts are held.
 from collections.abc import AsyncIterator, Mapping
 from operator import attrgetter
 
-from streams.embedded import LogRecord
+from streams.log_writer import LogRecord
 from streams.topics import Topic
 
 _TIME = attrgetter("at")

@@ -13,7 +13,7 @@ from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure
 from schemas.errors import DecodeError
 from streams.codec import Codec
-from streams.embedded import LogRecord
+from streams.log_writer import LogRecord
 from streams.replaying.fold import Fold, Hole
 from streams.topics import CLOSURES, Topic
 

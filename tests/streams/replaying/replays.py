@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from streams.cluster import partition_of
-from streams.embedded import LogWriter, file_of, partitions_of, read_partition
+from streams.embedded import partitions_of, read_partition
+from streams.log_writer import LogWriter, file_of
 from streams.topics import TOPICS, Topic
 from tests.conftest import Braid
 

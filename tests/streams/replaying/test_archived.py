@@ -10,16 +10,8 @@ from typing import Any
 import pytest
 
 from streams import embedded
-from streams.embedded import (
-    LogRecord,
-    LogWriter,
-    file_of,
-    first_of,
-    partitions_of,
-    read_partition,
-    read_segment,
-    segments_of,
-)
+from streams.embedded import first_of, partitions_of, read_partition, read_segment, segments_of
+from streams.log_writer import LogRecord, LogWriter, file_of
 from streams.topics import AGENT_EVENTS, CLOSURES, EVIDENCE, FACTS, SFT, TOPICS, Topic
 from tests.conftest import Braid
 

@@ -13,9 +13,10 @@ from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
 from streams.codec import Codec
-from streams.embedded import LogWriter, file_of, read_partition
+from streams.embedded import read_partition
 from streams.facts import read_fact
 from streams.headers import REDACTED
+from streams.log_writer import LogWriter, file_of
 from streams.topics import (
     AGENT_EVENTS,
     BRANCHES,

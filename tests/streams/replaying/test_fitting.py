@@ -9,7 +9,8 @@ import pytest
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from streams.codec import Codec
-from streams.embedded import LogWriter, file_of, partitions_of, read_partition
+from streams.embedded import partitions_of, read_partition
+from streams.log_writer import LogWriter, file_of
 from streams.topics import CLOSURES
 from tests.conftest import Braid
 from tests.streams.replaying.replays import replay, rewritten

@@ -13,7 +13,8 @@ from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from schemas.lifecycle import Lifecycle
 from streams.codec import Codec
-from streams.embedded import LogRecord, LogWriter, file_of, partitions_of, read_partition
+from streams.embedded import partitions_of, read_partition
+from streams.log_writer import LogRecord, LogWriter, file_of
 from streams.replaying.ahead import Ahead
 from streams.replaying.reclosing import Reclosing
 from streams.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, FACTS, JUDGE_VOTES, LIFECYCLE, Topic

@@ -12,7 +12,8 @@ import pytest
 from schemas.closures import Closure
 from streams.codec import Codec
 from streams.demo.sample import write_sample
-from streams.embedded import LogWriter, file_of, partitions_of, read_partition
+from streams.embedded import partitions_of, read_partition
+from streams.log_writer import LogWriter, file_of
 from streams.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, FACTS, JUDGE_VOTES, SFT, Topic
 from tests.conftest import Braid
 from tests.streams.replaying.replays import replay, rewritten

@@ -17,7 +17,8 @@ import pytest
 
 from agents.training.redaction import RULES_VERSION
 from streams.cluster import partition_of
-from streams.embedded import LogWriter, file_of, partitions_of, read_partition
+from streams.embedded import partitions_of, read_partition
+from streams.log_writer import LogWriter, file_of
 from streams.replaying.job import Job
 from streams.replaying.logs import ReplayError
 from streams.replaying.output import Output

@@ -12,8 +12,9 @@ from agents.evidence.keys import development_key
 from streams.cli import app
 from streams.codec import Codec
 from streams.demo.sample import sample_lines
-from streams.embedded import LogWriter, read_partition
+from streams.embedded import read_partition
 from streams.findings import Finding
+from streams.log_writer import LogWriter
 from streams.topics import Topic
 from streams.verifying import Verification
 
