@@ -1,8 +1,8 @@
 /* Records from bytes, to bytes, and from values.
 
    Plans of `avro_plan.py` are followed as `avro_python.py` follows them: the same bytes, the same values, the same errors. A plan is
-   read once, into nodes. Writer(plan)(object) gives bytes; Reader(plan, UnusualError)(data, at=0) gives a value and where it ends,
-   and its many(data, count) gives a list of values that fill the data.
+   read once, into nodes. Writer(plan)(object) gives bytes, and its many(objects) those of all of them; Reader(plan, UnusualError)(data,
+   at=0) gives a value and where it ends, and its many(data, count) gives a list of values that fill the data.
 
    Maker(model, blank, fresh, missing)(**values) gives an instance of a model, as the functions of `checked.py` do; quicken(class) lets a
    class of named tuples make them without calling Python code. */
@@ -154,6 +154,7 @@ static int learn_record(Node *node, PyObject *plan) {
     }
     for (Py_ssize_t at = 0; at < count; at++) {
         node->names[at] = Py_NewRef(PyTuple_GET_ITEM(names, at));
+        PyUnicode_InternInPlace(&node->names[at]); /* so that the same name is nearly always the same object */
         if (PyDict_SetItem(node->blank, node->names[at], Py_None) < 0)
             return 0;
     }
@@ -273,14 +274,28 @@ static int put_text(Out *out, PyObject *value) {
 
 static int put(Out *out, const Node *node, PyObject *value);
 
+static int put_places(Out *out, const Node *node, PyObject *value) {
+    int done = PyTuple_GET_SIZE(value) == node->count || wrong("a tuple has as many values as its record has fields") != NULL;
+    for (Py_ssize_t at = 0; done && at < node->count; at++)
+        done = put(out, &node->inner[at], PyTuple_GET_ITEM(value, at));
+    return done;
+}
+
 static int put_fields(Out *out, const Node *node, PyObject *value) {
-    /* Records keep their values in a dict; what does not is asked for each of them. */
+    if (PyTuple_Check(value))
+        return put_places(out, node, value);
+    /* Records keep their values in a dict, nearly always in the order of the fields; what does not is asked for each of them. */
     PyObject *values = Py_TYPE(value)->tp_dictoffset == 0 ? NULL : PyObject_GenericGetDict(value, NULL);
+    Py_ssize_t step = 0;
     int done = 1;
     if (values == NULL)
         PyErr_Clear();
     for (Py_ssize_t at = 0; done && at < node->count; at++) {
-        PyObject *field = values == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(values, node->names[at]));
+        PyObject *name = NULL, *field = NULL;
+        if (values != NULL && PyDict_Next(values, &step, &name, &field) && name == node->names[at])
+            Py_INCREF(field);
+        else
+            field = values == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(values, node->names[at]));
         if (field == NULL && !PyErr_Occurred())
             field = PyObject_GetAttr(value, node->names[at]);
         done = field != NULL && put(out, &node->inner[at], field);
@@ -577,6 +592,7 @@ static PyObject *take(In *in, const Node *node) {
 
 typedef struct {
     PyObject_HEAD
+    vectorcallfunc call;
     Node node;
     PyObject *unusual; /* of a reader: the error for what only a model can judge */
 } Follower;
@@ -596,47 +612,52 @@ static int no_words(PyObject *kwargs) {
     return 0;
 }
 
-static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *plan;
-    if (!no_words(kwargs) || !PyArg_ParseTuple(args, "O", &plan))
-        return NULL;
-    PyObject *self = type->tp_alloc(type, 0);
-    if (self != NULL && !learn(&((Follower *)self)->node, plan))
-        Py_CLEAR(self);
-    return self;
+/* Whether a call has so many arguments, and no names. */
+static int takes(size_t nargsf, PyObject *kwnames, Py_ssize_t least, Py_ssize_t most) {
+    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    if ((kwnames == NULL || PyTuple_GET_SIZE(kwnames) == 0) && count >= least && count <= most)
+        return 1;
+    PyErr_Format(PyExc_TypeError, "%zd to %zd arguments are taken, and no names", least, most);
+    return 0;
 }
 
-static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *plan, *error;
-    if (!no_words(kwargs) || !PyArg_ParseTuple(args, "OO", &plan, &error))
-        return NULL;
-    PyObject *self = type->tp_alloc(type, 0);
-    if (self == NULL)
-        return NULL;
-    ((Follower *)self)->unusual = Py_NewRef(error);
-    if (!learn(&((Follower *)self)->node, plan))
-        Py_CLEAR(self);
-    return self;
-}
-
-static PyObject *write_value(PyObject *self, PyObject *args, PyObject *kwargs) {
-    PyObject *value, *result = NULL;
-    if (!no_words(kwargs) || !PyArg_ParseTuple(args, "O", &value))
-        return NULL;
-    Out out = {PyMem_Malloc(4096), 0, 4096};
+/* The bytes of so many values, one after the other. */
+static PyObject *written(PyObject *self, PyObject *const *values, Py_ssize_t count, size_t room) {
+    PyObject *result = NULL;
+    Out out = {PyMem_Malloc(room), 0, room};
     if (out.bytes == NULL)
         return PyErr_NoMemory();
-    if (put(&out, &((Follower *)self)->node, value))
+    int done = 1;
+    for (Py_ssize_t at = 0; done && at < count; at++)
+        done = put(&out, &((Follower *)self)->node, values[at]);
+    if (done)
         result = PyBytes_FromStringAndSize(out.bytes, (Py_ssize_t)out.used);
     PyMem_Free(out.bytes);
     return result;
 }
 
-static PyObject *read_value(PyObject *self, PyObject *args, PyObject *kwargs) {
-    PyObject *data;
-    Py_ssize_t from = 0;
-    if (!no_words(kwargs) || !PyArg_ParseTuple(args, "S|n", &data, &from))
+static PyObject *write_value(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    return takes(nargsf, kwnames, 1, 1) ? written(self, args, 1, 4096) : NULL;
+}
+
+static PyObject *write_many(PyObject *self, PyObject *values) {
+    PyObject *held = PySequence_Tuple(values); /* nobody can change it meanwhile */
+    if (held == NULL)
         return NULL;
+    PyObject *result = written(self, PySequence_Fast_ITEMS(held), PyTuple_GET_SIZE(held), 512 * 1024);
+    Py_DECREF(held);
+    return result;
+}
+
+static PyObject *read_value(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    if (!takes(nargsf, kwnames, 1, 2))
+        return NULL;
+    PyObject *data = args[0];
+    Py_ssize_t from = PyVectorcall_NARGS(nargsf) == 1 ? 0 : PyNumber_AsSsize_t(args[1], PyExc_OverflowError);
+    if (from == -1 && PyErr_Occurred())
+        return NULL;
+    if (!PyBytes_Check(data))
+        return PyErr_Format(PyExc_TypeError, "bytes are expected, not %s", Py_TYPE(data)->tp_name);
     if (from < 0 || from > PyBytes_GET_SIZE(data))
         return too_short();
     const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(data);
@@ -666,19 +687,52 @@ static PyObject *read_many(PyObject *self, PyObject *args) {
     return found;
 }
 
+static PyObject *follower_new(PyTypeObject *type, PyObject *plan, PyObject *error, vectorcallfunc call) {
+    PyObject *self = type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    ((Follower *)self)->call = call;
+    ((Follower *)self)->unusual = Py_XNewRef(error);
+    if (!learn(&((Follower *)self)->node, plan))
+        Py_CLEAR(self);
+    return self;
+}
+
+static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *plan;
+    return no_words(kwargs) && PyArg_ParseTuple(args, "O", &plan) ? follower_new(type, plan, NULL, write_value) : NULL;
+}
+
+static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *plan, *error;
+    return no_words(kwargs) && PyArg_ParseTuple(args, "OO", &plan, &error) ? follower_new(type, plan, error, read_value) : NULL;
+}
+
+static PyMethodDef writer_methods[] = {
+    {"many", write_many, METH_O, "many(values): the bytes of all of them, one after the other."},
+    {NULL, NULL, 0, NULL},
+};
 static PyMethodDef reader_methods[] = {
     {"many", read_many, METH_VARARGS, "many(data, count): so many values, one after the other, that fill the data."},
     {NULL, NULL, 0, NULL},
 };
+static PyMemberDef follower_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Follower, call), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
 
 static PyType_Slot writer_slots[] = {
-    {Py_tp_new, writer_new}, {Py_tp_dealloc, follower_free}, {Py_tp_call, write_value}, {0, NULL},
+    {Py_tp_new, writer_new}, {Py_tp_dealloc, follower_free}, {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_methods, writer_methods}, {Py_tp_members, follower_members}, {0, NULL},
 };
 static PyType_Slot reader_slots[] = {
-    {Py_tp_new, reader_new}, {Py_tp_dealloc, follower_free}, {Py_tp_call, read_value}, {Py_tp_methods, reader_methods}, {0, NULL},
+    {Py_tp_new, reader_new}, {Py_tp_dealloc, follower_free}, {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_methods, reader_methods}, {Py_tp_members, follower_members}, {0, NULL},
 };
-static PyType_Spec writer_spec = {"schemas._records.Writer", sizeof(Follower), 0, Py_TPFLAGS_DEFAULT, writer_slots};
-static PyType_Spec reader_spec = {"schemas._records.Reader", sizeof(Follower), 0, Py_TPFLAGS_DEFAULT, reader_slots};
+static PyType_Spec writer_spec = {"schemas._records.Writer", sizeof(Follower), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, writer_slots};
+static PyType_Spec reader_spec = {"schemas._records.Reader", sizeof(Follower), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, reader_slots};
 
 /* -- records of values ------------------------------------------------------------------------------------------------ */
 

@@ -3,6 +3,7 @@
 Tests hold both ways against fastavro, byte by byte.
 """
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from schemas import avro_python
@@ -16,10 +17,13 @@ COMPILED = _C is not None
 
 
 class Write(Protocol):
-    """Writes what has a record's fields as attributes."""
+    """Writes what has a record's fields as attributes, or is a tuple of their values."""
 
     def __call__(self, value: Any, /) -> bytes:
         """The bytes of a value."""
+
+    def many(self, values: Iterable[Any], /) -> bytes:
+        """The bytes of all of them, one after the other."""
 
 
 class Read(Protocol):

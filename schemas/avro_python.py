@@ -5,7 +5,7 @@ wrong with bytes is a ValueError; a value that only a model can judge is an Unus
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -25,8 +25,13 @@ class Writer:
 
     def __call__(self, value: Any) -> bytes:
         """The bytes of a value."""
+        return self.many((value,))
+
+    def many(self, values: Iterable[Any]) -> bytes:
+        """The bytes of all of them, one after the other."""
         parts: list[bytes] = []
-        self._put(value, parts)
+        for value in tuple(values):
+            self._put(value, parts)
         return b"".join(parts)
 
 
@@ -119,6 +124,12 @@ def _put_map(put: Put, value: Any, out: list[bytes]) -> None:
 
 
 def _put_fields(fields: list[tuple[str, Put]], value: Any, out: list[bytes]) -> None:
+    if isinstance(value, tuple):  # its values stand in the order of the fields
+        if len(value) != len(fields):
+            raise ValueError("a tuple has as many values as its record has fields")
+        for (_, put), each in zip(fields, value, strict=True):
+            put(each, out)
+        return
     for name, put in fields:
         put(getattr(value, name), out)
 

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -61,18 +60,9 @@ class LogRecord(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
 
-    @property
-    def timestamp_ms(self) -> int:
-        """When the log took it in: the name in the file."""
-        return self.at
-
-
-class _Header(NamedTuple):
-    name: str
-    value: bytes
-
 
 _write: Final = writer_of(SCHEMA)
+
 MAGIC = b"Obj\x01"
 MARKER_BYTES = 16
 
@@ -93,23 +83,22 @@ class _File:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._out: BinaryIO = path.with_suffix(PARTIAL).open("wb")
         self._marker = marker
-        self._block: list[bytes] = []
+        self._block: list[LogRecord] = []
         self._size = 0
         meta = {b"avro.codec": CODEC.encode(), b"avro.schema": json.dumps(SCHEMA, separators=(",", ":")).encode()}
         pairs = b"".join(long_bytes(len(part)) + part for pair in meta.items() for part in pair)
         self._put(MAGIC + long_bytes(len(meta)) + pairs + b"\0" + marker)
 
     def append(self, record: LogRecord) -> None:
-        body = _write(record)
-        self._block.append(body)
-        self._size += len(body)
+        self._block.append(record)
+        self._size += len(record.key or b"") + len(record.value or b"")
         self.records += 1
         if self._size >= BLOCK_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         if self._block:
-            packed = _PACKER.compress(b"".join(self._block), zstd.ZstdCompressor.FLUSH_FRAME)
+            packed = _PACKER.compress(_write.many(self._block), zstd.ZstdCompressor.FLUSH_FRAME)
             self._put(long_bytes(len(self._block)) + long_bytes(len(packed)) + packed + self._marker)
             self._block, self._size = [], 0
 
@@ -152,7 +141,7 @@ class LogWriter:
         """Write a record; returns it with its offset, the next one unless it is given."""
         place = (topic, partition)
         at_offset = self._offsets.get(place, 0) if offset is None else offset
-        record = LogRecord(at_offset, at, key, value, _named(headers) if headers else ())
+        record = LogRecord(at_offset, at, key, value, headers)
         file = self._files.get(place)
         if file is None:
             file = self._files[place] = self._create(place, None)
@@ -183,9 +172,3 @@ class LogWriter:
             self.publish()
         for file in self._files.values():
             file.discard()
-
-
-@lru_cache(maxsize=256)  # those of a log are the same again and again
-def _named(headers: tuple[tuple[str, bytes], ...]) -> tuple[_Header, ...]:
-    """Headers as they are written."""
-    return tuple([_Header(name, value) for name, value in headers])

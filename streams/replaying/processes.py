@@ -24,6 +24,12 @@ from streams.signing import signing_key
 LINE_BYTES = 64 * 1024 * 1024
 SAY_EVERY = 2000
 
+KEEPING = {
+    "MALLOC_TRIM_THRESHOLD_": "67108864", "MALLOC_MMAP_THRESHOLD_": "67108864", "MALLOC_TOP_PAD_": "16777216",
+}  # fmt: skip
+"""Lets a child keep the memory of one block for the next, where the C library is GNU's: else the system takes it back and gives it
+again, page by page, some thousand times a second."""
+
 Done = Callable[[Result], None]
 Moved = Callable[[int], None]
 """So many facts were read since the last time."""
@@ -52,7 +58,7 @@ async def run_partitions(
 
 async def _feed(job: Job, settings: Settings, waiting: list[int], done: Done, moved: Moved) -> None:
     """Keep one child busy."""
-    environment = os.environ | {
+    environment = KEEPING | os.environ | {
         "BRAID_KAFKA": settings.kafka, "BRAID_REGISTRY": settings.registry, "BRAID_PREFIX": settings.prefix,
     }  # fmt: skip
     child = await asyncio.create_subprocess_exec(
