@@ -14,8 +14,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -154,24 +156,40 @@ def replay(*words: str, settings: Settings | None = None) -> tuple[dict[str, Any
 PLAIN = ("--no-evidence", "--set", "redact=false")
 
 
-def rows(
-    source: list[str], branches: int, folder: Path, settings: Settings | None = None
-) -> list[tuple[str, float, float]]:
-    """The replays of one source: branches a second, and memory."""
-    out = []
-    made = (
-        ("fold, ranking, rows", PLAIN),
-        ("redaction, signed evidence, too", ()),
-        ("the same, closed anew", ("--reclose",)),
-    )
-    for what, more in made:
+MADE = (
+    ("fold, ranking, rows", (*PLAIN, "--dry-run")),
+    ("fold, ranking, rows, written to files", PLAIN),
+    ("redaction, signed evidence, too", ("--dry-run",)),
+    ("redaction, signed evidence, too, written to files", ()),
+    ("the same, closed anew", ("--reclose",)),
+)
+
+
+class Row(NamedTuple):
+    """One replay."""
+
+    what: str
+    rate: float
+    """Branches a second."""
+    peak: float
+    """The largest PSS of a process, in MB."""
+
+
+def rows(name: str, source: list[str], branches: int, folder: Path, settings: Settings | None = None) -> Iterator[Row]:
+    """The replays of one source."""
+    for what, more in MADE:
         for processes in (1, 2):
-            target = folder / f"out-{len(list(folder.glob('out-*')))}"
-            _, seconds, peak = replay(
-                *source, *more, "--out", str(target), "--processes", str(processes), settings=settings
-            )
-            out.append((f"{what}; {processes} process{'es' if processes > 1 else ''}", branches / seconds, peak))
-    return out
+            with tempfile.TemporaryDirectory(dir=folder) as out:
+                target = () if "--dry-run" in more else ("--out", str(Path(out) / "out"))
+                _, seconds, peak = replay(*source, *more, *target, "--processes", str(processes), settings=settings)
+            yield Row(f"{name}: {what}; {processes} process{'es' if processes > 1 else ''}", branches / seconds, peak)
+
+
+def show(found: Iterable[Row], live: float | None) -> None:
+    """A line for each, as it comes."""
+    for what, rate, peak in found:
+        ratio = "" if live is None else f"{rate / live:.1f} x"
+        print(f"{what:<78}{rate:>12,.0f}{ratio:>10}{peak:>10.0f}", flush=True)
 
 
 def stages(directory: Path, branches: int) -> list[tuple[str, float]]:
@@ -212,38 +230,30 @@ def main() -> None:
     arguments.add_argument("--full", action="store_true")
     arguments.add_argument("--no-kafka", action="store_true")
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         size = generate(folder / "log", given.branches)
         print(
             f"{given.branches:,} branches, {size / given.branches:,.0f} bytes of facts a branch, {PARTITIONS} partitions\n"
         )
-        print(f"{'source, what is made':<62}{'branches/s':>12}{'PSS, MB':>10}")
-        for what, rate, peak in rows(["--from-dir", str(folder / "log")], given.branches, folder):
-            print(f"{'archive: ' + what:<62}{rate:>12,.0f}{peak:>10.0f}")
-        if given.full:
-            generate(folder / "long", 3 * given.branches)
-            _, seconds, peak = replay("--from-dir", str(folder / "long"), "--dry-run", "--processes", "2")
-            rate = 3 * given.branches / seconds
-            print(
-                f"{f'archive, {3 * given.branches:,} branches: everything; 2 processes':<62}{rate:>12,.0f}{peak:>10.0f}"
-            )
+        print(f"{'source, what is made':<78}{'branches/s':>12}{'/ live':>10}{'PSS, MB':>10}")
+        settings = live = None
         if not given.no_kafka:
-            kafka(folder, given.branches)
-        print("\nCPU microseconds a branch, everything on, one process")
+            settings = stack.enter_context(fresh_broker(folder, PARTITIONS)).model_copy(update={"prefix": "bench."})
+            live = live_rate(settings, folder, 1000)
+            print(f"{'live worker, the same facts':<78}{live:>12,.0f}", flush=True)
+        show(rows("archive", ["--from-dir", str(folder / "log")], given.branches, folder), live)
+        if given.full:
+            long = 3 * given.branches
+            generate(folder / "long", long)
+            _, seconds, peak = replay("--from-dir", str(folder / "long"), "--dry-run", "--processes", "2")
+            show([Row(f"archive, {long:,} branches: everything; 2 processes", long / seconds, peak)], live)
+        if settings is not None:
+            asyncio.run(_upload(folder / "log", settings))
+            show(rows("Kafka", [], given.branches, folder, settings), live)
+        print("\nCPU microseconds a branch, everything on, one process, nothing written")
         for stage, micros in stages(folder / "log", given.branches):
             print(f"  {stage:<30}{micros:>10.1f}")
-
-
-def kafka(folder: Path, branches: int) -> None:
-    """The same log on a broker, and the live worker on the same facts."""
-    with fresh_broker(folder, PARTITIONS) as base:
-        settings = base.model_copy(update={"prefix": "bench."})
-        asyncio.run(_upload(folder / "log", settings))
-        for what, rate, peak in rows([], branches, folder, settings):
-            print(f"{'Kafka: ' + what:<62}{rate:>12,.0f}{peak:>10.0f}")
-        rate = live_rate(settings, folder, 500)
-        print(f"{'live worker, the same facts':<62}{rate:>12,.0f}")
 
 
 async def _upload(directory: Path, settings: Settings) -> None:

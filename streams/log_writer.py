@@ -39,7 +39,7 @@ SCHEMA: dict[str, Any] = {
     ],
 }
 
-BLOCK_BYTES: Final = 256 * 1024
+BLOCK_BYTES = 256 * 1024
 SUFFIX = ".avro"
 PARTIAL = ".part"
 

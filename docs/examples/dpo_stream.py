@@ -70,9 +70,7 @@ class DpoStream(IterableDataset):  # type: ignore[type-arg, misc]
                     found = runner.run(consumer.getmany(timeout_ms=500, max_records=500))
                     for record in (record for records in found.values() for record in records):
                         moved = time.monotonic()
-                        unknown = codec.unknown_id(record.value)
-                        if unknown is not None:
-                            runner.run(codec.learn([unknown]))
+                        runner.run(codec.prepare([record.value]))
                         pair = codec.decode(DPO, record.value)
                         assert isinstance(pair, DpoRecord)
                         if _remember(recent, pair.record_id):

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.fork.errors import SnapshotError
-from agents.fork.files import File
+from agents.fork.files import LEFT_OUT, File
 from agents.fork.snapshot import pack, reference, unpack
 from agents.fork.snapshot_adapter import SnapshotStore
 from schemas.events import Workspace
 
 NAMES = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="/\0"), min_size=1, max_size=20).filter(
-    lambda name: name not in (".", "..") and name not in {"__pycache__", ".git", "node_modules"}
+    lambda name: name not in (".", "..") and name not in LEFT_OUT
 )
 FILES = st.dictionaries(NAMES, st.builds(File, st.binary(max_size=200), st.booleans(), st.just(False)), max_size=8)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streams import embedded
+from streams import log_writer
 from streams.embedded import first_of, partitions_of, read_partition, read_segment, segments_of
 from streams.log_writer import LogRecord, LogWriter, file_of
 from streams.topics import AGENT_EVENTS, CLOSURES, EVIDENCE, FACTS, SFT, TOPICS, Topic
@@ -27,7 +27,7 @@ def log(ran: Path) -> Path:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks in a file, though the sample is small."""
-    monkeypatch.setattr(embedded, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(log_writer, "BLOCK_BYTES", 2000)
 
 
 def _archived(log: Path, target: Path, change: Change = lambda _topic, records: records, *, everything: bool = False) -> Path:  # fmt: skip
