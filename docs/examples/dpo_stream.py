@@ -68,9 +68,10 @@ class DpoStream(IterableDataset):  # type: ignore[type-arg, misc]
                 moved = time.monotonic()
                 while self._stop_after_idle_s is None or time.monotonic() - moved < self._stop_after_idle_s:
                     found = runner.run(consumer.getmany(timeout_ms=500, max_records=500))
-                    for record in (record for records in found.values() for record in records):
+                    records = [record for each in found.values() for record in each]
+                    runner.run(codec.prepare([record.value for record in records]))
+                    for record in records:
                         moved = time.monotonic()
-                        runner.run(codec.prepare([record.value]))
                         pair = codec.decode(DPO, record.value)
                         assert isinstance(pair, DpoRecord)
                         if _remember(recent, pair.record_id):
