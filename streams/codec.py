@@ -6,7 +6,7 @@ schema's fingerprint, found among the committed schemas). Writers use one, reade
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import fastavro
 
@@ -18,10 +18,10 @@ from schemas.versions import committed, incompatibilities
 from streams.registry import Registry
 from streams.topics import TOPICS, Topic
 
-CONFLUENT = 0x00
-SINGLE_OBJECT = b"\xc3\x01"
-CONFLUENT_HEADER = 5
-SINGLE_HEADER = 10
+CONFLUENT: Final = 0x00
+SINGLE_OBJECT: Final = b"\xc3\x01"
+CONFLUENT_HEADER: Final = 5
+SINGLE_HEADER: Final = 10
 
 AvroSchema = dict[str, Any]
 

@@ -130,10 +130,16 @@ class RowMaker:
         admissions = {
             candidate.branch.branch_index: admit(candidate.judged, self.config.admission) for candidate in candidates
         }
+        alone = {
+            candidate.branch.branch_index: self._common(
+                candidate.branch, [candidate.branch], admissions[candidate.branch.branch_index]
+            )
+            for candidate in candidates
+        }
         for candidate in candidates:
-            self._sft(candidate, talks, admissions)
+            self._sft(candidate, talks, alone)
         self._dpo(candidates, talks, admissions)
-        self._ppo(candidates, talks, admissions)
+        self._ppo(candidates, talks, alone)
         return Rows(tuple(self._rows), tuple(self._rejected))
 
     def _talk(self, branch: BranchRecord) -> Conversation:
@@ -144,9 +150,7 @@ class RowMaker:
 
     # -- SFT ----------------------------------------------------------------------------------------------------------
 
-    def _sft(
-        self, candidate: Candidate, talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]
-    ) -> None:
+    def _sft(self, candidate: Candidate, talks: Mapping[int, Conversation], alone: Mapping[int, _Common]) -> None:
         index, branch = candidate.ranked.branch_index, candidate.branch
         if candidate.ranked.objective_status != "pass":
             self._reject("sft", [branch], ("not_passing", f"objective_{candidate.ranked.objective_status}"))
@@ -154,7 +158,7 @@ class RowMaker:
             self._reject("sft", [branch], ("empty_answer",))
         else:
             record = _sft_record(
-                **self._common(branch, [branch], admissions[index]),
+                **alone[index],
                 branch_index=index,
                 attempt=branch.attempt,
                 messages=talks[index].messages,
@@ -233,7 +237,7 @@ class RowMaker:
     # -- PPO ----------------------------------------------------------------------------------------------------------
 
     def _ppo(
-        self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]
+        self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], alone: Mapping[int, _Common]
     ) -> None:
         # Only what was asked the same is compared: branches that nobody opened may have tasks of their own.
         rewards: dict[str, list[float]] = {}
@@ -250,7 +254,7 @@ class RowMaker:
             else:
                 group = groups[branch.task]
                 record = _ppo_record(
-                    **self._common(branch, [branch], admissions[index]),
+                    **alone[index],
                     branch_index=index,
                     attempt=branch.attempt,
                     prompt=talk.prompt,

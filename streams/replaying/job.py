@@ -68,6 +68,11 @@ class Job(BaseModel):
             found |= {number for topic in SINKS for number in partitions_of(folder, topic.name)}
         return sorted(found)
 
+    def facts_of(self, partition: int) -> int:
+        """How many offsets of a partition are read."""
+        spans = (parts.get(partition, Span(0, 0)) for parts in self.spans.values())
+        return sum(max(0, span.end - span.start) for span in spans)
+
 
 class Result(BaseModel):
     """What became of a partition."""
