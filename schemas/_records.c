@@ -1,7 +1,8 @@
 /* Records from bytes, to bytes, and from values.
 
    Plans of `avro_plan.py` are followed as `avro_python.py` follows them: the same bytes, the same values, the same errors. A plan is
-   read once, into nodes. Writer(plan)(object) gives bytes, and its many(objects) those of all of them; Reader(plan, UnusualError)(data,
+   read once, into nodes. Writer(plan)(object) gives bytes, its many(objects) those of all of them, and its identified(object, salt, hash)
+   the id of an object that has none yet, and its bytes with that id; Reader(plan, UnusualError)(data,
    at=0) gives a value and where it ends, and its many(data, count) gives a list of values that fill the data.
 
    Maker(model, blank, fresh, missing)(**values) gives an instance of a model, as the functions of `checked.py` do; quicken(class) lets a
@@ -590,6 +591,8 @@ static PyObject *take(In *in, const Node *node) {
 
 /* -- for Python ------------------------------------------------------------------------------------------------------ */
 
+static PyObject *digest_name, *fields_name;
+
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
@@ -647,6 +650,57 @@ static PyObject *write_many(PyObject *self, PyObject *values) {
     PyObject *result = written(self, PySequence_Fast_ITEMS(held), PyTuple_GET_SIZE(held), 512 * 1024);
     Py_DECREF(held);
     return result;
+}
+
+enum { ID_LENGTH = 32 }; /* hex digits of a content id */
+
+/* The id in the first half of a digest, and the bytes with it in the place of the blank one. */
+static PyObject *with_id(PyObject *digest, const char *blank, Py_ssize_t size) {
+    static const char HEX[] = "0123456789abcdef";
+    if (!PyBytes_Check(digest) || PyBytes_GET_SIZE(digest) < ID_LENGTH / 2)
+        return wrong("a digest is too short for an id");
+    if (size < 2 || blank[0] != 2 || blank[1] != '-')
+        return wrong("the first field of what gets an id is a blank one");
+    PyObject *id = PyUnicode_New(ID_LENGTH, 127), *body = PyBytes_FromStringAndSize(NULL, size - 1 + ID_LENGTH), *both = NULL;
+    if (id != NULL && body != NULL) {
+        char *digits = (char *)PyUnicode_1BYTE_DATA(id), *at = PyBytes_AS_STRING(body);
+        const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(digest);
+        for (int place = 0; place < ID_LENGTH / 2; place++) {
+            digits[2 * place] = HEX[bytes[place] >> 4];
+            digits[2 * place + 1] = HEX[bytes[place] & 15];
+        }
+        *at++ = 2 * ID_LENGTH; /* the length of a string, as Avro writes it */
+        memcpy(at, digits, ID_LENGTH);
+        memcpy(at + ID_LENGTH, blank + 2, (size_t)size - 2);
+        both = PyTuple_Pack(2, id, body);
+    }
+    Py_XDECREF(id);
+    Py_XDECREF(body);
+    return both;
+}
+
+static PyObject *identified(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 3 || !PyBytes_Check(args[1]))
+        return PyErr_Format(PyExc_TypeError, "an object, bytes and a hash are taken");
+    PyObject *salt = args[1], *salted = NULL, *hashed = NULL, *digest = NULL, *both = NULL;
+    size_t before = (size_t)PyBytes_GET_SIZE(salt), room = before + 4096;
+    Out out = {PyMem_Malloc(room), before, room};
+    if (out.bytes == NULL)
+        return PyErr_NoMemory();
+    memcpy(out.bytes, PyBytes_AS_STRING(salt), before);
+    if (put(&out, &((Follower *)self)->node, args[0]))
+        salted = PyBytes_FromStringAndSize(out.bytes, (Py_ssize_t)out.used);
+    if (salted != NULL)
+        hashed = PyObject_CallOneArg(args[2], salted);
+    if (hashed != NULL)
+        digest = PyObject_CallMethodNoArgs(hashed, digest_name);
+    if (digest != NULL)
+        both = with_id(digest, out.bytes + before, (Py_ssize_t)(out.used - before));
+    PyMem_Free(out.bytes);
+    Py_XDECREF(salted);
+    Py_XDECREF(hashed);
+    Py_XDECREF(digest);
+    return both;
 }
 
 static PyObject *read_value(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
@@ -709,6 +763,8 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 }
 
 static PyMethodDef writer_methods[] = {
+    {"identified", (PyCFunction)(void (*)(void))identified, METH_FASTCALL,
+     "identified(value, salt, hash): the id of a value that has a blank one, and its bytes with that id."},
     {"many", write_many, METH_O, "many(values): the bytes of all of them, one after the other."},
     {NULL, NULL, 0, NULL},
 };
@@ -826,8 +882,6 @@ static PyType_Spec maker_spec = {"schemas._records.Maker", sizeof(Maker), 0, Py_
 
 /* -- named tuples -------------------------------------------------------------------------------------------------------- */
 
-static PyObject *fields_name;
-
 /* A named tuple of values that are given in the order of its fields, by place or by name; any other call goes the usual way. */
 static PyObject *make_named(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
     PyTypeObject *made = (PyTypeObject *)type;
@@ -881,8 +935,9 @@ static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
 
 PyMODINIT_FUNC PyInit__records(void) {
     PyObject *module = PyModule_Create(&definition);
+    digest_name = PyUnicode_InternFromString("digest");
     fields_name = PyUnicode_InternFromString("_fields");
-    if (fields_name == NULL)
+    if (digest_name == NULL || fields_name == NULL)
         Py_CLEAR(module);
     if (module != NULL && !(PyModule_AddStringConstant(module, "SOURCE", SOURCE) == 0 &&
                             add_type(module, "Writer", &writer_spec) && add_type(module, "Reader", &reader_spec) &&

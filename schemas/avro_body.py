@@ -144,10 +144,9 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
         assert next(iter(kind.model_fields)) == field
         how = _IDENTIFIED[kind] = (kind.__name__.encode() + b"\0", _writer(kind))
     salt, write = how
-    blank = write(fresh)
-    found: str = sha256(salt + blank).hexdigest()[:ID_LENGTH]
+    found, body = write.identified(fresh, salt, sha256)
     if bodies is not None:
-        bodies[found] = b"".join((_LENGTH, found.encode(), blank[1 + len(BLANK) :]))
+        bodies[found] = body
     values[field] = found  # a record without its id is nobody's yet: it need not be copied to get one
     return fresh
 
@@ -157,8 +156,3 @@ _IDENTIFIED: Final[dict[type[Record], tuple[bytes, Write]]] = {}
 
 BLANK: Final = "-"
 """Stands where the id will be."""
-
-ID_LENGTH: Final = 32
-"""Hex digits of a content id; below 64, so that Avro writes the length of the string in one byte."""
-
-_LENGTH: Final = bytes([2 * ID_LENGTH])

@@ -116,4 +116,6 @@ class AgentEvents(Record):
 def plain_events(piece: AgentEvents) -> tuple[EventFields, ...]:
     """The events of a slice without models: those of one from the log are so already (see `avro_body.decode_slice`)."""
     events: tuple[AgentEvent | EventFields, ...] = piece.events
+    if {*map(type, events)} == {EventFields}:
+        return events  # type: ignore[return-value]  # all of them are
     return tuple([event if isinstance(event, EventFields) else fields_of(event) for event in events])

@@ -226,7 +226,8 @@ def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[bytes, B
     raw = canonical(data)
     read = _READERS.get(kind)
     if read is not None:
-        return raw, *read(data, redacting, canonical)
+        body, counts = read(data, redacting, canonical)
+        return raw, body, counts
     if kind in DECISIONS:
         return raw, Decision(kind), ()
     return raw, _said(data) if channel == "text" else None, ()

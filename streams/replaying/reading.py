@@ -5,12 +5,12 @@ one, so a rollout's facts come close together and only open rollouts are held.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from operator import attrgetter
+from operator import itemgetter
 
 from streams.log_writer import LogRecord
 from streams.topics import Topic
 
-_TIME = attrgetter("at")
+_TIME = itemgetter(LogRecord._fields.index("at"))
 
 
 async def in_step(
