@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from hashlib import sha256
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
@@ -177,6 +178,52 @@ def test_many_values_fill_their_bytes() -> None:
         for data, count in ((b"\x02\x04", 1), (b"\x02", 2)):
             with pytest.raises(ValueError, match=r"left over|too early"):
                 read.many(data, count)
+
+
+_PAIR = {
+    "type": "record",
+    "name": "P",
+    "fields": [{"name": "id", "type": "string"}, {"name": "n", "type": ["null", "long"]}],
+}
+
+
+def test_values_are_found_by_name_in_whatever_order_they_are_held() -> None:
+    for write, _ in _ways(plan_of(_PAIR)):
+        assert write(SimpleNamespace(id="a", n=3)) == write(SimpleNamespace(n=3, id="a")) == b"\x02a\x02\x06"
+        assert write(SimpleNamespace(n=3, more=1, id="a")) == b"\x02a\x02\x06"
+        with pytest.raises(AttributeError):
+            write(SimpleNamespace(id="a"))
+
+
+def test_the_values_of_a_tuple_stand_in_the_order_of_the_fields() -> None:
+    for write, _ in _ways(plan_of(_PAIR)):
+        assert write(("a", 3)) == write(SimpleNamespace(id="a", n=3))
+        for short_or_long in (("a",), ("a", 3, 4)):
+            with pytest.raises(ValueError, match="as many values"):
+                write(short_or_long)
+
+
+def test_many_are_written_one_after_the_other() -> None:
+    for write, _ in _ways(plan_of(_PAIR)):
+        values = [("a", 1), ("b", None), SimpleNamespace(id="c" * 5000, n=2)]
+        assert write.many(values) == b"".join(map(write, values))
+        assert write.many([]) == b""
+        with pytest.raises((TypeError, AttributeError)):
+            write.many([("a", 1), None])
+
+
+@given(_LONG, st.binary(max_size=20))
+def test_an_id_is_a_function_of_everything_else_and_stands_in_its_place(number: int, salt: bytes) -> None:
+    for write, _ in _ways(plan_of(_PAIR)):
+        found, body = write.identified(("-", number), salt, sha256)
+        assert found == sha256(salt + write(("-", number))).hexdigest()[:32]
+        assert body == write((found, number))
+
+
+def test_what_has_an_id_already_gets_no_other() -> None:
+    for write, _ in _ways(plan_of(_PAIR)):
+        with pytest.raises(ValueError, match="blank"):
+            write.identified(("x", 1), b"", sha256)
 
 
 @given(_LONG)
