@@ -147,7 +147,7 @@ def _kept_or_rewritten(value: Any, depth: int, exact: bool) -> Any:
     return _rewritten(value, depth, exact)
 
 
-def _rewritten_number(value: float, exact: bool) -> float | orjson.Fragment:
+def _rewritten_number(value: Any, exact: bool) -> float | orjson.Fragment:
     if isinstance(value, float):
         number = float(value)
         return number if _same_fraction(number) else orjson.Fragment(javascript_number(number))
@@ -215,8 +215,11 @@ def _key_fault(key: Any) -> str | None:
     return "a key with half a surrogate pair" if _has_half_a_pair(key) else None
 
 
+_HALVES = (chr(0xD800), chr(0xDFFF))
+
+
 def _has_half_a_pair(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+    return any(_HALVES[0] <= character <= _HALVES[1] for character in text)
 
 
 def _shown(key: str) -> str:
