@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from heapq import merge
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,17 +33,19 @@ from schemas.jsontext import compact
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict
-from streams.cluster import partition_of
+from streams.cluster import ensure_topics, partition_of, start_producer
 from streams.codec import Codec
 from streams.config import Settings
-from streams.log_writer import LogWriter
-from streams.topics import BY_RECORD
+from streams.embedded import read_partition
+from streams.log_writer import LogRecord, LogWriter
+from streams.topics import BY_RECORD, FACTS, Topic
 
 PARTITIONS = 8
 BRANCHES = 4
 TEMPLATES = 200
 """Rollouts that differ in content; the others are copies of them under other ids."""
 ID = "bench-{:07d}"
+UNSENT = 2000
 START_MS = 1_768_000_000_000
 
 _LINE = "tests/test_{0}.py::test_{1} PASSED and some words about what was seen on the way to it\n"
@@ -120,7 +123,7 @@ def generate(folder: Path, branches: int) -> int:
 
 
 class Watch(threading.Thread):
-    """The largest PSS of any process of a replay, looked at ten times a second."""
+    """The largest PSS of any process of a replay. It is looked at twice a second: to look takes time of those that are measured."""
 
     def __init__(self, process: psutil.Process) -> None:
         super().__init__(daemon=True)
@@ -137,7 +140,7 @@ class Watch(threading.Thread):
             except psutil.Error:
                 if not self._process.is_running() or self._process.status() == psutil.STATUS_ZOMBIE:
                     return
-            time.sleep(0.1)
+            time.sleep(0.5)
 
 
 def replay(*words: str, settings: Settings | None = None) -> tuple[dict[str, Any], float, float]:
@@ -257,25 +260,29 @@ def main() -> None:
 
 
 async def _upload(directory: Path, settings: Settings) -> None:
-    from streams.cluster import ensure_topics, start_producer
-    from streams.embedded import partitions_of, read_blocks
-    from streams.topics import FACTS
-
+    """Write the log to a broker, the topics of a partition in step with their times, as they come from agents and workers."""
     await ensure_topics(settings)
     producer = await start_producer(settings)
     try:
-        for topic in FACTS:
-            for partition in partitions_of(directory / "log", topic.name):
-                for block in read_blocks(directory / "log", topic.name, partition):
-                    acks = [
-                        await producer.send(
-                            settings.prefix + topic.name, record.value, key=record.key, partition=partition
-                        )
-                        for record in block
-                    ]
-                    await asyncio.gather(*acks)
+        for partition in range(PARTITIONS):
+            unsent: list[asyncio.Future[Any]] = []
+            for record, topic in merge(*(_dated(directory / "log", topic, partition) for topic in FACTS), key=_time):
+                sent = producer.send(settings.prefix + topic.name, record.value, key=record.key, partition=partition)
+                unsent.append(await sent)
+                if len(unsent) >= UNSENT:
+                    await asyncio.gather(*unsent)
+                    unsent.clear()
+            await asyncio.gather(*unsent)
     finally:
         await producer.stop()
+
+
+def _dated(log: Path, topic: Topic, partition: int) -> Iterator[tuple[LogRecord, Topic]]:
+    return ((record, topic) for record in read_partition(log, topic.name, partition))
+
+
+def _time(each: tuple[LogRecord, Topic]) -> int:
+    return each[0].at
 
 
 if __name__ == "__main__":
