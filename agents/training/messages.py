@@ -112,19 +112,45 @@ def is_blank(text: str | None) -> bool:
     return not "!" <= text[0] <= "~" and _VISIBLE.search(text) is None
 
 
-def alike(one: Conversation, other: Conversation) -> int:
-    """How many messages two conversations begin with alike."""
+class Pair:
+    """Two conversations as a preference: what they share, up to just before an assistant message, and how each goes on."""
+
+    def __init__(self, one: Conversation, other: Conversation) -> None:
+        self._one = one
+        self._other = other
+        self._alike = _alike(one.messages, other.messages)
+        longest = one.messages if len(one.messages) >= len(other.messages) else other.messages
+        cut = self._alike
+        while cut > 0 and not (cut < len(longest) and longest[cut].role == "assistant"):
+            cut -= 1
+        self.prompt = one.messages[:cut]
+        self.chosen = one.messages[cut:]
+        self.rejected = other.messages[cut:]
+
+    def unfit(self) -> str | None:
+        """Why nothing can be learnt from it; None when something can."""
+        if not self._one.says_something or not self._other.says_something:
+            return "empty_completion"
+        if not self.prompt:
+            return "no_shared_prompt"
+        if self._alike == len(self._one.messages) == len(self._other.messages):
+            return "same_completion"
+        if not has_content(self.chosen) or not has_content(self.rejected):
+            return "empty_completion"
+        return None if _worth_choosing(self.chosen) else "empty_chosen_answer"
+
+
+def _alike(one: tuple[Message, ...], other: tuple[Message, ...]) -> int:
+    """How many messages both begin with."""
     shared = 0
-    for left, right in zip(one.messages, other.messages):  # noqa: B905 - one may go on
+    for left, right in zip(one, other):  # noqa: B905 - one may go on
         if left is not right and vars(left) != vars(right):
             break
         shared += 1
     return shared
 
 
-def before_assistant(one: Conversation, other: Conversation, shared: int) -> int:
-    """So many messages that both begin with, cut back to just before an assistant message."""
-    longest = one.messages if len(one.messages) >= len(other.messages) else other.messages
-    while shared > 0 and not (shared < len(longest) and longest[shared].role == "assistant"):
-        shared -= 1
-    return shared
+def _worth_choosing(completion: tuple[Message, ...]) -> bool:
+    """A chosen completion ends in a non-empty answer or contains tool calls."""
+    last = completion[-1]
+    return (last.role == "assistant" and not is_blank(last.content)) or any(each.tool_calls for each in completion)

@@ -13,15 +13,7 @@ from typing import Final, NamedTuple, TypedDict
 from agents.rewards.rewards import Reward, group_of
 from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
-from agents.training.messages import (
-    Conversation,
-    alike,
-    before_assistant,
-    conversation,
-    given_messages,
-    has_content,
-    is_blank,
-)
+from agents.training.messages import Conversation, Pair, conversation, given_messages, is_blank
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
 from schemas.checked import quick, unchecked
@@ -181,26 +173,24 @@ class RowMaker:
             if surplus >= MOST_SURPLUS:
                 unsure[SURPLUS] += 1
                 continue
-            one, other = talks[better.branch.branch_index], talks[worse.branch.branch_index]
-            shared = alike(one, other)
-            cut = before_assistant(one, other, shared)
-            unfit = _unfit(one, other, shared, cut)
+            pair = Pair(talks[better.branch.branch_index], talks[worse.branch.branch_index])
+            unfit = pair.unfit()
             admission = both(admissions[better.branch.branch_index], admissions[worse.branch.branch_index])
-            pair = [better.branch, worse.branch]
+            branches = [better.branch, worse.branch]
             if unfit is not None:
-                self._reject("dpo", pair, (unfit,))
+                self._reject("dpo", branches, (unfit,))
             elif admission.category == "train" and kept >= self.config.pairs.max_per_rollout:
                 surplus += 1
-                self._reject("dpo", pair, (SURPLUS,))
+                self._reject("dpo", branches, (SURPLUS,))
             else:
                 kept += admission.category == "train"
                 record = _dpo_record(
-                    **self._common(better.branch, pair, admission),
+                    **self._common(better.branch, branches, admission),
                     chosen_branch=better.branch.branch_index,
                     rejected_branch=worse.branch.branch_index,
-                    prompt=one.messages[:cut],
-                    chosen=one.messages[cut:],
-                    rejected=other.messages[cut:],
+                    prompt=pair.prompt,
+                    chosen=pair.chosen,
+                    rejected=pair.rejected,
                     chosen_answer=better.branch.final_answer,
                     rejected_answer=worse.branch.final_answer,
                     basis=basis,
@@ -209,7 +199,7 @@ class RowMaker:
                     chosen_components=better.ranked.components,
                     rejected_components=worse.ranked.components,
                 )
-                self._admit("dpo", pair, record)
+                self._admit("dpo", branches, record)
         for reason, count in sorted(unsure.items()):
             self._reject("dpo", [candidate.branch for candidate in candidates], (reason, f"pairs:{count}"))
 
@@ -314,23 +304,3 @@ class RowMaker:
             closed_id=self._made_by["closed_id"],
         )
         self._rejected.append(with_content_id(record, bodies=self._bodies))
-
-
-def _unfit(one: Conversation, other: Conversation, shared: int, cut: int) -> str | None:
-    """Why two conversations make no pair, of which so many messages are alike and so many are the prompt; None when they do."""
-    if not one.says_something or not other.says_something:
-        return "empty_completion"
-    if cut == 0:
-        return "no_shared_prompt"
-    if shared == len(one.messages) == len(other.messages):
-        return "same_completion"
-    chosen, rejected = one.messages[cut:], other.messages[cut:]
-    if not has_content(chosen) or not has_content(rejected):
-        return "empty_completion"
-    return None if _worth_choosing(chosen) else "empty_chosen_answer"
-
-
-def _worth_choosing(completion: tuple[Message, ...]) -> bool:
-    """A chosen completion ends in a non-empty answer or contains tool calls."""
-    last = completion[-1]
-    return (last.role == "assistant" and not is_blank(last.content)) or any(each.tool_calls for each in completion)
