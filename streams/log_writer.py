@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, Self
 from schemas.avro_code import writer_of
 from schemas.avro_python import long_bytes
 from schemas.checked import quick
+from streams.durable import PARTIAL
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -40,8 +41,9 @@ SCHEMA: dict[str, Any] = {
 }
 
 BLOCK_BYTES = 256 * 1024
+RECORD_BYTES: Final = 16
+"""What a record takes at least: a block ends, too, where nothing but records without a value come."""
 SUFFIX = ".avro"
-PARTIAL = ".part"
 
 CODEC = "zstandard"
 LEVEL = 3
@@ -91,7 +93,8 @@ class _File:
 
     def append(self, record: LogRecord) -> None:
         self._block.append(record)
-        self._size += len(record.key or b"") + len(record.value or b"")
+        self._size += RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+        self._size += sum(len(value) for _, value in record.headers)
         self.records += 1
         if self._size >= BLOCK_BYTES:
             self._flush()

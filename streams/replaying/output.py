@@ -13,9 +13,8 @@ from typing import Self
 from pydantic import ValidationError
 
 from agents.training.formats import FORMATS
-from streams.durable import write_whole
+from streams.durable import PARTIAL, write_whole
 from streams.holding import held
-from streams.log_writer import PARTIAL
 from streams.looking.files import log_folder
 from streams.replaying.job import Job, Result
 from streams.replaying.logs import MANIFEST, ReplayError, read_manifest

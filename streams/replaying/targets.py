@@ -14,8 +14,9 @@ from schemas.closures import Closure
 from streams.cluster import ensure_topics, registry_of, resolve
 from streams.codec import Codec
 from streams.config import Settings
+from streams.durable import PARTIAL
 from streams.headers import REDACTED
-from streams.log_writer import PARTIAL, LogWriter
+from streams.log_writer import LogWriter
 from streams.looking.kafka import KafkaLog
 from streams.producing import FactWriter
 from streams.replaying.emitted import Made

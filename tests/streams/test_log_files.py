@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.embedded import EmbeddedLogError, read_partition
+from streams import log_writer
+from streams.embedded import EmbeddedLogError, read_partition, read_segment
 from streams.log_writer import LogRecord, LogWriter, file_of
 
 RECORDS = [
@@ -42,6 +43,16 @@ def test_other_readers_of_avro_read_the_same(tmp_path: Path) -> None:
         }
         for each in RECORDS
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("headers", [(), (("h", b"x" * 500),)])
+def test_a_block_ends_also_where_records_have_no_value(
+    headers: tuple[tuple[str, bytes], ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is held before it is written is bounded, whatever comes."""
+    monkeypatch.setattr(log_writer, "BLOCK_BYTES", 1000)
+    path = written(tmp_path, [LogRecord(at, at, None, None, headers) for at in range(500)])
+    assert max(map(len, read_segment(path))) <= 100
 
 
 def test_the_same_records_give_the_same_file(tmp_path: Path) -> None:
