@@ -197,13 +197,14 @@ def show(found: Iterable[Row], live: float | None) -> None:
 
 def stages(directory: Path, branches: int) -> list[tuple[str, float]]:
     """CPU microseconds a branch by stage, one process, everything on."""
+    from streams.replaying.crew import Crew
     from streams.replaying.job import Job
     from streams.replaying.logs import ArchiveLog
     from streams.replaying.replay import replay as run
 
     async def whole() -> dict[str, float]:
         spans = await ArchiveLog(directory).spans()
-        done = await run(Job(directory=directory, spans=spans), Settings(), 1)
+        done = await run(Job(directory=directory, spans=spans), Settings(), Crew(1))
         return done.stages
 
     return [(name, seconds / branches * 1e6) for name, seconds in asyncio.run(whole()).items()]

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from schemas.avro_code import reader_of
 from schemas.errors import BraidError
@@ -58,23 +58,59 @@ def read_segment(path: Path) -> Iterator[list[LogRecord]]:
     """The records of one file, block by block. Raises EmbeddedLogError where it is damaged."""
     with path.open("rb") as source:
         try:
-            for count, packed in _packed(source, path.stat().st_size):
-                yield _read.many(zstd.decompress(packed), count)
+            for block in _blocks(source, path.stat().st_size):
+                yield _unpacked(source, block)
         except Exception as error:
             raise EmbeddedLogError(f"{path}: damaged after the records read so far: {error}") from error
 
 
-def _packed(source: BinaryIO, size: int) -> Iterator[tuple[int, bytes]]:
-    """The blocks of a container as they stand in it: how many records, and their bytes."""
+def read_ends(path: Path) -> tuple[LogRecord, LogRecord] | None:
+    """The first and the last record of a file, without unpacking what lies between; None when there are none.
+
+    Raises EmbeddedLogError for damage that shows that way; inside of blocks that were passed over there may be more.
+    """
+    with path.open("rb") as source:
+        try:
+            blocks = [block for block in _blocks(source, path.stat().st_size) if block.records]
+            if not blocks:
+                return None
+            first, last = (_unpacked(source, block) for block in (blocks[0], blocks[-1]))
+        except Exception as error:
+            raise EmbeddedLogError(f"{path}: damaged: {error}") from error
+    return first[0], last[-1]
+
+
+class _Block(NamedTuple):
+    """A block of a container."""
+
+    records: int
+    """How many."""
+    place: int
+    """Where it begins."""
+    length: int
+    """Bytes, packed."""
+
+
+def _unpacked(source: BinaryIO, block: _Block) -> list[LogRecord]:
+    source.seek(block.place)
+    found: list[LogRecord] = _read.many(zstd.decompress(source.read(block.length)), block.records)
+    return found
+
+
+def _blocks(source: BinaryIO, size: int) -> Iterator[_Block]:
+    """The blocks of a container, each seen to be whole, none of them read."""
     marker = _begin(source)
-    while (left := size - source.tell()) > 0:
+    at = source.tell()
+    while at < size:
+        source.seek(at)
         count, length = _long(source), _long(source)
-        if not 0 <= length <= left:
-            raise ValueError(f"a block of {length} bytes, and {left} are left")
-        packed = source.read(length)
+        place = source.tell()
+        if not 0 <= length <= size - place:
+            raise ValueError(f"a block of {length} bytes, and {size - place} are left")
+        at = source.seek(place + length) + MARKER_BYTES
         if source.read(MARKER_BYTES) != marker:
             raise ValueError("a block does not end with the marker of the file")
-        yield count, packed
+        yield _Block(count, place, length)
 
 
 def _begin(source: BinaryIO) -> bytes:

@@ -84,51 +84,51 @@ def replay(
     json
         Print one JSON object with the counts.
     """
-    from streams.commands.progress import progress
-    from streams.commands.stopping import run_stoppable
-    from streams.config import load
-    from streams.looking.kafka import hush
-    from streams.replaying.bounds import bounded, offsets_asked, require_bounds
-    from streams.replaying.logs import ReplayError
-    from streams.replaying.manifest import ReplayManifest, manifest_at
-    from streams.replaying.replay import replay as run
+    from streams.replaying.crew import Crew
 
-    settings = load()
-    if [out is not None, to_prefix is not None, dry_run].count(True) != 1:
-        raise ReplayError("say where the records go: --out DIR, --to-prefix PREFIX, or --dry-run")
-    _require_formats(format or [], out, evidence=not no_evidence, sign=not no_sign)
-    _require_rules(set_ or [], reclose=reclose, verify=verify, evidence=not no_evidence)
-    _require_places(settings, from_dir, out, to_prefix, resume=resume)
-    asked = {
-        "--from-dir": from_dir, "--from": start, "--to": end, "--manifest": manifest,
-        "BRAID_PREFIX": settings.prefix if from_dir is None else None,
-    }  # fmt: skip
-    require_bounds(start, end, manifest)
-    earlier = None if manifest is None else manifest_at(manifest)
-    hush()
-
-    async def whole() -> "Replayed":
+    with Crew(processes or os.cpu_count() or 1) as crew:  # before anything that takes long to load
+        from streams.commands.progress import progress
+        from streams.commands.stopping import run_stoppable
+        from streams.config import load
+        from streams.looking.kafka import hush
+        from streams.replaying.bounds import bounded, offsets_asked, require_bounds
         from streams.replaying.job import Job
-        from streams.replaying.logs import ArchiveLog, ClusterLog
+        from streams.replaying.logs import ArchiveLog, ClusterLog, ReplayError
+        from streams.replaying.manifest import ReplayManifest, manifest_at
+        from streams.replaying.replay import replay as run
 
-        source = ClusterLog(settings) if from_dir is None else ArchiveLog(from_dir)
-        async with source as log:
-            spans = await bounded(log, start, end, manifest)
-            lost = log.lost(spans, offsets_asked(start), exact=manifest is not None)
-        job = Job(
-            directory=from_dir, spans=spans, overrides=tuple(set_ or ()), reclose=reclose, evidence=not no_evidence,
-            sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify, lost=lost,
-            formats=tuple(dict.fromkeys(format or ())), asked={name: str(each) for name, each in asked.items() if each},
-        )  # fmt: skip
-        reached = settings if isinstance(source, ArchiveLog) else source.settings
-        wanted = processes or min(len(job.partitions) or 1, os.cpu_count() or 1)
-        with progress() as say:
-            return await run(
-                job, reached, wanted, resume=resume, say=say,
-                earlier=earlier if isinstance(earlier, ReplayManifest) else None,
+        settings = load()
+        if [out is not None, to_prefix is not None, dry_run].count(True) != 1:
+            raise ReplayError("say where the records go: --out DIR, --to-prefix PREFIX, or --dry-run")
+        _require_formats(format or [], out, evidence=not no_evidence, sign=not no_sign)
+        _require_rules(set_ or [], reclose=reclose, verify=verify, evidence=not no_evidence)
+        _require_places(settings, from_dir, out, to_prefix, resume=resume)
+        asked = {
+            "--from-dir": from_dir, "--from": start, "--to": end, "--manifest": manifest,
+            "BRAID_PREFIX": settings.prefix if from_dir is None else None,
+        }  # fmt: skip
+        require_bounds(start, end, manifest)
+        earlier = None if manifest is None else manifest_at(manifest)
+        hush()
+
+        async def whole() -> "Replayed":
+            source = ClusterLog(settings) if from_dir is None else ArchiveLog(from_dir)
+            async with source as log:
+                spans = await bounded(log, start, end, manifest)
+                lost = log.lost(spans, offsets_asked(start), exact=manifest is not None)
+            job = Job(
+                directory=from_dir, spans=spans, overrides=tuple(set_ or ()), reclose=reclose, evidence=not no_evidence,
+                sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify, lost=lost,
+                formats=tuple(dict.fromkeys(format or ())), asked={name: str(each) for name, each in asked.items() if each},
             )  # fmt: skip
+            reached = settings if isinstance(source, ArchiveLog) else source.settings
+            with progress() as say:
+                return await run(
+                    job, reached, crew, resume=resume, say=say,
+                    earlier=earlier if isinstance(earlier, ReplayManifest) else None,
+                )  # fmt: skip
 
-    replayed = run_stoppable(whole())
+        replayed = run_stoppable(whole())
     _tell(replayed, manifest)
     if json:
         sys.stdout.write(orjson.dumps(replayed.plain()).decode() + "\n")

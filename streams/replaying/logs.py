@@ -15,7 +15,7 @@ from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
 from streams.durable import digest_of
-from streams.embedded import EmbeddedLogError, first_of, partitions_of, place_of, read_segment, segments_of
+from streams.embedded import EmbeddedLogError, first_of, partitions_of, place_of, read_ends, read_segment, segments_of
 from streams.log_writer import LogRecord
 from streams.looking.files import LOG_MANIFEST, log_folder, stored_schemas
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
@@ -160,11 +160,12 @@ class ArchiveLog(FactLog):
         return known
 
     def _measure(self, topic: str, partition: int) -> Span:
-        first = last = None
-        for block in self._whole(topic, partition):
-            first = block[0].offset if first is None else first
-            last = block[-1].offset
-        return Span(0, 0) if first is None or last is None else Span(first, last + 1)
+        """From the first record to the last: the ends of files say it, unless they are damaged."""
+        try:
+            ends = [found for path in segments_of(self.folder, topic, partition) if (found := read_ends(path))]
+        except EmbeddedLogError:
+            ends = [(block[0], block[-1]) for block in self._whole(topic, partition)]
+        return Span(ends[0][0].offset, ends[-1][1].offset + 1) if ends else Span(0, 0)
 
     async def offsets_at(self, spans: Spans, at: int) -> Offsets:
         """Found by reading."""

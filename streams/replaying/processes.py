@@ -1,7 +1,7 @@
 """Partitions on several processes: each takes the next one that is left, and answers in JSON lines.
 
-A child is a program of ours of its own: it gets the job on standard input, then partition numbers, and ends when its input
-ends, also in the middle of a partition: nothing runs on, or is left half, when the parent is killed.
+A member of a crew ends when its input ends, also in the middle of a partition: nothing runs on, or is left half, when whoever
+started it is killed.
 """
 
 import asyncio
@@ -16,34 +16,27 @@ import orjson
 from streams.collector import calm_collector
 from streams.config import Settings, load
 from streams.looking.kafka import hush
+from streams.replaying.crew import LINE_BYTES, Crew, Member, Moved
 from streams.replaying.job import Job, Result, replay_partition
 from streams.replaying.logs import ArchiveLog, ClusterLog, FactLog, ReplayError
 from streams.replaying.targets import Files, Nowhere, Target, Topics, discard_half
 from streams.signing import signing_key
 
-LINE_BYTES = 64 * 1024 * 1024
 SAY_EVERY = 2000
 
-KEEPING = {
-    "MALLOC_TRIM_THRESHOLD_": "67108864", "MALLOC_MMAP_THRESHOLD_": "67108864", "MALLOC_TOP_PAD_": "16777216",
-}  # fmt: skip
-"""Lets a child keep the memory of one block for the next, where the C library is GNU's: else the system takes it back and gives it
-again, page by page, some thousand times a second."""
-
 Done = Callable[[Result], None]
-Moved = Callable[[int], None]
-"""So many facts were read since the last time."""
 
 
 async def run_partitions(
-    job: Job, settings: Settings, partitions: Iterable[int], processes: int, done: Done, moved: Moved
+    job: Job, settings: Settings, partitions: Iterable[int], crew: Crew, done: Done, moved: Moved
 ) -> None:
     """Replay partitions, each by one process; `done` gets every result as it comes."""
     # The largest first: a small one at the end leaves nobody waiting for long.
     waiting = sorted(partitions, key=job.facts_of)
     target = _target(job, settings)
     await target.prepare()
-    if processes <= 1:
+    members = crew.members[: len(waiting)]
+    if not members:
         calm_collector()
         async with log_of(job, settings) as log, target:
             while waiting:
@@ -51,41 +44,28 @@ async def run_partitions(
         return
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(processes, len(waiting))):
-                group.create_task(_feed(job, settings, waiting, done, moved))
+            for member in members:
+                group.create_task(_feed(member, job, settings, waiting, done, moved))
     except ExceptionGroup as failed:  # the others were stopped because of the first
         raise failed.exceptions[0] from None
 
 
-async def _feed(job: Job, settings: Settings, waiting: list[int], done: Done, moved: Moved) -> None:
-    """Keep one child busy."""
-    environment = KEEPING | os.environ | {
-        "BRAID_KAFKA": settings.kafka, "BRAID_REGISTRY": settings.registry, "BRAID_PREFIX": settings.prefix,
-    }  # fmt: skip
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "streams.replaying.processes",
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment, limit=LINE_BYTES,
-        process_group=0,  # the terminal's Ctrl-C is for the parent
-    )  # fmt: skip
-    assert child.stdin is not None
-    assert child.stdout is not None
+async def _feed(member: Member, job: Job, settings: Settings, waiting: list[int], done: Done, moved: Moved) -> None:
+    """Keep one process busy."""
+    finished = False
     try:
-        child.stdin.write(job.model_dump_json().encode() + b"\n")
+        where = {"kafka": settings.kafka, "registry": settings.registry, "prefix": settings.prefix}
+        begun = orjson.dumps(where) + b"\n" + job.model_dump_json().encode() + b"\n"
         while waiting:
             partition = waiting.pop()
-            child.stdin.write(b"%d\n" % partition)
-            await child.stdin.drain()
-            while "moved" in (answer := orjson.loads(await child.stdout.readline() or b"{}")):
-                moved(answer["moved"])
+            answer = await member.ask(begun + b"%d" % partition, moved)
             if "result" not in answer:
                 raise ReplayError(f"partition {partition}: {answer.get('error', 'its process ended without a word')}")
             done(Result.model_validate(answer["result"]))
-        child.stdin.close()
-        await child.wait()
+            begun = b""
+        finished = True
     finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
+        await member.end(at_once=not finished)
 
 
 def log_of(job: Job, settings: Settings) -> FactLog:
@@ -105,13 +85,13 @@ async def _replay(job: Job, settings: Settings, log: FactLog, target: Target, pa
 
 
 async def _child() -> None:
-    settings = load()
     read = asyncio.StreamReader(limit=LINE_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(read), sys.stdin)
-    if not (first := await read.readline()):
+    if not (where := await read.readline()):
         return
-    job, under_way = Job.model_validate_json(first), list[int]()
+    settings = load(**orjson.loads(where))
+    job, under_way = Job.model_validate_json(await read.readline()), list[int]()
     threading.Thread(target=_end_with_parent, args=(job, under_way), daemon=True).start()
     unsaid = 0
 

@@ -19,6 +19,7 @@ from streams.counts import Counts
 from streams.exporting.export import Recipe, export
 from streams.exporting.inputs import DirectoryInput
 from streams.replaying.comparing import Comparison
+from streams.replaying.crew import Crew
 from streams.replaying.emitted import combined
 from streams.replaying.fitting import require_fitting, require_fitting_log
 from streams.replaying.fold import Hole
@@ -73,7 +74,7 @@ class Replayed:
 async def replay(
     job: Job,
     settings: Settings,
-    processes: int,
+    crew: Crew,
     *,
     resume: bool = False,
     earlier: ReplayManifest | None = None,
@@ -99,13 +100,13 @@ async def replay(
         if output.finished is not None:
             replayed = _before(output.finished, str(job.out))
         else:
-            replayed = await _replayed(output, settings, processes, began, say)
+            replayed = await _replayed(output, settings, crew, began, say)
     if earlier is not None:
         replayed.repeat = repeat_of(earlier, job, replayed.digests)
     return replayed
 
 
-async def _replayed(output: Output, settings: Settings, processes: int, began: float, say: Say) -> Replayed:
+async def _replayed(output: Output, settings: Settings, crew: Crew, began: float, say: Say) -> Replayed:
     job, results = output.job, dict(output.results)
     left = [number for number in job.partitions if number not in results]
     total = sum(max(0, span[1] - span[0]) for parts in job.spans.values() for span in parts.values())
@@ -121,7 +122,7 @@ async def _replayed(output: Output, settings: Settings, processes: int, began: f
         output.keep(result)
 
     say("replaying", 0.0)
-    await run_partitions(job, settings, left, processes, done, moved)
+    await run_partitions(job, settings, left, crew, done, moved)
     replayed = _combined([results[number] for number in sorted(results)], resumed=len(output.results))
     replayed.counts.out = "" if job.out is None else str(job.out)
     if job.out is not None:
