@@ -1,16 +1,17 @@
 /* Records from bytes, to bytes, and from values.
 
    Plans of `avro_plan.py` are followed as `avro_python.py` follows them: the same bytes, the same values, the same errors. A plan is
-   read once, into nodes. Writer(plan)(object) gives bytes, its many(objects) those of all of them, and its identified(object, salt, hash)
+   read once, into nodes. Writer(plan)(object) gives bytes, its many(objects) those of all of them, and its identified(object, salt)
    the id of an object that has none yet, and its bytes with that id; Reader(plan, UnusualError)(data,
    at=0) gives a value and where it ends, and its many(data, count) gives a list of values that fill the data.
 
    Maker(model, blank, fresh, missing)(**values) gives an instance of a model, as the functions of `checked.py` do; quicken(class) lets a
-   class of named tuples make them without calling Python code. */
+   class of named tuples make them without calling Python code. sha256(*parts) gives the digest of some bytes. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
+#include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -73,6 +74,17 @@ static PyObject *instance(const Model *model, PyObject *values) {
     return made;
 }
 
+/* A record has fields and nothing else that its users ask for by the million: fields are looked for first, and pydantic's way of
+   looking for more is not asked at all. */
+static PyObject *field_of(PyObject *self, PyObject *name) {
+    Py_ssize_t offset = Py_TYPE(self)->tp_dictoffset;
+    PyObject *values = offset > 0 ? *(PyObject **)((char *)self + offset) : NULL;
+    PyObject *value = values == NULL ? NULL : PyDict_GetItemWithError(values, name);
+    if (value != NULL)
+        return Py_NewRef(value);
+    return PyErr_Occurred() ? NULL : PyObject_GenericGetAttr(self, name);
+}
+
 /* -- plans --------------------------------------------------------------------------------------------------------- */
 
 static void forget_model(Model *model) {
@@ -122,8 +134,7 @@ static int learn_model(Model *model, PyObject *made) {
     }
     model->type = (PyTypeObject *)Py_NewRef(type);
     model->set = Py_NewRef(set);
-    /* A record has fields and nothing else: pydantic's way of looking for more is not asked each time one of them is read. */
-    model->type->tp_getattro = PyObject_GenericGetAttr;
+    model->type->tp_getattro = field_of;
     PyType_Modified(model->type);
     for (int slot = 0; slot < SLOTS; slot++) {
         model->slots[slot] = Py_NewRef(PyTuple_GET_ITEM(slots, slot));
@@ -589,9 +600,94 @@ static PyObject *take(In *in, const Node *node) {
     Py_UNREACHABLE();
 }
 
+/* -- digests --------------------------------------------------------------------------------------------------------- */
+
+/* The library that Python's own hashlib uses, asked directly: what hashlib spends around a short text is five times its SHA-256. */
+static struct {
+    int (*init)(void *), (*update)(void *, const void *, size_t), (*final)(unsigned char *, void *);
+} library;
+
+static PyObject *hashlib_sha256; /* where that library cannot be reached */
+
+enum { DIGEST = 32, STATE = 256 }; /* OpenSSL's state has 112 bytes */
+
+typedef struct {
+    const char *bytes;
+    size_t size;
+} Span;
+
+static void reach_library(void) {
+    PyObject *module = PyImport_ImportModule("_hashlib");
+    PyObject *file = module == NULL ? NULL : PyObject_GetAttrString(module, "__file__");
+    const char *path = file == NULL ? NULL : PyUnicode_AsUTF8(file);
+    void *held = path == NULL ? NULL : dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (held != NULL) {
+        library.init = (int (*)(void *))dlsym(held, "SHA256_Init");
+        library.update = (int (*)(void *, const void *, size_t))dlsym(held, "SHA256_Update");
+        library.final = (int (*)(unsigned char *, void *))dlsym(held, "SHA256_Final");
+    }
+    if (library.update == NULL || library.final == NULL)
+        library.init = NULL;
+    PyErr_Clear();
+    Py_XDECREF(file);
+    Py_XDECREF(module);
+}
+
+static int hash_by_hashlib(const Span *parts, Py_ssize_t count, unsigned char *digest) {
+    PyObject *hashed = PyObject_CallNoArgs(hashlib_sha256), *found = NULL;
+    for (Py_ssize_t at = 0; hashed != NULL && at < count; at++) {
+        PyObject *done = PyObject_CallMethod(hashed, "update", "y#", parts[at].bytes, (Py_ssize_t)parts[at].size);
+        if (done == NULL)
+            Py_CLEAR(hashed);
+        Py_XDECREF(done);
+    }
+    if (hashed != NULL)
+        found = PyObject_CallMethod(hashed, "digest", NULL);
+    int good = found != NULL && PyBytes_Check(found) && PyBytes_GET_SIZE(found) == DIGEST;
+    if (good)
+        memcpy(digest, PyBytes_AS_STRING(found), DIGEST);
+    else if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "a SHA-256 has 32 bytes");
+    Py_XDECREF(found);
+    Py_XDECREF(hashed);
+    return good;
+}
+
+/* The SHA-256 of parts, one after the other. */
+static int hash(const Span *parts, Py_ssize_t count, unsigned char *digest) {
+    if (library.init == NULL)
+        return hash_by_hashlib(parts, count, digest);
+    union {
+        long long aligned;
+        char bytes[STATE];
+    } state;
+    int good = library.init(&state);
+    for (Py_ssize_t at = 0; good && at < count; at++)
+        good = library.update(&state, parts[at].bytes, parts[at].size);
+    if (good && library.final(digest, &state))
+        return 1;
+    PyErr_SetString(PyExc_RuntimeError, "SHA-256 could not be computed");
+    return 0;
+}
+
+enum { PARTS = 8 };
+
+static PyObject *digest_of(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+    Span parts[PARTS];
+    unsigned char digest[DIGEST];
+    if (count > PARTS)
+        return PyErr_Format(PyExc_TypeError, "at most %d parts are taken", PARTS);
+    for (Py_ssize_t at = 0; at < count; at++) {
+        if (!PyBytes_Check(args[at]))
+            return PyErr_Format(PyExc_TypeError, "bytes are expected, not %s", Py_TYPE(args[at])->tp_name);
+        parts[at] = (Span){PyBytes_AS_STRING(args[at]), (size_t)PyBytes_GET_SIZE(args[at])};
+    }
+    return hash(parts, count, digest) ? PyBytes_FromStringAndSize((const char *)digest, DIGEST) : NULL;
+}
+
 /* -- for Python ------------------------------------------------------------------------------------------------------ */
 
-static PyObject *digest_name, *fields_name;
+static PyObject *fields_name;
 
 typedef struct {
     PyObject_HEAD
@@ -655,23 +751,19 @@ static PyObject *write_many(PyObject *self, PyObject *values) {
 enum { ID_LENGTH = 32 }; /* hex digits of a content id */
 
 /* The id in the first half of a digest, and the bytes with it in the place of the blank one. */
-static PyObject *with_id(PyObject *digest, const char *blank, Py_ssize_t size) {
+static PyObject *with_id(const unsigned char *digest, const char *blank, size_t size) {
     static const char HEX[] = "0123456789abcdef";
-    if (!PyBytes_Check(digest) || PyBytes_GET_SIZE(digest) < ID_LENGTH / 2)
-        return wrong("a digest is too short for an id");
-    if (size < 2 || blank[0] != 2 || blank[1] != '-')
-        return wrong("the first field of what gets an id is a blank one");
-    PyObject *id = PyUnicode_New(ID_LENGTH, 127), *body = PyBytes_FromStringAndSize(NULL, size - 1 + ID_LENGTH), *both = NULL;
+    PyObject *id = PyUnicode_New(ID_LENGTH, 127), *both = NULL;
+    PyObject *body = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size - 1 + ID_LENGTH);
     if (id != NULL && body != NULL) {
         char *digits = (char *)PyUnicode_1BYTE_DATA(id), *at = PyBytes_AS_STRING(body);
-        const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(digest);
         for (int place = 0; place < ID_LENGTH / 2; place++) {
-            digits[2 * place] = HEX[bytes[place] >> 4];
-            digits[2 * place + 1] = HEX[bytes[place] & 15];
+            digits[2 * place] = HEX[digest[place] >> 4];
+            digits[2 * place + 1] = HEX[digest[place] & 15];
         }
         *at++ = 2 * ID_LENGTH; /* the length of a string, as Avro writes it */
         memcpy(at, digits, ID_LENGTH);
-        memcpy(at + ID_LENGTH, blank + 2, (size_t)size - 2);
+        memcpy(at + ID_LENGTH, blank + 2, size - 2);
         both = PyTuple_Pack(2, id, body);
     }
     Py_XDECREF(id);
@@ -680,26 +772,22 @@ static PyObject *with_id(PyObject *digest, const char *blank, Py_ssize_t size) {
 }
 
 static PyObject *identified(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    if (count != 3 || !PyBytes_Check(args[1]))
-        return PyErr_Format(PyExc_TypeError, "an object, bytes and a hash are taken");
-    PyObject *salt = args[1], *salted = NULL, *hashed = NULL, *digest = NULL, *both = NULL;
-    size_t before = (size_t)PyBytes_GET_SIZE(salt), room = before + 4096;
-    Out out = {PyMem_Malloc(room), before, room};
+    if (count != 2 || !PyBytes_Check(args[1]))
+        return PyErr_Format(PyExc_TypeError, "an object and bytes are taken");
+    PyObject *both = NULL;
+    unsigned char digest[DIGEST];
+    size_t room = 4096;
+    Out out = {PyMem_Malloc(room), 0, room};
     if (out.bytes == NULL)
         return PyErr_NoMemory();
-    memcpy(out.bytes, PyBytes_AS_STRING(salt), before);
-    if (put(&out, &((Follower *)self)->node, args[0]))
-        salted = PyBytes_FromStringAndSize(out.bytes, (Py_ssize_t)out.used);
-    if (salted != NULL)
-        hashed = PyObject_CallOneArg(args[2], salted);
-    if (hashed != NULL)
-        digest = PyObject_CallMethodNoArgs(hashed, digest_name);
-    if (digest != NULL)
-        both = with_id(digest, out.bytes + before, (Py_ssize_t)(out.used - before));
+    if (put(&out, &((Follower *)self)->node, args[0])) {
+        Span parts[] = {{PyBytes_AS_STRING(args[1]), (size_t)PyBytes_GET_SIZE(args[1])}, {out.bytes, out.used}};
+        if (out.used < 2 || out.bytes[0] != 2 || out.bytes[1] != '-')
+            wrong("the first field of what gets an id is a blank one");
+        else if (hash(parts, 2, digest))
+            both = with_id(digest, out.bytes, out.used);
+    }
     PyMem_Free(out.bytes);
-    Py_XDECREF(salted);
-    Py_XDECREF(hashed);
-    Py_XDECREF(digest);
     return both;
 }
 
@@ -764,7 +852,7 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static PyMethodDef writer_methods[] = {
     {"identified", (PyCFunction)(void (*)(void))identified, METH_FASTCALL,
-     "identified(value, salt, hash): the id of a value that has a blank one, and its bytes with that id."},
+     "identified(value, salt): the id of a value that has a blank one, and its bytes with that id."},
     {"many", write_many, METH_O, "many(values): the bytes of all of them, one after the other."},
     {NULL, NULL, 0, NULL},
 };
@@ -799,6 +887,7 @@ typedef struct {
     PyObject *blank; /* all names: with their defaults, or with `missing` */
     PyObject *fresh; /* the names that get a new dict each time */
     PyObject *missing;
+    PyObject *named; /* names that were given last and found to be all that are needed: code gives the same ones each time */
 } Maker;
 
 static void maker_free(PyObject *self) {
@@ -808,6 +897,7 @@ static void maker_free(PyObject *self) {
     Py_XDECREF(maker->blank);
     Py_XDECREF(maker->fresh);
     Py_XDECREF(maker->missing);
+    Py_XDECREF(maker->named);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -827,7 +917,7 @@ static int is_complete(const Maker *maker, PyObject *values) {
 }
 
 static PyObject *make(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
-    const Maker *maker = (Maker *)self;
+    Maker *maker = (Maker *)self;
     Py_ssize_t count = PyVectorcall_NARGS(nargsf);
     if (count != 0) {
         PyErr_SetString(PyExc_TypeError, "values are given by name");
@@ -845,7 +935,12 @@ static PyObject *make(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
         good = empty != NULL && PyDict_SetItem(values, name, empty) == 0;
         Py_XDECREF(empty);
     }
-    if (good && is_complete(maker, values))
+    if (good && kwnames != maker->named) {
+        good = is_complete(maker, values);
+        if (good)
+            Py_XSETREF(maker->named, Py_XNewRef(kwnames));
+    }
+    if (good)
         made = instance(&maker->model, values);
     Py_XDECREF(values);
     return made;
@@ -920,6 +1015,7 @@ static PyObject *quicken(PyObject *Py_UNUSED(module), PyObject *type) {
 }
 
 static PyMethodDef methods[] = {
+    {"sha256", (PyCFunction)(void (*)(void))digest_of, METH_FASTCALL, "sha256(*parts): the digest of bytes, one after the other."},
     {"quicken", quicken, METH_O, "quicken(class): the same class of named tuples, which are made without calling Python code."},
     {NULL, NULL, 0, NULL},
 };
@@ -935,10 +1031,14 @@ static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
 
 PyMODINIT_FUNC PyInit__records(void) {
     PyObject *module = PyModule_Create(&definition);
-    digest_name = PyUnicode_InternFromString("digest");
+    PyObject *hashlib = PyImport_ImportModule("hashlib");
     fields_name = PyUnicode_InternFromString("_fields");
-    if (digest_name == NULL || fields_name == NULL)
+    hashlib_sha256 = hashlib == NULL ? NULL : PyObject_GetAttrString(hashlib, "sha256");
+    Py_XDECREF(hashlib);
+    if (hashlib_sha256 == NULL || fields_name == NULL)
         Py_CLEAR(module);
+    else
+        reach_library();
     if (module != NULL && !(PyModule_AddStringConstant(module, "SOURCE", SOURCE) == 0 &&
                             add_type(module, "Writer", &writer_spec) && add_type(module, "Reader", &reader_spec) &&
                             add_type(module, "Maker", &maker_spec)))

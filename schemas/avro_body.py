@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cache, partial
-from hashlib import sha256
 from io import BytesIO
 from typing import Any, Final, TypeVar
 
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 from schemas.avro_code import Read, Write, reader_of, writer_of
 from schemas.avro_plan import UnusualError, records_in
 from schemas.base import Record
+from schemas.digests import sha256_of
 from schemas.errors import DecodeError
 from schemas.events import AgentEvent, AgentEvents, EventFields
 from schemas.versions import RECORDS, Version, latest, unversioned
@@ -122,7 +122,7 @@ class Bodies(dict[str, bytes]):
         """SHA-256 of a body: evidence names it, and a replay counts it."""
         found = self._digests.get(content_id)
         if found is None:
-            found = self._digests[content_id] = sha256(self[content_id]).digest()
+            found = self._digests[content_id] = sha256_of(self[content_id])
         return found
 
 
@@ -144,7 +144,7 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
         assert next(iter(kind.model_fields)) == field
         how = _IDENTIFIED[kind] = (kind.__name__.encode() + b"\0", _writer(kind))
     salt, write = how
-    found, body = write.identified(fresh, salt, sha256)
+    found, body = write.identified(fresh, salt)
     if bodies is not None:
         bodies[found] = body
     values[field] = found  # a record without its id is nobody's yet: it need not be copied to get one

@@ -25,7 +25,7 @@ class Write(Protocol):
     def many(self, values: Iterable[Any], /) -> bytes:
         """The bytes of all of them, one after the other."""
 
-    def identified(self, value: Any, salt: bytes, hashed: avro_python.Hash, /) -> tuple[str, bytes]:
+    def identified(self, value: Any, salt: bytes, /) -> tuple[str, bytes]:
         """The id of a value that has a blank one, and its bytes with that id."""
 
 

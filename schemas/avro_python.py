@@ -7,7 +7,8 @@ wrong with bytes is a ValueError; a value that only a model can judge is an Unus
 import struct
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from hashlib import sha256
+from typing import Any
 
 from schemas.avro_plan import Double, Fields, Long, Many, Model, Optional, Plain, Plan, Text, UnusualError
 
@@ -21,16 +22,6 @@ BLANK = b"\x02-"
 
 ID_LENGTH = 32
 """Hex digits of a content id."""
-
-
-class Hashed(Protocol):
-    """What a hash function returns."""
-
-    def digest(self) -> bytes:
-        """The digest of what was hashed."""
-
-
-Hash = Callable[[bytes], Hashed]
 
 
 class Writer:
@@ -50,12 +41,12 @@ class Writer:
             self._put(value, parts)
         return b"".join(parts)
 
-    def identified(self, value: Any, salt: bytes, hashed: Hash) -> tuple[str, bytes]:
+    def identified(self, value: Any, salt: bytes) -> tuple[str, bytes]:
         """The id of a value that has a blank one, and its bytes with that id: those without it, and another beginning."""
         blank = self(value)
         if not blank.startswith(BLANK):
             raise ValueError("the first field of what gets an id is a blank one")
-        found = hashed(salt + blank).digest()[: ID_LENGTH // 2].hex()
+        found = sha256(salt + blank).digest()[: ID_LENGTH // 2].hex()
         return found, long_bytes(ID_LENGTH) + found.encode() + blank[len(BLANK) :]
 
 

@@ -9,7 +9,6 @@ orjson does the writing. A value that it would write differently (other number f
 rewritten into one that it writes right; a walk over the value decides which.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable
@@ -18,6 +17,7 @@ from typing import Any, Literal, NoReturn
 import orjson
 
 from schemas.compiled import compiled
+from schemas.digests import sha256_of
 from schemas.errors import BraidError
 
 BigIntegers = Literal["error", "exact"]
@@ -66,7 +66,7 @@ def parse_json(text: bytes | str) -> Any:
 
 def digest(data: bytes) -> str:
     """Return the SHA-256 of the bytes as lower-case hex."""
-    return hashlib.sha256(data).hexdigest()
+    return sha256_of(data).hex()
 
 
 def javascript_number(number: float) -> str:

@@ -7,7 +7,6 @@ Unknown kinds keep their digest, so they still count in the branch's raw digest.
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from orjson import OPT_SORT_KEYS, dumps
@@ -16,6 +15,7 @@ from agents.evidence.canonical import canonical_bytes, written_alike
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
 from agents.training.redaction import redact, redact_json
 from schemas.checked import quick
+from schemas.digests import sha256_of
 from schemas.events import AgentEvent, EventFields, fields_of
 from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
 
@@ -187,7 +187,7 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
         if time is not None:
             moment = str(time).encode()
             first, last = time if first is None else first, time
-        digests.append(sha256(b"".join((before, canonical, between, moment, after))).digest())
+        digests.append(sha256_of(before, canonical, between, moment, after))
     said.end()
     return Piece(first_seq, at, b"".join(digests), tuple(noted), first, last)
 
@@ -278,7 +278,7 @@ def _call(data: dict[str, Any], redacting: bool, canonical: Canonical) -> tuple[
         call_id=text_or_none(first(data, "callId", "call_id", "id")),
         name=name or "unknown",
         arguments=compact(arguments),
-        arguments_digest=sha256(raw).hexdigest(),
+        arguments_digest=sha256_of(raw).hex(),
         batch=text_or_none(first(data, "batchId", "batch_id")),
         step=whole_or_none(first(data, "stepIndex", "step_index", "step")),
     ), _in_order(counts)
@@ -293,7 +293,7 @@ def _result(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tup
         call_id=text_or_none(first(data, "callId", "call_id", "id", "tool_call_id")),
         name=_clean_name(first(data, "toolName", "tool_name", "name"), redacting, counts),
         output=None if output is None else excerpt(_clean(output, redacting, counts)),
-        output_digest=sha256(raw.encode()).hexdigest(),
+        output_digest=sha256_of(raw.encode()).hex(),
         output_bytes=0 if output is None else byte_length(output),
         error_code=_clean_name(code, redacting, counts),
         error_message=None if message is None else _clean(message, redacting, counts),

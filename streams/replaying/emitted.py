@@ -1,6 +1,5 @@
 """What a partition has emitted: counts, and one digest per sink that does not depend on the order of records."""
 
-from hashlib import sha256
 from typing import NamedTuple
 
 from agents.evidence.build import unlisting
@@ -9,6 +8,7 @@ from agents.rollouts.emit import Emission
 from schemas import avro_body
 from schemas.base import Record
 from schemas.checked import quick
+from schemas.digests import sha256_of
 from streams.headers import identity
 from streams.topics import BRANCHES, BY_RECORD, EVIDENCE, Topic
 
@@ -54,12 +54,12 @@ class Emitted:
             made.append(Made(topic, record, bodies[name], redacted))
         for evidence, signed in zip(emission.evidence, emission.signed(key), strict=True):
             body = avro_body.encode(evidence)
-            self._count(EVIDENCE.name, evidence.record_id, sha256(body).digest())
+            self._count(EVIDENCE.name, evidence.record_id, sha256_of(body))
             made.append(Made(EVIDENCE, signed, body if signed is evidence else None, redacted))
         if self._remember and emission.branches and emission.evidence:
             last = emission.evidence[-1]
             before = avro_body.encode(unlisting(last, BRANCHES.name))
-            self.earlier[sha256(before).digest()] = last.record_id
+            self.earlier[sha256_of(before)] = last.record_id
         return made
 
     def _count(self, sink: str, record_id: str, digest: bytes) -> None:

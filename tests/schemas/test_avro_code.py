@@ -215,7 +215,7 @@ def test_many_are_written_one_after_the_other() -> None:
 @given(_LONG, st.binary(max_size=20))
 def test_an_id_is_a_function_of_everything_else_and_stands_in_its_place(number: int, salt: bytes) -> None:
     for write, _ in _ways(plan_of(_PAIR)):
-        found, body = write.identified(("-", number), salt, sha256)
+        found, body = write.identified(("-", number), salt)
         assert found == sha256(salt + write(("-", number))).hexdigest()[:32]
         assert body == write((found, number))
 
@@ -223,7 +223,7 @@ def test_an_id_is_a_function_of_everything_else_and_stands_in_its_place(number: 
 def test_what_has_an_id_already_gets_no_other() -> None:
     for write, _ in _ways(plan_of(_PAIR)):
         with pytest.raises(ValueError, match="blank"):
-            write.identified(("x", 1), b"", sha256)
+            write.identified(("x", 1), b"")
 
 
 @given(_LONG)
