@@ -77,9 +77,8 @@ static PyObject *instance(const Model *model, PyObject *values) {
 /* A record has fields and nothing else that its users ask for by the million: fields are looked for first, and pydantic's way of
    looking for more is not asked at all. */
 static PyObject *field_of(PyObject *self, PyObject *name) {
-    Py_ssize_t offset = Py_TYPE(self)->tp_dictoffset;
-    PyObject *values = offset > 0 ? *(PyObject **)((char *)self + offset) : NULL;
-    PyObject *value = values == NULL ? NULL : PyDict_GetItemWithError(values, name);
+    PyObject **values = _PyObject_GetDictPtr(self);
+    PyObject *value = values == NULL || *values == NULL ? NULL : PyDict_GetItemWithError(*values, name);
     if (value != NULL)
         return Py_NewRef(value);
     return PyErr_Occurred() ? NULL : PyObject_GenericGetAttr(self, name);

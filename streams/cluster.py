@@ -5,7 +5,7 @@ meet in one partition number.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -23,6 +23,9 @@ from streams.topics import MARKS_TABLE, TOPICS, VIEW_TABLE, Topic, changelog, to
 CREATE_TIMEOUT_MS = 30_000
 REQUEST_BYTES = 12 * 1024 * 1024
 """More than the largest record (a dead letter) with its headers."""
+
+
+Call = Callable[[], Awaitable[Any]]
 
 
 class ClusterError(BraidError):
@@ -68,7 +71,7 @@ async def start_producer(settings: Settings, **options: Any) -> AIOKafkaProducer
         **client_options(settings), acks="all", enable_idempotence=True, compression_type="lz4", linger_ms=5,
         max_request_size=REQUEST_BYTES, **options,
     )  # fmt: skip
-    await _reach(producer, settings)
+    await reach(producer.start, producer.stop, settings)
     return producer
 
 
@@ -77,28 +80,29 @@ async def start_consumer(settings: Settings, **options: Any) -> AIOKafkaConsumer
     consumer = AIOKafkaConsumer(
         **client_options(settings), enable_auto_commit=False, auto_offset_reset="earliest", **options
     )
-    await _reach(consumer, settings)
+    await reach(consumer.start, consumer.stop, settings)
     return consumer
 
 
 async def start_admin(settings: Settings) -> AIOKafkaAdminClient:
     """An admin client that has reached the cluster."""
     admin = AIOKafkaAdminClient(**client_options(settings))
-    await _reach(admin, settings, closing=admin.close)
+    await reach(admin.start, admin.close, settings)
     return admin
 
 
-async def _reach(client: Any, settings: Settings, closing: Any = None) -> None:
+async def reach(starting: Call, closing: Call, settings: Settings) -> None:
+    """Start a client. Raises ClusterError, and closes it, when the cluster does not answer or does not want us."""
     try:
-        await client.start()
+        await starting()
     except (KafkaConnectionError, OSError) as error:
-        await (closing or client.stop)()
+        await closing()
         raise ClusterError(
             f"Kafka at {settings.kafka} does not answer: {error}; is it running, is BRAID_KAFKA right, "
             "are the [security] settings what it wants?"
         ) from None
     except KafkaError as error:
-        await (closing or client.stop)()
+        await closing()
         raise ClusterError(f"Kafka at {settings.kafka} refuses us: {error}; check the [security] settings") from None
 
 

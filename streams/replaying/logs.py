@@ -4,21 +4,22 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 
 from schemas.errors import BraidError
-from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
 from streams.durable import digest_of
 from streams.embedded import EmbeddedLogError, first_of, partitions_of, place_of, read_ends, read_segment, segments_of
 from streams.log_writer import LogRecord
 from streams.looking.files import LOG_MANIFEST, log_folder, stored_schemas
-from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
+from streams.looking.kafka import KafkaLog, Span
+from streams.replaying.fetching import Fetching
 from streams.topics import CLOSURES, FACTS, Topic
 
 MANIFEST = LOG_MANIFEST
@@ -28,10 +29,7 @@ NAMED = 3
 """Losses of a partition that are named."""
 SEPARATOR = "; "
 MORE = "and more"
-READ_BYTES = 2 * 1024 * 1024
-BATCH = 2000
-FETCH_WAIT_MS = 20
-"""How long the broker may hold a fetch at the end of a partition: the next partition's waits behind it."""
+_VALUE = itemgetter(LogRecord._fields.index("value"))
 
 
 class ReplayError(BraidError):
@@ -85,7 +83,7 @@ class FactLog(ABC):
 
     async def learn(self, records: Iterable[LogRecord]) -> None:
         """Look up the schemas of records that were never seen, before they are decoded."""
-        await self.codec.prepare([record.value for record in records])
+        await self.codec.prepare(map(_VALUE, records))
 
     async def __aenter__(self) -> Self:
         return self
@@ -234,20 +232,20 @@ class ClusterLog(FactLog):
         self.place = self._log.place
         self.codec = self._log.codec
         self._held: Spans = {}
-        self._clients: dict[Topic, AIOKafkaConsumer] = {}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._log)
+            self._fetching = Fetching(self.settings, self.place)
+            await self._fetching.start()
+            stack.push_async_callback(self._fetching.stop)
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        for client in self._clients.values():
-            await client.stop()
         await self._stack.aclose()
 
     async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
@@ -276,31 +274,9 @@ class ClusterLog(FactLog):
             found[name] = {place.partition: span.start for place, span in later.items()}
         return found
 
-    async def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
-        """As the client fetches them. A client for each topic: one that holds records of several waits for all of them."""
-        if topic not in self._clients:
-            self._clients[topic] = await start_consumer(
-                self.settings, max_partition_fetch_bytes=READ_BYTES, fetch_max_wait_ms=FETCH_WAIT_MS
-            )
-        client, place = self._clients[topic], TopicPartition(self._log.name(topic), partition)
-        client.assign([place])
-        client.seek(place, span.start)
-        position, waited = span.start, 0.0
-        while position < span.end:
-            found = (await client.getmany(place, timeout_ms=POLL_MS, max_records=BATCH)).get(place, [])
-            position = int(await client.position(place))
-            waited = 0.0 if found else waited + POLL_MS / 1000
-            if waited > STALL_S:
-                raise ClusterError(
-                    f"{self.place}: {topic.name}/{partition} has not answered for {STALL_S:.0f} s at offset {position}; is the "
-                    "broker well? (`braid doctor`)"
-                )
-            block = [
-                LogRecord(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
-                for record in found if record.offset < span.end
-            ]  # fmt: skip
-            if block:
-                yield block
+    def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
+        """As the brokers hold them."""
+        return self._fetching.blocks(self._log.name(topic), partition, span)
 
 
 def _trimmed(spans: Spans, held: Spans, asked: Offsets) -> Losses:
