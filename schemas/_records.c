@@ -27,7 +27,7 @@ enum { SLOTS = 3 };
 typedef struct {
     PyTypeObject *type;
     PyObject *set; /* the names that are set */
-    PyObject *slots[SLOTS];
+    Py_ssize_t slots[SLOTS]; /* where they lie in an instance */
 } Model;
 
 typedef struct Node {
@@ -64,13 +64,12 @@ static PyObject *new_tuple(PyTypeObject *type, Py_ssize_t count) {
 
 static PyObject *instance(const Model *model, PyObject *values) {
     PyObject *made = model->type->tp_alloc(model->type, 0);
-    int good = made != NULL && PyObject_GenericSetDict(made, values, NULL) == 0;
-    for (int slot = 0; good && slot < SLOTS; slot++) {
-        PyObject *descriptor = model->slots[slot];
-        good = Py_TYPE(descriptor)->tp_descr_set(descriptor, made, slot == 0 ? model->set : Py_None) == 0;
+    if (made == NULL || PyObject_GenericSetDict(made, values, NULL) < 0) {
+        Py_XDECREF(made);
+        return NULL;
     }
-    if (!good)
-        Py_CLEAR(made);
+    for (int slot = 0; slot < SLOTS; slot++)
+        *(PyObject **)((char *)made + model->slots[slot]) = Py_NewRef(slot == 0 ? model->set : Py_None);
     return made;
 }
 
@@ -89,8 +88,6 @@ static PyObject *field_of(PyObject *self, PyObject *name) {
 static void forget_model(Model *model) {
     Py_CLEAR(model->type);
     Py_CLEAR(model->set);
-    for (int slot = 0; slot < SLOTS; slot++)
-        Py_CLEAR(model->slots[slot]);
 }
 
 static void forget(Node *node) {
@@ -136,11 +133,13 @@ static int learn_model(Model *model, PyObject *made) {
     model->type->tp_getattro = field_of;
     PyType_Modified(model->type);
     for (int slot = 0; slot < SLOTS; slot++) {
-        model->slots[slot] = Py_NewRef(PyTuple_GET_ITEM(slots, slot));
-        if (Py_TYPE(model->slots[slot])->tp_descr_set == NULL) {
+        PyObject *descriptor = PyTuple_GET_ITEM(slots, slot);
+        PyMemberDef *member = Py_IS_TYPE(descriptor, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)descriptor)->d_member : NULL;
+        if (member == NULL || member->type != T_OBJECT_EX || !PyType_IsSubtype(model->type, PyDescr_TYPE(descriptor))) {
             PyErr_SetString(PyExc_TypeError, "a slot that cannot be set");
             return 0;
         }
+        model->slots[slot] = member->offset;
     }
     return 1;
 }

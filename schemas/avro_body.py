@@ -36,16 +36,14 @@ def _reader(record: type[Record]) -> Read:
     return reader_of(newest(record).schema)
 
 
-@cache
-def _maker(record: type[Record]) -> Read:
-    """A reader that makes records, and raises UnusualError for what the model has to look at."""
-    return reader_of(newest(record).schema, records_in(record))
-
-
-@cache
-def _slice_maker() -> Read:
-    """The same for slices, with their events as EventFields."""
-    return reader_of(newest(AgentEvents).schema, records_in(AgentEvents) | {"AgentEvent": (AgentEvent, EventFields)})
+def _maker(record: type[Record], *, for_fold: bool = False) -> Read:
+    """A reader that makes records, and raises UnusualError for what the model has to look at; `for_fold`, events as EventFields."""
+    makers = _FOR_FOLD if for_fold else _MAKERS
+    found = makers.get(record)
+    if found is None:
+        made = records_in(record) | ({"AgentEvent": (AgentEvent, EventFields)} if for_fold else {})
+        found = makers[record] = reader_of(newest(record).schema, made)
+    return found
 
 
 def encode(record: Record) -> bytes:
@@ -71,7 +69,7 @@ def decode(record: type[AnyRecord], body: bytes, writer: dict[str, Any] | None =
 def decode_slice(body: bytes) -> AgentEvents:
     """The same for a slice that our newest schema wrote, its events as EventFields: only the fold reads it like this."""
     try:
-        made: AgentEvents = _whole(AgentEvents, body, _slice_maker())
+        made: AgentEvents = _whole(AgentEvents, body, _maker(AgentEvents, for_fold=True))
     except UnusualError:
         return decode(AgentEvents, body)
     return made
@@ -150,6 +148,9 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
     values[field] = found  # a record without its id is nobody's yet: it need not be copied to get one
     return fresh
 
+
+_MAKERS: Final[dict[type[Record], Read]] = {}
+_FOR_FOLD: Final[dict[type[Record], Read]] = {}
 
 _IDENTIFIED: Final[dict[type[Record], tuple[bytes, Write]]] = {}
 """By kind of record what sets its ids apart from those of others, and what writes it."""

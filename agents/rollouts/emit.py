@@ -155,10 +155,7 @@ def emit(
     verdicts = {index: {kind_of(verdict): verdict for verdict in found} for index, found in pinned.items()}
     flags = {index: _flags(branches[index], verdicts[index]) for index in branches}
     statuses = objective_statuses(rollout, config, settled.branches)
-    decided = {
-        index for index, pieces in (rollout.pinned_events() or {}).items()
-        if any(isinstance(noted.body, Decision) for piece in pieces for noted in piece.noted)
-    }  # fmt: skip
+    decided = {index for index, pieces in (rollout.pinned_events() or {}).items() if _holds_decision(pieces)}
     votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
     result: RankingResult
     ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config, config_digest, bodies)
@@ -212,6 +209,14 @@ def _check_sizes(rollout: Rollout, bodies: Iterable[bytes]) -> None:
         raise BrokenLogError(
             f"rollout {rollout.rollout_id}: one of its records has {largest:,} bytes, and {MOST_BYTES:,} are allowed"
         )
+
+
+def _holds_decision(pieces: list[Piece]) -> bool:
+    for piece in pieces:
+        for body, _, _ in piece.noted:
+            if type(body) is Decision:
+                return True
+    return False
 
 
 def _flags(branch: BranchRecord, verdicts: dict[str, Verdict]) -> tuple[str, ...]:

@@ -92,17 +92,19 @@ class Rollout:
 
     def add(self, fact: Fact, at: int, ref: Ref) -> list[Complaint]:
         """Take a fact in. Returns what does not count; a repetition of something known is silently ignored."""
-        if isinstance(fact, Closure):
+        # Facts have no classes below theirs; to ask for the class itself is quicker, and a fold asks by the million.
+        if type(fact) is Closure:
             return self._add_closure(fact)
         self.started_at = at if self.started_at is None else min(self.started_at, at)
         self.latest = max(self.latest, at)
         self.times.append(at)
-        if isinstance(fact, AgentEvents):
-            return self._add_events(fact, at, ref)
-        if isinstance(fact, Lifecycle):
-            return self._add_lifecycle(fact, at, ref)
-        if isinstance(fact, JudgeVote):
+        if type(fact) is JudgeVote:
             return self._add_vote(fact, at, ref)
+        if type(fact) is AgentEvents:
+            return self._add_events(fact, at, ref)
+        if type(fact) is Lifecycle:
+            return self._add_lifecycle(fact, at, ref)
+        assert type(fact) is BuildVerdict or type(fact) is VisualVerdict or type(fact) is CheckVerdict
         return self._add_verdict(fact, at, ref)
 
     # -- facts ---------------------------------------------------------------------------------------------------------

@@ -12,12 +12,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from agents.training.formats import FORMATS
-from agents.training.formats.dsse import Attestor
 from streams.config import Settings
 from streams.counts import Counts
-from streams.exporting.export import Recipe, export
-from streams.exporting.inputs import DirectoryInput
 from streams.replaying.comparing import Comparison
 from streams.replaying.crew import Crew
 from streams.replaying.emitted import combined
@@ -136,6 +132,12 @@ async def _replayed(output: Output, settings: Settings, crew: Crew, began: float
 
 async def _export(job: Job, out: Path, name: str, settings: Settings, say: Say) -> None:
     """Export what was replayed, signed where it is."""
+    # Loaded by those who ask for it: Parquet takes as long to load as all the rest.
+    from agents.training.formats import FORMATS
+    from agents.training.formats.dsse import Attestor
+    from streams.exporting.export import Recipe, export
+    from streams.exporting.inputs import DirectoryInput
+
     recipe = Recipe.of(FORMATS[name], None, redact=settings.emission.redact)
     attestor = Attestor(signing_key(settings), trusted_keys(settings)) if job.sign else None
     shutil.rmtree(out / name, ignore_errors=True)  # what was left half by a replay that was cut off
