@@ -126,6 +126,11 @@ class KafkaLog(Log):
                 fold_row(rows, record.key, record.value)
         return rows.get(rollout_id)
 
+    async def beginning(self, place: TopicPartition) -> int:
+        """The first offset that a partition has now."""
+        with _said_plainly(self.settings):
+            return int((await self._consumer.beginning_offsets([place]))[place])
+
     async def spans(self, places: Sequence[TopicPartition], since: int | None = None) -> dict[TopicPartition, Span]:
         """What partitions hold now, from a time on."""
         if not places:

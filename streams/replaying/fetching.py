@@ -6,7 +6,7 @@ another, and needs five of them: it asks for them itself, which is a third of th
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -37,13 +37,18 @@ WAIT_MS = 20
 AGAIN_S = 0.2
 
 
+Beginning = Callable[[TopicPartition], Awaitable[int]]
+"""Asks for the first offset that a partition has."""
+
+
 class Fetching:
     """Reads partitions of a cluster."""
 
-    def __init__(self, settings: Settings, place: str) -> None:
+    def __init__(self, settings: Settings, place: str, beginning: Beginning) -> None:
         self._settings = settings
         self._place = place
         """For people."""
+        self._beginning = beginning
         self._client = AIOKafkaClient(**client_options(settings))
 
     async def start(self) -> None:
@@ -57,11 +62,13 @@ class Fetching:
     async def blocks(self, name: str, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
         """The records of part of a partition, in order, some at a time; more are asked for while these are used."""
         place, position = TopicPartition(name, partition), span.start
+        if position >= span.end:
+            return
         asked = asyncio.create_task(self._batches(place, position))
         try:
             while position < span.end:
-                batches = await asked
-                first, position = position, batches[-1].next_offset
+                first, batches = await asked
+                position = batches[-1].next_offset
                 if position < span.end:
                     asked = asyncio.create_task(self._batches(place, position))
                     await asyncio.sleep(0)  # it is on its way before anybody computes
@@ -76,20 +83,21 @@ class Fetching:
             with suppress(asyncio.CancelledError, ClusterError):
                 await asked
 
-    async def _batches(self, place: TopicPartition, position: int) -> list[Any]:
-        """The batches from an offset on, one at least. Raises ClusterError when none come for too long."""
+    async def _batches(self, place: TopicPartition, position: int) -> tuple[int, list[Any]]:
+        """The batches from an offset on, one at least, and that offset. Raises ClusterError when none come for too long."""
         patience = time.monotonic() + STALL_S
         why = "nothing came"
         while time.monotonic() < patience:
             try:
                 if found := await self._asked(place, position):
-                    return found
-            except OffsetOutOfRangeError as error:  # its beginning has gone meanwhile
-                (position,) = error.args
+                    return position, found
+            except OffsetOutOfRangeError:  # its beginning has gone meanwhile; who needed it is named by the fold
+                position = max(position, await self._beginning(place))
+                why = "it has nothing there"
             except TopicAuthorizationFailedError as error:
                 raise ClusterError(f"{self._place}: {place.topic}: {error}; check the [security] settings") from None
             except KafkaError as error:
-                why = f"{type(error).__name__} {error}".strip()
+                why = str(error)
                 self._client.force_metadata_update()
             await asyncio.sleep(AGAIN_S)
         raise ClusterError(
@@ -98,7 +106,7 @@ class Fetching:
         )
 
     async def _asked(self, place: TopicPartition, position: int) -> list[Any]:
-        """One request. Raises KafkaError; OffsetOutOfRangeError with the first offset that there is."""
+        """One request. Raises KafkaError."""
         leader = self._client.cluster.leader_for_partition(place)
         if leader is None or leader == -1:
             await self._client.add_topic(place.topic)
@@ -107,10 +115,8 @@ class Fetching:
             raise NodeNotReadyError("no broker leads it")
         wanted = [(place.topic, [(place.partition, position, READ_BYTES)])]
         answer = await self._client.send(leader, FetchRequest(WAIT_MS, 1, READ_BYTES, 0, wanted))
-        ((_, ((_, code, _, _, begins, *_, data),)),) = answer.topics
+        ((_, ((_, code, *_, data),)),) = answer.topics
         error = for_code(code)
-        if error is OffsetOutOfRangeError and begins > position:
-            raise OffsetOutOfRangeError(begins)
         if error is not NoError:
             raise error
         records, batches = MemoryRecords(data), []

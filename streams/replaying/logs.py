@@ -237,7 +237,7 @@ class ClusterLog(FactLog):
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._log)
-            self._fetching = Fetching(self.settings, self.place)
+            self._fetching = Fetching(self.settings, self.place, self._log.beginning)
             await self._fetching.start()
             stack.push_async_callback(self._fetching.stop)
             self._stack = stack.pop_all()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams import log_writer
-from streams.embedded import EmbeddedLogError, read_partition, read_segment
+from streams.embedded import EmbeddedLogError, read_ends, read_partition, read_segment
 from streams.log_writer import LogRecord, LogWriter, file_of
 
 RECORDS = [
@@ -98,3 +98,26 @@ def test_what_is_wrong_with_a_file_is_said(change: object, said: str, tmp_path: 
     path.write_bytes(change(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(EmbeddedLogError, match=said):
         list(read_partition(tmp_path, "t", 0))
+    with pytest.raises(EmbeddedLogError, match=said):
+        read_ends(path)
+
+
+def test_the_ends_of_a_file_are_found_without_reading_what_lies_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damage between them does not show that way: it is found by whoever reads it."""
+    monkeypatch.setattr(log_writer, "BLOCK_BYTES", 1000)
+    many = [LogRecord(at, at, b"k", bytes([at % 251]) * 600, ()) for at in range(10)]
+    path = written(tmp_path, many)
+    assert read_ends(path) == (many[0], many[-1])
+    raw = path.read_bytes()
+    marker = raw[-log_writer.MARKER_BYTES :]
+    parts = raw.split(marker)
+    assert len(parts) == 7  # what stands first, five blocks, and nothing after the last marker
+    parts[3] = parts[3][:4] + b"damage" + parts[3][10:]
+    path.write_bytes(marker.join(parts))
+    assert read_ends(path) == (many[0], many[-1])
+    with pytest.raises(EmbeddedLogError, match="damaged after the records read so far"):
+        list(read_segment(path))
+    path.write_bytes(parts[0] + marker)
+    assert read_ends(path) is None
