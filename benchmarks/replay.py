@@ -2,8 +2,8 @@
 
     python -m benchmarks.replay [--branches N] [--full] [--no-kafka]
 
-Rates are those of the whole command, with starting Python and looking at the log. The log is generated: rollouts of four branches, about 8 events and 5 KB a branch, verdicts, votes and decisions. `--full` adds
-a log three times as long: memory has to stay the same.
+Rates are those of the whole command, with starting Python and looking at the log. The log is generated: rollouts of four branches,
+about 8 events and 5 KB a branch, verdicts, votes and decisions. `--full` adds a log three times as long: memory has to stay the same.
 """
 
 import argparse
