@@ -1,5 +1,6 @@
 """Progress on standard error: a bar on a terminal, nothing elsewhere."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -7,6 +8,9 @@ from contextlib import contextmanager
 @contextmanager
 def progress() -> Iterator[Callable[[str, float], None]]:
     """Something to call with what is being done and how much of it (0..1)."""
+    if not sys.stderr.isatty():  # nobody looks: what draws the bar need not be loaded
+        yield lambda _what, _share: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
