@@ -4,6 +4,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
+VENV_PYTHON ?= >=3.11
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
 READY := .venv/.ready
@@ -80,7 +81,7 @@ clean: ## Remove the virtual environment and caches (Kafka's jars stay in the us
 
 $(READY): requirements-dev.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@echo "installing the environment into .venv ..."
-	@$(UV) venv -q --allow-existing --python '>=3.11' .venv
+	@$(UV) venv -q --allow-existing --python '$(VENV_PYTHON)' .venv
 	@$(UV) pip sync -q --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.lock
 	@BRAID_COMPILED=no $(UV) pip install -q --python $(BIN)/python --no-deps -e .
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q schemas agents streams
@@ -95,7 +96,7 @@ $(COMPILED): $(READY) $(shell find schemas agents streams -name '*.py' -o -name 
 
 $(TRAINERS)/.ready: requirements-trainers.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@echo "installing torch and TRL into $(TRAINERS) (some 6 GB) ..."
-	@$(UV) venv -q --allow-existing --python '>=3.11' $(TRAINERS)
+	@$(UV) venv -q --allow-existing --python '$(VENV_PYTHON)' $(TRAINERS)
 	@$(UV) pip sync -q --compile-bytecode --python $(TRAINERS)/bin/python --require-hashes requirements-trainers.lock
 	@$(UV) pip install -q --python $(TRAINERS)/bin/python --no-deps -e .
 	@touch $@

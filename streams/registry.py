@@ -25,14 +25,24 @@ class Registry:
     """A client of one registry."""
 
     def __init__(self, url: str, *, auth: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None) -> None:
-        import httpx  # files are read without any registry, and begin sooner
-
         self.url = url.rstrip("/")
-        self._http = httpx.AsyncClient(timeout=TIMEOUT_S, auth=auth, verify=tls or True)
+        self._auth = auth
+        self._tls = tls
+        self._client: httpx.AsyncClient | None = None
+
+    def _http(self) -> "httpx.AsyncClient":
+        """Made when somebody asks: a reader that knows all schemas begins sooner."""
+        import httpx
+
+        if self._client is None:
+            verify = self._tls or self.url.startswith("https:")  # without TLS no certificates are loaded
+            self._client = httpx.AsyncClient(timeout=TIMEOUT_S, auth=self._auth, verify=verify)
+        return self._client
 
     async def close(self) -> None:
         """Let go of connections."""
-        await self._http.aclose()
+        if self._client is not None:
+            await self._client.aclose()
 
     async def register(self, subject: str, schema: dict[str, Any]) -> int:
         """The id of a schema under a subject; a new version when it is new. Raises SchemaError when it is not compatible."""
@@ -73,7 +83,7 @@ class Registry:
         import httpx
 
         try:
-            answer = await self._http.request(method, self.url + path, json=body)
+            answer = await self._http().request(method, self.url + path, json=body)
         except httpx.HTTPError as error:
             raise RegistryUnreachableError(
                 f"schema registry {self.url} does not answer ({error or type(error).__name__}); is it running?"

@@ -60,6 +60,11 @@ class Job(BaseModel):
     """What makes it: partitions that another version made are not completed by this one."""
 
     @property
+    def signs(self) -> bool:
+        """Whether evidence is signed. Where nothing is kept it is not: digests and comparisons leave signatures out."""
+        return self.sign and self.evidence and (self.out is not None or self.to_prefix is not None)
+
+    @property
     def partitions(self) -> list[int]:
         """All partitions that have facts; those with nothing but sink records too, when they are compared."""
         found = {number for parts in self.spans.values() for number in parts}

@@ -1,5 +1,6 @@
 """What is replayed: the topics of a cluster, or an archive of them on disk. Both give blocks of records, topic by topic."""
 
+import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -231,17 +232,27 @@ class ClusterLog(FactLog):
         self.settings = self._log.settings
         self.place = self._log.place
         self.codec = self._log.codec
+        self._looked: asyncio.Future[KafkaLog] | None = None
         self._held: Spans = {}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._log)
-            self._fetching = Fetching(self.settings, self.place, self._log.beginning)
+            stack.push_async_exit(self._log)
+            self._fetching = Fetching(self.settings, self.place, self._beginning)
             await self._fetching.start()
             stack.push_async_callback(self._fetching.stop)
             self._stack = stack.pop_all()
         return self
+
+    async def _looking(self) -> KafkaLog:
+        """For who asks what there is. Who only reads does not, and need not wait until it is known."""
+        if self._looked is None:
+            self._looked = asyncio.ensure_future(self._log.__aenter__())
+        return await self._looked
+
+    async def _beginning(self, place: TopicPartition) -> int:
+        return await (await self._looking()).beginning(place)
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
@@ -250,12 +261,12 @@ class ClusterLog(FactLog):
 
     async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
         """What the broker holds now. Decisions are asked for first: what they pin stood in the log before them."""
-        wanted = list(topics)
+        wanted, log = list(topics), await self._looking()
         found: Spans = {topic.name: {} for topic in wanted}
         for topic in sorted(wanted, key=lambda topic: topic is not CLOSURES):
-            name = self._log.name(topic)
-            places = [TopicPartition(name, number) for number in range(self._log.partitions(name))]
-            found[topic.name] = {place.partition: span for place, span in (await self._log.spans(places)).items()}
+            name = log.name(topic)
+            places = [TopicPartition(name, number) for number in range(log.partitions(name))]
+            found[topic.name] = {place.partition: span for place, span in (await log.spans(places)).items()}
         self._held |= found
         if not any(found.values()):
             raise ReplayError(f"{self.place} has no topics to read; is BRAID_PREFIX right?")
@@ -270,7 +281,7 @@ class ClusterLog(FactLog):
         found: Offsets = {}
         for name, parts in spans.items():
             places = [TopicPartition(self.settings.prefix + name, number) for number in parts]
-            later = await self._log.spans(places, since=at)
+            later = await (await self._looking()).spans(places, since=at)
             found[name] = {place.partition: span.start for place, span in later.items()}
         return found
 

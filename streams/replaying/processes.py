@@ -80,7 +80,7 @@ def _target(job: Job, settings: Settings) -> Target:
 
 
 async def _replay(job: Job, settings: Settings, log: FactLog, target: Target, partition: int, moved: Moved) -> Result:
-    key = signing_key(settings) if job.sign and job.evidence else None
+    key = signing_key(settings) if job.signs else None
     return await replay_partition(log, job, partition, target, key, moved)
 
 

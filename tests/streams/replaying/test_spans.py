@@ -24,6 +24,10 @@ def test_no_decision_is_in_the_span_without_its_facts(
         written += 1
         return {place: Span(0, written) for place in places}
 
+    async def reached(log: KafkaLog) -> KafkaLog:
+        return log
+
+    monkeypatch.setattr(KafkaLog, "__aenter__", reached)
     monkeypatch.setattr(KafkaLog, "spans", spans)
     monkeypatch.setattr(KafkaLog, "partitions", lambda _log, _name: 2)
     found = asyncio.run(ClusterLog(Settings(kafka="127.0.0.1:1", registry="")).spans(topics))
