@@ -76,6 +76,11 @@ class Overrides:
         return bool(self._emission)
 
     @property
+    def depends_on_pinned(self) -> bool:
+        """Whether the log tells if it fits: a weight or a tool has a name that somebody gave it. All else fits every configuration."""
+        return any(each.path[:2] in (WEIGHTS, TOOLS) for each in self._emission)
+
+    @property
     def redact(self) -> bool | None:
         """Whether events are redacted, where that was set."""
         return self._redact

@@ -89,7 +89,7 @@ async def replay(
     if job.reclose:
         job = job.model_copy(update={"closing": overrides.policy(settings.closing), "emission": settings.emission})
         require_fitting(overrides, settings.emission, "here, for rollouts that never settled")
-    if overrides.touches_emission:
+    if overrides.depends_on_pinned:
         async with log_of(job, settings) as log:
             await require_fitting_log(overrides, log, job.spans.get(CLOSURES.name, {}))
     with Output(job, resume=resume) as output:

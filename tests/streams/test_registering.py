@@ -19,7 +19,7 @@ def _answering(*codes: int) -> tuple[Registry, list[str]]:
         return httpx.Response(code, json={"id": 7} if code == 200 else {"message": "there already"})
 
     registry = Registry("http://registry")
-    registry._http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    registry._client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     return registry, asked
 
 

@@ -11,6 +11,7 @@ from schemas.emission import EmissionConfig
 from streams.codec import Codec
 from streams.embedded import partitions_of, read_partition
 from streams.log_writer import LogWriter, file_of
+from streams.replaying.overrides import Overrides
 from streams.topics import CLOSURES
 from tests.conftest import Braid
 from tests.streams.replaying.replays import replay, rewritten
@@ -111,3 +112,14 @@ def test_what_never_settled_has_the_configuration_here(
     weights = SCORED.model_dump(mode="json")["ranking"]["weights"]
     monkeypatch.setenv("BRAID_EMISSION__RANKING__WEIGHTS", orjson.dumps(weights).decode())
     assert braid(*words, "--processes", 1)[0] == 0
+
+
+def test_only_names_that_somebody_gave_are_looked_for_in_the_log() -> None:
+    """What any configuration has is not: that holds as long as no setting is held against another one."""
+    assert not Overrides(["redact=false", "summarize.max_bytes=1200", "pairs.min_probability=0.8"]).depends_on_pinned
+    for given in ("rewards.judge_weight=0.5", "summarize.tools.run.max_bytes=100", "ranking.weights=[]"):
+        assert Overrides([given]).depends_on_pinned
+    models = [EmissionConfig, *(field.annotation for field in EmissionConfig.model_fields.values())]
+    for model in models:
+        decorators = getattr(model, "__pydantic_decorators__", None)
+        assert decorators is None or not decorators.model_validators
