@@ -129,11 +129,11 @@ def build_root(spec: dict[str, Any]) -> None:
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     root = spec["scratch"]
     mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=16m,mode=755")
-    for path in (*SYSTEM, *spec["readonly"]):
-        bring(path, root)
     for folder in ("dev", "proc", "tmp", "dev/shm", "etc", "old"):
         Path(root, folder).mkdir(parents=True, exist_ok=True)
     mount("tmpfs", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "size=256m,mode=1777")  # noqa: S108 - private
+    for path in (*SYSTEM, *spec["readonly"]):  # after that: the Python that runs us may lie in the machine's /tmp
+        bring(path, root)
     mount("tmpfs", f"{root}/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=1777")  # noqa: S108 - private
     mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV)
     for name in DEVICES:

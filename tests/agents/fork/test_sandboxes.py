@@ -209,6 +209,20 @@ async def test_the_machines_files_are_out_of_sight(closed: LocalSandbox, tmp_pat
     assert (await sh(closed, "pwd; touch here; ls")).stdout.text == "/workspace\nhere\n"
 
 
+async def test_a_python_in_tmp_is_brought_along_and_nothing_beside_it(
+    closed: LocalSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People try things in /tmp; what else lies there is nobody's business."""
+    ours, others = tmp_path / "python" / "here", tmp_path / "others"
+    ours.parent.mkdir()
+    for file in (ours, others):
+        file.write_text("found")
+    monkeypatch.setattr(sys, "prefix", str(ours.parent))
+    done = await sh(closed, f"cat {ours}; touch {ours}; cat {others}; touch /tmp/mine && echo ', and mine'")
+    assert done.stdout.text == "found, and mine\n"
+    assert ("Read-only" in done.stderr.text, "No such file" in done.stderr.text) == (True, True)
+
+
 async def test_other_processes_cannot_be_seen_or_killed(closed: LocalSandbox) -> None:
     """The runner's number means nothing inside, and only the sandbox's own processes are in sight."""
     done = await sh(closed, f"kill -9 {os.getpid()} 2>&1; ls /proc | grep -c '^[0-9]'")
