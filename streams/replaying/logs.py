@@ -252,7 +252,11 @@ class ClusterLog(FactLog):
         return await self._looked
 
     async def _beginning(self, place: TopicPartition) -> int:
-        return await (await self._looking()).beginning(place)
+        """Where a partition begins by now, and that it has lost what was asked for."""
+        first = await (await self._looking()).beginning(place)
+        name = place.topic.removeprefix(self.settings.prefix)
+        _add(self.damaged, name, place.partition, f"has come to begin at offset {first} while it was read")
+        return first
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None

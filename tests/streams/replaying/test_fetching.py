@@ -19,6 +19,8 @@ from streams.log_writer import LogRecord
 from streams.looking.kafka import Span
 from streams.replaying import fetching
 from streams.replaying.fetching import Fetching
+from streams.replaying.logs import ClusterLog
+from streams.topics import Topic
 from tests.live import read_all
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
@@ -29,8 +31,8 @@ async def nothing_gone(_place: TopicPartition) -> int:
 
 
 @asynccontextmanager
-async def reader(settings: Settings, beginning: fetching.Beginning = nothing_gone) -> AsyncIterator[Fetching]:
-    made = Fetching(settings, "here", beginning)
+async def reader(settings: Settings) -> AsyncIterator[Fetching]:
+    made = Fetching(settings, "here", nothing_gone)
     await made.start()
     try:
         yield made
@@ -94,8 +96,8 @@ async def test_a_record_larger_than_a_request_comes_alone(cluster: Settings) -> 
 
 
 async def test_what_was_removed_meanwhile_is_passed_over(cluster: Settings) -> None:
-    """Retention may remove the beginning after a replay has looked where it is."""
-    name = await topic(cluster, "fetching.removed")
+    """Retention may remove the beginning after a replay has looked where it is. The log says so, and holes are named by it."""
+    name = await topic(cluster, "removed.facts")
     await fill(cluster, name, 40)
     admin = await start_admin(cluster)
     try:
@@ -103,12 +105,11 @@ async def test_what_was_removed_meanwhile_is_passed_over(cluster: Settings) -> N
     finally:
         await admin.close()
 
-    async def beginning(place: TopicPartition) -> int:
-        assert place == TopicPartition(name, 0)
-        return 25
-
-    async with reader(cluster, beginning) as fetched:
-        assert [record.offset for record in await read(fetched, name, Span(3, 40))] == list(range(25, 40))
+    topic_of = Topic(name.removeprefix("removed."), None, "fact")
+    async with ClusterLog(cluster.model_copy(update={"prefix": "removed."})) as log:
+        found = [record.offset async for block in log.blocks(topic_of, 0, Span(3, 40)) for record in block]
+    assert found == list(range(25, 40))
+    assert log.damaged == {topic_of.name: {0: "has come to begin at offset 25 while it was read"}}
 
 
 async def test_a_partition_that_does_not_answer_is_named(cluster: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
