@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from agents.evidence.canonical import digest
 from agents.summarize.events import (
     DIGEST,
     SHORTEST_SECRET,
@@ -25,7 +26,6 @@ from agents.training.redaction import redact
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchCall, BranchRecord, BranchStatus, ToolFailure
 from schemas.checked import quick, unchecked
-from schemas.digests import sha256_of
 from schemas.emission import EmissionConfig, SummaryLimits
 from schemas.events import AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.judging import Usage
@@ -102,7 +102,7 @@ def n_events(pieces: Sequence[Piece]) -> int:
 
 def raw_digest(pieces: Sequence[Piece]) -> str:
     """SHA-256 over the digests of the raw events, in order."""
-    return sha256_of(b"".join([piece.digests for piece in pieces])).hex()
+    return digest(b"".join([piece.digests for piece in pieces]))
 
 
 def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | None = None) -> BranchRecord:
@@ -330,7 +330,7 @@ class _Reading:
     def finished_calls(self) -> list[BranchCall]:
         """All calls in order, then the results that no call asked for."""
         for _, result, ended in sorted(early for waiting in self._early.values() for early in waiting):
-            orphan = Call(result.call_id, result.name or "unknown", "{}", sha256_of(b"{}").hex(), None, None)
+            orphan = Call(result.call_id, result.name or "unknown", "{}", digest(b"{}"), None, None)
             self._turn += 1
             slot = _Slot(orphan, self._turn, None, None)
             slot.result, slot.ended, slot.paired = result, ended, False

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from orjson import OPT_SORT_KEYS, dumps
 
-from agents.evidence.canonical import canonical_bytes, written_alike
+from agents.evidence.canonical import canonical_bytes, digest, written_alike
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
 from agents.training.redaction import redact, redact_json
 from schemas.checked import quick
@@ -278,7 +278,7 @@ def _call(data: dict[str, Any], redacting: bool, canonical: Canonical) -> tuple[
         call_id=text_or_none(first(data, "callId", "call_id", "id")),
         name=name or "unknown",
         arguments=compact(arguments),
-        arguments_digest=sha256_of(raw).hex(),
+        arguments_digest=digest(raw),
         batch=text_or_none(first(data, "batchId", "batch_id")),
         step=whole_or_none(first(data, "stepIndex", "step_index", "step")),
     ), _in_order(counts)
@@ -293,7 +293,7 @@ def _result(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tup
         call_id=text_or_none(first(data, "callId", "call_id", "id", "tool_call_id")),
         name=_clean_name(first(data, "toolName", "tool_name", "name"), redacting, counts),
         output=None if output is None else excerpt(_clean(output, redacting, counts)),
-        output_digest=sha256_of(raw.encode()).hex(),
+        output_digest=digest(raw.encode()),
         output_bytes=0 if output is None else byte_length(output),
         error_code=_clean_name(code, redacting, counts),
         error_message=None if message is None else _clean(message, redacting, counts),
