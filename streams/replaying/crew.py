@@ -48,14 +48,14 @@ class Member:
             protocol = asyncio.StreamReaderProtocol(self._answers)
             await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, self._output)
         with suppress(BrokenPipeError):  # it has ended: there will be no answer
-            self.say(question)
+            self._say(question)
         while "moved" in (answer := orjson.loads(await self._answers.readline() or b"{}")):
             moved(answer["moved"])
         found: dict[str, Any] = answer
         return found
 
-    def say(self, line: bytes) -> None:
-        """Say a line. Members read at once what they are told, so nobody waits here."""
+    def _say(self, line: bytes) -> None:
+        # A pipe holds most jobs; a longer one waits here until the member has loaded.
         left = memoryview(line + b"\n")
         while left:
             left = left[self._input.write(left) or 0 :]

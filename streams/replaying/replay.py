@@ -132,7 +132,7 @@ async def _replayed(output: Output, settings: Settings, crew: Crew, began: float
 
 async def _export(job: Job, out: Path, name: str, settings: Settings, say: Say) -> None:
     """Export what was replayed, signed where it is."""
-    # Loaded by those who ask for it: Parquet takes as long to load as all the rest.
+    # Loaded by those who ask for it: Parquet is a third of what there is to load.
     from agents.training.formats import FORMATS
     from agents.training.formats.dsse import Attestor
     from streams.exporting.export import Recipe, export
