@@ -16,10 +16,10 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef enum { STRING, LONG, DOUBLE, BYTES, BOOLEAN, OPTIONAL, ARRAY, MAP, RECORD } Kind;
+typedef enum { STRING, LONG, DOUBLE, BYTES, BOOLEAN, OPTIONAL, ARRAY, MAP, RECORD, FIXED } Kind;
 typedef enum { A_DICT, A_TUPLE, A_MODEL } Made;
 
-static const char *const KINDS[] = {"string", "long", "double", "bytes", "boolean", "optional", "array", "map", "record"};
+static const char *const KINDS[] = {"string", "long", "double", "bytes", "boolean", "optional", "array", "map", "record", "fixed"};
 
 enum { SLOTS = 3 };
 
@@ -37,6 +37,7 @@ typedef struct Node {
     int limited;       /* DOUBLE */
     Py_ssize_t least, most;
     PyObject *words;   /* STRING: a frozenset, or NULL */
+    PyObject *value;   /* FIXED: what is read, from no bytes */
     long long low, high;
     double lowest, highest;
     Py_ssize_t count;  /* nodes below */
@@ -100,6 +101,7 @@ static void forget(Node *node) {
     PyMem_Free(node->inner);
     PyMem_Free(node->names);
     Py_XDECREF(node->words);
+    Py_XDECREF(node->value);
     Py_XDECREF(node->blank);
     forget_model(&node->model);
     memset(node, 0, sizeof *node);
@@ -223,6 +225,11 @@ static int learn(Node *node, PyObject *plan) {
     case RECORD:
         node->kind = RECORD;
         return learn_record(node, plan);
+    case FIXED:
+        if (!PyArg_ParseTuple(plan, "sO", &kind, &inner))
+            return 0;
+        node->value = Py_NewRef(inner);
+        break;
     default:
         PyErr_Format(PyExc_ValueError, "no plan is of the kind %s", kind);
         return 0;
@@ -394,6 +401,8 @@ static int put(Out *out, const Node *node, PyObject *value) {
         return put_map(out, node, value);
     case RECORD:
         return put_fields(out, node, value);
+    case FIXED:
+        return 1;
     }
     Py_UNREACHABLE();
 }
@@ -594,6 +603,8 @@ static PyObject *take(In *in, const Node *node) {
         return take_map(in, node);
     case RECORD:
         return take_fields(in, node);
+    case FIXED:
+        return PyList_Check(node->value) ? PyList_GetSlice(node->value, 0, PY_SSIZE_T_MAX) : Py_NewRef(node->value);
     }
     Py_UNREACHABLE();
 }

@@ -14,70 +14,80 @@ from schemas.base import Record
 from schemas.digests import sha256_of
 from schemas.errors import DecodeError
 from schemas.events import AgentEvent, AgentEvents, EventFields
-from schemas.versions import RECORDS, Version, latest, unversioned
+from schemas.versions import RECORDS, Version, emitted, latest, numbered, unversioned
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
+NEWEST: Final = 0
+"""In place of a version's number: the newest one."""
+
+
 @cache
-def newest(record: type[Record]) -> Version:
-    """The schema that records of this type are written with."""
+def version_of(record: type[Record], number: int = NEWEST) -> Version:
+    """A version of a record's schema; by default the newest, which facts are written with."""
+    if number != NEWEST:
+        return numbered(record, number)
     # A record that only occurs inside others has no file of its own; its bytes are only ever hashed.
     return latest(record) if record.__name__ in RECORDS else unversioned(record)
 
 
 @cache
-def _writer(record: type[Record]) -> Write:
-    return writer_of(newest(record).schema)
+def _writer(record: type[Record], number: int) -> Write:
+    return writer_of(version_of(record, number).schema)
 
 
 @cache
-def _reader(record: type[Record]) -> Read:
-    return reader_of(newest(record).schema)
+def _reader(record: type[Record], number: int) -> Read:
+    return reader_of(version_of(record, number).schema, None, _lacking(record, number))
 
 
-def _maker(record: type[Record], *, for_fold: bool = False) -> Read:
+def _lacking(record: type[Record], number: int) -> dict[str, type[Record]] | None:
+    return None if number == NEWEST else records_in(record)
+
+
+def _maker(record: type[Record], number: int, *, for_fold: bool = False) -> Read:
     """A reader that makes records, and raises UnusualError for what the model has to look at; `for_fold`, events as EventFields."""
     makers = _FOR_FOLD if for_fold else _MAKERS
-    found = makers.get(record)
+    found = makers.get((record, number))
     if found is None:
         made = records_in(record) | ({"AgentEvent": (AgentEvent, EventFields)} if for_fold else {})
-        found = makers[record] = reader_of(newest(record).schema, made)
+        found = makers[record, number] = reader_of(version_of(record, number).schema, made, _lacking(record, number))
     return found
 
 
-def encode(record: Record) -> bytes:
-    """The Avro body of a record."""
-    return _writer(type(record))(record)
+def encode(record: Record, number: int = NEWEST) -> bytes:
+    """The Avro body of a record, in a version of its schema."""
+    return _writer(type(record), number)(record)
 
 
-def decode(record: type[AnyRecord], body: bytes, writer: dict[str, Any] | None = None) -> AnyRecord:
-    """The record in an Avro body that `writer` (default: our newest schema) wrote. Raises DecodeError for anything else."""
-    if writer is None:
+def decode(record: type[AnyRecord], body: bytes, number: int = NEWEST, foreign: Any = None) -> AnyRecord:
+    """The record in an Avro body that a version of our schema wrote, or a `foreign` one. Raises DecodeError for anything else."""
+    if foreign is None:
         try:
-            made: AnyRecord = _whole(record, body, _maker(record))
+            made: AnyRecord = _whole(record, body, _maker(record, number))
         except UnusualError:
             pass  # the model says what is wrong
         else:
             return made
     try:
-        return record.model_validate(plain_of(record, body, writer))
+        return record.model_validate(plain_of(record, body, number, foreign))
     except ValidationError as error:
         raise DecodeError(f"not a valid {record.__name__}: {first_problem(error)}") from None
 
 
-def decode_slice(body: bytes) -> AgentEvents:
-    """The same for a slice that our newest schema wrote, its events as EventFields: only the fold reads it like this."""
+def decode_slice(body: bytes, number: int = NEWEST) -> AgentEvents:
+    """The same for a slice, its events as EventFields: only the fold reads it like this."""
     try:
-        made: AgentEvents = _whole(AgentEvents, body, _maker(AgentEvents, for_fold=True))
+        made: AgentEvents = _whole(AgentEvents, body, _maker(AgentEvents, number, for_fold=True))
     except UnusualError:
-        return decode(AgentEvents, body)
+        return decode(AgentEvents, body, number)
     return made
 
 
-def plain_of(record: type[Record], body: bytes, writer: dict[str, Any] | None = None) -> dict[str, Any]:
+def plain_of(record: type[Record], body: bytes, number: int = NEWEST, foreign: Any = None) -> dict[str, Any]:
     """The fields in an Avro body, without the model's checks: for records that were checked when they were made."""
-    read = _reader(record) if writer is None else partial(_resolved, record, writer)
+    read = _reader(record, number) if foreign is None else partial(_resolved, record, foreign)
     found: dict[str, Any] = _whole(record, body, read)
     return found
 
@@ -96,10 +106,10 @@ def _whole(record: type[Record], body: bytes, read: Callable[[bytes], tuple[Any,
     return found
 
 
-def _resolved(record: type[Record], writer: dict[str, Any], body: bytes) -> tuple[Any, int]:
-    """What another version of the schema wrote, as ours says it."""
+def _resolved(record: type[Record], foreign: Any, body: bytes) -> tuple[Any, int]:
+    """Read what a schema that is none of ours wrote, as our newest one says it."""
     source = BytesIO(body)
-    return schemaless_reader(source, writer, newest(record).parsed), source.tell()
+    return schemaless_reader(source, foreign, version_of(record).parsed), source.tell()
 
 
 def first_problem(error: ValidationError) -> str:
@@ -110,10 +120,13 @@ def first_problem(error: ValidationError) -> str:
 
 
 class Bodies(dict[str, bytes]):
-    """Avro bodies by content id: what was encoded to find the id need not be encoded again."""
+    """Avro bodies by content id, of one emission version: what was encoded to find the id need not be encoded again."""
 
-    def __init__(self) -> None:
+    def __init__(self, emission: int) -> None:
         super().__init__()
+        self.emission = emission
+        self.numbers = emitted(emission)
+        """By record, the version of its schema."""
         self._digests: dict[str, bytes] = {}
 
     def digest(self, content_id: str) -> bytes:
@@ -127,6 +140,8 @@ class Bodies(dict[str, bytes]):
 def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies | None = None) -> AnyRecord:
     """The record with its id, a function of everything else in it; its Avro body goes into `bodies`.
 
+    `bodies` also decide the version of the schema; without them it is the newest, as of every fact.
+
     A record that comes with a blank id gets its own and is returned itself; another one is copied.
 
     The id is the record's first field (checked here), so the body with the id is the body without it and another beginning.
@@ -137,10 +152,11 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
         fresh = record.model_copy(update={field: BLANK})
         values = vars(fresh)
     kind = type(record)
-    how = _IDENTIFIED.get(kind)
+    number = NEWEST if bodies is None else bodies.numbers[kind.__name__]
+    how = _IDENTIFIED.get((kind, number))
     if how is None:
         assert next(iter(kind.model_fields)) == field
-        how = _IDENTIFIED[kind] = (kind.__name__.encode() + b"\0", _writer(kind))
+        how = _IDENTIFIED[kind, number] = (kind.__name__.encode() + b"\0", _writer(kind, number))
     salt, write = how
     found, body = write.identified(fresh, salt)
     if bodies is not None:
@@ -149,11 +165,11 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
     return fresh
 
 
-_MAKERS: Final[dict[type[Record], Read]] = {}
-_FOR_FOLD: Final[dict[type[Record], Read]] = {}
+_MAKERS: Final[dict[tuple[type[Record], int], Read]] = {}
+_FOR_FOLD: Final[dict[tuple[type[Record], int], Read]] = {}
 
-_IDENTIFIED: Final[dict[type[Record], tuple[bytes, Write]]] = {}
-"""By kind of record what sets its ids apart from those of others, and what writes it."""
+_IDENTIFIED: Final[dict[tuple[type[Record], int], tuple[bytes, Write]]] = {}
+"""By kind of record and version what sets its ids apart from those of others, and what writes it."""
 
 BLANK: Final = "-"
 """Stands where the id will be."""

@@ -3,11 +3,12 @@
 Tests hold both ways against fastavro, byte by byte.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from schemas import avro_python
 from schemas.avro_plan import AvroSchema, Made, UnusualError, plan_of
+from schemas.base import Record
 from schemas.compiled import compiled
 
 _C = compiled("schemas._records")
@@ -46,8 +47,13 @@ def writer_of(schema: AvroSchema) -> Write:
     return writer
 
 
-def reader_of(schema: AvroSchema, made: Made | None = None) -> Read:
-    """A reader of a record: `made` says what is made of it and of those in it, else they are dicts."""
-    plan = plan_of(schema, made)
+def reader_of(
+    schema: AvroSchema, made: Made | None = None, lacking: Mapping[str, type[Record]] | None = None
+) -> Read:
+    """A reader of a record: `made` says what is made of it and of those in it, else they are dicts.
+
+    `lacking` has the models of an older schema by name: fields that it does not have get their defaults.
+    """
+    plan = plan_of(schema, made, lacking)
     reader: Read = avro_python.Reader(plan) if _C is None else _C.Reader(plan, UnusualError)
     return reader

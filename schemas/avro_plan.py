@@ -61,6 +61,13 @@ class Plain(NamedTuple):
     kind: Literal["bytes", "boolean"]
 
 
+class Fixed(NamedTuple):
+    """A field that an older schema lacks: reading it takes no bytes and gives its default."""
+
+    kind: Literal["fixed"]
+    value: Any
+
+
 class Optional(NamedTuple):
     """A union of null, at this place in it, and one other type."""
 
@@ -95,15 +102,18 @@ class Fields(NamedTuple):
     made: type[dict[str, Any]] | type[tuple[Any, ...]] | Model
 
 
-Plan = Text | Long | Double | Plain | Optional | Many | Fields
+Plan = Text | Long | Double | Plain | Fixed | Optional | Many | Fields
 
 Made = Mapping[str, "type[Record | tuple[Any, ...]] | tuple[type[Record], type[tuple[Any, ...]]]"]
 """By the name of a record what is made of it: its model, a tuple, or a tuple of values that pass as those of a model do."""
 
 
-def plan_of(schema: AvroSchema, made: Made | None = None) -> Fields:
-    """The plan of a record's schema; records that `made` does not name become dicts."""
-    return _Planner(made or {}).record(schema)
+def plan_of(schema: AvroSchema, made: Made | None = None, lacking: Mapping[str, type[Record]] | None = None) -> Fields:
+    """The plan of a record's schema; records that `made` does not name become dicts.
+
+    `lacking` has the models of an older schema by name: fields that it does not have get their defaults.
+    """
+    return _Planner(made or {}, lacking or {}).record(schema)
 
 
 @cache
@@ -126,8 +136,9 @@ def _named(annotation: Any) -> Iterator[type[Record]]:
 class _Planner:
     """One walk over a schema."""
 
-    def __init__(self, made: Made) -> None:
+    def __init__(self, made: Made, lacking: Mapping[str, type[Record]]) -> None:
         self._made = made
+        self._lacking = lacking
         self._types: dict[str, AvroSchema] = {}
 
     def record(self, schema: AvroSchema) -> Fields:
@@ -147,6 +158,12 @@ class _Planner:
                 limits = _Limits(about.annotation, about.metadata, True)
             names.append(sys.intern(field["name"]))
             plans.append(self._plan(field["type"], limits))
+        newer = self._lacking.get(_short(schema["name"]))
+        if newer is not None:
+            for at, (name, field) in enumerate(newer.model_fields.items()):
+                if name not in names:
+                    names.insert(at, sys.intern(name))
+                    plans.insert(at, Fixed("fixed", _default(field, as_list=kind is dict)))
         whole = model_of(kind) if issubclass(kind, BaseModel) else kind
         assert not isinstance(whole, Model) or names == [*fields]
         return Fields("record", tuple(names), tuple(plans), whole)
@@ -175,6 +192,12 @@ class _Planner:
                 return Plain(kind)
             case name:
                 return self.record(self._types[_short(name)])
+
+
+def _default(field: FieldInfo, *, as_list: bool) -> Any:
+    assert field.default_factory is None, "a default that is made anew each time cannot stand in a plan"
+    assert not field.is_required(), "a field that an older schema lacks has a default"
+    return [] if as_list and field.default == () else field.default
 
 
 def model_of(record: type[Record]) -> Model:

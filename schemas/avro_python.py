@@ -10,7 +10,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from schemas.avro_plan import Double, Fields, Long, Many, Model, Optional, Plain, Plan, Text, UnusualError
+from schemas.avro_plan import Double, Fields, Fixed, Long, Many, Model, Optional, Plain, Plan, Text, UnusualError
 
 Put = Callable[[Any, list[bytes]], None]
 Take = Callable[[bytes, int], tuple[Any, int]]
@@ -99,6 +99,8 @@ def _put(plan: Plan) -> Put:  # noqa: PLR0911 - one for each kind
             return _put_bytes
         case Plain():
             return lambda value, out: out.append(b"\1" if value else b"\0")
+        case Fixed():
+            return lambda _value, _out: None
         case Optional(_, null, inner):
             return partial(_put_optional, null, _put(inner))
         case Many(kind, inner):
@@ -202,6 +204,8 @@ def _take(plan: Plan) -> Take:  # noqa: PLR0911 - one for each kind
             return _take_bytes
         case Plain():
             return _take_boolean
+        case Fixed(_, value):
+            return lambda _data, at: ([*value] if isinstance(value, list) else value, at)
         case Optional(_, null, inner):
             return partial(_take_optional, null, _take(inner))
         case Many(kind, inner, as_tuple):

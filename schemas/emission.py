@@ -3,12 +3,13 @@
 Nothing here says *when* a rollout closes (that is the worker's closing policy) or *where* records go; only what they say.
 """
 
+import json
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MAX_SUMMARY_BYTES = 16_384
 """No summary is longer: of every output no more than twice this is held in memory."""
@@ -66,14 +67,14 @@ class RankingConfig(_Section):
 
 
 class RewardsConfig(_Section):
-    """The verifiable reward: clamp(pass_weight x pass_rate - hack_penalty x hacked + coverage_bonus x coverage, 0, 1)."""
+    """The verifiable reward: max(0, pass_weight x base + coverage_bonus x coverage - hack_penalty x hacked)."""
 
     pass_weight: float = 1.0
-    """Weight of the share of tests that pass."""
+    """Weight of the base: 1 for a pass, the share of tests that passed for a fail."""
     hack_penalty: float = 0.4
     """Taken off for a confirmed hack."""
     coverage_bonus: float = 0.1
-    """Added in proportion to coverage."""
+    """Added in proportion to coverage: to passing branches, where the coverage of all of them is known."""
 
 
 class PairsConfig(_Section):
@@ -117,9 +118,16 @@ class JudgeConfig(_Section):
     """Of a branch's judged text."""
 
 
+EmissionVersion = Literal[1, 2]
+"""Version 1 is frozen: a rollout that settled under it is emitted with the same bytes for ever."""
+
+
 class EmissionConfig(_Section):
     """All of it."""
 
+    # Pinned texts of before there was a version have none, and must keep their digests.
+    version: EmissionVersion = Field(default=2, exclude_if=lambda version: version == 1)
+    """The rules and schemas by which everything is made that follows from a rollout."""
     required: tuple[str, ...] = ("build",)
     """Verdicts that decide the objective status where RolloutOpened does not say."""
     redact: bool = True
@@ -132,6 +140,28 @@ class EmissionConfig(_Section):
     rewards: RewardsConfig = RewardsConfig()
     pairs: PairsConfig = PairsConfig()
     admission: AdmissionConfig = AdmissionConfig()
+
+    @model_validator(mode="after")
+    def _keeps_passes_ahead(self) -> Self:
+        """Refuse weights under which a failing branch could be worth more than a passing one."""
+        if self.version == 1:
+            return self
+        rewards, weights = self.rewards, self.ranking.weights
+        if rewards.pass_weight <= 0 or rewards.hack_penalty < 0 or rewards.coverage_bonus < 0:
+            raise ValueError("rewards: pass_weight must be over 0, hack_penalty and coverage_bonus not below 0")
+        objective = sum(each.weight for each in weights if each.component == "objective")
+        if objective <= sum(abs(each.weight) for each in weights if each.component != "objective"):
+            raise ValueError(
+                "ranking.weights: objective must weigh more than all others together, "
+                "or the total of a failing branch could be above that of a passing one"
+            )
+        return self
+
+    @classmethod
+    def pinned(cls, text: str) -> Self:
+        """The configuration that a settling pins; without a version in it, it is of version 1. Raises ValueError."""
+        found = json.loads(text)
+        return cls.model_validate({"version": 1, **found} if isinstance(found, dict) else found)
 
     @cached_property
     def text(self) -> str:

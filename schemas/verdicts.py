@@ -26,6 +26,8 @@ class TestCounts(Record):
     """Tests that were skipped."""
     total: Count
     """Tests that were collected."""
+    collection_errors: Count | None = None
+    """Test files or suites that could not be collected (a syntax error, a missing import); null where nobody looked."""
 
 
 class OutputTail(Record):
@@ -61,7 +63,7 @@ class BuildVerdict(Record):
     protected_paths_intact: bool | None = None
     """False when a protected file (a test, a configuration) was changed: a confirmed hack."""
     baseline_tests: Count | None = None
-    """Tests that the untouched task collects; fewer collected than this is a confirmed hack."""
+    """Tests that the untouched task collects; fewer, with nothing that could not be collected, is a confirmed hack."""
     stdout: OutputTail | None = None
     """End of the standard output."""
     stderr: OutputTail | None = None

@@ -40,6 +40,20 @@ RECORDS: dict[str, type[Record]] = {
 
 AvroSchema = dict[str, Any]
 
+_EMITTED: dict[int, dict[str, int]] = {
+    1: dict.fromkeys(
+        (
+            "BranchRecord", "Ranking", "AepRecord", "SftRecord", "DpoRecord", "PpoRecord", "RejectedRecord", "JudgeRequest",
+        ),
+        1,
+    ),
+    2: {},
+}  # fmt: skip
+"""By emission version, the schema version of each record that follows from a closed rollout; an unnamed one has that of the
+emission version before. A released emission version never changes: its rollouts keep their bytes for ever."""
+
+NEWEST_EMISSION = max(_EMITTED)
+
 _FILE = re.compile(r"^(?P<name>\w+)\.v(?P<version>\d+)\.avsc$")
 
 
@@ -99,6 +113,21 @@ def latest(record: type[Record], folder: Path = FOLDER) -> Version:
     return versions[-1]
 
 
+@cache
+def emitted(emission: int) -> dict[str, int]:
+    """By record, the schema version that a rollout of this emission version is written with."""
+    numbers: dict[str, int] = {}
+    for each in range(1, emission + 1):
+        numbers |= _EMITTED[each]
+    return numbers
+
+
+@cache
+def numbered(record: type[Record], number: int) -> Version:
+    """A committed version of a record."""
+    return next(version for version in committed()[record.__name__] if version.number == number)
+
+
 def unversioned(record: type[Record]) -> Version:
     """The schema of a record that is not a topic's value."""
     schema = generate(record)
@@ -121,6 +150,12 @@ def check(folder: Path = FOLDER) -> list[str]:
                 f"{name}.v{newest.number} cannot read v{earlier.number}: {why}"
                 for why in incompatibilities(newest.schema, earlier.schema)
             ]
+    problems += [
+        f"{name}.v{versions[name][-1].number} belongs to no emission version: emission version {NEWEST_EMISSION} writes "
+        f"v{number}; name it in schemas/versions.py, in a version that has not been released"
+        for name, number in emitted(NEWEST_EMISSION).items()
+        if name in versions and versions[name][-1].number != number
+    ]
     problems += [f"{name}: a committed schema without a model" for name in sorted(set(versions) - set(RECORDS))]
     return problems
 

@@ -6,6 +6,7 @@ schema's fingerprint, found among the committed schemas). Writers use one, reade
 
 import struct
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import fastavro
@@ -14,7 +15,7 @@ from schemas import avro_body
 from schemas.base import Record
 from schemas.errors import DecodeError, SchemaError
 from schemas.events import AgentEvents
-from schemas.versions import committed, incompatibilities
+from schemas.versions import Version, committed, emitted, incompatibilities
 from streams.registry import Registry
 from streams.topics import TOPICS, Topic
 
@@ -31,8 +32,10 @@ class Writer(NamedTuple):
 
     name: str
     """The record's name."""
-    parsed: Any
-    """As fastavro wants it; None when it is the very schema we read with."""
+    number: int = avro_body.NEWEST
+    """The version, where it is one of ours."""
+    foreign: Any = None
+    """The schema as fastavro wants it, where it is none of ours."""
 
 
 class UnknownSchemaError(DecodeError):
@@ -51,17 +54,16 @@ class Codec:
     ) -> None:
         self._registry = registry
         self._prefix = prefix
-        self._headers: dict[type[Record], bytes] = {}
+        self._headers: dict[tuple[type[Record], int], bytes] = {}
         # An archive brings the schemas along that its records name.
         self._by_id: dict[int, Writer | None] = {key: _writer(schema) for key, schema in (stored or {}).items()}
         self._by_fingerprint: dict[bytes, Writer] = {}
         for versions in committed().values():
             for version in versions:
-                parsed = None if version is versions[-1] else version.parsed
-                self._by_fingerprint[version.fingerprint] = Writer(version.name, parsed)
+                self._by_fingerprint[version.fingerprint] = Writer(version.name, _number(version, versions))
 
     async def register(self, topics: Iterable[Topic] = TOPICS) -> dict[str, int]:
-        """Make our newest schemas known to the registry; returns ids by subject. Does nothing without a registry."""
+        """Make our schemas known to the registry; returns the newest ids by subject. Does nothing without a registry."""
         ids: dict[str, int] = {}
         if self._registry is None:
             return ids
@@ -69,12 +71,14 @@ class Codec:
             if topic.record is None:
                 continue
             subject = f"{self._prefix}{topic.name}-value"
-            version = avro_body.newest(topic.record)
-            schema_id = await self._registry.register(subject, version.schema)
+            versions = committed()[topic.record.__name__]
+            for version in versions:  # older ones, too: rollouts of an earlier emission version are written with them
+                schema_id = await self._registry.register(subject, version.schema)
+                ids[subject] = schema_id
+                number = _number(version, versions)
+                self._headers[topic.record, number] = struct.pack(">bI", CONFLUENT, schema_id)
+                self._by_id[schema_id] = Writer(version.name, number)
             await self._registry.require_backward(subject)
-            ids[subject] = schema_id
-            self._headers[topic.record] = struct.pack(">bI", CONFLUENT, schema_id)
-            self._by_id[schema_id] = Writer(version.name, None)
         return ids
 
     async def learn(self, schema_ids: Iterable[int]) -> None:
@@ -83,31 +87,42 @@ class Codec:
             schema = await self._registry.schema(schema_id) if self._registry is not None else None
             self._by_id[schema_id] = None if schema is None else _writer(schema)
 
-    def encode(self, record: Record, body: bytes | None = None) -> bytes:
-        """The wire form of a record; `body` is its Avro body where somebody has it already."""
-        header = self._headers.get(type(record))
+    def encode(self, record: Record, body: bytes | None = None, emission: int | None = None) -> bytes:
+        """The wire form of a record; `body` is its Avro body where somebody has it already.
+
+        What follows from a rollout has the schema of its `emission` version; a fact has the newest.
+        """
+        kind = type(record)
+        number = avro_body.NEWEST if emission is None else _emitted_number(kind.__name__, emission)
+        header = self._headers.get((kind, number))
         if header is None:
             if self._registry is not None:
-                raise SchemaError(f"{type(record).__name__} is not registered yet; call register() first")
-            header = self._headers[type(record)] = SINGLE_OBJECT + avro_body.newest(type(record)).fingerprint
-        return header + (avro_body.encode(record) if body is None else body)
+                raise SchemaError(f"{kind.__name__} is not registered yet; call register() first")
+            header = SINGLE_OBJECT + avro_body.version_of(kind, number).fingerprint
+            self._headers[kind, number] = header
+        return header + (avro_body.encode(record, number) if body is None else body)
 
     def decode(self, topic: Topic, value: bytes | None) -> Record:
         """The record in a topic's value. Raises UnknownSchemaError for an id that was not learnt, DecodeError for anything else."""
         record, writer, body = self._named(topic, value)
-        return avro_body.decode(record, body, writer.parsed)
+        return avro_body.decode(record, body, writer.number, writer.foreign)
 
     def decode_for_fold(self, topic: Topic, value: bytes | None) -> Record:
         """The same, with the events of a slice as EventFields."""
         record, writer, body = self._named(topic, value)
-        if record is AgentEvents and writer.parsed is None:
-            return avro_body.decode_slice(body)
-        return avro_body.decode(record, body, writer.parsed)
+        if record is AgentEvents and writer.foreign is None:
+            return avro_body.decode_slice(body, writer.number)
+        return avro_body.decode(record, body, writer.number, writer.foreign)
+
+    def encode_as(self, topic: Topic, value: bytes | None, record: Record) -> bytes:
+        """The Avro body of a record in the version of the schema that a value of its topic was written with."""
+        _, writer, _ = self._named(topic, value)
+        return avro_body.encode(record, writer.number)
 
     def fields(self, topic: Topic, value: bytes | None) -> dict[str, Any]:
         """The same without the model around it, several times as fast: for what only has to be counted."""
         record, writer, body = self._named(topic, value)
-        return avro_body.plain_of(record, body, writer.parsed)
+        return avro_body.plain_of(record, body, writer.number, writer.foreign)
 
     def registry_ids(self) -> dict[str, list[int]]:
         """The schema ids of the registry that were met, by the name of the record."""
@@ -168,13 +183,26 @@ def body_of(value: bytes) -> bytes:
     return value[SINGLE_HEADER:] if value.startswith(SINGLE_OBJECT) else value
 
 
+def _number(version: Version, versions: tuple[Version, ...]) -> int:
+    """The number of a version as readers know it: the newest has none."""
+    return avro_body.NEWEST if version is versions[-1] else version.number
+
+
+@cache
+def _emitted_number(name: str, emission: int) -> int:
+    versions = committed()[name]
+    number = emitted(emission)[name]
+    return avro_body.NEWEST if number == versions[-1].number else number
+
+
 def _writer(schema: AvroSchema) -> Writer | None:
     name = str(schema.get("name", "")).rpartition(".")[2]
     versions = committed().get(name)
     if schema.get("type") != "record" or not versions:
-        return Writer(name or str(schema.get("type")), None)  # of no record of ours: decode says so by its name
-    if schema == versions[-1].schema:
-        return Writer(name, None)
+        return Writer(name or str(schema.get("type")))  # of no record of ours: decode says so by its name
+    for version in versions:
+        if schema == version.schema:
+            return Writer(name, _number(version, versions))
     if incompatibilities(versions[-1].schema, schema):
-        return Writer(f"{name} of an incompatible schema", None)
-    return Writer(name, fastavro.parse_schema(schema))
+        return Writer(f"{name} of an incompatible schema")
+    return Writer(name, foreign=fastavro.parse_schema(schema))

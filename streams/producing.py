@@ -40,9 +40,14 @@ class FactWriter:
         self._producer = await start_producer(self.settings)
         return self
 
-    async def write(self, record: Record, body: bytes | None = None, *, redacted: bool = False) -> None:
-        """Write one record, whose Avro body somebody may have. Raises TooLargeError when it is over its topic's limit."""
-        self._unacked.append(await self._send(record, body, redacted=redacted))
+    async def write(
+        self, record: Record, body: bytes | None = None, emission: int | None = None, *, redacted: bool = False
+    ) -> None:
+        """Write one record. Raises TooLargeError when it is over its topic's limit.
+
+        `body` is its Avro body where it is known, `emission` the emission version of what follows from a rollout.
+        """
+        self._unacked.append(await self._send(record, body, emission, redacted=redacted))
         if len(self._unacked) >= MAX_UNACKED:
             await self.flush()
 
@@ -50,9 +55,11 @@ class FactWriter:
         """Write one record and wait until the broker has it: the log that something below us writes to."""
         await (await self._send(record))
 
-    async def _send(self, record: Record, body: bytes | None = None, *, redacted: bool = False) -> Awaitable[Any]:
+    async def _send(
+        self, record: Record, body: bytes | None = None, emission: int | None = None, *, redacted: bool = False
+    ) -> Awaitable[Any]:
         topic = BY_RECORD[type(record)]
-        value = self._codec.encode(record, body)
+        value = self._codec.encode(record, body, emission)
         if len(value) > topic.max_bytes:
             raise TooLargeError(f"{len(value)} bytes; {topic.name} takes {topic.max_bytes}")
         rollout_id = rollout_of(record)

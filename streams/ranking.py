@@ -18,7 +18,7 @@ from agents.rollouts.ranking import counted, scalar_of
 from agents.rollouts.rollout import Fact
 from agents.summarize.branch import BranchEnd, end_status
 from agents.summarize.events import Answer, Body, Failure, keep
-from agents.verdicts.meaning import Verdict, counting, objective
+from agents.verdicts.meaning import Verdict, counting, outcome_of, terms_of
 from schemas.branches import BranchStatus
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig
@@ -121,11 +121,14 @@ class Standings:
         expected = rollout.opened.branches if rollout.opened is not None else None
         indexes: Iterable[int] = range(expected) if expected is not None else sorted(_mentioned(rollout))
         required = self._required(rollout)
+        terms = terms_of(self._config.version, rollout.opened)
         votes = list(rollout.votes.values())
         candidates = []
         for index in indexes:
             status, verdicts = _standing(rollout, index)
-            candidates.append(Candidate(index, objective(status, required, verdicts), scalar_of(index, votes)))
+            found = outcome_of(status, required, verdicts, terms, gaps=False, conflicts=False)
+            scalar = scalar_of(index, votes)
+            candidates.append(Candidate(index, found.status, scalar, found.is_counted, found.is_ranked))
         pairs = [counted(vote, vote.b) for vote in votes if vote.b is not None]
         return Contest(candidates, pairs, self._config.ranking)
 

@@ -33,7 +33,7 @@ from streams.cluster import partition_of
 from streams.codec import Codec
 from streams.config import Settings
 from streams.counts import Counts
-from streams.headers import cloud_event, domain_time
+from streams.headers import cloud_event, domain_time, identity
 from streams.inputs import SIDECAR, Line, Rejected, check_length, read_lines, total_bytes
 from streams.judging.inline import InlineJudge
 from streams.letters import Letter
@@ -204,7 +204,7 @@ class _Folder:
         answers = iter(judge.votes([request for _, asking in waiting for request in asking.requests], paid, say))
         for rollout, asking in waiting:
             for request in asking.requests:
-                self._write(request, rollout)
+                self._write(request, rollout, emission=self._settings.emission.version)
             for vote in (*asking.ties, *(vote for _ in asking.requests for vote in next(answers))):
                 if vote.vote_id not in rollout.votes:
                     self._take(vote)
@@ -254,8 +254,9 @@ class _Folder:
             self._counts.broken.append(str(error))
             return
         evidence = emission.signed(self._key)
+        version = emission.bodies.emission
         for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *evidence):
-            self._write(record, rollout, redacted=emission.redacted)
+            self._write(record, rollout, emission.bodies.get(identity(record)), version, redacted=emission.redacted)
             self._outputs.write(record)
         self._counts.add(emission)
 
@@ -264,8 +265,11 @@ class _Folder:
         for stray in rollout.add(closure, stored.at, (BY_RECORD[Closure].name, self._partition, stored.offset)):
             self._bury(stray, self._stored[rollout.rollout_id][stray.ref])
 
-    def _write(self, record: Record, rollout: Rollout, *, redacted: bool = False) -> LogRecord:
+    def _write(
+        self, record: Record, rollout: Rollout, body: bytes | None = None, emission: int | None = None, *, redacted: bool = False
+    ) -> LogRecord:
+        value = self._codec.encode(record, body, emission)
         return self._log.append(
-            BY_RECORD[type(record)].name, self._partition, rollout.rollout_id.encode(), self._codec.encode(record), rollout.latest,
+            BY_RECORD[type(record)].name, self._partition, rollout.rollout_id.encode(), value, rollout.latest,
             tuple(cloud_event(record, "run", redacted=redacted)),
         )  # fmt: skip

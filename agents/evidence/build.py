@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from agents.evidence.canonical import canonical_bytes, digest
 from agents.evidence.side_effects import side_effect, worst
 from agents.evidence.signing import SigningKey, signed_bytes
-from agents.verdicts.meaning import Verdict, kind_of, meaning
+from agents.verdicts.meaning import Terms, Verdict, kind_of, meaning
 from schemas.branches import BranchRecord
 from schemas.checked import quick, unchecked
 from schemas.closures import RolloutClosed, RolloutSettled
@@ -68,6 +68,7 @@ def branch_evidence(
     judges: Judges,
     opened: RolloutOpened | None,
     closed: RolloutClosed,
+    terms: Terms,
 ) -> AepRecord:
     """What a branch did and what was found, without its place in the chain."""
     started = next(
@@ -96,7 +97,7 @@ def branch_evidence(
         tool_manifest_digest=opened.tool_manifest_digest if opened else None,
         raw_digest=branch.raw_digest,
         actions=actions,
-        verifier_results=_verifier_results(verdicts, ranked, judges),
+        verifier_results=_verifier_results(verdicts, ranked, judges, terms),
         budget_ledger=_budget(
             input_tokens=usage.input_tokens if usage else None,
             output_tokens=usage.output_tokens if usage else None,
@@ -109,12 +110,12 @@ def branch_evidence(
 
 
 def _verifier_results(
-    verdicts: Sequence[Verdict], ranked: RankedBranch, judges: Judges
+    verdicts: Sequence[Verdict], ranked: RankedBranch, judges: Judges, terms: Terms
 ) -> tuple[AepVerifierResult, ...]:
     """Known outcomes only: an unknown has no boolean."""
     results = []
     for verdict in sorted(verdicts, key=kind_of):
-        outcome = meaning(verdict).outcome
+        outcome = meaning(verdict, terms).outcome
         if outcome != "unknown":
             name = f"check:{verdict.name}" if isinstance(verdict, CheckVerdict) else kind_of(verdict)
             score = verdict.score if isinstance(verdict, CheckVerdict) else None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from agents.summarize.output import summarize
 from agents.training.messages import conversation, given_messages
 from agents.training.redaction import redact
-from agents.verdicts.meaning import Verdict, kind_of, meaning
+from agents.verdicts.meaning import Terms, Verdict, kind_of, meaning
 from schemas.branches import BranchRecord
 from schemas.judging import JudgedBranch
 from schemas.lifecycle import RolloutOpened
@@ -48,7 +48,9 @@ class JudgedTexts(NamedTuple):
     branches: dict[int, JudgedBranch]
 
 
-def judged_texts(branches: Mapping[int, Branch], opened: RolloutOpened | None, max_bytes: int) -> JudgedTexts:
+def judged_texts(
+    branches: Mapping[int, Branch], opened: RolloutOpened | None, max_bytes: int, terms: Terms
+) -> JudgedTexts:
     """The texts of the branches that are compared; none is longer than `max_bytes` of UTF-8."""
     talks = {
         index: conversation(branch.record, given_messages(branch.record.task, opened))
@@ -64,7 +66,7 @@ def judged_texts(branches: Mapping[int, Branch], opened: RolloutOpened | None, m
         did = list(talks[index].messages[max(shared, given) :])
         if did and did[-1].role == "assistant" and not did[-1].tool_calls:
             did.pop()  # the answer, which comes first
-        judged[index] = judged_branch(index, _text(branch, did, max_bytes), max_bytes)
+        judged[index] = judged_branch(index, _text(branch, did, max_bytes, terms), max_bytes)
     return JudgedTexts(fitting(prefix, max_bytes), judged)
 
 
@@ -92,12 +94,12 @@ def shared_by_all(talks: Sequence[Sequence[Message]]) -> int:
     return shared
 
 
-def _text(branch: Branch, did: Sequence[Message], max_bytes: int) -> str:
+def _text(branch: Branch, did: Sequence[Message], max_bytes: int, terms: Terms) -> str:
     record = branch.record
     parts = ["FINAL ANSWER", _answer(record, max_bytes // 2), "", "WORK"]
     parts += [_said(message) for message in did] or ["(no tool calls)"]
     parts += ["", "VERDICTS"]
-    parts += [_verdict(verdict) for verdict in sorted(branch.verdicts, key=kind_of)] or ["(none)"]
+    parts += [_verdict(verdict, terms) for verdict in sorted(branch.verdicts, key=kind_of)] or ["(none)"]
     return "\n".join(parts)
 
 
@@ -130,8 +132,8 @@ def _line(text: str) -> str:
     return " ".join(fitting(text, TAIL_BYTES).split())
 
 
-def _verdict(verdict: Verdict) -> str:
-    found = meaning(verdict)
+def _verdict(verdict: Verdict, terms: Terms) -> str:
+    found = meaning(verdict, terms)
     details = [detail for detail in _details(verdict) if detail] + [f"odd: {flag}" for flag in found.flags]
     line = f"{_line(kind_of(verdict))}: {found.outcome}"
     if details:

@@ -12,9 +12,10 @@ from agents.judge.judged_text import Branch, fitting, judged_texts
 from agents.judge.schedule import Schedule, schedule
 from agents.judge.votes import content_tie
 from agents.rollouts.broken import breaks_alone
-from agents.rollouts.decide import objective_statuses, pinned_config
+from agents.rollouts.decide import branch_outcomes, pinned_config
 from agents.rollouts.emit import branch_record
 from agents.rollouts.rollout import Rollout
+from agents.verdicts.meaning import comparable, terms_of
 from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
@@ -43,12 +44,12 @@ def judge_requests(rollout: Rollout) -> Asking:
     assert settled is not None
     assert pinned is not None
     config = pinned_config(settled)
-    asked = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
+    asked = schedule(comparable(branch_outcomes(rollout, config, settled.branches)), config.judge)
     if settled.cause == "cancelled" or not asked.asks:
         return Asking((), (), own_model=False)
     judged = {index for pair in asked.pairs for index in pair}.union(asked.scored)
     branches = {
-        pin.branch_index: Branch(branch_record(rollout, pin, config, Bodies()), pinned[pin.branch_index])
+        pin.branch_index: Branch(branch_record(rollout, pin, config, Bodies(config.version)), pinned[pin.branch_index])
         for pin in settled.branches
         if pin.branch_index in judged
     }
@@ -61,6 +62,7 @@ def _ask(rollout: Rollout, config: EmissionConfig, asked: Schedule, branches: di
     judge, rubric = config.judge, rubric_hash(config.judge.rubric)
     opened = rollout.opened if settled.opened else None
     first = asked.pairs[0].a if asked.pairs else asked.scored[0]
+    terms = terms_of(config.version, opened)
     task = fitting(branches[first].record.task, judge.max_text_bytes)
 
     def request(a: JudgedBranch, b: JudgedBranch | None, shared_prefix: str) -> JudgeRequest:
@@ -80,7 +82,7 @@ def _ask(rollout: Rollout, config: EmissionConfig, asked: Schedule, branches: di
     requests, ties = [], []
     paired = {index for pair in asked.pairs for index in pair}
     compared = judged_texts(
-        {index: branch for index, branch in branches.items() if index in paired}, opened, judge.max_text_bytes
+        {index: branch for index, branch in branches.items() if index in paired}, opened, judge.max_text_bytes, terms
     )
     for pair in asked.pairs:
         made = request(compared.branches[pair.a], compared.branches[pair.b], compared.shared_prefix)
@@ -90,7 +92,7 @@ def _ask(rollout: Rollout, config: EmissionConfig, asked: Schedule, branches: di
             requests.append(made)
     for index in asked.scored:
         # By itself a branch shares nothing: all that it did is its own.
-        alone = judged_texts({index: branches[index]}, opened, judge.max_text_bytes)
+        alone = judged_texts({index: branches[index]}, opened, judge.max_text_bytes, terms)
         requests.append(request(alone.branches[index], None, alone.shared_prefix))
     own = any(_model(branch.record) == judge.model for branch in branches.values())
     return Asking(tuple(requests), tuple(ties), own_model=own and bool(judge.model))

@@ -44,6 +44,10 @@ class Candidate(NamedTuple):
     objective_status: ObjectiveStatus
     judge_scalar: float | None = None
     """0..10: the mean of the judge's scores of this branch by itself."""
+    is_counted: bool = True
+    """Whether statistics and comparisons count it. One that is mistrusted is ranked by its outcome, and touches no other."""
+    is_ranked: bool = True
+    """Whether it may have a rank."""
 
 
 @quick
@@ -146,7 +150,7 @@ class _Draft:
         self.unknown: list[Candidate] = []
         self.places: dict[int, Place] = {}
         for branch in sorted(contest.branches, key=attrgetter("branch_index")):
-            if branch.objective_status == "unknown":
+            if branch.objective_status == "unknown" or not branch.is_ranked:
                 self.unknown.append(branch)
                 continue
             tier = TIERS.index(branch.objective_status)
@@ -154,14 +158,23 @@ class _Draft:
             self.tiers[tier].append(branch)
         if len({branch.branch_index for branch in contest.branches}) < len(contest.branches):
             raise ValueError("a branch index occurs twice; give each branch once, with the attempt that counts")
-        self.count: VoteCount = count_votes(contest.votes, self.places, [len(tier) for tier in self.tiers])
+        mistrusted = {branch.branch_index for branch in contest.branches if not branch.is_counted}
+        votes = contest.votes
+        if mistrusted:
+            votes = [vote for vote in votes if vote.a not in mistrusted and vote.b not in mistrusted]
+        self._mistrusted = mistrusted
+        self.count: VoteCount = count_votes(votes, self.places, [len(tier) for tier in self.tiers])
 
     def finish(self, fits: tuple[Fit, ...]) -> RankingResult:
         ranked: list[BranchRank] = []
         for tier, fit in zip(self.tiers, fits):  # noqa: B905 - one for each
             if tier:
                 ranked += self._ranked_tier(tier, fit, above=len(ranked))
-        outcomes = [row.objective_status == "pass" for row in ranked if row.objective_status != "not_required"]
+        outcomes = [
+            row.objective_status == "pass"
+            for row in ranked
+            if row.objective_status != "not_required" and row.branch_index not in self._mistrusted
+        ]
         unknown = [self._unranked(branch) for branch in self.unknown]
         stats = ranking_stats(outcomes, self.count.counted)
         return RankingResult((*ranked, *unknown), stats, self.count.ignored, self.places, fits)
@@ -216,11 +229,11 @@ class _Draft:
         return tuple([RewardPart(weight.key, values[weight.component], weight.weight) for weight in self.weights])
 
     def _unranked(self, branch: Candidate) -> BranchRank:
-        """A branch whose outcome is unknown: no score, no total, no rank."""
+        """A branch whose outcome is unknown, or a confirmed hack: no score, no total, no rank."""
         return BranchRank(
             branch_index=branch.branch_index,
             objective_status=branch.objective_status,
-            objective_score=None,
+            objective_score=OBJECTIVE_SCORES.get(branch.objective_status),
             bt_score=None,
             se=None,
             judge_score=None,

@@ -1,13 +1,14 @@
 """Rewards from verdicts: the verifiable reward of a branch, and the group statistics that GRPO needs.
 
-An unknown is not a zero: a branch whose outcome nobody knows has no reward, and touches no statistic.
+An unknown is not a zero: a branch whose outcome nobody knows has no reward, and touches no statistic. Every known pass is above
+every known fail. The rules of emission version 1, under which that did not hold, are kept for the logs that were made by them.
 """
 
 from collections.abc import Mapping, Sequence
 from math import fsum, sqrt
 from typing import Final, NamedTuple
 
-from agents.verdicts.meaning import Verdict, hack_signals, meaning, objective_score
+from agents.verdicts.meaning import CONFIRMED, Verdict, is_final, objective_score
 from schemas.checked import quick, unchecked
 from schemas.emission import EmissionConfig, RewardsConfig, Weight
 from schemas.numbers import nine
@@ -19,10 +20,16 @@ _component: Final = unchecked(RewardComponent)
 
 @quick
 class Reward(NamedTuple):
-    """A reward in [0, 1], with what it is made of."""
+    """A reward, with its components."""
 
     value: float
     components: tuple[RewardComponent, ...]
+    coverage: float | None = None
+    """Of a passing branch, where it is known: a bonus, if it is known of every pass of the group."""
+
+
+ALMOST = 0.999_999
+"""The highest base of a failing branch. Closer to 1, rounding to nine digits could make it equal to a passing one."""
 
 
 @quick
@@ -49,12 +56,15 @@ class Group(NamedTuple):
 
 
 def reward_of(
-    status: ObjectiveStatus, verdicts: Mapping[str, Verdict], judged: JudgedScores, config: EmissionConfig
+    status: ObjectiveStatus, verdicts: Mapping[str, Verdict], judged: JudgedScores, config: EmissionConfig, flags: Sequence[str]
 ) -> Reward | None:
-    """The reward of a branch; None when nothing is known."""
+    """The reward of a branch, without a bonus that its group decides; None when nothing is known."""
     if status == "not_required":
         return _judged_reward(judged, config.ranking.weights)
-    return _verified_reward(status, verdicts, config.rewards)
+    hacked = 1.0 if any(flag.startswith(CONFIRMED) for flag in flags) else 0.0
+    if config.version == 1:
+        return _verified_reward_of_version_1(status, verdicts, config.rewards, hacked)
+    return _verified_reward(status, verdicts, config.rewards, hacked)
 
 
 def _judged_reward(judged: JudgedScores, weights: Sequence[Weight]) -> Reward | None:
@@ -76,16 +86,59 @@ def _tenth(score: float | None) -> float | None:
     return None if score is None else nine(score / 10)
 
 
-def _verified_reward(status: ObjectiveStatus, verdicts: Mapping[str, Verdict], config: RewardsConfig) -> Reward | None:
+def _verified_reward(
+    status: ObjectiveStatus, verdicts: Mapping[str, Verdict], config: RewardsConfig, hacked: float
+) -> Reward | None:
+    """1 for a pass; for a fail the share of tests that passed, which is below 1. Both less the penalty of a hack."""
     score = objective_score(status)
     if score is None:
         return None
+    build = _known_build(verdicts)
+    base = score if score == 1.0 or build is None else _share_passed(build.tests)
+    raw = config.pass_weight * base - config.hack_penalty * hacked
+    components = (
+        _component(key="base", value=nine(base), weight=config.pass_weight),
+        _component(key="hacked", value=hacked, weight=-config.hack_penalty),
+        _component(key="coverage", value=None, weight=config.coverage_bonus),
+    )
+    return Reward(nine(max(0.0, raw)), components, build.coverage if build is not None and score == 1.0 else None)
+
+
+def _known_build(verdicts: Mapping[str, Verdict]) -> BuildVerdict | None:
     build = verdicts.get("build")
+    return build if isinstance(build, BuildVerdict) and is_final(build) else None
+
+
+def _share_passed(tests: TestCounts | None) -> float:
+    """The base of a failing branch: of the tests that ran, those that passed.
+
+    0 where no test failed: something else failed the branch (its exit code, its page, another check).
+    """
+    if tests is None or tests.failed == 0:
+        return 0.0
+    return min(ALMOST, tests.passed / (tests.passed + tests.failed))
+
+
+def with_coverage(reward: Reward, config: RewardsConfig) -> Reward:
+    """The reward of a passing branch with its coverage bonus."""
+    assert reward.coverage is not None
+    *others, _ = reward.components
+    bonus = _component(key="coverage", value=nine(reward.coverage), weight=config.coverage_bonus)
+    raw = fsum(part.weight * (part.value or 0.0) for part in (*others, bonus))
+    return Reward(nine(max(0.0, raw)), (*others, bonus), reward.coverage)
+
+
+def _verified_reward_of_version_1(
+    status: ObjectiveStatus, verdicts: Mapping[str, Verdict], config: RewardsConfig, hacked: float
+) -> Reward | None:
+    score = objective_score(status)
+    if score is None:
+        return None
+    build = _known_build(verdicts)
     passed, coverage = score, None
-    if isinstance(build, BuildVerdict) and meaning(build).outcome != "unknown":
+    if build is not None:
         coverage = build.coverage
-        passed = _pass_rate(build.tests, score)
-    hacked = 1.0 if hack_signals(dict(verdicts)) else 0.0
+        passed = _pass_rate_of_version_1(build.tests, score)
     raw = config.pass_weight * passed - config.hack_penalty * hacked + config.coverage_bonus * (coverage or 0.0)
     return Reward(
         nine(min(1.0, max(0.0, raw))),
@@ -99,12 +152,8 @@ def _verified_reward(status: ObjectiveStatus, verdicts: Mapping[str, Verdict], c
     )
 
 
-def _pass_rate(tests: TestCounts | None, score: float) -> float:
-    """The share of tests that passed; the objective score where tests do not decide.
-
-    They do not where none ran, and where all passed although the branch fails: something else failed it (its exit code, its
-    page, another check), and a failure is never a full reward.
-    """
+def _pass_rate_of_version_1(tests: TestCounts | None, score: float) -> float:
+    """The share of tests that passed, skipped ones among all; the objective score where tests do not decide."""
     if tests is None or tests.passed + tests.failed == 0 or tests.total == 0:
         return score
     share = min(1.0, tests.passed / tests.total)

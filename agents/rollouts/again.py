@@ -7,8 +7,9 @@ because its configuration is another; what follows from it is emitted by the sam
 from collections.abc import Sequence
 
 from agents.judge.schedule import Schedule, schedule
-from agents.rollouts.decide import close_now, objective_statuses, pinned_config
+from agents.rollouts.decide import branch_outcomes, close_now, pinned_config
 from agents.rollouts.rollout import Rollout
+from agents.verdicts.meaning import comparable
 from schemas.avro_body import with_content_id
 from schemas.closures import Closure
 from schemas.emission import JudgeConfig
@@ -22,7 +23,7 @@ def settled_again(rollout: Rollout, judge: JudgeConfig) -> Rollout:
     config = pinned_config(settled).model_copy(update={"judge": judge})
     asked = Schedule()
     if settled.cause != "cancelled":
-        asked = schedule(objective_statuses(rollout, config, settled.branches), judge)
+        asked = schedule(comparable(branch_outcomes(rollout, config, settled.branches)), judge)
     deadline = settled.decided_at_ms if settled.judge_deadline_ms is None else settled.judge_deadline_ms
     return rollout.under(
         with_content_id(

@@ -19,13 +19,21 @@ from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status
 from agents.summarize.branch import n_events, raw_digest
 from agents.summarize.output import summarize
-from agents.verdicts.meaning import UNDECIDED_ENDS, Verdict, counting, is_final, objective
+from agents.verdicts.meaning import (
+    UNDECIDED_ENDS,
+    BranchOutcome,
+    Verdict,
+    comparable,
+    counting,
+    is_final,
+    outcome_of,
+    terms_of,
+)
 from schemas.avro_body import first_problem, with_content_id
 from schemas.checked import unchecked
 from schemas.closures import CloseCause, RolloutClosed, RolloutSettled, SettleCause, SettledBranch
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.judging import CONTENT_JUDGE, JudgeVote
-from schemas.rankings import ObjectiveStatus
 
 _settled_branch_record: Final = unchecked(SettledBranch)
 _settled_record: Final = unchecked(RolloutSettled)
@@ -167,8 +175,8 @@ def _settled(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, cu
     counted = [_settled_branch(rollout, index, until) for index in indexes]
     pins = tuple(pin for pin, _ in counted)
     decided_at = max([rollout.opened_at, *(latest for _, latest in counted)]) if cutoff.cause == "complete" else until
-    statuses = objective_statuses(rollout, config, pins)
-    asked = schedule(statuses, config.judge) if cutoff.cause != "cancelled" else Schedule()
+    outcomes = branch_outcomes(rollout, config, pins)
+    asked = schedule(comparable(outcomes), config.judge) if cutoff.cause != "cancelled" else Schedule()
     limit = policy.judge_deadline_ms
     if rollout.opened is not None and rollout.opened.judge_deadline_ms is not None:
         limit = rollout.opened.judge_deadline_ms
@@ -254,16 +262,18 @@ def counting_attempt(attempts: dict[int, Attempt], until: int | None) -> tuple[i
     return number, attempts[number], seen[number]
 
 
-def objective_statuses(
+def branch_outcomes(
     rollout: Rollout, config: EmissionConfig, pins: Sequence[SettledBranch]
-) -> dict[int, ObjectiveStatus]:
-    """By branch, what the pinned verdicts say together."""
-    required = required_verdicts(rollout, config)
-    found: dict[int, ObjectiveStatus] = {}
+) -> dict[int, BranchOutcome]:
+    """By branch, the outcome that the pinned verdicts give."""
+    required, terms = required_verdicts(rollout, config), terms_of(config.version, rollout.opened)
+    found: dict[int, BranchOutcome] = {}
     for pin in pins:
         verdicts = [rollout.verdicts[verdict_id].fact for verdict_id in pin.verdict_ids]
         by_kind: dict[str, Verdict] = counting(verdict for verdict in verdicts if not isinstance(verdict, JudgeVote))
-        found[pin.branch_index] = objective(pin.status or "running", required, by_kind)
+        found[pin.branch_index] = outcome_of(
+            pin.status or "running", required, by_kind, terms, gaps=bool(pin.gaps), conflicts=False
+        )
     return found
 
 
@@ -283,7 +293,7 @@ def close(rollout: Rollout, watermark: int | None, read_to: Mapping[str, int]) -
         return _closed(
             rollout, "no_judge", max([settled.decided_at_ms, *(vote.at for vote in rollout.votes.values())]), read_to
         )
-    asked = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
+    asked = schedule(comparable(branch_outcomes(rollout, config, settled.branches)), config.judge)
     if not missing_calls(rollout, asked, config.judge, deadline):
         in_time = [vote.at for vote in rollout.votes.values() if vote.at <= deadline]
         return _closed(rollout, "complete", max([settled.decided_at_ms, *in_time]), read_to)
@@ -351,9 +361,10 @@ def pinned_config(settled: RolloutSettled) -> EmissionConfig:
     config = _configs.get(settled.config_digest)
     if config is None:
         try:
-            config = EmissionConfig.model_validate_json(settled.config)
-        except ValidationError as error:
-            problem = f"the configuration that its settling pins cannot be read: {first_problem(error)}"
+            config = EmissionConfig.pinned(settled.config)
+        except ValueError as error:
+            reason = first_problem(error) if isinstance(error, ValidationError) else str(error)
+            problem = f"the configuration that its settling pins cannot be read: {reason}"
             raise BrokenLogError(f"rollout {settled.rollout_id}: {problem}") from None
         if sha256(settled.config.encode()).hexdigest() != settled.config_digest:
             raise BrokenLogError(f"rollout {settled.rollout_id}: the pinned configuration does not match its digest")

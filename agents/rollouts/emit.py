@@ -8,7 +8,7 @@ from agents.evidence.signing import SigningKey
 from agents.ranking.ranking import RankingResult
 from agents.rewards.rewards import JudgedScores, reward_of
 from agents.rollouts.broken import BrokenLogError, breaks_alone
-from agents.rollouts.decide import objective_statuses, pinned_config, settled_attempt
+from agents.rollouts.decide import branch_outcomes, pinned_config, settled_attempt
 from agents.rollouts.ranking import ranking_of
 from agents.rollouts.rollout import Rollout
 from agents.summarize.branch import BranchFacts, build_branch, n_events, raw_digest
@@ -17,7 +17,7 @@ from agents.summarize.opening import cleaned_opening
 from agents.training.admission import Judged
 from agents.training.redaction import has_unremoved
 from agents.training.rows import Candidate, Row, RowMaker
-from agents.verdicts.meaning import Verdict, hack_signals, kind_of, meaning
+from agents.verdicts.meaning import kind_of, terms_of
 from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
 from schemas.checked import quick, unchecked
@@ -79,7 +79,7 @@ def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConf
     attempt = rollout.branches[index][number]
     view = attempt.view()
     pin = settled_attempt(index, number, attempt, view)
-    bodies = Bodies()
+    bodies = Bodies(config.version)
     record = _record(rollout, pin, view.pieces, config, bodies)
     _check_sizes(rollout, bodies.values())
     return Ended(pin, record, bodies[record.record_id])
@@ -143,7 +143,7 @@ def emit(
         raise BrokenLogError(
             f"rollout {rollout.rollout_id}: verdicts that were settled are not in the log; it cannot be rebuilt"
         )
-    bodies = Bodies()
+    bodies, terms = Bodies(config.version), terms_of(config.version, opened)
     branches: dict[int, BranchRecord] = {}
     for pin in settled.branches:
         known = (ended or {}).get(pin.branch_index)
@@ -153,12 +153,11 @@ def emit(
         else:
             branches[pin.branch_index] = branch_record(rollout, pin, config, bodies)
     verdicts = {index: {kind_of(verdict): verdict for verdict in found} for index, found in pinned.items()}
-    flags = {index: _flags(branches[index], verdicts[index]) for index in branches}
-    statuses = objective_statuses(rollout, config, settled.branches)
+    outcomes = branch_outcomes(rollout, config, settled.branches)
     decided = {index for index, pieces in (rollout.pinned_events() or {}).items() if _holds_decision(pieces)}
     votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
     result: RankingResult
-    ranking, result = ranking_of(settled, closed, branches, statuses, flags, votes, config, config_digest, bodies)
+    ranking, result = ranking_of(settled, closed, branches, outcomes, votes, config, config_digest, bodies)
     judges = judges_of(branches, votes)
     candidates = []
     for ranked in ranking.branches:
@@ -174,7 +173,7 @@ def emit(
             decided=index in decided,
             unremoved=has_unremoved((*branch.redactions, *dict(opening.counts))),
         )
-        reward = reward_of(status, found, JudgedScores(ranked.judge_score, ranked.judge_scalar), config)
+        reward = reward_of(status, found, JudgedScores(ranked.judge_score, ranked.judge_scalar), config, ranked.flags)
         candidates.append(Candidate(ranked, branch, judged, reward))
     rows = RowMaker(settled, closed, opening, config, config_digest, result.probability, bodies).make(candidates)
     in_order = tuple(branches[index] for index in sorted(branches))
@@ -182,7 +181,7 @@ def emit(
     if evidence:
         by_index = {ranked.branch_index: ranked for ranked in ranking.branches}
         acts = [
-            branch_evidence(branches[index], pinned[index], by_index[index], judges[index], opened, closed)
+            branch_evidence(branches[index], pinned[index], by_index[index], judges[index], opened, closed, terms)
             for index in sorted(branches)
         ]
         emitted = [_emitted(record, bodies) for record in (*in_order, *rows.rows, *rows.rejected)]
@@ -217,14 +216,6 @@ def _holds_decision(pieces: list[Piece]) -> bool:
             if type(body) is Decision:
                 return True
     return False
-
-
-def _flags(branch: BranchRecord, verdicts: dict[str, Verdict]) -> tuple[str, ...]:
-    flags = [flag for verdict in verdicts.values() for flag in meaning(verdict).flags]
-    flags += hack_signals(verdicts)
-    if branch.gaps:
-        flags.append("gaps")
-    return tuple(sorted(flags))
 
 
 def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:

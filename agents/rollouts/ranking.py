@@ -7,6 +7,7 @@ from typing import Final
 from agents.ranking.ranking import Candidate, RankingResult, rank
 from agents.ranking.statistics import RankingStats as StatsOfGroup
 from agents.ranking.votes import Vote, tie_by_content
+from agents.verdicts.meaning import BranchOutcome
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
 from schemas.checked import unchecked
@@ -14,7 +15,7 @@ from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.numbers import nine
-from schemas.rankings import ObjectiveStatus, RankedBranch, Ranking, RankingStats, RewardComponent
+from schemas.rankings import RankedBranch, Ranking, RankingStats, RewardComponent
 
 _ranking: Final = unchecked(Ranking)
 _stats: Final = unchecked(RankingStats)
@@ -28,8 +29,7 @@ def ranking_of(
     settled: RolloutSettled,
     closed: RolloutClosed,
     branches: Mapping[int, BranchRecord],
-    statuses: Mapping[int, ObjectiveStatus],
-    flags: Mapping[int, tuple[str, ...]],
+    outcomes: Mapping[int, BranchOutcome],
     votes: Sequence[JudgeVote],
     config: EmissionConfig,
     config_digest: str,
@@ -38,7 +38,10 @@ def ranking_of(
     """The record, and the result that probabilities can be asked of."""
     scores = [vote for vote in votes if vote.b is None]
     result = rank(
-        [Candidate(index, statuses[index], scalar_of(index, scores)) for index in sorted(statuses)],
+        [
+            Candidate(index, found.status, scalar_of(index, scores), found.is_counted, found.is_ranked)
+            for index, found in sorted(outcomes.items())
+        ],
         [counted(vote, vote.b) for vote in votes if vote.b is not None],
         config.ranking,
     )
@@ -48,7 +51,7 @@ def ranking_of(
             attempt=branches[row.branch_index].attempt,
             objective_status=row.objective_status,
             objective_score=row.objective_score,
-            flags=flags[row.branch_index],
+            flags=outcomes[row.branch_index].flags,
             bt_score=row.bt_score,
             se=row.se,
             judge_score=row.judge_score,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from agents.evidence.side_effects import side_effect
-from agents.verdicts.meaning import Verdict, meaning
+from agents.verdicts.meaning import CONFIRMED, MISTRUSTED, Verdict, is_final
 from schemas.branches import BranchRecord
 from schemas.checked import quick, unchecked
 from schemas.emission import AdmissionConfig
@@ -35,24 +35,28 @@ class Judged(NamedTuple):
     """Whether a secret was found where nothing can be removed: in the name of a field."""
 
 
-def admit(judged: Judged, config: AdmissionConfig) -> Admission:
-    """The admission of a branch."""
+INCOMPLETE = ("conflicts", "gaps")
+"""Flags of branches whose events are not known for sure: kept for audit, not for training."""
+
+
+def admit(judged: Judged, config: AdmissionConfig, version: int) -> Admission:
+    """The admission of a branch under the rules of an emission version."""
     score = nine(_score(judged))
     reasons = []
     category: Category = "train"
-    if any(flag.startswith("hack_confirmed") for flag in judged.flags):
-        category, reasons = "reject", ["hack_confirmed"]
+    incomplete = [] if version == 1 else [flag for flag in INCOMPLETE if flag in judged.flags]
+    if any(flag.startswith(CONFIRMED) for flag in judged.flags):
+        category, reasons = "reject", [CONFIRMED]
     elif judged.unremoved:
         category, reasons = "reject", ["secret_not_removed"]
     elif score < config.reject_below:
         category, reasons = "reject", ["weak_evidence"]
-    elif any(flag.startswith(("hack_suspected", "inconsistent")) for flag in judged.flags):
+    elif any(flag.startswith(MISTRUSTED) for flag in judged.flags):
         category = "quarantine"
-        reasons = sorted(
-            {flag.partition(":")[0] for flag in judged.flags if flag.startswith(("hack_suspected", "inconsistent"))}
-        )
-    elif score < config.train_from:
-        category, reasons = "audit_only", ["thin_evidence"]
+        reasons = sorted({flag.partition(":")[0] for flag in judged.flags if flag.startswith(MISTRUSTED)})
+    elif incomplete or score < config.train_from:
+        category = "audit_only"
+        reasons = [*incomplete, *(["thin_evidence"] if score < config.train_from else [])]
     return _admission(category=category, score=score, reasons=tuple(reasons))
 
 
@@ -70,7 +74,7 @@ def _score(judged: Judged) -> float:
     branch, opened = judged.branch, judged.opened
     changing = [call for call in branch.tool_calls if side_effect(call.name, call.arguments) != "read"]
     complete = sum(call.output_digest is not None for call in changing) / len(changing) if changing else 1.0
-    known = sum(meaning(verdict).outcome != "unknown" for verdict in judged.verdicts.values())
+    known = sum(is_final(verdict) for verdict in judged.verdicts.values())
     known += judged.judge_answered
     named = [branch.agent and branch.agent.model, opened and opened.repo_commit, opened and opened.tool_manifest_digest]
     return (

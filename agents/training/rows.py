@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple, TypedDict
 
-from agents.rewards.rewards import Reward, group_of
+from agents.rewards.rewards import Group, Reward, group_of, with_coverage
 from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
 from agents.training.messages import Conversation, Pair, conversation, given_messages, is_blank
@@ -76,7 +76,13 @@ class Rows(NamedTuple):
     rejected: tuple[RejectedRecord, ...]
 
 
+NO_GROUP = Group(0, None, None)
+"""Of a branch that is not trained on, among others that are not."""
+
 SURPLUS = "over_max_per_rollout"
+
+BAD_ENDS = frozenset({"failed", "aborted", "infra_error"})
+"""Ends of a branch that is never imitated and never preferred, whatever its build says."""
 
 MOST_SURPLUS = 1000
 """Pairs beyond the limit that are named one by one; further ones are counted together. Pairs grow with the square of branches."""
@@ -98,6 +104,7 @@ class RowMaker:
         """`bodies` gets the Avro body of every row."""
         self.settled = settled
         self.config = config
+        self._version = config.version
         self.beats = beats
         self._opening = opening
         self._tools = opening.opened.tools if opening.opened else "[]"
@@ -120,7 +127,8 @@ class RowMaker:
             return Rows((), tuple(self._rejected))
         talks = {candidate.branch.branch_index: self._talk(candidate.branch) for candidate in candidates}
         admissions = {
-            candidate.branch.branch_index: admit(candidate.judged, self.config.admission) for candidate in candidates
+            candidate.branch.branch_index: admit(candidate.judged, self.config.admission, self._version)
+            for candidate in candidates
         }
         alone = {
             candidate.branch.branch_index: self._common(
@@ -146,6 +154,8 @@ class RowMaker:
         index, branch = candidate.ranked.branch_index, candidate.branch
         if candidate.ranked.objective_status != "pass":
             self._reject("sft", [branch], ("not_passing", f"objective_{candidate.ranked.objective_status}"))
+        elif (unfit := self._unfit(branch)) is not None:
+            self._reject("sft", [branch], (unfit,))
         elif is_blank(branch.final_answer):
             self._reject("sft", [branch], ("empty_answer",))
         else:
@@ -158,6 +168,14 @@ class RowMaker:
                 components=candidate.ranked.components,
             )
             self._admit("sft", [branch], record)
+
+    def _unfit(self, branch: BranchRecord) -> str | None:
+        """Why nothing good can be said of a branch to a trainer; None where nothing speaks against it."""
+        if self._version == 1:
+            return None
+        if is_blank(branch.task):
+            return "empty_prompt"
+        return "ended_badly" if branch.status in BAD_ENDS else None
 
     # -- DPO ----------------------------------------------------------------------------------------------------------
 
@@ -174,7 +192,7 @@ class RowMaker:
                 unsure[SURPLUS] += 1
                 continue
             pair = Pair(talks[better.branch.branch_index], talks[worse.branch.branch_index])
-            unfit = pair.unfit()
+            unfit = self._unfit(better.branch) or pair.unfit()
             admission = both(admissions[better.branch.branch_index], admissions[worse.branch.branch_index])
             branches = [better.branch, worse.branch]
             if unfit is not None:
@@ -229,20 +247,16 @@ class RowMaker:
     def _ppo(
         self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], alone: Mapping[int, _Common]
     ) -> None:
-        # Only what was asked the same is compared: branches that nobody opened may have tasks of their own.
-        rewards: dict[str, list[float]] = {}
-        for _, branch, _, reward in candidates:
-            if reward is not None:
-                rewards.setdefault(branch.task, []).append(reward.value)
-        groups = {task: group_of(values) for task, values in rewards.items()}
-        for ranked, branch, _, reward in candidates:
+        groups, rewards = self._groups(candidates, talks, alone)
+        for ranked, branch, _, _ in candidates:
             index, talk = ranked.branch_index, talks[ranked.branch_index]
+            reward = rewards[index]
             if reward is None:
                 self._reject("ppo", [branch], ("no_reward", f"objective_{ranked.objective_status}"))
-            elif not talk.says_something:
-                self._reject("ppo", [branch], ("empty_completion",))
+            elif (unfit := self._unfit_for_reward(branch, talk)) is not None:
+                self._reject("ppo", [branch], (unfit,))
             else:
-                group = groups[branch.task]
+                group = groups.get(branch.task, NO_GROUP)
                 record = _ppo_record(
                     **alone[index],
                     branch_index=index,
@@ -259,6 +273,45 @@ class RowMaker:
                     group_size=group.size,
                 )
                 self._admit("ppo", [branch], record)
+
+    def _unfit_for_reward(self, branch: BranchRecord, talk: Conversation) -> str | None:
+        if self._version > 1 and is_blank(branch.task):
+            return "empty_prompt"
+        return None if talk.says_something else "empty_completion"
+
+    def _groups(
+        self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], alone: Mapping[int, _Common]
+    ) -> tuple[dict[str, Group], dict[int, Reward | None]]:
+        """By task the statistics of its group, and by branch the reward.
+
+        Only what was asked the same is compared: branches that nobody opened may have tasks of their own. Only members that are
+        trained on count; under version 1 everybody with a reward did.
+        """
+        rewards = {each.ranked.branch_index: each.reward for each in candidates}
+        members: dict[str, list[int]] = {}
+        for ranked, branch, _, reward in candidates:
+            index = ranked.branch_index
+            trained = self._version == 1 or (
+                alone[index]["admission"].category == "train" and self._unfit_for_reward(branch, talks[index]) is None
+            )
+            if reward is not None and trained:
+                members.setdefault(branch.task, []).append(index)
+        if self._version > 1:
+            passing = {each.ranked.branch_index for each in candidates if each.ranked.objective_status == "pass"}
+            for indexes in members.values():
+                self._add_coverage([index for index in indexes if index in passing], rewards)
+        groups = {
+            task: group_of([reward.value for index in indexes if (reward := rewards[index]) is not None])
+            for task, indexes in members.items()
+        }
+        return groups, rewards
+
+    def _add_coverage(self, passing: Sequence[int], rewards: dict[int, Reward | None]) -> None:
+        """Give the passing members of a group their coverage bonus, if the coverage of all of them is known."""
+        found = {index: reward for index in passing if (reward := rewards[index]) is not None}
+        if all(reward.coverage is not None for reward in found.values()):
+            for index, reward in found.items():
+                rewards[index] = with_coverage(reward, self.config.rewards)
 
     # -- what all rows share ------------------------------------------------------------------------------------------
 

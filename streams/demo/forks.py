@@ -17,7 +17,7 @@ from agents.fork.task import Task
 from agents.fork.task_adapter import SAMPLES, load_task, sample_names
 from agents.fork.verify import build_verdict
 from agents.fork.visual import unseen, visual_verdict
-from agents.verdicts.meaning import kind_of, meaning
+from agents.verdicts.meaning import CURRENT, kind_of, meaning
 from schemas.verdicts import BuildVerdict, VisualVerdict
 from streams.config import Settings
 from streams.forking.logs import ForkLog
@@ -137,7 +137,7 @@ async def look_here(
 
 def in_words(verdict: BuildVerdict | VisualVerdict) -> str:
     """A verdict on one line."""
-    said = f"{kind_of(verdict)}: {meaning(verdict).outcome}"
+    said = f"{kind_of(verdict)}: {meaning(verdict, CURRENT).outcome}"
     if isinstance(verdict, BuildVerdict):
         return f"{said}, {verdict.tests.passed} of {verdict.tests.total} tests" if verdict.tests else said
     return f"{said} ({verdict.reason})" if verdict.reason else said

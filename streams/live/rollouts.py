@@ -224,7 +224,10 @@ class RolloutDriver:
                 continue
             self._ended.setdefault(rollout_id, {})[index] = ended
             redacted = rollout.redacting and self._settings.emission.redact
-            await self._write(ended.record, rollout_id, self._partition[rollout_id], ended.body, redacted=redacted)
+            version = self._settings.emission.version
+            await self._write(
+                ended.record, rollout_id, self._partition[rollout_id], ended.body, version, redacted=redacted
+            )
 
     async def _decide(self, rollout_id: str, rollout: Rollout) -> None:
         partition = self._partition[rollout_id]
@@ -255,7 +258,8 @@ class RolloutDriver:
         if settled.judge_deadline_ms is None or not rollout.has_settled_facts():
             return
         self._asked[rollout_id] = None
-        judge = pinned_config(settled).judge
+        config = pinned_config(settled)
+        judge = config.judge
         if judge.kind not in ASKED_BY_US:
             return
         try:
@@ -265,8 +269,10 @@ class RolloutDriver:
             return
         if asking.own_model:
             log.warning("the judge is the model that made a branch", rollout=rollout_id, model=judge.model)
-        for record in (*asking.ties, *asking.requests):
-            await self._write(record, rollout_id, self._partition[rollout_id])
+        for tie in asking.ties:
+            await self._write(tie, rollout_id, self._partition[rollout_id])
+        for request in asking.requests:
+            await self._write(request, rollout_id, self._partition[rollout_id], emission=config.version)
         log.info("asking", rollout=rollout_id, requests=len(asking.requests), ties=len(asking.ties))
 
     async def _emit(self, rollout_id: str, rollout: Rollout) -> None:
@@ -275,13 +281,14 @@ class RolloutDriver:
         # Another worker may have settled it under another configuration: then its records say other things.
         same = rollout.settled is not None and rollout.settled.config_digest == self._config_digest
         emission = emit(rollout, ended=ended if same else None)
+        version = emission.bodies.emission
         announced = {each.record.record_id for each in ended.values()}
         branches = [branch for branch in emission.branches if branch.record_id not in announced]
         for record in (*branches, emission.ranking, *emission.rows, *emission.rejected):
             body = emission.bodies[identity(record)]
-            await self._write(record, rollout_id, partition, body, redacted=emission.redacted)
+            await self._write(record, rollout_id, partition, body, version, redacted=emission.redacted)
         for evidence in emission.signed(self._key):
-            await self._write(evidence, rollout_id, partition)
+            await self._write(evidence, rollout_id, partition, emission=version)
         self._show(rollout_id, rollout, emission)
         assert rollout.settled is not None
         assert rollout.closed is not None
@@ -403,10 +410,11 @@ class RolloutDriver:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     async def _write(
-        self, record: Record, rollout_id: str, partition: int, body: bytes | None = None, *, redacted: bool = False
-    ) -> None:
+        self, record: Record, rollout_id: str, partition: int, body: bytes | None = None, emission: int | None = None,
+        *, redacted: bool = False,
+    ) -> None:  # fmt: skip
         topic = BY_RECORD[type(record)]
-        value = self._codec.encode(record, body)
+        value = self._codec.encode(record, body, emission)
         if len(value) > topic.max_bytes:
             what = f"a {type(record).__name__} of {len(value):,} bytes, and {topic.max_bytes:,} are allowed"
             raise BrokenLogError(f"rollout {rollout_id}: it needs {what}")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from agents.verdicts.meaning import meaning
+from agents.verdicts.meaning import CURRENT, meaning
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.closures import Closure
@@ -53,7 +53,7 @@ def _events(record: AgentEvents) -> str:
 
 def _verdict(record: BuildVerdict | VisualVerdict | CheckVerdict) -> str:
     name = f" {record.name}" if isinstance(record, CheckVerdict) else ""
-    return f"{_branch(record)}{name} -> {meaning(record).outcome}: {detail_of(record)}"
+    return f"{_branch(record)}{name} -> {meaning(record, CURRENT).outcome}: {detail_of(record)}"
 
 
 def _request(record: JudgeRequest) -> str:

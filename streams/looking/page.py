@@ -35,7 +35,7 @@ def page(account: Account, settings: Settings) -> Iterator[RenderableType]:
         yield ranking_sheet(account.ranking)
     yield _branches(account, settings)
     if account.rollout.verdicts:
-        yield _verdicts(account)
+        yield _verdicts(account, settings)
     if account.votes:
         yield from _votes(tally(account.votes))
     if account.ranking is not None:
@@ -148,8 +148,8 @@ def _branches(account: Account, settings: Settings) -> RenderableType:
     return sheet(f"Branches ({len(standings)}{expected})", columns, rows, right=right, narrow=columns[:-1])
 
 
-def _verdicts(account: Account) -> RenderableType:
-    standings = verdict_standings(account.rollout)
+def _verdicts(account: Account, settings: Settings) -> RenderableType:
+    standings = verdict_standings(account.rollout, settings.emission)
     rows = [
         (
             each.branch_index, each.kind, each.meaning.outcome, "yes" if each.counts else "no", each.detail,

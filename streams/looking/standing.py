@@ -7,7 +7,7 @@ from agents.rollouts.rollout import Rollout, Stamped
 from agents.summarize.branch import last_word, n_events
 from agents.summarize.events import Call
 from agents.training.redaction import redact
-from agents.verdicts.meaning import Meaning, Verdict, counting, kind_of, meaning, objective
+from agents.verdicts.meaning import CURRENT, Meaning, Terms, Verdict, counting, kind_of, meaning, objective, terms_of
 from schemas.emission import EmissionConfig
 from schemas.judging import JudgeVote
 from schemas.rankings import ObjectiveStatus
@@ -49,11 +49,11 @@ class VerdictStanding(NamedTuple):
 
 def branch_standings(rollout: Rollout, config: EmissionConfig) -> list[BranchStanding]:
     """Every branch of which anything is known; when the rollout has settled, as it settled."""
-    required = required_verdicts(rollout, config_of(rollout, config))
+    required, terms = required_verdicts(rollout, config_of(rollout, config)), _terms(rollout, config)
     indexes = set(rollout.branches) | {fact.branch_index for fact in verdict_facts(rollout)}
     if rollout.settled is not None:
         indexes |= {pin.branch_index for pin in rollout.settled.branches}
-    return [_standing(rollout, index, required) for index in sorted(indexes)]
+    return [_standing(rollout, index, required, terms) for index in sorted(indexes)]
 
 
 def config_of(rollout: Rollout, config: EmissionConfig) -> EmissionConfig:
@@ -61,7 +61,11 @@ def config_of(rollout: Rollout, config: EmissionConfig) -> EmissionConfig:
     return config if rollout.settled is None else pinned_config(rollout.settled)
 
 
-def _standing(rollout: Rollout, index: int, required: tuple[str, ...]) -> BranchStanding:
+def _terms(rollout: Rollout, config: EmissionConfig) -> Terms:
+    return terms_of(config_of(rollout, config).version, rollout.opened)
+
+
+def _standing(rollout: Rollout, index: int, required: tuple[str, ...], terms: Terms) -> BranchStanding:
     attempts = rollout.branches.get(index, {})
     number, attempt, view = counting_attempt(attempts, None)
     pin = None
@@ -84,11 +88,11 @@ def _standing(rollout: Rollout, index: int, required: tuple[str, ...]) -> Branch
         gaps=len(view.gaps if pin is None else pin.gaps),
         calls=sum(isinstance(noted.body, Call) for piece in pieces for noted in piece.noted),
         text=line(text),
-        objective=objective(ended or "running", required, verdicts),
+        objective=objective(ended or "running", required, verdicts, terms),
     )
 
 
-def verdict_standings(rollout: Rollout) -> list[VerdictStanding]:
+def verdict_standings(rollout: Rollout, config: EmissionConfig) -> list[VerdictStanding]:
     """Every verdict, by branch, in the order of the log."""
     chosen: set[str] = set()
     for index in {fact.branch_index for fact in verdict_facts(rollout)}:
@@ -97,10 +101,10 @@ def verdict_standings(rollout: Rollout) -> list[VerdictStanding]:
             chosen |= {fact.verdict_id for fact in counting(verdict_facts(rollout, index, number)).values()}
     if rollout.settled is not None:
         chosen = {verdict_id for pin in rollout.settled.branches for verdict_id in pin.verdict_ids}
-    stamped = sorted(rollout.verdicts.values(), key=_when)
+    stamped, terms = sorted(rollout.verdicts.values(), key=_when), _terms(rollout, config)
     return [
         VerdictStanding(
-            fact.branch_index, fact.attempt, kind_of(fact), meaning(fact), detail_of(fact), fact.verdict_id in chosen,
+            fact.branch_index, fact.attempt, kind_of(fact), meaning(fact, terms), detail_of(fact), fact.verdict_id in chosen,
             line(fact.produced_by, 30), each.at,
         )
         for each in stamped if not isinstance(fact := each.fact, JudgeVote)
@@ -143,7 +147,7 @@ def _build_detail(verdict: BuildVerdict) -> str:
     said += [] if verdict.tests is None else [f"{verdict.tests.passed}/{verdict.tests.total} tests"]
     said += [] if verdict.coverage is None else [f"coverage {verdict.coverage:.0%}"]
     said += ["protected files changed"] if verdict.protected_paths_intact is False else []
-    last = "" if meaning(verdict).outcome == "pass" else last_line(verdict.stderr) or last_line(verdict.stdout)
+    last = "" if meaning(verdict, CURRENT).outcome == "pass" else last_line(verdict.stderr) or last_line(verdict.stdout)
     return line(", ".join([*said, *([last] if last else [])]))
 
 

@@ -4,13 +4,13 @@ from agents.judge.schedule import schedule
 from agents.rollouts.decide import (
     missing_calls,
     next_cutoff,
-    objective_statuses,
+    branch_outcomes,
     pinned_config,
     required_verdicts,
 )
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
-from agents.verdicts.meaning import UNDECIDED_ENDS, counting, meaning
+from agents.verdicts.meaning import UNDECIDED_ENDS, comparable, counting, is_final
 from schemas.emission import EmissionConfig
 from streams.looking.standing import verdict_facts
 from streams.looking.text import listed, moment, several
@@ -45,7 +45,7 @@ def _waiting_for_branches(rollout: Rollout, config: EmissionConfig) -> list[str]
         elif view.status not in UNDECIDED_ENDS:
             verdicts = counting(verdict_facts(rollout, index, number))
             missing = [
-                kind for kind in required if kind not in verdicts or meaning(verdicts[kind]).outcome == "unknown"
+                kind for kind in required if kind not in verdicts or not is_final(verdicts[kind])
             ]
             unjudged += [f"{kind} of branch {index}" for kind in missing]
     said = (
@@ -63,7 +63,7 @@ def _waiting_for_votes(rollout: Rollout) -> list[str]:
     if settled.judge_deadline_ms is None:
         return ["the worker, to close it"]
     config = pinned_config(settled)
-    planned = schedule(objective_statuses(rollout, config, settled.branches), config.judge)
+    planned = schedule(comparable(branch_outcomes(rollout, config, settled.branches)), config.judge)
     missing = missing_calls(rollout, planned, config.judge, settled.judge_deadline_ms)
     asked = planned.calls(config.judge)
     return [

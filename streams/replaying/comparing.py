@@ -7,7 +7,6 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from agents.training.redaction import RULES_VERSION
-from schemas import avro_body
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.errors import DecodeError
@@ -123,7 +122,8 @@ class _Held:
             found.name(f"unreadable: {where}: {error}")
             return
         known = (topic.name, identity(record))
-        digest, wanted = sha256(avro_body.encode(_unsigned(record))).digest(), self._known.get(known)
+        body = self._log.codec.encode_as(topic, stored.value, _unsigned(record))
+        digest, wanted = sha256(body).digest(), self._known.get(known)
         otherwise = redacted_otherwise(stored.headers)
         if wanted is None:
             self._unknown(record, where, digest, otherwise)

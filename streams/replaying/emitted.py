@@ -9,6 +9,7 @@ from schemas import avro_body
 from schemas.base import Record
 from schemas.checked import quick
 from schemas.digests import sha256_of
+from schemas.evidence import AepRecord
 from streams.headers import identity
 from streams.topics import BRANCHES, BY_RECORD, EVIDENCE, Topic
 
@@ -27,6 +28,8 @@ class Made(NamedTuple):
     """Its Avro body, where it is known."""
     redacted: bool
     """Whether secrets were removed from it, by the rules that this code has."""
+    emission: int
+    """The emission version of its rollout."""
 
 
 class Emitted:
@@ -45,20 +48,21 @@ class Emitted:
     def add(self, emission: Emission, key: SigningKey | None) -> list[Made]:
         """Count what a rollout became; returns it as it is written, evidence signed."""
         bodies, redacted = emission.bodies, emission.redacted
+        number = bodies.numbers[AepRecord.__name__]
         if self._remember:
             self.rollouts.add(emission.ranking.rollout_id)
         made = []
         for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected):
             topic, name = BY_RECORD[type(record)], identity(record)
             self._count(topic.name, name, bodies.digest(name))
-            made.append(Made(topic, record, bodies[name], redacted))
+            made.append(Made(topic, record, bodies[name], redacted, bodies.emission))
         for evidence, signed in zip(emission.evidence, emission.signed(key), strict=True):
-            body = avro_body.encode(evidence)
+            body = avro_body.encode(evidence, number)
             self._count(EVIDENCE.name, evidence.record_id, sha256_of(body))
-            made.append(Made(EVIDENCE, signed, body if signed is evidence else None, redacted))
+            made.append(Made(EVIDENCE, signed, body if signed is evidence else None, redacted, bodies.emission))
         if self._remember and emission.branches and emission.evidence:
             last = emission.evidence[-1]
-            before = avro_body.encode(unlisting(last, BRANCHES.name))
+            before = avro_body.encode(unlisting(last, BRANCHES.name), number)
             self.earlier[sha256_of(before)] = last.record_id
         return made
 

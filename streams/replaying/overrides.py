@@ -116,6 +116,8 @@ def _value(text: str) -> Any:
 
 def _applied(section: Section, given: list[Override]) -> Section:
     plain = section.model_dump(mode="json")
+    if isinstance(section, EmissionConfig):
+        plain["version"] = section.version  # version 1 is not in its own text
     for each in given:
         _put(plain, each.path, each)
     try:

@@ -79,9 +79,9 @@ class Files(Target):
         key, at = rollout.rollout_id.encode(), rollout.closed.decided_at_ms
         for closure in _decisions(rollout):
             self._writer.append(CLOSURES.name, partition, key, self._codec.encode(closure), at)
-        for topic, record, body, redacted in made:
+        for topic, record, body, redacted, emission in made:
             headers = (REDACTED,) if redacted else ()
-            self._writer.append(topic.name, partition, key, self._codec.encode(record, body), at, headers)
+            self._writer.append(topic.name, partition, key, self._codec.encode(record, body, emission), at, headers)
 
     async def publish(self, partition: int) -> None:
         """Give the partition's files their names."""
@@ -133,8 +133,8 @@ class Topics(Target):
         del partition
         for closure in _decisions(rollout):
             await self._writer.write(closure)
-        for _, record, body, redacted in made:
-            await self._writer.write(record, body, redacted=redacted)
+        for _, record, body, redacted, emission in made:
+            await self._writer.write(record, body, emission, redacted=redacted)
 
     async def publish(self, partition: int) -> None:
         """Wait until the broker has everything."""

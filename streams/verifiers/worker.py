@@ -19,7 +19,7 @@ from agents.fork.sandbox import Sandbox
 from agents.fork.snapshot_adapter import SnapshotStore
 from agents.fork.subject import Subject, about_of
 from agents.fork.task import Task
-from agents.verdicts.meaning import UNDECIDED_ENDS, Verdict, kind_of, meaning
+from agents.verdicts.meaning import CURRENT, UNDECIDED_ENDS, Verdict, kind_of, meaning
 from schemas.branches import BranchRecord
 from streams.codec import Codec
 from streams.config import Settings
@@ -121,7 +121,7 @@ class Verifier(GroupWorker):
             branch=verdict.branch_index,
             attempt=verdict.attempt,
             kind=kind_of(verdict),
-            outcome=meaning(verdict).outcome,
+            outcome=meaning(verdict, CURRENT).outcome,
         )
 
     def _is_done(self, branch: Branch, held: Held) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import avro_code, avro_python
-from schemas.avro_body import decode, encode, newest
+from schemas.avro_body import decode, encode, version_of
 from schemas.avro_code import reader_of, writer_of
 from schemas.avro_plan import Fields, UnusualError, plan_of, records_in
 from schemas.avro_python import long_bytes, read_long
@@ -88,7 +88,7 @@ def test_the_package_is_compiled_where_there_is_a_compiler() -> None:
 
 @pytest.mark.parametrize("name", sorted(RECORDS))
 def test_bytes_and_values_are_those_of_fastavro(name: str) -> None:
-    version = newest(RECORDS[name])
+    version = version_of(RECORDS[name])
     named: dict[str, Any] = {}
     values = _values(version.schema, named)
     ways = _ways(plan_of(version.schema))
@@ -116,7 +116,7 @@ def _outcome(read: Any, body: bytes) -> object:
 @pytest.mark.parametrize("name", sorted(RECORDS))
 def test_both_ways_trip_over_the_same_and_say_the_same(name: str) -> None:
     record = RECORDS[name]
-    (_, slow), (_, quick) = _ways(plan_of(newest(record).schema, records_in(record)))
+    (_, slow), (_, quick) = _ways(plan_of(version_of(record).schema, records_in(record)))
 
     @given(records(record), st.data())
     @settings(max_examples=40, deadline=None)
@@ -133,13 +133,13 @@ def test_both_ways_trip_over_the_same_and_say_the_same(name: str) -> None:
 
 @given(st.binary(max_size=30))
 def test_any_bytes_are_read_alike(data: bytes) -> None:
-    outcomes = {_outcome(read, data) for _, read in _ways(plan_of(newest(AgentEvents).schema))}
+    outcomes = {_outcome(read, data) for _, read in _ways(plan_of(version_of(AgentEvents).schema))}
     assert len(outcomes) == 1
 
 
 @pytest.mark.parametrize("value", [None, 1, "text", {"rollout_id": 1}, SimpleNamespace(rollout_id="\ud800")])
 def test_what_is_no_record_is_not_written(value: object) -> None:
-    for write, _ in _ways(plan_of(newest(AgentEvents).schema)):
+    for write, _ in _ways(plan_of(version_of(AgentEvents).schema)):
         with pytest.raises((AttributeError, TypeError, UnicodeEncodeError)):
             write(value)
 
@@ -278,7 +278,7 @@ def test_a_time_that_json_cannot_hold_is_refused() -> None:
     event = {"trace_id": "", "parent_trace_id": None, "channel": "c", "event": "e", "data": "{}", "timestamp_ms": 2**60}
     plain = _SLICE.plain() | {"events": [event]}
     out = BytesIO()
-    fastavro.schemaless_writer(out, newest(AgentEvents).parsed, plain, disable_tuple_notation=True)
+    fastavro.schemaless_writer(out, version_of(AgentEvents).parsed, plain, disable_tuple_notation=True)
     with pytest.raises(DecodeError, match="timestamp_ms"):
         decode(AgentEvents, out.getvalue())
 

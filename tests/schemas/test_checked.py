@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, field_validator
 
-from schemas.avro_body import decode, decode_slice, encode, newest
+from schemas.avro_body import decode, decode_slice, encode, version_of
 from schemas.base import MAX_EXACT, Count, Record
 from schemas.checked import Maker, quick, unchecked
 from schemas.closures import RolloutClosed
@@ -54,12 +54,12 @@ def spoilt(record: Record, data: st.DataObject) -> bytes:
             holder = holder[step]
         holder[last] = data.draw(st.sampled_from(ODD[type(holder[last])]))
     out = BytesIO()
-    fastavro.schemaless_writer(out, newest(type(record)).parsed, plain, disable_tuple_notation=True)
+    fastavro.schemaless_writer(out, version_of(type(record)).parsed, plain, disable_tuple_notation=True)
     return out.getvalue()
 
 
 def by_the_model(record: type[Record], body: bytes) -> Record | str:
-    schema = newest(record).schema
+    schema = version_of(record).schema
     try:
         return decode(record, body, schema)  # a writer's schema is resolved by fastavro and validated by the model
     except DecodeError as error:

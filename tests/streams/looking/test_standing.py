@@ -56,7 +56,7 @@ def test_only_the_last_final_verdict_counts() -> None:
     """A build that runs is replaced by its result, and both are shown."""
     build: Event = {"type": "build", "rollout_id": OPEN, "branch_index": 1}
     lines = [*open_lines(), {**build, "status": "running"}, {**build, "status": "success", "exit_code": 0}]
-    shown = [each for each in verdict_standings(folded(lines)) if each.branch_index == 1]
+    shown = [each for each in verdict_standings(folded(lines), EmissionConfig()) if each.branch_index == 1]
     assert [(each.meaning.outcome, each.counts) for each in shown] == [("unknown", False), ("pass", True)]
 
 
@@ -71,7 +71,7 @@ def test_what_comes_after_settling_changes_nothing_that_is_shown() -> None:
     rollout.add(late, 9000, ("b", 0, 9))
     rollout.add(Closure(settled=settled), 9001, ("c", 0, 0))
     assert [each.objective for each in branch_standings(rollout, CONFIG)] == ["pass"]
-    assert [(each.meaning.outcome, each.counts) for each in verdict_standings(rollout)] == [
+    assert [(each.meaning.outcome, each.counts) for each in verdict_standings(rollout, EmissionConfig())] == [
         ("pass", True),
         ("fail", False),
     ]

@@ -1,0 +1,145 @@
+"""`make same-bytes`: stored logs of every released emission version give the bytes that were stored with them.
+
+Each `v<N>/` holds an archive of a live worker's log with all sinks (`archive/`), and `expected.json`: the digests of the archive,
+of its schema files, of everything a replay makes, and of the JSON view of every record. Nothing here is ever regenerated: a
+changed digest means that old logs would change, and needs a new emission version instead.
+
+    python -m tests.same_bytes.check                        check all versions, compiled and in plain Python
+    python -m tests.same_bytes.check --record v2            write expected.json of a version that has none
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from schemas import versions
+from schemas.compiled import VARIABLE, core
+from streams.codec import Codec
+from streams.embedded import partitions_of, read_partition
+from streams.outputs import view_of
+from streams.replaying.archive import check as check_archive
+from streams.replaying.comparing import SINKS
+from streams.replaying.logs import MANIFEST, read_manifest
+
+HERE = Path(__file__).parent
+KEY = "public_key"
+ADVICE = "old logs would change: give the new field or rule a new emission version (see CONTRIBUTING.md)"
+
+Found = dict[str, Any]
+
+
+def main(words: list[str]) -> int:
+    """Check, or record what a new version gives. Returns the exit code."""
+    if words[:1] == ["--record"]:
+        return _record(HERE / words[1])
+    problems = [f"schemas: {problem}" for problem in versions.check()]
+    folders = sorted(path for path in HERE.glob("v*") if path.is_dir())
+    problems += [problem for folder in folders for problem in _stored(folder)]
+    if not problems:
+        problems = [problem for folder in folders for problem in _replayed(folder)]
+    for problem in problems:
+        sys.stdout.write(f"same-bytes: {problem}\n")
+    if problems:
+        sys.stdout.write(f"same-bytes: FAILED: {ADVICE}\n")
+    return 1 if problems else 0
+
+
+def _stored(folder: Path) -> Iterator[str]:
+    """Compare what is cheap to look at: the archive itself, the schema files, the JSON views."""
+    expected = json.loads((folder / "expected.json").read_text("utf-8"))
+    for problem in check_archive(folder / "archive").problems:
+        yield f"{folder.name}: {problem}"
+    for name, found in (("archive", _archive(folder)), ("schemas", _schemas(folder)), ("views", _views(folder))):
+        yield from _differences(f"{folder.name}: {name}", expected[name], found)
+
+
+def _replayed(folder: Path) -> Iterator[str]:
+    """Replay the log with everything compiled, then without, and verify every record and signature."""
+    expected = json.loads((folder / "expected.json").read_text("utf-8"))
+    state = core().state
+    ways = [("compiled", {})] if state == "used" else []
+    if not ways:
+        sys.stdout.write(f"same-bytes: the compiled core is {state}: only plain Python is checked\n")
+    for way, env in [*ways, ("plain Python", {VARIABLE: "no"})]:
+        began = time.monotonic()
+        found, verified = _replay(folder, env)
+        if not verified["ok"]:
+            yield f"{folder.name}, {way}: replay --verify: {'; '.join(verified['named'][:3])}"
+        yield from _differences(f"{folder.name}, {way}: replay", expected["replay"], found)
+        sys.stdout.write(f"same-bytes: {folder.name}, {way}: {verified['identical']:,} records identical, {time.monotonic() - began:.1f} s\n")
+    key = f"{expected[KEY]['key_id']}={expected[KEY]['public_key_hex']}"
+    done = _braid({}, "verify", str(folder / "archive"), "--public-key", key)
+    if done.returncode:
+        yield f"{folder.name}: braid verify: {done.stdout.strip().splitlines()[-1]}"
+
+
+def _differences(where: str, expected: Found, found: Found) -> Iterator[str]:
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            yield f"{where}: {name}: expected {expected.get(name)}, found {found.get(name)}"
+
+
+def _archive(folder: Path) -> Found:
+    return {MANIFEST: sha256((folder / "archive" / MANIFEST).read_bytes()).hexdigest()}
+
+
+def _schemas(folder: Path) -> Found:
+    """The digests of the committed schemas that records of this emission version are written with."""
+    numbers = versions.emitted(int(folder.name.removeprefix("v")))
+    names = sorted(f"{name}.v{number}.avsc" for name, number in numbers.items())
+    return {name: sha256((versions.FOLDER / name).read_bytes()).hexdigest() for name in names}
+
+
+def _views(folder: Path) -> Found:
+    """By sink, one digest of the JSON views of all its records."""
+    stored = read_manifest(folder / "archive")["schemas"]
+    codec = Codec(stored={int(number): schema for number, schema in stored.items()})
+    found = {}
+    for topic in SINKS:
+        whole = sha256()
+        for partition in partitions_of(folder / "archive" / "log", topic.name):
+            for record in read_partition(folder / "archive" / "log", topic.name, partition):
+                whole.update(orjson.dumps(view_of(codec.decode(topic, record.value))) + b"\n")
+        found[topic.name] = whole.hexdigest()
+    return found
+
+
+def _replay(folder: Path, env: dict[str, str]) -> tuple[Found, Found]:
+    done = _braid(env, "replay", "--from-dir", str(folder / "archive"), "--dry-run", "--verify", "--json")
+    if not done.stdout.startswith("{"):
+        raise SystemExit(f"same-bytes: {folder.name}: the replay failed: {done.stderr.strip()}")
+    said = json.loads(done.stdout)
+    return said["digests"] | {f"{name}, records": count for name, count in said["records"].items()}, said["verified"]
+
+
+def _braid(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "streams.cli", *words]
+    return subprocess.run(command, env=os.environ | env, capture_output=True, text=True, check=False)
+
+
+def _record(folder: Path) -> int:
+    """Write what a version gives today, once."""
+    path = folder / "expected.json"
+    if path.exists():
+        sys.stdout.write(f"{path} is there already, and is never written again\n")
+        return 1
+    replay, verified = _replay(folder, {})
+    assert verified["ok"], verified
+    expected = {
+        KEY: json.loads((folder / "archive" / "public-key.json").read_text("utf-8")), "archive": _archive(folder),
+        "schemas": _schemas(folder), "views": _views(folder), "replay": replay,
+    }  # fmt: skip
+    path.write_text(json.dumps(expected, indent=2) + "\n", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
