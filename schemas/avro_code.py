@@ -47,9 +47,7 @@ def writer_of(schema: AvroSchema) -> Write:
     return writer
 
 
-def reader_of(
-    schema: AvroSchema, made: Made | None = None, lacking: Mapping[str, type[Record]] | None = None
-) -> Read:
+def reader_of(schema: AvroSchema, made: Made | None = None, lacking: Mapping[str, type[Record]] | None = None) -> Read:
     """A reader of a record: `made` says what is made of it and of those in it, else they are dicts.
 
     `lacking` has the models of an older schema by name: fields that it does not have get their defaults.

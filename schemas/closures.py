@@ -40,6 +40,10 @@ class SettledBranch(Record):
     """SHA-256 over the per-event digests, in order."""
     verdict_ids: tuple[str, ...] = ()
     """The verdicts that count: the last final one of each kind, else the last."""
+    verdict_kinds: tuple[str, ...] = ()
+    """The kind of each of `verdict_ids`, in their order; empty in older settlings, whose ids occur once in a rollout."""
+    conflicts: Count = 0
+    """How many events of this attempt differ from an earlier one with the same seq; the first ones count."""
 
 
 class RolloutSettled(Record):

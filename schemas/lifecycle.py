@@ -47,6 +47,10 @@ class RolloutOpened(Record):
     """Digest of the tool manifest the agents ran with."""
     memories: tuple[str, ...] = ()
     """Ids of past experience that was put into the prompt."""
+    held: bool = False
+    """Do not settle as complete before a close request releases it; deadlines still hold."""
+    allow_failing: bool = False
+    """A failing test does not fail the branch when the build says success."""
 
 
 class RolloutCancelled(Record):
@@ -65,6 +69,8 @@ class CloseRequested(Record):
     """The rollout; also the Kafka key."""
     end_of_input: bool = False
     """True when a file or producer simply ended; false when a person asked."""
+    when_complete: bool = False
+    """Settle once complete; all that was appended before this record is read first."""
 
 
 class Lifecycle(Record):

@@ -15,7 +15,7 @@ from agents.importers.errors import LineError
 from agents.importers.slices import rollout_of
 from agents.ranking.ranking import BranchRank, Candidate, Contest, RankingResult, rank_many
 from agents.rollouts.ranking import counted, scalar_of
-from agents.rollouts.rollout import Fact
+from agents.rollouts.rollout import Fact, VerdictKey, verdict_key
 from agents.summarize.branch import BranchEnd, end_status
 from agents.summarize.events import Answer, Body, Failure, keep
 from agents.verdicts.meaning import Verdict, counting, outcome_of, terms_of
@@ -83,7 +83,8 @@ class _Rollout:
     """By branch and attempt; branches with events or an end only."""
     verdicts: dict[int, dict[int, dict[str, Verdict]]] = field(default_factory=dict)
     """By branch, attempt and kind: the one that counts so far."""
-    verdict_ids: set[str] = field(default_factory=set)
+    verdict_ids: set[VerdictKey] = field(default_factory=set)
+    """Of every verdict."""
     votes: dict[str, JudgeVote] = field(default_factory=dict)
     """By id: the first one counts."""
 
@@ -163,9 +164,10 @@ def _ending(event: AgentEvent) -> Body:
 
 
 def _add_verdict(rollout: _Rollout, verdict: Verdict) -> None:
-    if verdict.verdict_id in rollout.verdict_ids:
+    key = verdict_key(verdict)
+    if key in rollout.verdict_ids:
         return
-    rollout.verdict_ids.add(verdict.verdict_id)
+    rollout.verdict_ids.add(key)
     if isinstance(verdict, BuildVerdict):
         verdict = verdict.model_copy(update={"stdout": None, "stderr": None})
     known = rollout.verdicts.setdefault(verdict.branch_index, {}).setdefault(verdict.attempt, {})

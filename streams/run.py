@@ -266,7 +266,13 @@ class _Folder:
             self._bury(stray, self._stored[rollout.rollout_id][stray.ref])
 
     def _write(
-        self, record: Record, rollout: Rollout, body: bytes | None = None, emission: int | None = None, *, redacted: bool = False
+        self,
+        record: Record,
+        rollout: Rollout,
+        body: bytes | None = None,
+        emission: int | None = None,
+        *,
+        redacted: bool = False,
     ) -> LogRecord:
         value = self._codec.encode(record, body, emission)
         return self._log.append(

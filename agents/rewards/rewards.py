@@ -56,7 +56,11 @@ class Group(NamedTuple):
 
 
 def reward_of(
-    status: ObjectiveStatus, verdicts: Mapping[str, Verdict], judged: JudgedScores, config: EmissionConfig, flags: Sequence[str]
+    status: ObjectiveStatus,
+    verdicts: Mapping[str, Verdict],
+    judged: JudgedScores,
+    config: EmissionConfig,
+    flags: Sequence[str],
 ) -> Reward | None:
     """The reward of a branch, without a bonus that its group decides; None when nothing is known."""
     if status == "not_required":

@@ -36,6 +36,8 @@ class View(NamedTuple):
     """What the producer had said of its end by then."""
     raw_digest: str
     """Of the events."""
+    conflicts: int = 0
+    """Events that differ from an earlier one with the same seq."""
 
     @property
     def complete(self) -> bool:
@@ -46,7 +48,18 @@ class View(NamedTuple):
 class Attempt:
     """The facts of one attempt."""
 
-    __slots__ = ("_ended_at", "_view", "end", "info", "latest", "n_events", "pieces", "said_last_seq", "terminal")
+    __slots__ = (
+        "_conflicts",
+        "_ended_at",
+        "_view",
+        "end",
+        "info",
+        "latest",
+        "n_events",
+        "pieces",
+        "said_last_seq",
+        "terminal",
+    )
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -61,6 +74,8 @@ class Attempt:
         self.terminal = False
         """Whether an event says that it ended."""
         self._view: View | None = None
+        self._conflicts: dict[tuple[int, bytes], int] = {}
+        """When each event that conflicts was first appended, by seq and digest: a repetition is no second conflict."""
 
     def add(self, piece: AgentEvents, at: int, *, redacting: bool) -> int:
         """Take a slice in; returns how many of its events conflict with earlier ones. Raises ValueError for bad event data."""
@@ -73,7 +88,10 @@ class Attempt:
         fresh = [whole] if events else []
         if events and self.pieces and whole.first_seq < self.pieces[-1].stop:
             known = {seq: self.digest(seq) for seq in range(whole.first_seq, whole.stop)}
-            conflicts = sum(before is not None and before != whole.digest(seq) for seq, before in known.items())
+            differing = [seq for seq, before in known.items() if before is not None and before != whole.digest(seq)]
+            conflicts = len(differing)
+            for seq in differing:
+                self._conflicts.setdefault((seq, whole.digest(seq)), at)
             runs = _runs([seq for seq, before in known.items() if before is None])
             fresh = [
                 keep_slice(events[run.start - piece.first_seq : run.stop - piece.first_seq], run.start, at, redacting=redacting)
@@ -115,15 +133,17 @@ class Attempt:
 
     def view(self, until: int | None = None) -> View:
         """What had been appended by `until` (None: everything)."""
-        if until is None or until >= self.latest:
+        if until is None or (until >= self.latest and not self._conflicts):
             if self._view is None:
-                self._view = self._make_view([*self.pieces], self.end)
+                self._view = self._make_view([*self.pieces], self.end, len(self._conflicts))
             return self._view
         return self._make_view(
-            [piece for piece in self.pieces if piece.at <= until], self.end if self._ended_at <= until else None
+            [piece for piece in self.pieces if piece.at <= until],
+            self.end if self._ended_at <= until else None,
+            sum(at <= until for at in self._conflicts.values()),
         )
 
-    def _make_view(self, pieces: list[Piece], end: BranchEnd | None) -> View:
+    def _make_view(self, pieces: list[Piece], end: BranchEnd | None, conflicts: int) -> View:
         highest = pieces[-1].stop - 1 if pieces else -1
         expected = highest if end is None or self.said_last_seq is None else max(highest, self.said_last_seq)
         gaps: list[int] = []
@@ -133,7 +153,9 @@ class Attempt:
             seq = piece.stop
         gaps += range(seq, expected + 1)
         status = end_status(last_word(pieces), end) if end is not None or self.terminal else None
-        return View(pieces, expected if expected >= 0 else None, tuple(gaps), status, end, raw_digest(pieces))
+        return View(
+            pieces, expected if expected >= 0 else None, tuple(gaps), status, end, raw_digest(pieces), conflicts
+        )
 
     def pinned(self, last_seq: int | None, gaps: Sequence[int]) -> list[Piece] | None:
         """The events that a decision pinned, in order; None while some of them have not been read.

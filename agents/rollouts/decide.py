@@ -3,6 +3,9 @@
 Both decisions are functions of the facts read so far, the policy, and the watermark: the time up to which every fact topic
 of the rollout's partition has been read. A deadline is decided only when the watermark has passed it, so a backlog or a
 re-read never closes early by somebody's clock. Facts appended after a deadline do not count.
+
+A held rollout (`braid ingest`) does not settle because it is complete, but when it is complete and everything that was
+appended before its release has been read: no fact before the release is too late, whichever topic is read first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,11 +84,29 @@ def settle(
     if rollout.started_at is None:
         return None
     cutoff = next_cutoff(rollout, policy)
+    if rollout.held:
+        return _settle_held(rollout, config, policy, cutoff, watermark)
     if is_complete(rollout, config, cutoff.at):
         return _settled(rollout, config, policy, Cutoff(cutoff.at, "complete"))
     if watermark is not None and watermark >= cutoff.at:
         return _settled(rollout, config, policy, cutoff)
     return None
+
+
+def _settle_held(
+    rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, cutoff: Cutoff, watermark: int | None
+) -> RolloutSettled | None:
+    """The settling of a held rollout: complete once its release has been passed, or a cutoff that has been passed."""
+    if watermark is None:
+        return None
+    released = rollout.released_at
+    if released is not None and released <= min(cutoff.at, watermark) and is_complete(rollout, config, cutoff.at):
+        return _settled(rollout, config, policy, Cutoff(cutoff.at, "complete"), released)
+    if watermark < cutoff.at:
+        return None
+    if cutoff.cause == "end_of_input" and is_complete(rollout, config, cutoff.at):
+        cutoff = Cutoff(cutoff.at, "complete")
+    return _settled(rollout, config, policy, cutoff, cutoff.at)
 
 
 def settle_now(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy) -> RolloutSettled:
@@ -168,13 +189,35 @@ def _final_verdicts(rollout: Rollout, until: int) -> set[tuple[int, int, str]]:
     return found
 
 
-def _settled(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, cutoff: Cutoff) -> RolloutSettled:
+def read_first(rollout: Rollout) -> int | None:
+    """The time up to which everything has to be read before facts alone can lead to the next decision; None: nothing has.
+
+    Who settles after a cutoff or a release has read all votes up to it; who closes may be another worker, which has not.
+    """
+    settled = rollout.settled
+    if settled is None:
+        return rollout.released_at if rollout.held else None
+    whole = settled.cause == "complete" and not rollout.held and rollout.latest >= settled.decided_at_ms
+    return None if whole else settled.decided_at_ms
+
+
+def has_read(rollout: Rollout, watermark: int | None) -> bool:
+    """Whether everything has been read that has to be before the next decision."""
+    until = read_first(rollout)
+    return until is None or (watermark is not None and watermark >= until)
+
+
+def _settled(
+    rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, cutoff: Cutoff, not_before: int = 0
+) -> RolloutSettled:
     until = cutoff.at
     expected = rollout.opened.branches if rollout.opened is not None else None
     indexes = range(expected) if expected is not None else sorted(_indexes(rollout, until))
     counted = [_settled_branch(rollout, index, until) for index in indexes]
     pins = tuple(pin for pin, _ in counted)
-    decided_at = max([rollout.opened_at, *(latest for _, latest in counted)]) if cutoff.cause == "complete" else until
+    decided_at = until
+    if cutoff.cause == "complete":
+        decided_at = max([rollout.opened_at, not_before, *(latest for _, latest in counted)])
     outcomes = branch_outcomes(rollout, config, pins)
     asked = schedule(comparable(outcomes), config.judge) if cutoff.cause != "cancelled" else Schedule()
     limit = policy.judge_deadline_ms
@@ -225,14 +268,14 @@ def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBr
             *(each.at for each in stamped),
         ]
     )
-    verdict_ids = tuple(sorted(verdict.verdict_id for verdict in verdicts.values()))
-    return settled_attempt(index, number, attempt, view, verdict_ids), latest
+    pinned = tuple(sorted((verdict.verdict_id, kind) for kind, verdict in verdicts.items()))
+    return settled_attempt(index, number, attempt, view, pinned), latest
 
 
 def settled_attempt(
-    index: int, number: int, attempt: Attempt | None, view: View, verdict_ids: tuple[str, ...] = ()
+    index: int, number: int, attempt: Attempt | None, view: View, verdicts: Sequence[tuple[str, str]] = ()
 ) -> SettledBranch:
-    """What counts of an attempt as it stands."""
+    """What counts of an attempt as it stands, with (id, kind) of its verdicts."""
     end = view.end
     return _settled_branch_record(
         branch_index=index,
@@ -245,7 +288,9 @@ def settled_attempt(
         last_seq=view.last_seq,
         gaps=view.gaps,
         raw_digest=view.raw_digest,
-        verdict_ids=verdict_ids,
+        verdict_ids=tuple(verdict_id for verdict_id, _ in verdicts),
+        verdict_kinds=tuple(kind for _, kind in verdicts),
+        conflicts=view.conflicts,
     )
 
 
@@ -265,14 +310,17 @@ def counting_attempt(attempts: dict[int, Attempt], until: int | None) -> tuple[i
 def branch_outcomes(
     rollout: Rollout, config: EmissionConfig, pins: Sequence[SettledBranch]
 ) -> dict[int, BranchOutcome]:
-    """By branch, the outcome that the pinned verdicts give."""
+    """By branch, the outcome that the pinned verdicts give. Raises BrokenLogError when one of them is not there."""
     required, terms = required_verdicts(rollout, config), terms_of(config.version, rollout.opened)
     found: dict[int, BranchOutcome] = {}
     for pin in pins:
-        verdicts = [rollout.verdicts[verdict_id].fact for verdict_id in pin.verdict_ids]
-        by_kind: dict[str, Verdict] = counting(verdict for verdict in verdicts if not isinstance(verdict, JudgeVote))
+        stamped = rollout.pinned_by(pin)
+        if None in stamped:
+            raise BrokenLogError(f"rollout {rollout.rollout_id}: verdicts that were settled are not in the log")
+        facts = [each.fact for each in stamped if each is not None]
+        by_kind: dict[str, Verdict] = counting(fact for fact in facts if not isinstance(fact, JudgeVote))
         found[pin.branch_index] = outcome_of(
-            pin.status or "running", required, by_kind, terms, gaps=bool(pin.gaps), conflicts=False
+            pin.status or "running", required, by_kind, terms, gaps=bool(pin.gaps), conflicts=bool(pin.conflicts)
         )
     return found
 
@@ -283,7 +331,7 @@ def branch_outcomes(
 def close(rollout: Rollout, watermark: int | None, read_to: Mapping[str, int]) -> RolloutClosed | None:
     """The closing that is due: nobody to ask, all votes in, or the judge's deadline passed."""
     settled = rollout.settled
-    if settled is None or not rollout.has_settled_facts():
+    if settled is None or not rollout.has_settled_facts() or not has_read(rollout, watermark):
         return None
     config = pinned_config(settled)
     deadline = settled.judge_deadline_ms

@@ -147,7 +147,7 @@ def emit(
     branches: dict[int, BranchRecord] = {}
     for pin in settled.branches:
         known = (ended or {}).get(pin.branch_index)
-        if known is not None and vars(known.pin) == vars(pin) | {"verdict_ids": ()}:
+        if known is not None and vars(known.pin) == vars(pin) | {"verdict_ids": (), "verdict_kinds": ()}:
             branches[pin.branch_index] = known.record
             bodies[known.record.record_id] = known.body
         else:

@@ -27,7 +27,8 @@ def _facts(rollout: Rollout) -> Iterator[str]:
         gone = [seq for seq in gone if seq not in pin.gaps]
         if gone:
             yield f"branch {pin.branch_index}: {len(gone):,} of {pin.n_events:,} events, first seq {gone[0]}"
-        verdicts = [verdict_id for verdict_id in pin.verdict_ids if verdict_id not in rollout.verdicts]
+        found = zip(pin.verdict_ids, rollout.pinned_by(pin), strict=True)
+        verdicts = [verdict_id for verdict_id, stamped in found if stamped is None]
         if verdicts:
             yield f"branch {pin.branch_index}: verdicts {_some(verdicts)}"
     if closed is None:

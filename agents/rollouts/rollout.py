@@ -12,7 +12,7 @@ from agents.evidence.canonical import CanonicalError
 from agents.rollouts.attempt import Attempt, TooManyGapsError
 from agents.rollouts.status import Status
 from agents.summarize.events import Piece
-from agents.verdicts.meaning import Verdict
+from agents.verdicts.meaning import Verdict, kind_of
 from schemas.checked import quick
 from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
 from schemas.events import AgentEvents
@@ -30,6 +30,10 @@ Reason = Literal[
 
 Ref = tuple[str, int, int]
 """Where a fact stands in the log: topic, partition, offset."""
+
+
+VerdictKey = tuple[int, str, str]
+"""Branch, kind and id: a verdict repeats another only when all three are equal."""
 
 
 class Complaint(NamedTuple):
@@ -53,9 +57,9 @@ class Rollout:
     """All facts of one rollout that may still count."""
 
     __slots__: ClassVar[tuple[str, ...]] = (
-        "_ending", "_opened_ref", "_pinned", "_slices", "branches", "cancelled_at",
-        "close_at", "close_is_end_of_input", "closed", "latest", "opened", "opened_at",
-        "redacting", "rollout_id", "settled", "started_at", "status", "times", "verdicts", "votes",
+        "_by_id", "_ending", "_opened_ref", "_pinned", "_slices", "branches", "cancelled_at",
+        "close_at", "close_is_end_of_input", "closed", "held", "latest", "opened", "opened_at",
+        "redacting", "released_at", "rollout_id", "settled", "started_at", "status", "times", "verdicts", "votes",
     )  # fmt: skip
 
     def __init__(self, rollout_id: str, *, redacting: bool = True) -> None:
@@ -73,11 +77,17 @@ class Rollout:
         self.cancelled_at: int | None = None
         self.close_at: int | None = None
         self.close_is_end_of_input = False
+        self.held = False
+        """Whether an opening said so: complete or not, it does not settle before it is released."""
+        self.released_at: int | None = None
+        """When the last release since it was last held was appended."""
         self.branches: dict[int, dict[int, Attempt]] = {}
-        self.verdicts: dict[str, Stamped] = {}
+        self.verdicts: dict[VerdictKey, Stamped] = {}
         self.votes: dict[str, Stamped] = {}
         self.settled: RolloutSettled | None = None
         self.closed: RolloutClosed | None = None
+        self._by_id: dict[str, Stamped] = {}
+        """The first verdict with each id: settlings of older versions pin no more than ids."""
         self._slices: list[tuple[Ref, int, int, int, int, int]] = []
         self._ending: set[tuple[int, int]] = set()
         self._opened_ref: Ref = ("", 0, 0)
@@ -112,8 +122,11 @@ class Rollout:
     def _add_lifecycle(self, fact: Lifecycle, at: int, ref: Ref) -> list[Complaint]:
         if fact.cancelled is not None and self.cancelled_at is None:
             self.cancelled_at = at
-        if fact.close_requested is not None and self.close_at is None:
-            self.close_at, self.close_is_end_of_input = at, fact.close_requested.end_of_input
+        asked = fact.close_requested
+        if asked is not None and asked.when_complete:
+            self.released_at = at
+        elif asked is not None and self.close_at is None:
+            self.close_at, self.close_is_end_of_input = at, asked.end_of_input
         if fact.opened is None:
             return []
         if self.settled is not None and not self.settled.opened:
@@ -124,10 +137,12 @@ class Rollout:
             return [Complaint(ref, "bad_opening", f"tools: {error}")]
         if self.opened is None:
             self.opened, self.opened_at, self._opened_ref = fact.opened, at, ref
-        elif self.opened != fact.opened:
+        elif self.opened != fact.opened.model_copy(update={"held": self.opened.held}):
             return [
                 Complaint(ref, "conflict", "the rollout was opened before, with other content; the first one counts")
             ]
+        if fact.opened.held:  # whoever opens it once more has more to add: it is held until the next release
+            self.held, self.released_at = True, None
         return []
 
     def _add_events(self, piece: AgentEvents, at: int, ref: Ref) -> list[Complaint]:
@@ -203,16 +218,18 @@ class Rollout:
         return found
 
     def _add_verdict(self, verdict: Verdict, at: int, ref: Ref) -> list[Complaint]:
-        known = self.verdicts.get(verdict.verdict_id)
+        key = verdict_key(verdict)
+        known = self.verdicts.get(key)
         if known is not None:
             return (
                 []
                 if known.fact == verdict
                 else [Complaint(ref, "conflict", "another verdict has this id; the first one counts")]
             )
-        if self.settled is not None and at > self.settled.decided_at_ms and not self._pins_verdict(verdict.verdict_id):
+        if self.settled is not None and at > self.settled.decided_at_ms and not self._pins_verdict(key):
             return [Complaint(ref, "late", "the rollout has settled")]
-        self.verdicts[verdict.verdict_id] = Stamped(verdict, at, ref)
+        self.verdicts[key] = stamped = Stamped(verdict, at, ref)
+        self._by_id.setdefault(verdict.verdict_id, stamped)
         return []
 
     def _add_vote(self, vote: JudgeVote, at: int, ref: Ref) -> list[Complaint]:
@@ -259,8 +276,23 @@ class Rollout:
 
     # -- what a decision pins --------------------------------------------------------------------------------------------
 
-    def _pins_verdict(self, verdict_id: str) -> bool:
-        return self.settled is not None and any(verdict_id in pin.verdict_ids for pin in self.settled.branches)
+    def _pins_verdict(self, key: VerdictKey) -> bool:
+        branch, kind, verdict_id = key
+        return self.settled is not None and any(
+            pin.branch_index == branch and pinned_id == verdict_id and pinned_kind in (kind, None)
+            for pin in self.settled.branches
+            for pinned_kind, pinned_id in pinned_ids(pin)
+        )
+
+    def pinned_by(self, pin: SettledBranch) -> list[Stamped | None]:
+        """The verdicts that count of a branch; None for those that have not been read.
+
+        Where an older version settled, an id without a kind is that of the first verdict of the rollout with it.
+        """
+        return [
+            self._by_id.get(verdict_id) if kind is None else self.verdicts.get((pin.branch_index, kind, verdict_id))
+            for kind, verdict_id in pinned_ids(pin)
+        ]
 
     def _strays(self, settled: RolloutSettled) -> list[Complaint]:
         """Facts that are held and that the settling does not pin: they came too late."""
@@ -276,13 +308,13 @@ class Rollout:
                 strays.append(Complaint(ref, "late", f"branch {index} settled at seq {pin.last_seq}"))
             elif number != pin.attempt and at > settled.decided_at_ms:
                 strays.append(Complaint(ref, "late", f"attempt {pin.attempt} of branch {index} has settled"))
-        for verdict_id, stamped in self.verdicts.items():
-            branch = getattr(stamped.fact, "branch_index", None)
+        for key, stamped in self.verdicts.items():
+            branch = key[0]
             if branch not in pins:
                 strays.append(
                     Complaint(stamped.ref, "branch_out_of_range", f"branch {branch} is not part of the settled rollout")
                 )
-            elif stamped.at > settled.decided_at_ms and not self._pins_verdict(verdict_id):
+            elif stamped.at > settled.decided_at_ms and not self._pins_verdict(key):
                 strays.append(Complaint(stamped.ref, "late", "the rollout has settled"))
         self._slices = []
         return strays
@@ -307,7 +339,7 @@ class Rollout:
         assert self.settled is not None
         found: dict[int, list[Verdict]] = {}
         for pin in self.settled.branches:
-            stamped = [self.verdicts.get(verdict_id) for verdict_id in pin.verdict_ids]
+            stamped = self.pinned_by(pin)
             if None in stamped:
                 return None
             found[pin.branch_index] = [
@@ -328,6 +360,19 @@ class Rollout:
             and all(vote_id in self.votes for vote_id in self.closed.vote_ids)
             and self.has_settled_facts()
         )
+
+
+def verdict_key(verdict: Verdict) -> VerdictKey:
+    """Under which a rollout keeps a verdict."""
+    return verdict.branch_index, kind_of(verdict), verdict.verdict_id
+
+
+def pinned_ids(pin: SettledBranch) -> list[tuple[str | None, str]]:
+    """(kind, id) of the verdicts that count of a branch; no kind where an older version settled it."""
+    kinds: tuple[str | None, ...] = pin.verdict_kinds
+    if len(kinds) != len(pin.verdict_ids):
+        kinds = (None,) * len(pin.verdict_ids)
+    return list(zip(kinds, pin.verdict_ids, strict=True))
 
 
 def _all_pinned(seqs: range, pin: SettledBranch) -> bool:

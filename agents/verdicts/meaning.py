@@ -182,7 +182,13 @@ class BranchOutcome(NamedTuple):
 
 
 def outcome_of(
-    status: BranchStatus, required: Sequence[str], verdicts: Mapping[str, Verdict], terms: Terms, *, gaps: bool, conflicts: bool
+    status: BranchStatus,
+    required: Sequence[str],
+    verdicts: Mapping[str, Verdict],
+    terms: Terms,
+    *,
+    gaps: bool,
+    conflicts: bool,
 ) -> BranchOutcome:
     """The outcome of a branch that ended like this, from the verdicts that count for it.
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import fastavro
 
+from agents.rollouts.rollout import pinned_ids
+from agents.verdicts.meaning import kind_of
 from schemas.closures import Closure, RolloutClosed, RolloutSettled
 from schemas.events import AgentEvents
 from schemas.judging import JudgeVote
@@ -104,7 +106,8 @@ def repeats(mark: Mark, fact: object) -> bool:
             attempt, span = mark.branches.get(fact.branch_index, (-1, 0))
             return fact.attempt == attempt and fact.first_seq + len(fact.events) <= span
         case BuildVerdict() | VisualVerdict() | CheckVerdict():
-            return _short(fact.verdict_id) in mark.ids
+            named = _named(fact.branch_index, kind_of(fact), fact.verdict_id)
+            return _short(named) in mark.ids or _short(fact.verdict_id) in mark.ids
         case JudgeVote():
             return _short(fact.vote_id) in mark.ids
         case Lifecycle():
@@ -116,8 +119,14 @@ def repeats(mark: Mark, fact: object) -> bool:
 
 def _ids(settled: RolloutSettled, closed: RolloutClosed) -> Iterable[str]:
     for pin in settled.branches:
-        yield from pin.verdict_ids
+        for kind, verdict_id in pinned_ids(pin):
+            yield verdict_id if kind is None else _named(pin.branch_index, kind, verdict_id)
     yield from closed.vote_ids
+
+
+def _named(branch: int, kind: str, verdict_id: str) -> str:
+    """A verdict of a rollout. Marks of settlings that pin no kinds have its id alone."""
+    return f"{branch}/{kind}/{verdict_id}"
 
 
 def _short(text: str) -> bytes:

@@ -14,7 +14,7 @@ from faust.types.tuples import TP
 from agents.evidence.signing import SigningKey
 from agents.judge.requests import judge_requests
 from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import decide, next_cutoff, pinned_config
+from agents.rollouts.decide import decide, has_read, next_cutoff, pinned_config, read_first
 from agents.rollouts.emit import Emission, Ended, emit, ended_branch
 from agents.rollouts.rollout import Complaint, Fact, Rollout
 from agents.rollouts.status import Status
@@ -61,6 +61,10 @@ class RolloutDriver:
         self._refused = Refused(loop, settings, metrics)
         self._due: list[tuple[int, str]] = []
         self._scheduled: dict[str, int] = {}
+        self._reading: dict[int, list[tuple[int, str]]] = {}
+        """By partition, rollouts to look at when everything up to a time has been read: the earliest first."""
+        self._awaited: dict[str, int] = {}
+        """The time that is awaited for each of them."""
         self._closures_end: dict[int, int] | None = None
         self._fresh: dict[str, None] = {}
         self._last_read: dict[str, float] = {}
@@ -80,6 +84,8 @@ class RolloutDriver:
             self._last_read,
             self._ended,
             self._asked,
+            self._reading,
+            self._awaited,
         ):
             memory.clear()
         self._refused.clear()
@@ -314,7 +320,9 @@ class RolloutDriver:
                 mark = mark_of_given_up(self._loop.stream_time(partition), self._read_to(partition))
             self._loop.finish(partition, rollout_id, mark)
             self._forgetting.remember(partition, rollout_id, mark)
-            for memory in (self._open, self._partition, self._last_read, self._scheduled, self._ended, self._asked):
+            for memory in (
+                self._open, self._partition, self._last_read, self._scheduled, self._awaited, self._ended, self._asked,
+            ):  # fmt: skip
                 memory.pop(rollout_id, None)
 
     def _give_up(self, rollout_id: str, rollout: Rollout, why: str) -> None:
@@ -334,10 +342,22 @@ class RolloutDriver:
 
     def _schedule(self, rollout_id: str, rollout: Rollout) -> None:
         """Look at a rollout again when its next deadline is due. A deadline that moves later is found when it comes up."""
+        self._schedule_reading(rollout_id, rollout)
         at = self._next_look(rollout)
         if at is not None and at < self._scheduled.get(rollout_id, at + 1):
             self._scheduled[rollout_id] = at
             heapq.heappush(self._due, (at, rollout_id))
+
+    def _schedule_reading(self, rollout_id: str, rollout: Rollout) -> None:
+        """Look at a rollout again when everything up to its release, or its settling, has been read."""
+        if rollout.status is not Status.OPEN and rollout.status is not Status.SETTLED:
+            return
+        partition, unread = self._partition[rollout_id], read_first(rollout)
+        if unread is None or has_read(rollout, self._loop.watermark(partition)):
+            return
+        if self._awaited.get(rollout_id) != unread:
+            self._awaited[rollout_id] = unread
+            heapq.heappush(self._reading.setdefault(partition, []), (unread, rollout_id))
 
     def _next_look(self, rollout: Rollout) -> int | None:
         if rollout.status is Status.OPEN:
@@ -363,6 +383,7 @@ class RolloutDriver:
                     due.append(rollout_id)
         if due:
             await self._loop.refresh_ends({self._partition[rollout_id] for rollout_id in due})
+        await self._look_at_read()
         finished = []
         for rollout_id in due:
             rollout = self._open[rollout_id]
@@ -388,6 +409,21 @@ class RolloutDriver:
             await self.advance()
         await self._forgetting.forget()
         self._gauges()
+
+    async def _look_at_read(self) -> None:
+        """Touch the rollouts for which everything that they waited for has been read."""
+        waiting = {partition: heap for partition, heap in self._reading.items() if heap}
+        if not waiting:
+            return
+        await self._loop.refresh_ends(waiting)
+        for partition, heap in waiting.items():
+            watermark = self._loop.watermark(partition)
+            while heap and watermark is not None and heap[0][0] <= watermark:
+                at, rollout_id = heapq.heappop(heap)
+                if self._awaited.get(rollout_id) == at:  # else it was held again, or waits for its settling
+                    del self._awaited[rollout_id]
+                    if rollout_id in self._open:
+                        self._touched[rollout_id] = None
 
     def _is_broken(self, rollout_id: str, rollout: Rollout) -> bool:
         """Whether something was pinned that is still missing although everything up to the decision has been read."""

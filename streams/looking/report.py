@@ -32,7 +32,10 @@ def report(account: Account, settings: Settings) -> dict[str, Any]:
         "closed": None if closed is None else _decision(closed.closed_id, closed.cause, closed.decided_at_ms),
         "waiting_for": waiting_for(rollout, settings.emission, settings.closing),
         "branches": [each._asdict() for each in branch_standings(rollout, settings.emission)],
-        "verdicts": [each._asdict() | {"meaning": each.meaning._asdict()} for each in verdict_standings(rollout, settings.emission)],
+        "verdicts": [
+            each._asdict() | {"meaning": each.meaning._asdict()}
+            for each in verdict_standings(rollout, settings.emission)
+        ],
         "votes": _votes(account),
         "ranking": None if ranking is None else ranking.plain(),
         "powered": None if ranking is None else powered_sentence(ranking.stats),

@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 from agents.rollouts.decide import counting_attempt, pinned_config, required_verdicts
-from agents.rollouts.rollout import Rollout, Stamped
+from agents.rollouts.rollout import Rollout, Stamped, VerdictKey, verdict_key
 from agents.summarize.branch import last_word, n_events
 from agents.summarize.events import Call
 from agents.training.redaction import redact
 from agents.verdicts.meaning import CURRENT, Meaning, Terms, Verdict, counting, kind_of, meaning, objective, terms_of
+from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig
 from schemas.judging import JudgeVote
 from schemas.rankings import ObjectiveStatus
@@ -78,7 +79,9 @@ def _standing(rollout: Rollout, index: int, required: tuple[str, ...], terms: Te
     said = last_word(pieces)
     text = said[0] if said else (view.end.error if view.end else None) or ""
     facts = verdict_facts(rollout, index, number)
-    verdicts = counting(facts if pin is None else [fact for fact in facts if fact.verdict_id in pin.verdict_ids])
+    verdicts = counting(
+        facts if pin is None else [fact for fact in facts if verdict_key(fact) in _pinned(rollout, pin)]
+    )
     return BranchStanding(
         branch_index=index,
         attempt=number,
@@ -94,21 +97,27 @@ def _standing(rollout: Rollout, index: int, required: tuple[str, ...], terms: Te
 
 def verdict_standings(rollout: Rollout, config: EmissionConfig) -> list[VerdictStanding]:
     """Every verdict, by branch, in the order of the log."""
-    chosen: set[str] = set()
+    chosen: set[VerdictKey] = set()
     for index in {fact.branch_index for fact in verdict_facts(rollout)}:
         if rollout.settled is None:
             number, _, _ = counting_attempt(rollout.branches.get(index, {}), None)
-            chosen |= {fact.verdict_id for fact in counting(verdict_facts(rollout, index, number)).values()}
-    if rollout.settled is not None:
-        chosen = {verdict_id for pin in rollout.settled.branches for verdict_id in pin.verdict_ids}
+            chosen |= {verdict_key(fact) for fact in counting(verdict_facts(rollout, index, number)).values()}
+    for pin in rollout.settled.branches if rollout.settled is not None else ():
+        chosen |= _pinned(rollout, pin)
     stamped, terms = sorted(rollout.verdicts.values(), key=_when), _terms(rollout, config)
     return [
         VerdictStanding(
-            fact.branch_index, fact.attempt, kind_of(fact), meaning(fact, terms), detail_of(fact), fact.verdict_id in chosen,
+            fact.branch_index, fact.attempt, kind_of(fact), meaning(fact, terms), detail_of(fact), verdict_key(fact) in chosen,
             line(fact.produced_by, 30), each.at,
         )
         for each in stamped if not isinstance(fact := each.fact, JudgeVote)
     ]  # fmt: skip
+
+
+def _pinned(rollout: Rollout, pin: SettledBranch) -> set[VerdictKey]:
+    """The verdicts that count of a settled branch, as far as they are there."""
+    stamped = rollout.pinned_by(pin)
+    return {verdict_key(each.fact) for each in stamped if each is not None and not isinstance(each.fact, JudgeVote)}
 
 
 def _when(stamped: Stamped) -> tuple[int, int, int]:

@@ -2,9 +2,9 @@
 
 from agents.judge.schedule import schedule
 from agents.rollouts.decide import (
+    branch_outcomes,
     missing_calls,
     next_cutoff,
-    branch_outcomes,
     pinned_config,
     required_verdicts,
 )
@@ -44,9 +44,7 @@ def _waiting_for_branches(rollout: Rollout, config: EmissionConfig) -> list[str]
             gaps.append(f"{index} (seq {listed([str(seq) for seq in view.gaps], 3)})")
         elif view.status not in UNDECIDED_ENDS:
             verdicts = counting(verdict_facts(rollout, index, number))
-            missing = [
-                kind for kind in required if kind not in verdicts or not is_final(verdicts[kind])
-            ]
+            missing = [kind for kind in required if kind not in verdicts or not is_final(verdicts[kind])]
             unjudged += [f"{kind} of branch {index}" for kind in missing]
     said = (
         ("not heard of: branch", silent), ("still running: branch", running), ("events are missing: branch", gaps),

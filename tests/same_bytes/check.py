@@ -74,7 +74,8 @@ def _replayed(folder: Path) -> Iterator[str]:
         if not verified["ok"]:
             yield f"{folder.name}, {way}: replay --verify: {'; '.join(verified['named'][:3])}"
         yield from _differences(f"{folder.name}, {way}: replay", expected["replay"], found)
-        sys.stdout.write(f"same-bytes: {folder.name}, {way}: {verified['identical']:,} records identical, {time.monotonic() - began:.1f} s\n")
+        done = f"{verified['identical']:,} records identical, {time.monotonic() - began:.1f} s"
+        sys.stdout.write(f"same-bytes: {folder.name}, {way}: {done}\n")
     key = f"{expected[KEY]['key_id']}={expected[KEY]['public_key_hex']}"
     done = _braid({}, "verify", str(folder / "archive"), "--public-key", key)
     if done.returncode:
@@ -134,7 +135,7 @@ def _record(folder: Path) -> int:
     replay, verified = _replay(folder, {})
     assert verified["ok"], verified
     expected = {
-        KEY: json.loads((folder / "archive" / "public-key.json").read_text("utf-8")), "archive": _archive(folder),
+        KEY: json.loads((folder / "public-key.json").read_text("utf-8")), "archive": _archive(folder),
         "schemas": _schemas(folder), "views": _views(folder), "replay": replay,
     }  # fmt: skip
     path.write_text(json.dumps(expected, indent=2) + "\n", "utf-8")

@@ -1,6 +1,7 @@
 """Write a log that `make same-bytes` keeps for ever: a live worker's, with every kind of fact, under several configurations.
 
-    .venv/bin/python -m tests.same_bytes.make_log tests/same_bytes/v1
+    .venv/bin/python -m tests.same_bytes.make_log tests/same_bytes/v2
+    .venv/bin/python -m tests.same_bytes.check --record v2
 
 It is run once for each emission version, by the code that releases it. Rollouts come from a seed; a real worker and a real
 judge decide, so times and ids are those of the day. The signing key is thrown away, its public half is kept beside the log.
@@ -89,7 +90,7 @@ VISUALS: tuple[Line, ...] = (
 )
 
 ANSWERS = ("Done: all tests pass.", "It works, ü and 雪 too.", "No.", "", " \n", "Added the button.\nSee app.py.", "42")
-SECRET = "export TOKEN=ghp_" + "a1B2c3D4e5" * 4  # noqa: S105 - made up, and there to be removed
+SECRET = "export TOKEN=ghp_" + "a1B2c3D4e5" * 4
 OUTPUTS: tuple[Any, ...] = (
     "ok", "", None, 7, True, {"rows": [1, 2.5, None, "x"]}, ["a", {"b": []}], "line of output\n" * 300, "x" * 3000,
     f"{SECRET}\nwritten by ann@example.org from /home/ann/project", "naïve café 🚲 " * 90,
@@ -149,7 +150,14 @@ class Maker:
                 numbers = [*range(len(events))]
             about = {"agent": {"name": "sample", "model": "m-1", "version": "3"}, "temperature": 0.7, "seed": index}
             lines += [
-                {"type": "event", **place, "attempt": attempt, "seq": seq, "event": event, **(about if seq == 0 else {})}
+                {
+                    "type": "event",
+                    **place,
+                    "attempt": attempt,
+                    "seq": seq,
+                    "event": event,
+                    **(about if seq == 0 else {}),
+                }
                 for seq, event in zip(numbers, events, strict=True)
             ]
             if self.chance.random() < 0.1:
@@ -169,7 +177,9 @@ class Maker:
             lines.append({"type": "visual", **verdict, **self.chance.choice(VISUALS)})
         if self.chance.random() < 0.5:
             status = self.chance.choice(("pass", "fail", "unknown"))
-            lines.append({"type": "check", **verdict, "name": "lint", "status": status, "score": 0.5, "hint": "use ruff"})
+            lines.append(
+                {"type": "check", **verdict, "name": "lint", "status": status, "score": 0.5, "hint": "use ruff"}
+            )
         return lines
 
     def _events(self, index: int, attempt: int, *, own_task: bool) -> list[Line]:
@@ -179,8 +189,16 @@ class Maker:
         found: list[tuple[str, str, Line]] = [("text", "run_start", start)]
         for step in range(self.chance.randrange(4)):
             found.append(("thinking", "step_start", {"step": step}))
-            found += [("thinking", "thinking_delta", {"delta": f"I look at {step}. ", "step": step})] * self.chance.randrange(3)
-            used = {"modelId": "m-1", "step": step, "inputTokens": 900 * (step + 1), "outputTokens": 70, "estimatedUsd": 0.01}
+            found += [
+                ("thinking", "thinking_delta", {"delta": f"I look at {step}. ", "step": step})
+            ] * self.chance.randrange(3)
+            used = {
+                "modelId": "m-1",
+                "step": step,
+                "inputTokens": 900 * (step + 1),
+                "outputTokens": 70,
+                "estimatedUsd": 0.01,
+            }
             found.append(("model", "model_done", used))
             for call in range(self.chance.choice((0, 1, 1, 2))):
                 found += self._call(step, call, index + attempt)
@@ -199,11 +217,19 @@ class Maker:
     def _call(self, step: int, call: int, turn: int) -> list[tuple[str, str, Line]]:
         name = self.chance.choice(TOOLS)
         call_id = f"c{step}-{call}" if self.chance.random() < 0.9 else "c"
-        args = self.chance.choice(({"command": f"pytest -k {turn}"}, {"path": "app.py", "content": "x = 1\n"}, {"n": 1.5}, {}))
+        args = self.chance.choice(
+            ({"command": f"pytest -k {turn}"}, {"path": "app.py", "content": "x = 1\n"}, {"n": 1.5}, {})
+        )
         result: Line = {"callId": call_id, "toolName": name, "output": self.chance.choice(OUTPUTS)}
         if self.chance.random() < 0.1:
             result["error"] = {"code": "E1", "message": "it broke"}
-        calls = [("tool", "tool_call", {"toolName": name, "args": args, "callId": call_id, "stepIndex": step, "batchId": f"b{step}"})]
+        calls = [
+            (
+                "tool",
+                "tool_call",
+                {"toolName": name, "args": args, "callId": call_id, "stepIndex": step, "batchId": f"b{step}"},
+            )
+        ]
         if self.chance.random() < 0.9:
             calls.append(("tool", "tool_result", result))
         return calls
@@ -216,7 +242,15 @@ class Maker:
             likely = self.chance.choice(("a", "b", "tie", None))
             for order, sample in product(("ab", "ba"), range(2)):
                 preferred = likely if self.chance.random() < 0.9 else "b"
-                vote = {"type": "vote", "rollout_id": name, "a": a, "b": b, "order": order, "sample": sample, "judge": "ext"}
+                vote = {
+                    "type": "vote",
+                    "rollout_id": name,
+                    "a": a,
+                    "b": b,
+                    "order": order,
+                    "sample": sample,
+                    "judge": "ext",
+                }
                 lines.append(vote | {"preferred": preferred, "reasoning": f"{a} or {b}"})
         for index in range(n):
             score = self.chance.choice((None, 2.5, 7.0, 9.0))
@@ -238,8 +272,8 @@ def main(out: Path, rollouts: int = 200, seed: int = 20_261_118) -> None:
             _braid(env, "up")
             maker = Maker(seed)
             asyncio.run(_phases(maker, env, work, rollouts))
-            _braid(env, "archive", "--all", "--out", out)
-            (out / "public-key.txt").write_text(public)
+            _braid(env, "archive", "--all", "--out", out / "archive")
+            (out / "public-key.json").write_text(public)
         finally:
             broker.stop(work / "broker", wipe=True)
 
@@ -255,7 +289,8 @@ async def _phases(maker: Maker, env: dict[str, str], work: Path, rollouts: int) 
         lines = [line for name in wave for line in maker.rollout(name)]
         path = work / f"lines-{phase}.ndjson"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        with Worker(load(), work / f"worker-{phase}.log", **{key: env[key] for key in ("BRAID_SIGNING_KEY", "BRAID_STATE_DIR")}, **chosen) as worker:
+        kept = {key: env[key] for key in ("BRAID_SIGNING_KEY", "BRAID_STATE_DIR")}
+        with Worker(load(), work / f"worker-{phase}.log", **kept, **chosen) as worker:
             await worker.ready()
             judge = None
             if chosen.get("BRAID_EMISSION__JUDGE__KIND") == "scripted":
@@ -276,7 +311,9 @@ async def _phases(maker: Maker, env: dict[str, str], work: Path, rollouts: int) 
 
 
 def _braid(env: dict[str, str], *words: object) -> str:
-    done = subprocess.run([sys.executable, "-m", "streams.cli", *map(str, words)], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "streams.cli", *map(str, words)], env=env, capture_output=True, text=True, check=False
+    )
     if done.returncode not in (0, 1):
         raise SystemExit(f"braid {' '.join(map(str, words))}: {done.stderr}")
     return done.stdout

@@ -80,7 +80,9 @@ def test_every_field_says_what_it_is() -> None:
             found += silent(field["type"], f"{path}.{field['name']}")
         return found + silent(schema.get("items"), path)
 
-    missing = [name for record in RECORDS.values() for name in silent(avro_body.version_of(record).schema, record.__name__)]
+    missing = [
+        name for record in RECORDS.values() for name in silent(avro_body.version_of(record).schema, record.__name__)
+    ]
     assert missing == []
 
 
