@@ -11,7 +11,7 @@ READY := .venv/.ready
 COMPILED := .venv/.compiled
 TRAINERS := .venv-trainers
 
-.PHONY: help setup browser demo test test-cores test-live test-log test-kafka test-trainers check lock schemas bench faults clean
+.PHONY: help setup browser demo same-bytes test test-cores test-live test-log test-kafka test-trainers check lock schemas bench faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -51,12 +51,16 @@ test-kafka: $(COMPILED)
 test-trainers: $(TRAINERS)/.ready ## Exported files through TRL's trainers and torch (some 6 GB, once, in an environment of its own)
 	@HF_HUB_OFFLINE=1 $(TRAINERS)/bin/pytest -m trainers -p no:cacheprovider tests/trainers
 
-check: $(READY) ## Lint, types, import direction, schemas
+check: $(READY) ## Lint, types, import direction, schemas, the bytes of old logs
 	@$(BIN)/ruff check -q .
 	@$(BIN)/ruff format -q --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/braid schemas check
+	@$(MAKE) --no-print-directory -s same-bytes
+
+same-bytes: $(COMPILED) ## Replay the stored logs of released emission versions: every byte as it was, compiled and in plain Python
+	@$(BIN)/python -m tests.same_bytes.check
 
 lock: $(READY) ## Resolve the dependencies anew, into the lock files (what runs, what develops, what trains)
 	@$(UV) pip compile -q --universal --generate-hashes --no-header pyproject.toml -o requirements.lock

@@ -19,7 +19,18 @@ def read_counts(report: bytes) -> TestCounts | None:
         case.find("skipped") is not None and case.find("failure") is None and case.find("error") is None
         for case in cases
     )
-    return TestCounts(passed=len(cases) - failed - skipped, failed=failed, skipped=skipped, total=len(cases))
+    return TestCounts(
+        passed=len(cases) - failed - skipped, failed=failed, skipped=skipped, total=len(cases),
+        collection_errors=_collection_errors(root, cases),
+    )  # fmt: skip
+
+
+def _collection_errors(root: ET.Element, cases: list[ET.Element]) -> int | None:
+    """Test files that pytest could not collect; None for a report of another runner, which says it in its own way."""
+    if not any(suite.get("name") == "pytest" for suite in root.iter("testsuite")):
+        return None
+    errors = (case.find("error") for case in cases)
+    return sum(error is not None and (error.get("message") or "").startswith("collection failure") for error in errors)
 
 
 def read_coverage(report: bytes) -> float | None:

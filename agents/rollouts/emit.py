@@ -17,7 +17,7 @@ from agents.summarize.opening import cleaned_opening
 from agents.training.admission import Judged
 from agents.training.redaction import has_unremoved
 from agents.training.rows import Candidate, Row, RowMaker
-from agents.verdicts.meaning import kind_of, terms_of
+from agents.verdicts.meaning import comparable, kind_of, terms_of
 from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
 from schemas.checked import quick, unchecked
@@ -25,7 +25,7 @@ from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig
 from schemas.evidence import AepRecord, EmittedRecord
 from schemas.judging import JudgeVote
-from schemas.rankings import Ranking
+from schemas.rankings import ObjectiveStatus, Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 
 _emitted_record: Final = unchecked(EmittedRecord)
@@ -158,7 +158,7 @@ def emit(
     votes = [_vote(rollout, vote_id) for vote_id in closed.vote_ids]
     result: RankingResult
     ranking, result = ranking_of(settled, closed, branches, outcomes, votes, config, config_digest, bodies)
-    judges = judges_of(branches, votes)
+    judges = judges_of(branches, votes if config.version == 1 else _comparing(votes, comparable(outcomes)))
     candidates = []
     for ranked in ranking.branches:
         index, status = ranked.branch_index, ranked.objective_status
@@ -216,6 +216,15 @@ def _holds_decision(pieces: list[Piece]) -> bool:
             if type(body) is Decision:
                 return True
     return False
+
+
+def _comparing(votes: list[JudgeVote], statuses: Mapping[int, ObjectiveStatus]) -> list[JudgeVote]:
+    """The votes that say anything: scores, and comparisons of two branches of one tier."""
+    return [
+        vote
+        for vote in votes
+        if vote.b is None or "unknown" != statuses.get(vote.a, "unknown") == statuses.get(vote.b, "unknown")
+    ]
 
 
 def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:

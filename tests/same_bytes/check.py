@@ -42,7 +42,8 @@ def main(words: list[str]) -> int:
         return _record(HERE / words[1])
     problems = [f"schemas: {problem}" for problem in versions.check()]
     folders = sorted(path for path in HERE.glob("v*") if path.is_dir())
-    problems += [problem for folder in folders for problem in _stored(folder)]
+    if not problems:
+        problems = [problem for folder in folders for problem in _stored(folder)]
     if not problems:
         problems = [problem for folder in folders for problem in _replayed(folder)]
     for problem in problems:

@@ -4,7 +4,6 @@ The service refuses what it does not know, so rows have its fields and no others
 """
 
 from collections.abc import Iterator
-from itertools import takewhile
 from typing import Any
 
 from agents.training.formats.chat import message, tool_list
@@ -22,35 +21,33 @@ def sft(group: Group) -> Iterator[Row | Left]:
 def dpo(group: Group) -> Iterator[Row | Left]:
     """{input: {messages, tools?}, preferred_output, non_preferred_output}: one assistant message on each side.
 
-    Where both sides are one message anyway, the input is all that they share; otherwise what the agents were given, and the
-    outputs are the final answers.
+    The sides are the first messages that differ, and the input is all that comes before them. An answer that followed other
+    calls than the input shows is an answer to something else: such pairs are left out.
     """
     for record in group.dpo:
-        sides = _answers(record)
-        if isinstance(sides, Left):
-            yield sides
+        reason = _unfit(record)
+        if reason is not None:
+            yield Left(reason)
             continue
-        shared, chosen, rejected = sides
         yield Row(
             {
-                "input": {"messages": _messages(shared), **_offer(record.tools, shared)},
-                "preferred_output": [{"role": "assistant", "content": chosen}],
-                "non_preferred_output": [{"role": "assistant", "content": rejected}],
+                "input": {"messages": _messages(record.prompt), **_offer(record.tools, record.prompt)},
+                "preferred_output": [{"role": "assistant", "content": record.chosen[0].content}],
+                "non_preferred_output": [{"role": "assistant", "content": record.rejected[0].content}],
             },
             (record,),
         )
 
 
-def _answers(record: DpoRecord) -> tuple[tuple[Message, ...], str, str] | Left:
+def _unfit(record: DpoRecord) -> str | None:
+    """Why two messages cannot stand for a pair; None when they can."""
     chosen, rejected = record.chosen_answer, record.rejected_answer
-    if chosen is None or rejected is None or is_blank(chosen) or is_blank(rejected):
-        return Left("empty_answer")
+    if is_blank(chosen) or is_blank(rejected):
+        return "empty_answer"
     if chosen == rejected:
-        return Left("same_answer")
-    if len(record.chosen) == len(record.rejected) == 1:
-        return record.prompt, chosen, rejected
-    given = tuple(takewhile(lambda said: said.role in ("system", "user"), record.prompt))
-    return given, chosen, rejected
+        return "same_answer"
+    alone = all(len(side) == 1 and not side[0].tool_calls for side in (record.chosen, record.rejected))
+    return None if alone else "differs_in_calls"
 
 
 def _messages(said: tuple[Message, ...]) -> list[dict[str, Any]]:

@@ -102,6 +102,11 @@ class Group:
             asked.setdefault(row.prompt, []).append(row)
         return tuple(replace(self, ppo=tuple(rows)) for rows in asked.values()) if len(asked) > 1 else (self,)
 
+    def verifiers(self) -> list[str]:
+        """The verifiers whose outcomes the evidence of the rewarded branches names."""
+        evidence = [self.evidence[row.branch_index] for row in self.ppo if row.branch_index in self.evidence]
+        return sorted({result.verifier_id for record in evidence for result in record.verifier_results})
+
     def reference_answer(self) -> str | None:
         """The final answer of the best passing branch; None when no passing branch has one."""
         answers = {row.branch_index: row.final_answer for row in self.ppo}

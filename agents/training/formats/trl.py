@@ -7,6 +7,7 @@ the log; trainers ignore columns they do not know.
 from collections.abc import Iterator
 from typing import Any
 
+from agents.rewards.rewards import group_of
 from agents.training.formats.chat import messages, tool_text
 from agents.training.formats.shape import MESSAGES, Column, Format, Group, Left, ListOf, Row
 from agents.training.messages import has_content
@@ -83,8 +84,8 @@ def grpo(group: Group) -> Iterator[Row | Left]:
     """{prompt, ...}: one row for each rollout, with the group that was sampled, its rewards and advantages.
 
     The trainer samples its own completions for `prompt` and hands the other columns to the reward function; offline
-    trainers read the group itself. Where branches have tasks of their own, each prompt is a group. A group without a spread of
-    rewards teaches nothing and is left out.
+    trainers read the group itself. Where branches have tasks of their own, each prompt is a group. Its statistics are those of
+    the rows that are there. A group without a spread of rewards teaches nothing and is left out.
     """
     for part in group.by_prompt():
         yield from _sampled(part)
@@ -99,7 +100,7 @@ def _sampled(group: Group) -> Iterator[Row | Left]:
     if len({row.reward for row in rows}) < 2:
         yield Left("no_reward_spread")
         return
-    first = rows[0]
+    first, stats = rows[0], group_of([row.reward for row in rows])
     yield Row(
         {
             "prompt": messages(first.prompt),
@@ -109,10 +110,10 @@ def _sampled(group: Group) -> Iterator[Row | Left]:
             # Not `completions`: so the trainer calls its own, and a column of that name makes it fail.
             "sampled": [messages(row.completion) for row in rows],
             "rewards": [row.reward for row in rows],
-            "advantages": [row.advantage for row in rows],
+            "advantages": [stats.advantage(row.reward) for row in rows],
             "branches": [row.branch_index for row in rows],
-            "group_mean": first.group_mean,
-            "group_std": first.group_std,
+            "group_mean": stats.mean,
+            "group_std": stats.std,
             "rollout_id": group.rollout_id,
         },
         tuple(rows),

@@ -1,10 +1,13 @@
-"""verl: one prompt for each rollout, or for each task where branches have their own, with the answer that a rule-based reward
-compares with. Always Parquet.
+"""verl: one prompt for each rollout, or for each task where branches have their own. Always Parquet.
+
+No branch's prose passes for a ground truth: a reward function gets the digest of the task, which names what to verify, the
+verifiers that judged it, and the reward of every branch that was sampled.
 """
 
 from collections.abc import Iterator
 from hashlib import sha256
 
+from agents.rewards.rewards import group_of
 from agents.training.formats.chat import tool_text
 from agents.training.formats.shape import Format, Group, Left, ListOf, Row, Struct
 
@@ -23,18 +26,15 @@ def prompts(group: Group) -> Iterator[Row | Left]:
 def _prompt(group: Group) -> Iterator[Row | Left]:
     if not group.ppo:
         return
-    answer = group.reference_answer()
-    if answer is None:
-        yield Left("no_ground_truth")
-        return
     first = group.ppo[0]
+    stats = group_of([row.reward for row in group.ppo])
     asked = group.rollout_id if first.task == group.ranking.task else f"{group.rollout_id}/{first.task}"
     yield Row(
         {
             "data_source": DATA_SOURCE,
             "prompt": [{"role": said.role, "content": said.content or ""} for said in first.prompt],
             "ability": ABILITY,
-            "reward_model": {"style": "rule", "ground_truth": answer},
+            "reward_model": {"style": "rule", "ground_truth": sha256(first.task.encode()).hexdigest()},
             "extra_info": {
                 "split": group.split,
                 # The same number for the same prompt in every export, small enough for any reader of integers.
@@ -42,9 +42,12 @@ def _prompt(group: Group) -> Iterator[Row | Left]:
                 "rollout_id": group.rollout_id,
                 "task": first.task,
                 "tools": tool_text(first.tools),
-                "group_mean": first.group_mean,
-                "group_std": first.group_std,
-                "group_size": first.group_size,
+                "verifiers": group.verifiers(),
+                "branches": [row.branch_index for row in group.ppo],
+                "rewards": [row.reward for row in group.ppo],
+                "group_mean": stats.mean,
+                "group_std": stats.std,
+                "group_size": stats.size,
             },
         },
         group.ppo,
@@ -53,7 +56,7 @@ def _prompt(group: Group) -> Iterator[Row | Left]:
 
 FORMATS = (
     Format(
-        "verl-parquet", "verl: prompts with a ground truth", frozenset({"ppo"}), prompts,
+        "verl-parquet", "verl: prompts with the digest of their task, verifiers and rewards", frozenset({"ppo"}), prompts,
         {
             "": {
                 "data_source": "text",
@@ -63,6 +66,7 @@ FORMATS = (
                 "extra_info": Struct(
                     {
                         "split": "text", "index": "whole", "rollout_id": "text", "task": "text", "tools": "text",
+                        "verifiers": ListOf("text"), "branches": ListOf("whole"), "rewards": ListOf("real"),
                         "group_mean": "real", "group_std": "real", "group_size": "whole",
                     }
                 ),

@@ -8,7 +8,7 @@ from agents.fork.subject import Subject
 from agents.fork.task import Task
 from agents.fork.task_adapter import SAMPLES, find_task, load_task, overlays
 from agents.fork.verify import build_verdict, laid_out, protected_intact
-from agents.verdicts.meaning import build_meaning, hack_signals
+from agents.verdicts.meaning import CURRENT, build_meaning, hack_signals
 
 SUBJECT = Subject("r", 0, 0, "test", "files")
 BASELINE = 13
@@ -87,14 +87,14 @@ def task() -> Task:
 async def test_a_cheat_fails_or_is_flagged(cheat: str, task: Task, local: LocalSandboxes) -> None:
     """With a wrong solution none of these gets a pass."""
     verdict = await build_verdict(task, files_of(task, CHEATS[cheat]), await local.create(), SUBJECT, BASELINE)
-    assert build_meaning(verdict).outcome == "fail", verdict
+    assert build_meaning(verdict, CURRENT).outcome == "fail", verdict
     if cheat in (
         "edits the tests",
         "exits in conftest",
         "a link in place of the tests",
         "rewrites the tests while they run",
     ):
-        assert "hack_confirmed:protected_paths_changed" in hack_signals({"build": verdict})
+        assert "hack_confirmed:protected_paths_changed" in hack_signals({"build": verdict}, 2)
 
 
 @pytest.mark.parametrize("cheat", ["edits the tests", "rewrites the tests while they run"])
@@ -106,7 +106,7 @@ async def test_a_right_solution_that_touches_the_tests_is_flagged(
     text = CHEATS[cheat]["table.py"].replace(WRONG, "") + right
     files = files_of(task, CHEATS[cheat] | {"table.py": text})
     verdict = await build_verdict(task, files, await local.create(), SUBJECT, BASELINE)
-    assert hack_signals({"build": verdict}) == ("hack_confirmed:protected_paths_changed",), verdict
+    assert hack_signals({"build": verdict}, 2) == ("hack_confirmed:protected_paths_changed",), verdict
 
 
 HONEST: dict[str, dict[str, str]] = {
@@ -130,8 +130,8 @@ async def test_an_honest_look_alike_passes(case: str, task: Task, local: LocalSa
     right = overlays(SAMPLES / "csv-table")["solution"]["table.py"].content.decode()
     changed = HONEST[case] | {"table.py": right + HONEST[case].get("table.py", "")}
     verdict = await build_verdict(task, files_of(task, changed), await local.create(), SUBJECT, BASELINE)
-    assert build_meaning(verdict).outcome == "pass", verdict
-    assert hack_signals({"build": verdict}) == ()
+    assert build_meaning(verdict, CURRENT).outcome == "pass", verdict
+    assert hack_signals({"build": verdict}, 2) == ()
 
 
 async def test_runs_in_a_row_say_the_same(task: Task, local: LocalSandboxes) -> None:

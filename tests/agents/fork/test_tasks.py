@@ -10,7 +10,7 @@ from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.subject import Subject
 from agents.fork.task_adapter import SAMPLES, find_task, load_task, overlays, sample_names
 from agents.fork.verify import build_verdict
-from agents.verdicts.meaning import build_meaning
+from agents.verdicts.meaning import CURRENT, build_meaning
 
 SUBJECT = Subject("r", 0, 0, "test", "files")
 CASES = [(name, overlay) for name in sample_names() for overlay in overlays(SAMPLES / name)]
@@ -25,7 +25,7 @@ async def test_a_reference_solution_passes_and_a_broken_one_fails(
     sandbox = await local.create()
     verdict = await build_verdict(task, {**task.start, **overlays(SAMPLES / name)[overlay]}, sandbox, SUBJECT)
     assert verdict.tests is not None, verdict
-    assert build_meaning(verdict).outcome == ("pass" if overlay == "solution" else "fail"), verdict
+    assert build_meaning(verdict, CURRENT).outcome == ("pass" if overlay == "solution" else "fail"), verdict
 
 
 @pytest.mark.parametrize("name", sample_names())
@@ -33,7 +33,7 @@ async def test_an_untouched_task_fails(name: str, local: LocalSandboxes) -> None
     """Doing nothing is not a solution."""
     task = load_task(find_task(name))
     verdict = await build_verdict(task, task.start, await local.create(), SUBJECT)
-    assert build_meaning(verdict).outcome == "fail"
+    assert build_meaning(verdict, CURRENT).outcome == "fail"
 
 
 def copy(tmp_path: Path) -> Path:

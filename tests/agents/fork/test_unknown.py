@@ -7,7 +7,7 @@ from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.subject import Subject
 from agents.fork.task_adapter import find_task, load_task, sample_names
 from agents.fork.verify import build_verdict
-from agents.verdicts.meaning import build_meaning
+from agents.verdicts.meaning import CURRENT, build_meaning
 
 SUBJECT = Subject("r", 0, 0, "test", "files")
 ENDLESS = {
@@ -30,7 +30,7 @@ async def test_a_build_that_hangs_is_unknown(name: str, local: LocalSandboxes) -
     path, text = ENDLESS[name]
     files = {**task.start, path: File(text.encode())}
     verdict = await build_verdict(task, files, await local.create(), SUBJECT)
-    assert (verdict.status, build_meaning(verdict).outcome) == ("unknown", "unknown"), verdict
+    assert (verdict.status, build_meaning(verdict, CURRENT).outcome) == ("unknown", "unknown"), verdict
     assert verdict.stderr is not None
     assert "did not end in time" in verdict.stderr.text
 
@@ -42,7 +42,7 @@ async def test_a_sandbox_that_is_gone_is_infra_error(name: str, local: LocalSand
     sandbox = await local.create()
     await sandbox.dispose()
     verdict = await build_verdict(task, task.start, sandbox, SUBJECT)
-    assert (verdict.status, build_meaning(verdict).outcome) == ("infra_error", "unknown"), verdict
+    assert (verdict.status, build_meaning(verdict, CURRENT).outcome) == ("infra_error", "unknown"), verdict
     assert verdict.stderr is not None
     assert verdict.stderr.text.startswith("verifier: ")
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
 from itertools import combinations, count, product
 from typing import Any
 
@@ -30,6 +31,26 @@ BUILDS: tuple[dict[str, Any], ...] = (
         "coverage": 0.5,
     },
     {"status": "success", "exit_code": 0, "protected_paths_intact": False},
+    {"status": "success", "exit_code": 0, "tests": {"passed": 5, "failed": 0, "skipped": 5, "total": 10}},
+    {
+        "status": "success",
+        "exit_code": 0,
+        "tests": {"passed": 9, "failed": 0, "skipped": 0, "total": 9},
+        "coverage": 0.9,
+    },
+    {
+        "status": "success",
+        "exit_code": 0,
+        "baseline_tests": 9,
+        "tests": {"passed": 3, "failed": 0, "skipped": 0, "total": 3, "collection_errors": 0},
+    },
+    {
+        "status": "failure",
+        "exit_code": 1,
+        "tests": {"passed": 9, "failed": 1, "skipped": 0, "total": 10},
+        "coverage": 1.0,
+    },
+    {"status": "failure", "exit_code": 1, "tests": {"passed": 9, "failed": 0, "skipped": 0, "total": 9}},
     {"status": "failure", "exit_code": 1},
     {"status": "failure", "exit_code": 0},
     {"status": "success"},
@@ -70,7 +91,8 @@ def branch_lines(draw: st.DrawFn, index: int) -> list[Line]:
     status = draw(st.sampled_from([None] * 6 + ["answered", "failed", "aborted", "infra_error"]))
     if status is not None:
         lines.append({"type": "end", **place, "status": status})
-    builds = draw(st.lists(st.sampled_from(BUILDS), max_size=2) | st.sampled_from([[BUILDS[0]], [BUILDS[3]]]))
+    certain = st.sampled_from([[BUILDS[0]], [{"status": "failure", "exit_code": 1}]])
+    builds = draw(st.lists(st.sampled_from(BUILDS), max_size=2) | certain)
     lines += [{"type": "build", **place, **build} for build in builds]
     if draw(st.booleans()):
         lines.append({"type": "visual", **place, "verdict": draw(st.sampled_from(["pass", "fail", "pending"]))})
@@ -166,24 +188,17 @@ def test_no_pair_has_an_empty_equal_or_unknown_side(lines: list[Line]) -> None:
 @MANY
 @given(rollouts())
 def test_no_reward_comes_from_an_unknown(lines: list[Line]) -> None:
-    """A reward has a known outcome or a judge's score behind it, and its group counts those that have one, and no others."""
+    """A reward has a known outcome or a judge's score behind it, and its group counts those that are trained on, no others."""
     group = group_of(lines, in_order=False)
     for row in group.ppo:
         ranked = group.ranked(row.branch_index)
         assert ranked is not None
         assert ranked.objective_status in ("pass", "fail") or ranked.judge_score is not None
         assert ranked.objective_status != "unknown"
-        assert 0 <= row.reward <= 1
+        assert 0 <= row.reward <= 1.1
         assert ranked.objective_status != "pass" or row.reward > 0
         assert_every_call_is_answered((*row.prompt, *row.completion))
-    known = [each for each in group.ranking.branches if each.objective_status in ("pass", "fail")]
-    judged = [
-        each
-        for each in group.ranking.branches
-        if each.objective_status == "not_required" and each.judge_score is not None
-    ]
-    if group.ppo:
-        assert group.ppo[0].group_size == len(known) + len(judged)
+    assert all(row.group_size == len(group.ppo) for row in group.ppo)
 
 
 @MANY
@@ -252,8 +267,9 @@ def _nemo(_group: Group, row: dict[str, Any]) -> None:
     assert ranks[0] == 0 < ranks[-1]
 
 
-def _verl(_group: Group, row: dict[str, Any]) -> None:
-    assert row["reward_model"]["ground_truth"].strip()
+def _verl(group: Group, row: dict[str, Any]) -> None:
+    assert row["reward_model"]["ground_truth"] == sha256(b"Do it").hexdigest()
+    assert row["extra_info"]["rewards"] == [each.reward for each in group.ppo]
 
 
 _CHECKS = {
