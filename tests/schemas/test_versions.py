@@ -49,7 +49,7 @@ def test_an_older_writer_is_read_with_defaults() -> None:
 
     out = BytesIO()
     fastavro.schemaless_writer(out, parsed, record.plain())
-    assert decode(AgentEvents, out.getvalue(), parsed) == record
+    assert decode(AgentEvents, out.getvalue(), foreign=parsed) == record
     assert out.getvalue() != encode(record)
 
 

@@ -39,7 +39,7 @@ def test_a_branch_that_said_nothing_is_in_no_row(answer: str | None) -> None:
     assert [row.branch_index for row in group.sft] == [1]
     assert [row.branch_index for row in group.ppo] == [1]
     assert group.dpo == ()
-    assert reasons(group, "sft")[0,] == ("empty_answer",)
+    assert reasons(group, "sft")[0,] == (("empty_answer",) if answer is not None else ("ended_badly",))
     assert reasons(group, "ppo") == {(0,): ("empty_completion",), (2,): ("empty_completion",)}
     assert reasons(group, "dpo")[1, 2] == ("empty_completion",)
 
@@ -61,8 +61,8 @@ def test_what_it_did_counts_without_an_answer() -> None:
     assert [row["label"] for row in rows("trl-kto", group)] == [True, False]
 
 
-def test_its_reward_stays_in_the_statistics_of_its_group() -> None:
-    """It was sampled and failed: the others are better than that."""
+def test_it_touches_no_statistic_of_its_group() -> None:
+    """Only those that are trained on are compared."""
     lines = [opening("r1", 2), *branch("r1", 0, "Done.", passes=True), *branch("r1", 1, " ", passes=False)]
     (row,) = group_of(lines).ppo
-    assert (row.group_size, row.group_mean, row.reward) == (2, 0.5, 1.0)
+    assert (row.group_size, row.group_mean, row.reward) == (1, 1.0, 1.0)

@@ -1,6 +1,7 @@
 """Every file that an export writes loads in Arrow and in `datasets`, and arguments of any shape come back exactly."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -85,5 +86,5 @@ def test_verl_columns_have_the_types_that_verl_reads(ran: Path, tmp_path: Path) 
     take(ran, tmp_path / "out", "verl-parquet")
     table = pyarrow.parquet.read_table(tmp_path / "out" / "train-00000.parquet")
     assert table.column_names == ["data_source", "prompt", "ability", "reward_model", "extra_info"]
-    assert table.to_pylist()[0]["reward_model"] == {"style": "rule", "ground_truth": "Done."}
+    assert table.to_pylist()[0]["reward_model"] == {"style": "rule", "ground_truth": sha256(b"Do the thing of r1").hexdigest()}
     assert str(table.schema.field("extra_info").type.field("index").type) == "int64"

@@ -151,12 +151,13 @@ def test_nemo_ranks_only_completions_of_one_prompt() -> None:
     assert left("nemo-preference", group) == ["fewer_than_two_completions"]
 
 
-def test_verl_has_a_ground_truth_for_each_prompt() -> None:
-    """The answer to one task is no ground truth of another; every prompt has a number of its own."""
+def test_verl_has_a_row_for_each_prompt() -> None:
+    """With the digest of its own task and the rewards of its own branches; every prompt has a number of its own."""
     found = rows("verl-parquet", own_tasks())
-    assert [(row["prompt"][-1]["content"], row["reward_model"]["ground_truth"]) for row in found] == [
-        ("Count apples.", "3 apples"), ("Count pears.", "5 pears"), ("Count plums.", "7 plums"),
-    ]  # fmt: skip
+    tasks = [row["prompt"][-1]["content"] for row in found]
+    assert tasks == ["Count apples.", "Count pears.", "Count plums."]
+    assert [row["reward_model"]["ground_truth"] for row in found] == [sha256(task.encode()).hexdigest() for task in tasks]
+    assert [row["extra_info"]["rewards"] for row in found] == [[1.0, 0.0], [1.0, 0.0, 0.0], [1.0]]
     assert len({row["extra_info"]["index"] for row in found}) == 3
     assert [row["extra_info"]["group_size"] for row in found] == [2, 3, 1]
 
@@ -171,12 +172,14 @@ def test_openai_sft_has_only_fields_that_the_service_knows(group: Group) -> None
 
 
 def test_openai_dpo_leaves_out_pairs_whose_answers_are_equal_or_empty(group: Group) -> None:
-    """One message against another: the pair that differs only in its calls has no place there."""
-    (row,) = rows("openai-dpo", group)
+    """One message against another, after the same calls: an answer that followed others answers something else."""
+    assert rows("openai-dpo", group) == []
+    assert left("openai-dpo", group) == ["differs_in_calls", "same_answer"]
+    alike = [opening("r1", 2), *branch("r1", 0, "Done.", passes=True), *branch("r1", 1, "I tried.", passes=False)]
+    (row,) = rows("openai-dpo", group_of(alike))
     assert row["input"]["messages"] == [SYSTEM, USER]
     assert row["preferred_output"] == [{"role": "assistant", "content": "Done."}]
     assert row["non_preferred_output"] == [{"role": "assistant", "content": "I tried."}]
-    assert left("openai-dpo", group) == ["same_answer"]
     lines = [opening("r1", 2), *branch("r1", 0, "a", passes=True), *branch("r1", 1, None, passes=False, calls=({},))]
     assert left("openai-dpo", group_of(lines)) == ["empty_answer"]
 
@@ -189,15 +192,17 @@ def test_openai_sft_defines_a_tool_that_nobody_offered() -> None:
 
 
 def test_verl_has_its_five_columns(group: Group) -> None:
-    """One prompt for each rollout, with the best passing answer as ground truth and a stable index."""
+    """One prompt for each rollout, with the digest of its task, its verifiers and rewards, and a stable index."""
     (row,) = rows("verl-parquet", group)
     assert list(row) == ["data_source", "prompt", "ability", "reward_model", "extra_info"]
     assert row["prompt"] == [SYSTEM, USER]
-    assert row["reward_model"] == {"style": "rule", "ground_truth": "Done."}
+    assert row["reward_model"] == {"style": "rule", "ground_truth": sha256(b"Do the thing of r1").hexdigest()}
+    assert (row["extra_info"]["verifiers"], row["extra_info"]["branches"]) == (["build"], [0, 1, 2])
+    assert row["extra_info"]["rewards"] == [1.0, 0.0, 0.0]
     assert row["extra_info"]["index"] == int(sha256(b"r1").hexdigest()[:12], 16)
     assert (row["extra_info"]["split"], row["extra_info"]["group_size"]) == ("train", 3)
     lines = [opening("r1", 1), *branch("r1", 0, "a", passes=False)]
-    assert left("verl-parquet", group_of(lines)) == ["no_ground_truth"]
+    assert [row["extra_info"]["rewards"] for row in rows("verl-parquet", group_of(lines))] == [[0.0]]
 
 
 def test_nemo_ranks_completions_and_equals_share_a_rank(group: Group) -> None:
