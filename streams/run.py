@@ -36,7 +36,7 @@ from streams.counts import Counts
 from streams.headers import cloud_event, domain_time
 from streams.inputs import SIDECAR, Line, Rejected, check_length, read_lines, total_bytes
 from streams.judging.inline import InlineJudge
-from streams.letters import Letter
+from streams.letters import NOT_COUNTED, Letter
 from streams.log_writer import LogRecord, LogWriter
 from streams.outputs import SINK_FILES, Outputs
 from streams.topics import BY_RECORD, DEAD_LETTERS
@@ -233,7 +233,7 @@ class _Folder:
     def _bury(self, complaint: Complaint, stored: LogRecord) -> None:
         self._counts.dead_letters += 1
         letter = Letter(
-            stored.key, stored.value, stored.headers, *complaint.ref, complaint.reason, "NotCounted", complaint.message
+            stored.key, stored.value, stored.headers, *complaint.ref, complaint.reason, NOT_COUNTED, complaint.message
         )
         self._log.append(
             DEAD_LETTERS.name, self._partition, letter.key, letter.value, stored.at, tuple(letter.wire_headers())

@@ -32,11 +32,11 @@ from streams.cluster import (
 )
 from streams.codec import Codec
 from streams.config import Settings
+from streams.facts import read_record
 from streams.headers import cloud_event, identity
-from streams.letters import Letter
+from streams.letters import bury, letter_of
 from streams.looking.kafka import KafkaLog
-from streams.looking.log import Stored
-from streams.topics import BY_RECORD, CLOSURES, DEAD_LETTERS, Topic
+from streams.topics import BY_RECORD, CLOSURES, Topic
 
 POLL_MS = 200
 IN_HAND = 4
@@ -208,9 +208,10 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             topics = {kafka.name(topic): topic for topic in self.role.known}
             places = [TopicPartition(name, partition) for name in topics for partition in by_partition]
             async for record in kafka.read(await kafka.spans(places, since - self.role.look_back_ms)):
-                stored = Stored(topics[record.topic], record.partition, record.offset, 0, None, record.value, ())
                 with suppress(DecodeError):  # the live worker makes a dead letter of it
-                    _note(by_partition[record.partition], await kafka.decode(stored))
+                    await kafka.codec.prepare([record.value])
+                    found = read_record(kafka.codec, topics[record.topic], record.key, record.value)
+                    _note(by_partition[record.partition], found)
         for each in by_partition.values():
             each.is_loaded = True
 
@@ -232,7 +233,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             for record in records:
                 with suppress(DecodeError):  # the live worker makes a dead letter of it
                     await self._codec.prepare([record.value])
-                    closure = self._codec.decode(CLOSURES, record.value)
+                    closure = read_record(self._codec, CLOSURES, record.key, record.value)
                     if tp.partition in self._held:  # else it was taken away meanwhile
                         _note(self._held[tp.partition], closure)
 
@@ -240,9 +241,10 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         held.begin(record.offset)
         try:
             await self._codec.prepare([record.value])
-            value = self._codec.decode(self.role.topic, record.value)
+            value = read_record(self._codec, self.role.topic, record.key, record.value)
         except DecodeError as error:
-            await self._bury(record, error)
+            letter = letter_of(record, "undecodable", str(error), type(error).__name__)
+            await bury(letter, self.settings.prefix, self._send)
             held.finish(record.offset)
             return
         task = asyncio.create_task(self._do(held, record.offset, value, record.timestamp))
@@ -263,27 +265,18 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     async def write(self, record: Any) -> None:
         """Write a record about a rollout; acknowledged when this returns."""
-        await self._producer.send_and_wait(
+        await self._send(
             self.settings.prefix + BY_RECORD[type(record)].name,
+            partition_of(record.rollout_id, self.settings.partitions),
+            record.rollout_id.encode(),
             self._codec.encode(record),
-            key=record.rollout_id.encode(),
-            partition=partition_of(record.rollout_id, self.settings.partitions),
-            headers=cloud_event(record, self.role.name),
+            cloud_event(record, self.role.name),
         )
 
-    async def _bury(self, record: Any, error: DecodeError) -> None:
-        letter = Letter(
-            record.key, record.value, tuple(record.headers), record.topic, record.partition, record.offset,
-            "undecodable", type(error).__name__, str(error),
-        )  # fmt: skip
-        log.warning("dead letter", reason=letter.reason, origin=letter.origin, message=letter.message)
-        await self._producer.send_and_wait(
-            self.settings.prefix + DEAD_LETTERS.name,
-            letter.value,
-            key=letter.key,
-            partition=letter.partition,
-            headers=letter.wire_headers(),
-        )
+    async def _send(
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]
+    ) -> None:
+        await self._producer.send_and_wait(topic, value, key=key, partition=partition, headers=headers)
 
 
 def _note(held: Held, found: Record) -> None:
