@@ -42,7 +42,6 @@ def shapes(good: bytes, other: bytes) -> dict[str, Shape]:
         "neither, with odd headers": Shape(
             None, None, (("none", None), ("__braid.errors.offset", b"x"), ("", b"\xff"))
         ),
-        "huge": Shape(b"honest", HUGE),
         "foreign bytes": Shape(b"honest", b"\x7fELF\xff\xfe\x00"),
         "a schema that is not there": Shape(b"honest", b"\x00\x7f\xff\xff\xff" + good[5:]),
         "cut off": Shape(b"honest", good[:-1]),
@@ -52,8 +51,12 @@ def shapes(good: bytes, other: bytes) -> dict[str, Shape]:
     }
 
 
-OVERSIZED = (Shape(HUGE, b"x"), Shape(b"honest", b"x", (("h", HUGE),)))
-"""Shapes that cost time: only in topics that a worker takes work from."""
+OVERSIZED = {
+    LIFECYCLE: Shape(HUGE, b"x"),
+    JUDGE_REQUESTS: Shape(b"honest", HUGE),
+    BRANCHES: Shape(b"honest", b"x", (("h", HUGE),)),
+}
+"""Shapes that cost time: one for each kind of worker."""
 
 
 async def poison(settings: Settings, records: dict[Topic, object]) -> dict[Place, Shape]:
@@ -75,7 +78,7 @@ async def poison(settings: Settings, records: dict[Topic, object]) -> dict[Place
     for topic in TOPICS:
         good = codec.encode(records[topic]) if topic in records else b"\xc3\x01nothing"  # type: ignore[arg-type]
         other = codec.encode(records[next(each for each in records if each is not topic)])  # type: ignore[arg-type]
-        costly = OVERSIZED if topic in (LIFECYCLE, JUDGE_REQUESTS, BRANCHES) else ()
+        costly = [OVERSIZED[topic]] if topic in OVERSIZED else []
         for shape in (*shapes(good, other).values(), *costly):
             producer.produce(
                 settings.prefix + topic.name, shape.value, key=shape.key, partition=0, headers=list(shape.headers),

@@ -29,14 +29,16 @@ from streams.topics import (
     JUDGE_REQUESTS,
     JUDGE_VOTES,
     RANKINGS,
+    TOPICS,
     VISUAL_VERDICTS,
     Topic,
 )  # fmt: skip
 from streams.verifiers.build import run_build_verifier
 from streams.verifiers.visual import run_visual_verifier
 from tests.agents.judge.asking import request_of
+from tests.conftest import Braid
 from tests.live import read_all, until
-from tests.poison import Place, Shape, poison
+from tests.poison import HUGE, Place, Shape, poison
 from tests.streams.judging.running import judging
 from tests.streams.judging.running import put as put_requests
 from tests.streams.verifiers.running import branch_of, put, put_fork, verifying, with_state
@@ -167,3 +169,41 @@ def check(letter: Letter, shape: Shape) -> None:
         )
         return
     assert (letter.key, letter.value or None) == (shape.key, shape.value or None)
+
+
+@pytest.mark.long
+def test_everything_that_reads_the_log_gets_past_poison(poisoned: Poisoned, braid: Braid, tmp_path: Path) -> None:
+    """Commands end with what they found; 1 where poison stands in decisions or sinks, which is for people to look at."""
+    prefix, archive = poisoned.settings.prefix, tmp_path / "archive"
+    fine: list[tuple[object, ...]] = [
+        *(("tail", topic.name, "--from-beginning", "--limit", 11) for topic in TOPICS),
+        ("rollouts",), ("show", "honest"), ("show", "honest", "--json"), ("memory", "add", "--json"), ("judge", "stats"),
+        ("export", "--format", "trl-sft", "--out", tmp_path / "sft"),
+    ]  # fmt: skip
+    complaining: list[tuple[object, ...]] = [
+        ("archive", "--all", "--out", archive), ("replay", "--from-dir", archive, "--dry-run"),
+        ("replay", "--dry-run", "--verify"), ("verify",),
+    ]  # fmt: skip
+    ended = {words: braid(*words)[0] for words in (*fine, *complaining)}
+    assert ended == dict.fromkeys(fine, 0) | dict.fromkeys(complaining, 1)
+    assert braid("archive", "restore", archive, "--to-prefix", f"{prefix}again.")[0] == 0
+
+
+def test_letters_of_every_shape_are_listed_shown_and_put_back_where_that_makes_sense(
+    poisoned: Poisoned, braid: Braid
+) -> None:
+    """Also one that holds nothing, and one that holds a part; neither of them is put back."""
+    letters = braid("dead-letters", "list", "--topic", "judge-requests", "--limit", 0, "--json")[1]["letters"]
+    bad = {place: shape for place, shape in poisoned.written.items() if "judge-requests" in place.topic}
+    assert {each["id"] for each in letters} == {"/".join(map(str, place)) for place in bad}
+    outcomes = braid("dead-letters", "retry", "--topic", "judge-requests", "--dry-run", "--json")[1]["letters"]
+    refused = {each["id"]: each["why"] for each in outcomes if each["step"] == "refused"}
+    for place, shape in bad.items():
+        name, nothing = "/".join(map(str, place)), shape.key is None and not shape.value
+        cut = HUGE in (shape.key, shape.value, *(content for _, content in shape.headers))
+        why = "neither a key nor a value" if nothing else "holds only a part" if cut else ""
+        assert why in refused.get(name, "")
+        assert (name in refused) is bool(why)
+        if why:
+            code, page, _ = braid("dead-letters", "show", name)
+            assert (code, name in page, ("all of it stands in" in " ".join(page.split())) is cut) == (0, True, True)
