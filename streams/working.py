@@ -36,6 +36,7 @@ from streams.facts import read_record
 from streams.headers import cloud_event, identity
 from streams.letters import bury, letter_of
 from streams.looking.kafka import KafkaLog
+from streams.slot import Slot, claimed, name_of
 from streams.topics import BY_RECORD, CLOSURES, Topic
 
 POLL_MS = 200
@@ -124,6 +125,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._work: set[asyncio.Task[None]] = set()
         self._committed: dict[int, int] = {}
         self._failure: BaseException | None = None
+        self.slot: Slot | None = None
 
     @abstractmethod
     async def do(self, held: Held, record: Any, at: int) -> bool:
@@ -149,6 +151,8 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             self._held[tp.partition] = Held(tp.partition)
         self.is_ready = True
         log.info("ready", partitions=sorted(self._held), worker=self.role.name)
+        if self.slot is not None:
+            await self.slot.remember()
 
     async def run(self, consumer: AIOKafkaConsumer, decisions: AIOKafkaConsumer) -> None:
         """Poll, work, commit; `decisions` is for hearing what settles and closes. Raises what made a piece of work fail unexpectedly."""
@@ -306,18 +310,24 @@ async def connected(settings: Settings) -> AsyncIterator[tuple[Settings, Codec, 
 
 
 async def run_in_group(worker: GroupWorker, stop: asyncio.Event | None = None) -> None:
-    """Run a worker until a signal (or `stop`) ends it."""
-    settings, role = worker.settings, worker.role
+    """Run a worker until a signal (or `stop`) ends it. Raises SlotTakenError when another one works in its slot."""
     if stop is not None:
         worker.stopping = stop
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT) if stop is None else ():
         with suppress(NotImplementedError, RuntimeError):
             running.add_signal_handler(number, worker.stopping.set)
+    async with claimed(worker.settings, worker.role.group, worker.role.slot) as slot:
+        worker.slot = slot
+        await _run(worker)
+
+
+async def _run(worker: GroupWorker) -> None:
+    settings, role = worker.settings, worker.role
     consumer = AIOKafkaConsumer(
         **client_options(settings),
         group_id=role.group,
-        group_instance_id=f"{role.group}-{role.slot}",
+        group_instance_id=name_of(role.group, role.slot),
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         session_timeout_ms=round(settings.worker.session_timeout_s * 1000),
@@ -333,9 +343,7 @@ async def run_in_group(worker: GroupWorker, stop: asyncio.Event | None = None) -
         await worker.run(consumer, decisions)
         log.info("stopped", worker=role.name)
     except KafkaError as error:
-        raise ClusterError(
-            f"Kafka at {settings.kafka}: {error}; is another {role.name} running with slot {role.slot}?"
-        ) from error
+        raise ClusterError(f"Kafka at {settings.kafka}: {error}; `braid doctor` says more") from error
     finally:
         await consumer.stop()
         await decisions.stop()
