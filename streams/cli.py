@@ -76,8 +76,9 @@ def main(words: list[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:  # a directory that is a file, a disk that is full
-        where = f"{error.filename}: " if error.filename else ""
-        sys.stderr.write(f"braid: {where}{error.strerror or error}\n")
+        from streams.durable import problem_of
+
+        sys.stderr.write(f"braid: {problem_of(error)}\n")
         sys.exit(1)
 
 

@@ -1,10 +1,57 @@
-"""Files that last: replaced as a whole or not at all, and known by their digests."""
+"""Files that last: replaced as a whole or not at all, known by their digests, and named by the errors of writing them."""
 
+import errno
+import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import file_digest
 from pathlib import Path
+from typing import BinaryIO
 
 PARTIAL = ".part"
+
+BUFFER = 64 * 1024
+
+TO_DO = {
+    errno.ENOSPC: "free some space there, or give another directory",
+    errno.EDQUOT: "free some of your quota there, or give another directory",
+    errno.EROFS: "nothing can be written there; give another directory",
+    errno.EACCES: "check who may write there, or give another directory",
+    errno.EPERM: "check who may write there, or give another directory",
+}
+"""By the number of an error of the file system."""
+
+
+class _Output(io.FileIO):
+    """A file that its errors name: the system's do not, once it is open."""
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]  # typeshed's Buffer is of Python 3.12
+        with naming(str(self.name)):
+            return super().write(data)
+
+
+def open_output(path: Path) -> BinaryIO:
+    """Open a new file for writing; an error on the way, also of a late flush, names it."""
+    return io.BufferedWriter(_Output(str(path), "wb"), BUFFER)  # type: ignore[type-var]  # for the same reason
+
+
+@contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Give errors of the file system the path that they are about, where they name none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def problem_of(error: OSError) -> str:
+    """One line for people: the path, the system's words, and what to do."""
+    where = f"{error.filename}: " if error.filename else ""
+    to_do = TO_DO.get(error.errno or 0)
+    return f"{where}{error.strerror or error}" + (f"; {to_do}" if to_do else "")
 
 
 def digest_of(path: Path) -> str:
@@ -16,10 +63,14 @@ def digest_of(path: Path) -> str:
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file at once: its readers see the old content or the new."""
     partial = path.with_name(path.name + PARTIAL)
-    with partial.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
+    try:
+        with naming(path), open_output(partial) as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
     partial.replace(path)
     sync_folder(path.parent)
 

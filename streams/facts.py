@@ -1,6 +1,7 @@
 """Facts as they stand in the log: which rollout a record is about, and what it says. One reading for all who fold."""
 
 from agents.rollouts.rollout import Fact
+from schemas.base import Record
 from schemas.closures import Closure
 from schemas.errors import DecodeError
 from schemas.lifecycle import Lifecycle
@@ -24,7 +25,16 @@ def read_fact(codec: Codec, topic: Topic, value: bytes | None, rollout_id: str) 
 
     Raises DecodeError when it is none, or one about another rollout than the key says.
     """
-    record = codec.decode_for_fold(topic, value)
+    return _about(rollout_id, topic, codec.decode_for_fold(topic, value))  # type: ignore[return-value]  # the fact topics hold facts
+
+
+def read_record(codec: Codec, topic: Topic, key: bytes | None, value: bytes | None) -> Record:
+    """The record in a value. Raises DecodeError when it is none, or not about the rollout that the key names."""
+    return _about(rollout_of_key(key), topic, codec.decode(topic, value))
+
+
+def _about(rollout_id: str, topic: Topic, record: Record) -> Record:
+    """The record, when it is about this rollout. Raises DecodeError when not."""
     named = record
     if topic.record is Closure or topic.record is Lifecycle:
         parts = [part for part in vars(record).values() if part is not None]
@@ -35,4 +45,4 @@ def read_fact(codec: Codec, topic: Topic, value: bytes | None, rollout_id: str) 
         named = parts[0]
     if getattr(named, "rollout_id", None) != rollout_id:
         raise DecodeError(f"the key names rollout {rollout_id!r}, the record another one")
-    return record  # type: ignore[return-value]  # the fact topics hold facts
+    return record

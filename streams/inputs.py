@@ -14,6 +14,7 @@ import orjson
 from agents.importers.errors import LineError
 from agents.training.redaction import redact
 from schemas.errors import BraidError
+from streams.durable import open_output
 from streams.topics import SLICE_LIMIT
 
 LINE_LIMIT = 4 * SLICE_LIMIT
@@ -93,7 +94,7 @@ class Rejected:
             return
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("wb")
+            self._file = open_output(self.path)
         field, reason = redact(error.field).text, redact(error.reason).text
         entry = {"file": line.source, "line": line.number, "field": field, "reason": reason}
         try:

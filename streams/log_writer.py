@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +12,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, Self
 from schemas.avro_code import writer_of
 from schemas.avro_python import long_bytes
 from schemas.checked import quick
-from streams.durable import PARTIAL
+from streams.durable import PARTIAL, naming, open_output
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -83,7 +84,7 @@ class _File:
         self.records = 0
         self.written = 0
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._out: BinaryIO = path.with_suffix(PARTIAL).open("wb")
+        self._out: BinaryIO = open_output(path.with_suffix(PARTIAL))
         self._marker = marker
         self._block: list[LogRecord] = []
         self._size = 0
@@ -112,13 +113,15 @@ class _File:
     def publish(self) -> None:
         """Complete the file and give it its name."""
         self._flush()
-        self._out.flush()
-        os.fsync(self._out.fileno())
-        self._out.close()
+        with naming(self.path):
+            self._out.flush()
+            os.fsync(self._out.fileno())
+            self._out.close()
         self.path.with_suffix(PARTIAL).replace(self.path)
 
     def discard(self) -> None:
-        self._out.close()
+        with suppress(OSError):  # a full disk takes no last flush either
+            self._out.close()
         self.path.with_suffix(PARTIAL).unlink(missing_ok=True)
 
 

@@ -1,5 +1,6 @@
 """Records as JSON lines in files that become visible when they are complete."""
 
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -13,6 +14,7 @@ from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
 from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from streams.durable import open_output
 
 SINK_FILES: dict[type[Record], str] = {
     BranchRecord: "branches.jsonl",
@@ -38,7 +40,7 @@ class Outputs:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         for record, name in self._names.items():
-            self._files[record] = (self._folder / f"{name}.part").open("wb")
+            self._files[record] = open_output(self._folder / f"{name}.part")
         return self
 
     def write(self, record: Record) -> None:
@@ -54,11 +56,13 @@ class Outputs:
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         for record, file in self._files.items():
-            file.close()
             partial = self._folder / f"{self._names[record]}.part"
             if kind is None:
+                file.close()
                 partial.replace(self._folder / self._names[record])
             else:
+                with suppress(OSError):  # a full disk takes no last flush either
+                    file.close()
                 partial.unlink()
 
 

@@ -33,10 +33,11 @@ from streams.cluster import partition_of
 from streams.codec import Codec
 from streams.config import Settings
 from streams.counts import Counts
+from streams.durable import open_output
 from streams.headers import cloud_event, domain_time, identity
 from streams.inputs import SIDECAR, Line, Rejected, check_length, read_lines, total_bytes
 from streams.judging.inline import InlineJudge
-from streams.letters import Letter
+from streams.letters import NOT_COUNTED, Letter
 from streams.log_writer import LogRecord, LogWriter
 from streams.outputs import SINK_FILES, Outputs
 from streams.topics import BY_RECORD, DEAD_LETTERS
@@ -97,10 +98,7 @@ def _spread(
     """Copy every line to the spool of its rollout's partition, with where it came from."""
     read = 0
     with ExitStack() as stack:
-        outs = [
-            stack.enter_context((spool / f"{partition}").open("wb", buffering=1024 * 64))
-            for partition in range(partitions)
-        ]
+        outs = [stack.enter_context(open_output(spool / f"{partition}")) for partition in range(partitions)]
         for number, line in enumerate(read_lines(files)):
             read += len(line.text) + 1
             if size and number % 10_000 == 0:
@@ -233,7 +231,7 @@ class _Folder:
     def _bury(self, complaint: Complaint, stored: LogRecord) -> None:
         self._counts.dead_letters += 1
         letter = Letter(
-            stored.key, stored.value, stored.headers, *complaint.ref, complaint.reason, "NotCounted", complaint.message
+            stored.key, stored.value, stored.headers, *complaint.ref, complaint.reason, NOT_COUNTED, complaint.message
         )
         self._log.append(
             DEAD_LETTERS.name, self._partition, letter.key, letter.value, stored.at, tuple(letter.wire_headers())

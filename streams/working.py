@@ -32,11 +32,12 @@ from streams.cluster import (
 )
 from streams.codec import Codec
 from streams.config import Settings
+from streams.facts import read_record
 from streams.headers import cloud_event, identity
-from streams.letters import Letter
+from streams.letters import bury, letter_of
 from streams.looking.kafka import KafkaLog
-from streams.looking.log import Stored
-from streams.topics import BY_RECORD, CLOSURES, DEAD_LETTERS, Topic
+from streams.slot import Slot, claimed, name_of
+from streams.topics import BY_RECORD, CLOSURES, Topic
 
 POLL_MS = 200
 IN_HAND = 4
@@ -124,6 +125,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._work: set[asyncio.Task[None]] = set()
         self._committed: dict[int, int] = {}
         self._failure: BaseException | None = None
+        self.slot: Slot | None = None
 
     @abstractmethod
     async def do(self, held: Held, record: Any, at: int) -> bool:
@@ -149,6 +151,8 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             self._held[tp.partition] = Held(tp.partition)
         self.is_ready = True
         log.info("ready", partitions=sorted(self._held), worker=self.role.name)
+        if self.slot is not None:
+            await self.slot.remember()
 
     async def run(self, consumer: AIOKafkaConsumer, decisions: AIOKafkaConsumer) -> None:
         """Poll, work, commit; `decisions` is for hearing what settles and closes. Raises what made a piece of work fail unexpectedly."""
@@ -208,9 +212,10 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             topics = {kafka.name(topic): topic for topic in self.role.known}
             places = [TopicPartition(name, partition) for name in topics for partition in by_partition]
             async for record in kafka.read(await kafka.spans(places, since - self.role.look_back_ms)):
-                stored = Stored(topics[record.topic], record.partition, record.offset, 0, None, record.value, ())
                 with suppress(DecodeError):  # the live worker makes a dead letter of it
-                    _note(by_partition[record.partition], await kafka.decode(stored))
+                    await kafka.codec.prepare([record.value])
+                    found = read_record(kafka.codec, topics[record.topic], record.key, record.value)
+                    _note(by_partition[record.partition], found)
         for each in by_partition.values():
             each.is_loaded = True
 
@@ -232,7 +237,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             for record in records:
                 with suppress(DecodeError):  # the live worker makes a dead letter of it
                     await self._codec.prepare([record.value])
-                    closure = self._codec.decode(CLOSURES, record.value)
+                    closure = read_record(self._codec, CLOSURES, record.key, record.value)
                     if tp.partition in self._held:  # else it was taken away meanwhile
                         _note(self._held[tp.partition], closure)
 
@@ -240,9 +245,10 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         held.begin(record.offset)
         try:
             await self._codec.prepare([record.value])
-            value = self._codec.decode(self.role.topic, record.value)
+            value = read_record(self._codec, self.role.topic, record.key, record.value)
         except DecodeError as error:
-            await self._bury(record, error)
+            letter = letter_of(record, "undecodable", str(error), type(error).__name__)
+            await bury(letter, self.settings.prefix, self._send)
             held.finish(record.offset)
             return
         task = asyncio.create_task(self._do(held, record.offset, value, record.timestamp))
@@ -263,27 +269,18 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     async def write(self, record: Any) -> None:
         """Write a record about a rollout; acknowledged when this returns."""
-        await self._producer.send_and_wait(
+        await self._send(
             self.settings.prefix + BY_RECORD[type(record)].name,
+            partition_of(record.rollout_id, self.settings.partitions),
+            record.rollout_id.encode(),
             self._codec.encode(record),
-            key=record.rollout_id.encode(),
-            partition=partition_of(record.rollout_id, self.settings.partitions),
-            headers=cloud_event(record, self.role.name),
+            cloud_event(record, self.role.name),
         )
 
-    async def _bury(self, record: Any, error: DecodeError) -> None:
-        letter = Letter(
-            record.key, record.value, tuple(record.headers), record.topic, record.partition, record.offset,
-            "undecodable", type(error).__name__, str(error),
-        )  # fmt: skip
-        log.warning("dead letter", reason=letter.reason, origin=letter.origin, message=letter.message)
-        await self._producer.send_and_wait(
-            self.settings.prefix + DEAD_LETTERS.name,
-            letter.value,
-            key=letter.key,
-            partition=letter.partition,
-            headers=letter.wire_headers(),
-        )
+    async def _send(
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]
+    ) -> None:
+        await self._producer.send_and_wait(topic, value, key=key, partition=partition, headers=headers)
 
 
 def _note(held: Held, found: Record) -> None:
@@ -313,18 +310,24 @@ async def connected(settings: Settings) -> AsyncIterator[tuple[Settings, Codec, 
 
 
 async def run_in_group(worker: GroupWorker, stop: asyncio.Event | None = None) -> None:
-    """Run a worker until a signal (or `stop`) ends it."""
-    settings, role = worker.settings, worker.role
+    """Run a worker until a signal (or `stop`) ends it. Raises SlotTakenError when another one works in its slot."""
     if stop is not None:
         worker.stopping = stop
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT) if stop is None else ():
         with suppress(NotImplementedError, RuntimeError):
             running.add_signal_handler(number, worker.stopping.set)
+    async with claimed(worker.settings, worker.role.group, worker.role.slot) as slot:
+        worker.slot = slot
+        await _run(worker)
+
+
+async def _run(worker: GroupWorker) -> None:
+    settings, role = worker.settings, worker.role
     consumer = AIOKafkaConsumer(
         **client_options(settings),
         group_id=role.group,
-        group_instance_id=f"{role.group}-{role.slot}",
+        group_instance_id=name_of(role.group, role.slot),
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         session_timeout_ms=round(settings.worker.session_timeout_s * 1000),
@@ -340,9 +343,7 @@ async def run_in_group(worker: GroupWorker, stop: asyncio.Event | None = None) -
         await worker.run(consumer, decisions)
         log.info("stopped", worker=role.name)
     except KafkaError as error:
-        raise ClusterError(
-            f"Kafka at {settings.kafka}: {error}; is another {role.name} running with slot {role.slot}?"
-        ) from error
+        raise ClusterError(f"Kafka at {settings.kafka}: {error}; `braid doctor` says more") from error
     finally:
         await consumer.stop()
         await decisions.stop()

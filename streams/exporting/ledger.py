@@ -58,8 +58,7 @@ class Ledger:
     def discard(self) -> None:
         """Remove everything that was written."""
         for writer in self._files.values():
-            writer.close()
-            writer.path.unlink(missing_ok=True)
+            writer.discard()
         folder = self._folder / FOLDER
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()

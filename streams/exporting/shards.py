@@ -7,6 +7,7 @@ before, nothing half is ever to be seen.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from agents.evidence.canonical import canonical_bytes
 from agents.training.formats.shape import Column, FileKind, Format, ListOf, Row, Struct
 from schemas.jsontext import compact
-from streams.durable import PARTIAL, sync_folder
+from streams.durable import PARTIAL, open_output, sync_folder
 
 ROWS_AT_ONCE = 1000
 BYTES_AT_ONCE = 8 * 1024 * 1024
@@ -58,13 +59,19 @@ class Writer(ABC):
     def close(self) -> None:
         """Write what is left."""
 
+    def discard(self) -> None:
+        """Remove the file."""
+        with suppress(OSError, pa.ArrowException):  # a full disk takes no last flush either
+            self.close()
+        self.path.unlink(missing_ok=True)
+
 
 class Lines(Writer):
     """JSON lines."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._out = path.open("wb")
+        self._out = open_output(path)
 
     def write(self, rows: Sequence[dict[str, Any]], weight: int) -> list[str]:
         """Add rows, one a line."""
@@ -84,7 +91,8 @@ class _Parquet(Writer):
         super().__init__(path)
         self._columns = columns
         self._schema = pa.schema([(name, arrow_type(column)) for name, column in columns.items()])
-        self._out = pq.ParquetWriter(path, self._schema, compression="zstd")
+        self._file = open_output(path)
+        self._out = pq.ParquetWriter(self._file, self._schema, compression="zstd")
         self._waiting: list[dict[str, Any]] = []
         self._weight = 0
 
@@ -100,7 +108,14 @@ class _Parquet(Writer):
     def close(self) -> None:
         if self._waiting:
             self._flush()
-        self._out.close()
+        try:
+            self._out.close()
+        finally:
+            self._file.close()
+
+    def discard(self) -> None:
+        self._waiting = []
+        super().discard()
 
     def _flush(self) -> None:
         self._out.write_table(pa.Table.from_pylist(self._waiting, schema=self._schema))
@@ -146,8 +161,7 @@ class Shards:
     def discard(self) -> None:
         """Remove everything that was written."""
         for writer, _, _ in self._open.values():
-            writer.close()
-            writer.path.unlink(missing_ok=True)
+            writer.discard()
         for shard in self._done:
             partial(self._folder, shard.name).unlink(missing_ok=True)
 

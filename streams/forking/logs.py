@@ -20,6 +20,7 @@ from agents.importers.writing import lines_of
 from agents.rollouts.rollout import Fact
 from schemas.errors import DecodeError
 from streams.config import Settings
+from streams.durable import naming
 from streams.inputs import read_lines
 from streams.looking.kafka import KafkaLog
 from streams.producing import FactWriter
@@ -87,7 +88,7 @@ class FileLog:
             await asyncio.to_thread(self._write, lines)
 
     def _write(self, lines: bytes) -> None:
-        with self._path.open("ab") as out:
+        with naming(self._path), self._path.open("ab") as out:
             out.write(lines)
             out.flush()
             os.fsync(out.fileno())

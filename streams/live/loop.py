@@ -12,7 +12,7 @@ import asyncio
 import tempfile
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -27,6 +27,7 @@ from schemas.errors import BraidError
 from streams.cluster import REQUEST_BYTES, start_consumer
 from streams.config import Settings
 from streams.live.seams import AckedTable, SafeConsumer, SafeTransport
+from streams.slot import name_of
 from streams.topics import MARKS_TABLE, VIEW_TABLE, Topic
 
 BATCH = 500
@@ -92,8 +93,11 @@ class Driver(Protocol):
 class Loop:
     """One Faust agent over all source topics of its partitions."""
 
-    def __init__(self, settings: Settings, sources: Sequence[Topic]) -> None:
+    def __init__(
+        self, settings: Settings, sources: Sequence[Topic], on_ready: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         self.settings = settings
+        self._on_ready = on_ready
         self.sources = [settings.prefix + topic.name for topic in sources]
         self.app = _app(settings)
         self.app.transport = SafeTransport(self.app.conf.broker_consumer, self.app)
@@ -222,7 +226,7 @@ class Loop:
             while not self.stopping.is_set():
                 if self.app.crashed or self._failure:
                     break
-                self._announce(ready)
+                await self._announce(ready)
                 await self._wait_a_tick()
                 await self._tick(checkpoint=(due := time.monotonic() - ticking >= self.settings.worker.checkpoint_s))
                 if due:
@@ -242,13 +246,15 @@ class Loop:
             reason = getattr(self.app, "crash_reason", None)
             raise reason if isinstance(reason, BaseException) else BraidError("the worker crashed; its log says why")
 
-    def _announce(self, ready: asyncio.Event | None) -> None:
+    async def _announce(self, ready: asyncio.Event | None) -> None:
         """Say, once after every rebalance, that the partitions are ours and the log is being read."""
         if self.live and not self._announced and self.assigned():
             self._announced = True
             log.info("ready", partitions=sorted(self.assigned()), marks=len(self.marks.rows()))
             if ready is not None:
                 ready.set()
+            if self._on_ready is not None:
+                await self._on_ready()
 
     async def _wait_a_tick(self) -> None:
         try:
@@ -376,7 +382,7 @@ def _arrived(record: Any) -> Arrived:
 
 def _app(settings: Settings) -> faust.App:
     worker = settings.worker
-    slot = f"{settings.group}-{worker.slot}"
+    slot = name_of(settings.group, worker.slot)
     security = settings.security
     credentials: Any = None
     if security.protocol.startswith("SASL"):

@@ -9,12 +9,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from agents.rollouts.rollout import Complaint
 from streams.cluster import start_consumer
 from streams.config import Settings
-from streams.letters import Letter
+from streams.letters import NOT_COUNTED, Letter, bury, letter_of
 from streams.live.loop import Arrived, Loop
 from streams.metrics import Metrics
-from streams.topics import DEAD_LETTERS
-
-NOT_COUNTED = "NotCounted"
 
 log = structlog.get_logger()
 
@@ -31,19 +28,7 @@ class Refused:
 
     def add(self, record: Arrived, reason: str, message: str, error: str = NOT_COUNTED) -> None:
         """Refuse a record that is in hand."""
-        self._letters.append(
-            Letter(
-                record.key,
-                record.value,
-                record.headers,
-                record.topic,
-                record.partition,
-                record.offset,
-                reason,
-                error,
-                message,
-            )
-        )
+        self._letters.append(letter_of(record, reason, message, error))
 
     def add_stray(self, complaint: Complaint) -> None:
         """Refuse a record that was read before."""
@@ -59,21 +44,7 @@ class Refused:
         letters, self._letters = [*self._letters, *await self._fetched(strays)], []
         for letter in letters:
             self._metrics.letters.labels(letter.reason).inc()
-            log.warning(
-                "dead letter",
-                reason=letter.reason,
-                origin=letter.origin,
-                message=letter.message,
-                rollout=(letter.key or b"").decode(errors="replace"),
-            )
-            await self._loop.send(
-                self._settings.prefix + DEAD_LETTERS.name,
-                letter.partition,
-                letter.key,
-                # Kafka's client refuses a record of nothing at all: an empty value stands for it.
-                b"" if letter.key is None and letter.value is None else letter.value,
-                letter.wire_headers(),
-            )
+            await bury(letter, self._settings.prefix, self._loop.send)
 
     async def _fetched(self, complaints: list[Complaint]) -> list[Letter]:
         if not complaints:
@@ -97,15 +68,4 @@ async def _fetch(consumer: AIOKafkaConsumer, complaint: Complaint, begins: dict[
         return None
     consumer.assign([place])
     consumer.seek(place, offset)
-    original = await consumer.getone(place)
-    return Letter(
-        original.key,
-        original.value,
-        tuple(original.headers),
-        original.topic,
-        original.partition,
-        original.offset,
-        complaint.reason,
-        NOT_COUNTED,
-        complaint.message,
-    )
+    return letter_of(await consumer.getone(place), complaint.reason, complaint.message)

@@ -19,6 +19,7 @@ from streams.live.loop import Loop
 from streams.live.rollouts import RolloutDriver
 from streams.metrics import Metrics
 from streams.signing import signing_key
+from streams.slot import Slot, claimed
 from streams.topics import FACTS
 
 log = structlog.get_logger()
@@ -27,14 +28,19 @@ log = structlog.get_logger()
 async def run_worker(
     settings: Settings, *, ready: asyncio.Event | None = None, stop: asyncio.Event | None = None
 ) -> None:
-    """Run a worker until a signal (or `stop`) ends it."""
+    """Run a worker until a signal (or `stop`) ends it. Raises SlotTakenError when another one works in its slot."""
     settings = resolve(settings)
+    async with claimed(settings, settings.group, settings.worker.slot) as slot:
+        await _run(settings, slot, ready, stop)
+
+
+async def _run(settings: Settings, slot: Slot, ready: asyncio.Event | None, stop: asyncio.Event | None) -> None:
     await ensure_topics(settings)
     registry = registry_of(settings)
     codec = Codec(registry, prefix=settings.prefix)
     await codec.register()
     metrics = Metrics()
-    loop = Loop(settings, FACTS)
+    loop = Loop(settings, FACTS, slot.remember)
     key = signing_key(settings)
     driver = RolloutDriver(loop, settings, codec, key, metrics)
     if stop is not None:

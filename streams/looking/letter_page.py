@@ -26,7 +26,8 @@ async def decoded_original(log: Log, stored: Stored) -> dict[str, Any] | None:
     if topic is None or topic.record is None:
         return None
     try:
-        return json_of(await log.decode(stored._replace(topic=topic)))
+        await log.codec.prepare([stored.value])
+        return json_of(log.codec.decode(topic, stored.value))  # whatever its key says
     except DecodeError:
         return None
 
@@ -55,6 +56,8 @@ def letter_page(letter: dict[str, Any]) -> RenderableType:
         ("rollout", line(letter["rollout_id"]) or "-"),
         ("written", f"{moment(letter['at'])} UTC, as {letter['letter_at']}"),
     ]
+    if letter["cut"]:
+        facts.append(("cut", line(letter["cut"], 400)))
     if letter["retried_from"]:
         facts.append(("put back from", line(", ".join(letter["retried_from"]))))
     return Group(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from schemas.base import Record
 from schemas.errors import BraidError
 from streams.codec import Codec
+from streams.facts import read_record
 from streams.looking.text import line
 from streams.looking.view import ViewRow
 from streams.topics import Topic
@@ -56,9 +57,13 @@ class Log(ABC):
         """The worker's row of a rollout, where there is one."""
 
     async def decode(self, stored: Stored) -> Record:
-        """The record in a value. Raises DecodeError when it is none, RegistryUnreachableError when nobody can tell."""
+        """The record in a value.
+
+        Raises DecodeError when it is none or not about the rollout that its key names, RegistryUnreachableError when the
+        registry is away.
+        """
         await self.codec.prepare([stored.value])
-        return self.codec.decode(stored.topic, stored.value)
+        return read_record(self.codec, stored.topic, stored.key, stored.value)
 
 
 def unknown_rollout(rollout_id: str, place: str, known: Iterable[str]) -> str:

@@ -64,6 +64,7 @@ def letter_json(letter: DeadLetter) -> dict[str, Any]:
         "bytes": letter.size,
         "copies": letter.copies,
         "retried_from": list(letter.retried_from),
+        "cut": letter.letter.cut or None,
     }
 
 

@@ -68,9 +68,9 @@ def refused(letter: DeadLetter, log: KafkaLog) -> str:
         return f"{original.topic} is no topic that facts or work are read from"
     if original.partition >= log.partitions(original.topic):
         return f"{original.topic} has no partition {original.partition}"
-    if original.key is None and not letter.size:
-        return "it has neither a key nor a value"
-    return ""
+    if original.cut:
+        return f"the letter holds only a part of it; all of it stands in {original.origin}"
+    return "it has neither a key nor a value" if original.key is None and not letter.size else ""
 
 
 async def already_put_back(log: KafkaLog, letters: Sequence[DeadLetter]) -> set[str]:

@@ -65,9 +65,8 @@ async def archive(
                 for number, span in parts.items():
                     async for block in log.blocks(BY_NAME[name], number, span):
                         for record in block:
-                            writer.append(
-                                name, number, record.key, record.value, record.at, record.headers, record.offset
-                            )
+                            headers = tuple((header, content or b"") for header, content in record.headers)
+                            writer.append(name, number, record.key, record.value, record.at, headers, record.offset)
                             if (schema_id := _schema_id(record.value)) is not None:
                                 schema_ids.add(schema_id)
                         found.records += len(block)
@@ -212,6 +211,8 @@ async def _new_headers(settings: Settings, directory: Path) -> dict[int, bytes]:
 
 def _with_header(record: LogRecord, headers: dict[int, bytes]) -> bytes | None:
     schema_id = _schema_id(record.value)
+    if record.key is None and record.value is None:
+        return b""  # Kafka's clients write no record without key and value
     if schema_id is None or schema_id not in headers or record.value is None:
         return record.value
     return headers[schema_id] + record.value[CONFLUENT_HEADER:]

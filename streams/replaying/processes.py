@@ -15,6 +15,7 @@ import orjson
 
 from streams.collector import calm_collector
 from streams.config import Settings, load
+from streams.durable import problem_of
 from streams.looking.kafka import hush
 from streams.replaying.crew import LINE_BYTES, Crew, Member, Moved
 from streams.replaying.job import Job, Result, replay_partition
@@ -137,6 +138,9 @@ def main() -> None:
     hush()
     try:
         asyncio.run(_child())
+    except OSError as error:
+        _answer({"error": problem_of(error)})
+        sys.exit(1)
     except Exception as error:  # noqa: BLE001 - said to the parent, which tells the user
         _answer({"error": f"{type(error).__name__}: {error}"})
         sys.exit(1)

@@ -18,8 +18,8 @@ from schemas.errors import DecodeError
 from schemas.lifecycle import Lifecycle
 from streams.cluster import partition_of
 from streams.config import Settings
+from streams.facts import read_record
 from streams.looking.kafka import KafkaLog, Span
-from streams.looking.log import Stored
 from streams.topics import LIFECYCLE
 
 REMEMBERED = 50_000
@@ -84,9 +84,9 @@ class Openings:
             spans = await kafka.spans([place], None if partition in self._read_to else max(0, since))
             span = Span(max(spans[place].start, self._read_to.get(partition, 0)), spans[place].end)
             async for record in kafka.read({place: span}):
-                stored = Stored(LIFECYCLE, partition, record.offset, 0, None, record.value, ())
                 try:
-                    found = await kafka.decode(stored)
+                    await kafka.codec.prepare([record.value])
+                    found = read_record(kafka.codec, LIFECYCLE, record.key, record.value)
                 except DecodeError:
                     continue
                 if isinstance(found, Lifecycle) and found.opened is not None:
