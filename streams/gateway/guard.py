@@ -24,7 +24,7 @@ from streams.gateway.problems import Problem
 LOOK_S = 0.5
 """Time between two looks at all connections, so also how exactly limits are kept."""
 
-YOUNG_S = 2.0
+YOUNG_S = 1.0
 """Connections get this long to send a request even when there are too many."""
 
 HEALTH = frozenset({"/healthz", "/readyz", "/metrics"})

@@ -1,6 +1,7 @@
 """Attackers of a gateway: many connections that send nothing, too little, or never read; and an honest client beside them."""
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -31,11 +32,10 @@ async def slow_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 
 
 async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Ask for more and more, and read nothing of it."""
-    reader._transport.pause_reading()  # type: ignore[attr-defined]
-    writer.write(b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 500)
-    await writer.drain()
-    await writer.wait_closed()
+    """Ask for more than the system buffers, and read nothing of it."""
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    writer.write(b"GET /static-offline-docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 8)
+    await reader.read()
 
 
 async def _drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, at_once: bytes, rest: bytes) -> None:
@@ -69,7 +69,7 @@ class Siege:
     async def _attack(self, attack: Attack, address: str, pause: float) -> None:
         while True:
             with suppress(OSError):
-                reader, writer = await asyncio.open_connection(self._host, self._port, local_addr=(address, 0))
+                reader, writer = await self._connect(address)
                 self.connected += 1
                 try:
                     await attack(reader, writer)
@@ -78,6 +78,18 @@ class Siege:
                     self.connected -= 1
                     self.closed += 1
             await asyncio.sleep(pause)
+
+    async def _connect(self, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.bind((address, 0))
+        connection.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(connection, (self._host, self._port))
+        except OSError:
+            connection.close()
+            raise
+        return await asyncio.open_connection(sock=connection)
 
     async def end(self) -> None:
         """All attackers go."""
