@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agents.importers.errors import LineError
-from agents.importers.lines import LineReader
+from agents.importers.lines import LineReader, read_line
 from agents.importers.rollout_wire import is_wire
 from agents.importers.slices import Slicer, rollout_of
 from agents.rollouts.rollout import Fact
-from schemas.jsontext import parse_object
 from schemas.lifecycle import CloseRequested, Lifecycle
 from streams.config import Settings
 from streams.inputs import Rejected, check_length, read_lines, total_bytes
@@ -57,7 +56,7 @@ async def ingest_files(
                 say(read / size)
             try:
                 check_length(line)
-                value = _object(line.text)
+                value = read_line(line.text)
                 wire = "type" not in value and is_wire(value)
                 for fact in reader.read_object(value):
                     seen[rollout_of(fact)] = seen.get(rollout_of(fact), False) or wire
@@ -74,10 +73,3 @@ async def ingest_files(
             if close or wire:
                 await write(Lifecycle(close_requested=CloseRequested(rollout_id=rollout_id, end_of_input=True)))
     return Ingested(lines, rejected.count, len(seen), dict(sorted(facts.items())))
-
-
-def _object(text: bytes) -> dict[str, object]:
-    try:
-        return parse_object(text)
-    except ValueError as error:
-        raise LineError("", f"not a JSON object: {error}") from None

@@ -17,7 +17,7 @@ import orjson
 
 from agents.evidence.signing import SigningKey
 from agents.importers.errors import LineError
-from agents.importers.lines import LineReader
+from agents.importers.lines import LineReader, read_line
 from agents.importers.slices import Slicer, rollout_of
 from agents.judge.requests import Asking, judge_requests
 from agents.judge.votes import calls_of
@@ -115,10 +115,7 @@ def _spread(
 
 
 def _rollout_id(line: Line) -> str:
-    try:
-        found = parse_object(line.text).get("rollout_id")
-    except ValueError as error:
-        raise LineError("", f"not a JSON object: {error}") from None
+    found = read_line(line.text).get("rollout_id")
     if not isinstance(found, str) or not found:
         raise LineError("rollout_id", "missing" if found is None else "expected a non-empty string")
     return found
@@ -169,7 +166,7 @@ class _Folder:
         reader, slicer = LineReader(), Slicer()
         for line in lines:
             try:
-                facts = reader.read(line.text)
+                facts = reader.read_object(parse_object(line.text))  # an object without repeated keys, or not spooled
             except LineError as error:
                 self._rejected.add(line, error)
                 continue
