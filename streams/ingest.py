@@ -12,7 +12,7 @@ from agents.importers.slices import Slicer, rollout_of
 from agents.rollouts.rollout import Fact
 from schemas.lifecycle import CloseRequested, Lifecycle
 from streams.config import Settings
-from streams.inputs import Rejected, check_length, read_lines, total_bytes
+from streams.inputs import Doubted, Rejected, check_length, read_lines, total_bytes
 from streams.producing import FactWriter, TooLargeError
 
 
@@ -24,6 +24,9 @@ class Ingested(NamedTuple):
     rollouts: int
     facts: dict[str, int]
     """By kind of record."""
+    warnings: int = 0
+    """Verdicts that will mean nothing."""
+    first_warning: str = ""
 
 
 async def ingest_files(
@@ -41,6 +44,7 @@ async def ingest_files(
     reader, slicer = LineReader(), Slicer()
     size = total_bytes(files)
     seen: dict[str, bool] = {}
+    doubted = Doubted()
     facts: Counter[str] = Counter()
     lines = read = 0
     async with FactWriter(settings, "ingest") as writer:
@@ -58,7 +62,9 @@ async def ingest_files(
                 check_length(line)
                 value = read_line(line.text)
                 wire = "type" not in value and is_wire(value)
-                for fact in reader.read_object(value):
+                read_facts = reader.read_object(value)
+                doubted.note(line, read_facts)
+                for fact in read_facts:
                     seen[rollout_of(fact)] = seen.get(rollout_of(fact), False) or wire
                     for ready in slicer.add(fact):
                         await write(ready)
@@ -72,4 +78,4 @@ async def ingest_files(
         for rollout_id, wire in seen.items():
             if close or wire:
                 await write(Lifecycle(close_requested=CloseRequested(rollout_id=rollout_id, end_of_input=True)))
-    return Ingested(lines, rejected.count, len(seen), dict(sorted(facts.items())))
+    return Ingested(lines, rejected.count, len(seen), dict(sorted(facts.items())), doubted.count, doubted.first)

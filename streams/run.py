@@ -34,7 +34,7 @@ from streams.codec import Codec
 from streams.config import Settings
 from streams.counts import Counts
 from streams.headers import cloud_event, domain_time
-from streams.inputs import SIDECAR, Line, Rejected, check_length, read_lines, total_bytes
+from streams.inputs import SIDECAR, Doubted, Line, Rejected, check_length, read_lines, total_bytes
 from streams.judging.inline import InlineJudge
 from streams.letters import Letter
 from streams.log_writer import LogRecord, LogWriter
@@ -66,14 +66,14 @@ def run_files(
     out.mkdir(parents=True, exist_ok=True)
     size = total_bytes(files)
     partitions = STREAM_PARTITIONS if size is None else min(MAX_PARTITIONS, size // PARTITION_BYTES + 1)
-    rejected = Rejected(out / SIDECAR)
+    rejected, doubted = Rejected(out / SIDECAR), Doubted()
     with tempfile.TemporaryDirectory(prefix="braid-run-", dir=out) as spool, LogWriter(out / "log") as log:
         shutil.rmtree(out / "log", ignore_errors=True)
         _spread(files, Path(spool), partitions, rejected, lambda share: say("reading", share), size)
         with Outputs(out, SINK_FILES) as outputs:
             for partition in range(partitions):
                 say("folding", partition / partitions)
-                folder = _Folder(partition, settings, key, log, outputs, counts, rejected)
+                folder = _Folder(partition, settings, key, log, outputs, counts, rejected, doubted)
                 folder.fold(_spooled(Path(spool), partition))
                 if judge is not None:
                     folder.ask(judge, partial(_say_part, say, partition, partitions))
@@ -82,6 +82,7 @@ def run_files(
     rejected.close()
     counts.judge = None if judge is None else judge.plain()
     counts.bad_lines, counts.first_bad = rejected.count, rejected.first
+    counts.warnings, counts.first_warning = doubted.count, doubted.first
     counts.seconds = time.monotonic() - began
     return counts
 
@@ -149,6 +150,7 @@ class _Folder:
         outputs: Outputs,
         counts: Counts,
         rejected: Rejected,
+        doubted: Doubted,
     ) -> None:
         self._partition = partition
         self._settings = settings
@@ -157,6 +159,7 @@ class _Folder:
         self._outputs = outputs
         self._counts = counts
         self._rejected = rejected
+        self._doubted = doubted
         self._codec = Codec()
         self._rollouts: dict[str, Rollout] = {}
         # What turns out not to count when a rollout settles is kept as it came: until then its bytes are held.
@@ -170,6 +173,7 @@ class _Folder:
             except LineError as error:
                 self._rejected.add(line, error)
                 continue
+            self._doubted.note(line, facts)
             for fact in facts:
                 for ready in slicer.add(fact):
                     self._take(ready)

@@ -122,3 +122,26 @@ def hack_signals(verdicts: dict[str, Verdict]) -> tuple[str, ...]:
     if build.baseline_tests is not None and build.tests is not None and build.tests.total < build.baseline_tests:
         signals.append("hack_confirmed:fewer_tests_than_baseline")
     return tuple(signals)
+
+
+class Doubt(NamedTuple):
+    """Why a verdict is unknown although its producer may mean it to decide."""
+
+    field: str
+    """The field that would decide it."""
+    reason: str
+
+
+def doubt(verdict: Verdict) -> Doubt | None:
+    """The warning to the producer of a verdict that will not decide anything; None for one that decides, or is not final yet."""
+    if isinstance(verdict, BuildVerdict):
+        if verdict.status == "success" and verdict.exit_code is None:
+            return Doubt("exit_code", "unknown: a success without exit_code; send exit_code")
+        if verdict.status == "unknown":
+            return Doubt("status", "unknown: the build has no outcome; send success or failure, with exit_code")
+    elif isinstance(verdict, VisualVerdict):
+        if verdict.verdict != "pending" and visual_outcome(verdict) == "unknown":
+            return Doubt("verdict", "unknown: nothing says whether the page is right; send verdict pass or fail")
+    elif verdict.status == "unknown":
+        return Doubt("status", "unknown: the check has no outcome; send pass or fail")
+    return None
