@@ -25,10 +25,6 @@ class RepeatedKeyError(ValueError):
         self.reason = reason
 
 
-class _Object(list[Any]):
-    """An object as the list of its members."""
-
-
 def refuse_repeated_keys(text: str, value: Any) -> None:
     """Raise RepeatedKeyError when an object in a text, of which this is the parsed value, has a key twice."""
     keys = _keys(value)
@@ -66,13 +62,14 @@ def _members(text: str) -> int:
 def _located(text: str) -> RepeatedKeyError:
     """The error for the first repeated key, outer objects first."""
     try:
-        level = [("", json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str))]
+        # An object becomes the tuple of its members; an array stays a list.
+        level = [("", json.loads(text, object_pairs_hook=tuple, parse_int=str, parse_float=str))]
     except RecursionError:  # what is nested so deep is lost to the key that comes later
         return RepeatedKeyError("", "an object has a key twice; send it once")
     while level:
         inner: list[tuple[str, Any]] = []
         for path, value in level:
-            if isinstance(value, _Object):
+            if isinstance(value, tuple):
                 seen: set[str] = set()
                 for key, content in value:
                     below = f"{path}.{_shown(key)}" if path else _shown(key)
