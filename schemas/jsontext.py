@@ -1,7 +1,8 @@
 """Reading JSON that came from outside: strict, exact, and bounded in depth.
 
 Strict: no NaN, no infinities, no lone surrogates, UTF-8 only. Exact: integers of any size stay integers. Bounded: what is
-nested deeper than `MAX_DEPTH` is refused instead of exhausting somebody's stack later.
+nested deeper than `MAX_DEPTH` is refused instead of exhausting somebody's stack later. `parse_unique` is for bytes that come
+in; `parse` also reads facts that are on the log already, of whose repeated keys the last one counts.
 """
 
 import json
@@ -9,6 +10,8 @@ from typing import Any, Final
 
 from orjson import dumps, loads
 from pydantic_core import SchemaValidator, core_schema
+
+from schemas.repeated_keys import refuse_repeated_keys
 
 MAX_DEPTH: Final = 100
 """Deeper nesting than this is an attack or a bug, never a tool's arguments."""
@@ -19,15 +22,30 @@ _HAS_LONG_DIGITS = SchemaValidator(core_schema.str_schema(pattern="[0-9]{19}")).
 
 def parse(text: str | bytes) -> Any:
     """The value of a JSON text. Raises ValueError, with the position where there is one."""
-    if isinstance(text, bytes):
-        try:
-            text = text.decode()
-        except UnicodeDecodeError as error:
-            raise ValueError(f"not UTF-8 at byte {error.start}") from None
+    text = _decoded(text)
+    return _exact(text, parse_short_numbers(text))
+
+
+def parse_unique(text: str | bytes) -> Any:
+    """As `parse`. Raises RepeatedKeyError, which is a ValueError, when an object has a key twice."""
+    text = _decoded(text)
     value = parse_short_numbers(text)
-    if _HAS_LONG_DIGITS(text):
-        value = json.loads(text)  # orjson has vetted it; this one keeps long integers exact
-    return value
+    refuse_repeated_keys(text, value)
+    return _exact(text, value)
+
+
+def _decoded(text: str | bytes) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
+
+
+def _exact(text: str, value: Any) -> Any:
+    """The value with long integers exact; orjson has vetted its text."""
+    return json.loads(text) if _HAS_LONG_DIGITS(text) else value
 
 
 def parse_short_numbers(text: str) -> Any:

@@ -105,6 +105,21 @@ class GatewayConfig(_Section):
     """Remove secrets before they reach the log; digests are then those of the redacted text."""
     max_body_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
     """Of one request; a slice in it may have 1 MiB."""
+    header_s: float = Field(default=10.0, gt=0)
+    """A request's header has to be complete after this long."""
+    body_bytes_per_s: int = Field(default=1024, ge=0)
+    """A body has to come at least this fast, measured over every `body_grace_s`."""
+    body_grace_s: float = Field(default=10.0, gt=0)
+    """How long a body may be slower; also how long the rest of a body is read that was answered before it was complete."""
+    answer_s: float = Field(default=30.0, gt=0)
+    """A connection is closed when nothing of its answer was read for this long."""
+    keep_alive_s: float = Field(default=30.0, gt=0)
+    """Connections without a request are kept this long: agents pause between turns."""
+    max_connections: int = Field(default=4096, gt=0)
+    """At once, for a second up to twice as many; fewer where the system allows fewer open files. The oldest connections without
+    a request make room for new ones."""
+    max_connections_per_address: int = Field(default=512, gt=0)
+    """The share of one address (of IPv6: a network of 64 bits). Raise it behind a proxy: all come from its address then."""
 
 
 class WorkerConfig(_Section):

@@ -62,6 +62,9 @@ class Counts(RolloutCounts):
     judge: dict[str, Any] | None = None
     """What asking a judge took; None when nobody was asked."""
     first_bad: list[str] = field(default_factory=list, repr=False)
+    warnings: int = 0
+    """Verdicts that will mean nothing; left out of `--json` when there are none."""
+    first_warning: str = ""
     broken: list[str] = field(default_factory=list)
     """Rollouts of which nothing could be made, and why."""
 
@@ -78,4 +81,5 @@ class Counts(RolloutCounts):
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
         unsaid = {"first_bad"} | ({"judge"} if self.judge is None else set()) | (set() if self.broken else {"broken"})
+        unsaid |= set() if self.warnings else {"warnings", "first_warning"}
         return {name: value for name, value in super().plain().items() if name not in unsaid}

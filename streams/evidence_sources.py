@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 import fastavro
 from fastavro import schemaless_writer
 
-from agents.evidence.canonical import CanonicalError, parse_json
+from agents.evidence.canonical import CanonicalError, parse_evidence
 from agents.evidence.verify import Evidence, evidence_in, read_record
 from schemas.base import Record
 from schemas.versions import committed
@@ -80,7 +80,7 @@ def _whole(path: Path) -> list[Evidence] | None:
     if not array and read_record(first, "").record is not None and path.read_bytes().strip() != first:
         return None  # the first line is a record by itself, and there are more
     try:
-        value = parse_json(path.read_bytes())
+        value = parse_evidence(path.read_bytes())
     except CanonicalError as error:
         # An array that does not parse may be lines of which the first is damaged; a .json file is what it says.
         return [Evidence(str(path), None, str(error))] if named else None

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agents.importers.errors import LineError
-from agents.importers.lines import LineReader
+from agents.importers.lines import LineReader, read_line
 from agents.importers.rollout_wire import is_wire
 from agents.importers.slices import Slicer, rollout_of
 from agents.rollouts.rollout import Fact
-from schemas.jsontext import parse_object
 from schemas.lifecycle import CloseRequested, Lifecycle
 from streams.config import Settings
-from streams.inputs import Rejected, check_length, read_lines, total_bytes
+from streams.inputs import Doubted, Rejected, check_length, read_lines, total_bytes
 from streams.producing import FactWriter, TooLargeError
 
 
@@ -25,6 +24,9 @@ class Ingested(NamedTuple):
     rollouts: int
     facts: dict[str, int]
     """By kind of record."""
+    warnings: int = 0
+    """Verdicts that will mean nothing."""
+    first_warning: str = ""
 
 
 async def ingest_files(
@@ -42,6 +44,7 @@ async def ingest_files(
     reader, slicer = LineReader(), Slicer()
     size = total_bytes(files)
     seen: dict[str, bool] = {}
+    doubted = Doubted()
     facts: Counter[str] = Counter()
     lines = read = 0
     async with FactWriter(settings, "ingest") as writer:
@@ -57,9 +60,11 @@ async def ingest_files(
                 say(read / size)
             try:
                 check_length(line)
-                value = _object(line.text)
+                value = read_line(line.text)
                 wire = "type" not in value and is_wire(value)
-                for fact in reader.read_object(value):
+                read_facts = reader.read_object(value)
+                doubted.note(line, read_facts)
+                for fact in read_facts:
                     seen[rollout_of(fact)] = seen.get(rollout_of(fact), False) or wire
                     for ready in slicer.add(fact):
                         await write(ready)
@@ -73,11 +78,4 @@ async def ingest_files(
         for rollout_id, wire in seen.items():
             if close or wire:
                 await write(Lifecycle(close_requested=CloseRequested(rollout_id=rollout_id, end_of_input=True)))
-    return Ingested(lines, rejected.count, len(seen), dict(sorted(facts.items())))
-
-
-def _object(text: bytes) -> dict[str, object]:
-    try:
-        return parse_object(text)
-    except ValueError as error:
-        raise LineError("", f"not a JSON object: {error}") from None
+    return Ingested(lines, rejected.count, len(seen), dict(sorted(facts.items())), doubted.count, doubted.first)

@@ -5,15 +5,18 @@ A bad line is kept in a sidecar without its secrets, with file, line, field and 
 
 import base64
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import orjson
 
 from agents.importers.errors import LineError
+from agents.rollouts.rollout import Fact
 from agents.training.redaction import redact
+from agents.verdicts.meaning import Doubt, doubt
 from schemas.errors import BraidError
+from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 from streams.durable import open_output
 from streams.topics import SLICE_LIMIT
 
@@ -109,6 +112,27 @@ class Rejected:
             self._file.close()
         elif self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+class Doubted:
+    """Verdicts of lines that will mean nothing: how many, and where the first one is."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = ""
+
+    def note(self, line: Line, facts: Iterable[Fact]) -> None:
+        """Count those of a line."""
+        for fact in facts:
+            found = fact_doubt(fact)
+            if found is not None:
+                self.count += 1
+                self.first = self.first or f"{line.place}: {found.field}: {found.reason}"
+
+
+def fact_doubt(fact: Fact) -> Doubt | None:
+    """Why a verdict will mean nothing; None for every other fact."""
+    return doubt(fact) if isinstance(fact, BuildVerdict | VisualVerdict | CheckVerdict) else None
 
 
 def _redacted_bytes(text: bytes) -> bytes:

@@ -17,7 +17,7 @@ import orjson
 
 from agents.evidence.signing import SigningKey
 from agents.importers.errors import LineError
-from agents.importers.lines import LineReader
+from agents.importers.lines import LineReader, read_line
 from agents.importers.slices import Slicer, rollout_of
 from agents.judge.requests import Asking, judge_requests
 from agents.judge.votes import calls_of
@@ -35,7 +35,7 @@ from streams.config import Settings
 from streams.counts import Counts
 from streams.durable import open_output
 from streams.headers import cloud_event, domain_time, identity
-from streams.inputs import SIDECAR, Line, Rejected, check_length, read_lines, total_bytes
+from streams.inputs import SIDECAR, Doubted, Line, Rejected, check_length, read_lines, total_bytes
 from streams.judging.inline import InlineJudge
 from streams.letters import NOT_COUNTED, Letter
 from streams.log_writer import LogRecord, LogWriter
@@ -67,14 +67,14 @@ def run_files(
     out.mkdir(parents=True, exist_ok=True)
     size = total_bytes(files)
     partitions = STREAM_PARTITIONS if size is None else min(MAX_PARTITIONS, size // PARTITION_BYTES + 1)
-    rejected = Rejected(out / SIDECAR)
+    rejected, doubted = Rejected(out / SIDECAR), Doubted()
     with tempfile.TemporaryDirectory(prefix="braid-run-", dir=out) as spool, LogWriter(out / "log") as log:
         shutil.rmtree(out / "log", ignore_errors=True)
         _spread(files, Path(spool), partitions, rejected, lambda share: say("reading", share), size)
         with Outputs(out, SINK_FILES) as outputs:
             for partition in range(partitions):
                 say("folding", partition / partitions)
-                folder = _Folder(partition, settings, key, log, outputs, counts, rejected)
+                folder = _Folder(partition, settings, key, log, outputs, counts, rejected, doubted)
                 folder.fold(_spooled(Path(spool), partition))
                 if judge is not None:
                     folder.ask(judge, partial(_say_part, say, partition, partitions))
@@ -83,6 +83,7 @@ def run_files(
     rejected.close()
     counts.judge = None if judge is None else judge.plain()
     counts.bad_lines, counts.first_bad = rejected.count, rejected.first
+    counts.warnings, counts.first_warning = doubted.count, doubted.first
     counts.seconds = time.monotonic() - began
     return counts
 
@@ -113,10 +114,7 @@ def _spread(
 
 
 def _rollout_id(line: Line) -> str:
-    try:
-        found = parse_object(line.text).get("rollout_id")
-    except ValueError as error:
-        raise LineError("", f"not a JSON object: {error}") from None
+    found = read_line(line.text).get("rollout_id")
     if not isinstance(found, str) or not found:
         raise LineError("rollout_id", "missing" if found is None else "expected a non-empty string")
     return found
@@ -150,6 +148,7 @@ class _Folder:
         outputs: Outputs,
         counts: Counts,
         rejected: Rejected,
+        doubted: Doubted,
     ) -> None:
         self._partition = partition
         self._settings = settings
@@ -158,6 +157,7 @@ class _Folder:
         self._outputs = outputs
         self._counts = counts
         self._rejected = rejected
+        self._doubted = doubted
         self._codec = Codec()
         self._rollouts: dict[str, Rollout] = {}
         # What turns out not to count when a rollout settles is kept as it came: until then its bytes are held.
@@ -167,10 +167,11 @@ class _Folder:
         reader, slicer = LineReader(), Slicer()
         for line in lines:
             try:
-                facts = reader.read(line.text)
+                facts = reader.read_object(parse_object(line.text))  # an object without repeated keys, or not spooled
             except LineError as error:
                 self._rejected.add(line, error)
                 continue
+            self._doubted.note(line, facts)
             for fact in facts:
                 for ready in slicer.add(fact):
                     self._take(ready)

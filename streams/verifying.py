@@ -23,6 +23,8 @@ from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.errors import BraidError, DecodeError
 from schemas.evidence import AepRecord
+from schemas.jsontext import parse_unique
+from schemas.repeated_keys import RepeatedKeyError
 from streams.codec import Codec, body_of
 from streams.config import Settings
 from streams.embedded import place_of
@@ -326,6 +328,10 @@ def _row(inspection: Inspection, topic: Topic, line: Text) -> None:
     try:
         # Strict: a number as text would be the same record to us, and another value to whoever trains on it.
         record = topic.record.model_validate_json(line.text, strict=True)
+        parse_unique(line.text)
+    except RepeatedKeyError as error:
+        inspection.bad_row(line.position, topic, f"repeated key: {error}")
+        return
     except ValidationError as error:
         inspection.bad_row(line.position, topic, f"not a row: {first_problem(error)}")
         return

@@ -19,6 +19,7 @@ import orjson
 from schemas.compiled import compiled
 from schemas.digests import sha256_of
 from schemas.errors import BraidError
+from schemas.repeated_keys import RepeatedKeyError, refuse_repeated_keys
 
 BigIntegers = Literal["error", "exact"]
 """What becomes of an integer beyond 2^53: refused (evidence), or printed digit by digit (digests of raw events)."""
@@ -62,6 +63,16 @@ def parse_json(text: bytes | str) -> Any:
         return _exact_parse(text)
     # orjson turns integers beyond 64 bits into floats, so a value with unusual numbers is parsed again.
     return value if written_alike(value) else _exact_parse(text)
+
+
+def parse_evidence(text: bytes | str) -> Any:
+    """As `parse_json`; refuses repeated keys, so that a record says the same to every reader."""
+    value = parse_json(text)
+    try:
+        refuse_repeated_keys(text if isinstance(text, str) else text.decode(), value)
+    except RepeatedKeyError as error:
+        raise CanonicalError(f"repeated key: {error}") from None
+    return value
 
 
 def digest(data: bytes) -> str:

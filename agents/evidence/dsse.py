@@ -9,7 +9,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from agents.evidence.canonical import CanonicalError, canonical_bytes, digest, parse_json
+from agents.evidence.canonical import CanonicalError, canonical_bytes, digest, parse_evidence
 from agents.evidence.signing import Json, SigningKey, decode_base64, key_faults, signed_body
 from agents.evidence.structure import quoted
 
@@ -70,7 +70,7 @@ def enveloped(envelope: Json) -> Json | None:
     """Return the record in an envelope, carrying it; None when there is none. Whether it is good is another question."""
     payload = decode_base64(envelope.get("payload"))
     try:
-        said = parse_json(payload) if payload is not None else None
+        said = parse_evidence(payload) if payload is not None else None
     except CanonicalError:
         return None
     predicate = said.get("predicate") if isinstance(said, dict) else None
@@ -115,7 +115,7 @@ class _StatementFaults(NamedTuple):
 def _statement_faults(record: Mapping[str, Any], payload: bytes) -> _StatementFaults:
     """Say where the payload is not the Statement of this record."""
     try:
-        said = parse_json(payload)
+        said = parse_evidence(payload)
         if not isinstance(said, dict):
             return _StatementFaults(["dsse: the payload is not an in-toto Statement"], False)
         predicate = said.get("predicate")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from agents.evidence.canonical import CanonicalError, digest, parse_json
+from agents.evidence.canonical import CanonicalError, digest, parse_evidence
 from agents.evidence.chain import MAX_REASONS, ChainState, ChainTracker, ChainVerdict
 from agents.evidence.dsse import check_envelope, enveloped, is_envelope
 from agents.evidence.signing import Json, signature_faults, signed_bytes
@@ -155,7 +155,7 @@ def read_lines(lines: Iterable[bytes | str], source: str = "line") -> Iterator[E
 def read_record(text: bytes | str, position: str) -> Evidence:
     """Read one record from JSON text."""
     try:
-        return evidence_in(parse_json(text), position)
+        return evidence_in(parse_evidence(text), position)
     except CanonicalError as error:
         return Evidence(position, None, str(error))
 

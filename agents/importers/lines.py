@@ -13,9 +13,10 @@ from agents.importers.records import content_id, make, read_build, read_visual, 
 from agents.importers.rollout_wire import is_wire, read_wire
 from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvents, BranchInfo
-from schemas.jsontext import as_array, compact, kind_of, parse, parse_object
+from schemas.jsontext import as_array, as_object, compact, kind_of, parse, parse_unique
 from schemas.judging import HIGHEST_SCORE, JudgeVote
 from schemas.lifecycle import CloseRequested, Lifecycle, RolloutCancelled, RolloutOpened
+from schemas.repeated_keys import RepeatedKeyError
 from schemas.verdicts import CheckVerdict
 
 Key = tuple[str, int, int]
@@ -35,11 +36,7 @@ class LineReader:
 
     def read(self, text: bytes | str) -> list[Fact]:
         """The facts of one line. Raises LineError."""
-        try:
-            value = parse_object(text)
-        except ValueError as error:
-            raise LineError("", f"not a JSON object: {error}") from None
-        return self.read_object(value)
+        return self.read_object(read_line(text))
 
     def read_object(self, value: dict[str, Any]) -> list[Fact]:
         """The facts of one object. Raises LineError."""
@@ -157,6 +154,16 @@ _TYPES: dict[str, Callable[[LineReader, dict[str, Any]], Fact]] = {
     "cancel": LineReader._cancel,
     "close": LineReader._close,
 }
+
+
+def read_line(text: bytes | str) -> dict[str, Any]:
+    """The JSON object of one line. Raises LineError."""
+    try:
+        return as_object(parse_unique(text))
+    except RepeatedKeyError as error:
+        raise LineError(error.path, error.reason) from None
+    except ValueError as error:
+        raise LineError("", f"not a JSON object: {error}") from None
 
 
 def _array(tools: Any) -> str:

@@ -214,3 +214,26 @@ def outcome_of(
 def comparable(outcomes: Mapping[int, BranchOutcome]) -> dict[int, ObjectiveStatus]:
     """By branch, the status under which it is compared with others; `unknown` for one that is not."""
     return {index: each.status if each.is_counted else "unknown" for index, each in outcomes.items()}
+
+
+class Doubt(NamedTuple):
+    """Why a verdict is unknown although its producer may mean it to decide."""
+
+    field: str
+    """The field that would decide it."""
+    reason: str
+
+
+def doubt(verdict: Verdict) -> Doubt | None:
+    """The warning to the producer of a verdict that will not decide anything; None for one that decides, or is not final yet."""
+    if isinstance(verdict, BuildVerdict):
+        if verdict.status == "success" and verdict.exit_code is None:
+            return Doubt("exit_code", "unknown: a success without exit_code; send exit_code")
+        if verdict.status == "unknown":
+            return Doubt("status", "unknown: the build has no outcome; send success or failure, with exit_code")
+    elif isinstance(verdict, VisualVerdict):
+        if verdict.verdict != "pending" and visual_outcome(verdict) == "unknown":
+            return Doubt("verdict", "unknown: nothing says whether the page is right; send verdict pass or fail")
+    elif verdict.status == "unknown":
+        return Doubt("status", "unknown: the check has no outcome; send pass or fail")
+    return None

@@ -56,9 +56,17 @@ def ingest(
     else:
         written = ", ".join(f"{count:,} {name}" for name, count in done.facts.items())
         sys.stdout.write(f"{done.lines:,} lines of {done.rollouts:,} rollouts: {written or 'nothing'} written\n")
+    report_warnings(done.warnings, done.first_warning)
     report_bad_lines(sidecar.count, sidecar.first, sidecar.path)
     if done.bad_lines and not keep_going:
         sys.exit(1)
+
+
+def report_warnings(count: int, first: str) -> None:
+    """Say on standard error how many verdicts will mean nothing, and where the first one is."""
+    if count:
+        what = "1 verdict is" if count == 1 else f"{count:,} verdicts are"
+        sys.stderr.write(f"braid: {what} neither pass nor fail{'; the first' if count > 1 else ''}: {first}\n")
 
 
 def report_bad_lines(count: int, first: list[str], where: Path | None) -> None:

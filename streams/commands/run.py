@@ -46,7 +46,7 @@ def run(
     json
         Print one JSON object with the counts.
     """
-    from streams.commands.ingest import report_bad_lines
+    from streams.commands.ingest import report_bad_lines, report_warnings
     from streams.commands.progress import progress
     from streams.config import load
     from streams.inputs import SIDECAR
@@ -92,6 +92,7 @@ def run(
             f"braid: the budget of {settings.judge.calls_per_hour:,} calls per hour (judge.calls_per_hour) was spent; "
             f"{inline.spent.missing['budget']:,} votes are missing for that; a later run into {out} asks for them\n"
         )
+    report_warnings(counts.warnings, counts.first_warning)
     report_bad_lines(counts.bad_lines, counts.first_bad, out / SIDECAR)
     for why in counts.broken:
         sys.stderr.write(f"braid: nothing could be made of {why}\n")

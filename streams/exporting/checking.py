@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from agents.evidence.canonical import CanonicalError, parse_json
+from agents.evidence.canonical import CanonicalError, parse_evidence
 from agents.evidence.signing import Json, signature_faults, signed_bytes
 from agents.evidence.structure import quoted
 from streams.durable import digest_of
@@ -83,7 +83,7 @@ class DatasetCheck:
     def _manifest(self) -> Json:
         path = self.folder / MANIFEST
         try:
-            manifest = parse_json(path.read_bytes())
+            manifest = parse_evidence(path.read_bytes())
             faults = self._signature_faults(manifest) if isinstance(manifest, dict) else ["it is not a JSON object"]
         except FileNotFoundError:
             manifest, faults = {}, ["it is missing: nothing says what belongs to the dataset"]
@@ -122,9 +122,12 @@ class DatasetCheck:
         with path.open("rb") as source:
             for position, text in lines_of(source, str(path), self.read):
                 try:
-                    file, row, digest, rollout_id, records = _origin(parse_json(text))
+                    file, row, digest, rollout_id, records = _origin(parse_evidence(text))
                     faults = [self.inspection.unsupported(rollout_id, record) for record in records]
-                except (CanonicalError, ValueError, KeyError, TypeError, AttributeError):
+                except CanonicalError as error:
+                    self._tell(position, [f"provenance: {error}"])
+                    continue
+                except (ValueError, KeyError, TypeError, AttributeError):
                     self._tell(position, ["provenance: not a line that says where a row came from"])
                     continue
                 if not records:

@@ -78,7 +78,7 @@ class Gateway:
         if not self.sender.is_ready:
             raise RefusedError(503, self.sender.trouble, headers=RETRY_AFTER)
         with self.budget.hold() as hold:
-            body = await read_body(request, hold, self.config.max_body_bytes)
+            body = await read_body(request, hold, self.config)
             nothing = [] if without is None else [Item(Position(0), without)]
             items = read_items(body, form, request.headers) if body.strip() else iter(nothing)
             reader = FactReader(shape, caller, redacting=self.config.redact)

@@ -12,7 +12,8 @@ from io import BytesIO
 from typing import Any, NamedTuple
 
 from agents.importers.errors import LineError
-from schemas.jsontext import kind_of, parse
+from schemas.jsontext import kind_of, parse_unique
+from schemas.repeated_keys import RepeatedKeyError
 from streams.gateway import cloudevents
 from streams.gateway.problems import TOO_LARGE, ItemError, Position, RefusedError
 
@@ -120,7 +121,7 @@ def _item(at: Position, text: bytes) -> Item:
     if _has_too_many_containers(text):
         return Item(at, problem=ItemError(TOO_LARGE, "", TOO_MANY_CONTAINERS))
     try:
-        return Item(at, parse(text))
+        return Item(at, parse_unique(text))
     except ValueError as error:
         return Item(at, problem=_not_json(error))
 
@@ -130,7 +131,7 @@ def _elements(body: bytes) -> Iterator[Item]:
     if _has_too_many_containers(body):
         raise RefusedError(TOO_LARGE, TOO_MANY_CONTAINERS, field="body")
     try:
-        value = parse(body)
+        value = parse_unique(body)
     except ValueError as error:
         yield from _salvaged(body, error)
         return
@@ -143,7 +144,7 @@ def _elements(body: bytes) -> Iterator[Item]:
 
 
 def _salvaged(body: bytes, error: ValueError) -> Iterator[Item]:
-    """The elements of an array of which some are no strict JSON (NaN, bad UTF-8, too deep), each by itself."""
+    """The elements of an array of which some are no strict JSON (NaN, bad UTF-8, too deep, repeated keys), each by itself."""
     text = body.decode("utf-8", "surrogateescape")
     start = _space(text, 0)
     if text[start : start + 1] != "[":
@@ -196,6 +197,8 @@ def _has_too_many_containers(text: bytes) -> bool:
 
 
 def _not_json(error: ValueError) -> LineError:
+    if isinstance(error, RepeatedKeyError):
+        return LineError(error.path, error.reason)
     return LineError("", f"not JSON: {error}")
 
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from agents.importers.errors import LineError
 from schemas.base import MAX_EXACT
-from schemas.jsontext import parse
+from schemas.jsontext import parse_unique
 
 SPEC_VERSION = "1.0"
 REQUIRED = ("id", "source", "type")
@@ -48,7 +48,7 @@ def data(envelope: Mapping[str, Any]) -> Any:
     if not isinstance(encoded, str):
         raise LineError("data", "missing")
     try:
-        return parse(base64.b64decode(encoded, validate=True))
+        return parse_unique(base64.b64decode(encoded, validate=True))
     except (ValueError, binascii.Error) as error:
         raise LineError("data_base64", f"not JSON in base64: {error}") from None
 

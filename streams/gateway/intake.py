@@ -16,10 +16,11 @@ from schemas.events import AgentEvents
 from schemas.lifecycle import Lifecycle
 from streams.gateway.bodies import MAX_ITEMS, Item
 from streams.gateway.packing import Packer, Piece
-from streams.gateway.problems import BAD_CONTENT, TOO_LARGE, Position, Problem, problem_of, shared_status
+from streams.gateway.problems import BAD_CONTENT, TOO_LARGE, Caution, Position, Problem, problem_of, shared_status
 from streams.gateway.reading import Ending, FactReader
 from streams.gateway.sending import BrokerAwayError, Sender
 from streams.headers import identity
+from streams.inputs import fact_doubt
 
 TURN = 100
 """Items between two looks at other requests: a few milliseconds."""
@@ -47,11 +48,13 @@ class Outcome(NamedTuple):
     """Items that are in the log now."""
     records: list[dict[str, Any]]
     problems: list[Problem]
+    cautions: list[Caution]
 
     def plain(self) -> dict[str, Any]:
         """The JSON view."""
         errors = [problem.plain() for problem in self.problems]
-        return {"accepted": self.accepted, "records": self.records, "errors": errors}
+        warnings = [caution.plain() for caution in self.cautions]
+        return {"accepted": self.accepted, "records": self.records, "errors": errors, "warnings": warnings}
 
 
 class Intake:
@@ -67,6 +70,7 @@ class Intake:
         self._packer = Packer(sender.encode)
         self._sent: list[Sent] = []
         self._problems: list[Problem] = []
+        self._cautions: list[Caution] = []
 
     async def take(self, items: Iterator[Item], size: int) -> Outcome:
         """Write what is good, of a body of this size; returns when the broker has acknowledged it."""
@@ -96,6 +100,7 @@ class Intake:
         except LineError as error:
             self._problems.append(problem_of(error, item.at))
             return
+        self._cautions += [Caution(item.at, *found) for fact in facts if (found := fact_doubt(fact)) is not None]
         if self._ending is not None:
             self._ending.saw(facts)
         for piece in pieces:
@@ -145,11 +150,12 @@ class Intake:
             place = sent.acknowledged.result()
             records.append({"topic": place.topic, "partition": place.partition, "offset": place.offset, **sent.view})
             taken.update(sent.items)
-        accepted = len(taken - failed - {ENDING})
+        written = taken - failed
         if status is None:
             status = 202 if not self._problems else 207 if records else shared_status(self._problems)
         self._problems.sort(key=lambda problem: problem.at.number if problem.at else MAX_ITEMS)
-        return Outcome(status, accepted, records, self._problems)
+        cautions = [caution for caution in self._cautions if caution.at in written]
+        return Outcome(status, len(written - {ENDING}), records, self._problems, cautions)
 
 
 async def _next(items: Iterator[Item], size: int) -> list[Item]:

@@ -1,4 +1,4 @@
-"""What keeps memory bounded: bodies are read within a budget that all requests share."""
+"""Memory stays bounded: bodies are read within a budget that all requests share, and not slower than configured."""
 
 import asyncio
 from types import TracebackType
@@ -6,10 +6,8 @@ from typing import Self
 
 from fastapi import Request
 
+from streams.config import GatewayConfig
 from streams.gateway.problems import TOO_LARGE, RefusedError
-
-BODY_S = 30.0
-"""A sender that needs longer for one body is stuck, or wants us to be."""
 
 BODIES_AT_ONCE = 4
 """Bodies of full size that may be held at once; of smaller ones accordingly more."""
@@ -62,19 +60,26 @@ class Hold:
         self._budget.free_bytes += self._bytes
 
 
-async def read_body(request: Request, hold: Hold, max_body_bytes: int) -> bytes:
-    """The body of a request. One that is too large is not read to its end, or not at all when it says so itself."""
+async def read_body(request: Request, hold: Hold, config: GatewayConfig) -> bytes:
+    """The body of a request. One that is too large is not read to its end, or not at all when its header says so.
+
+    Time is given for the bytes of one grace period at a time, so a fast beginning buys no pause later.
+    """
     announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > max_body_bytes:
-        raise _too_large(max_body_bytes)
-    body = bytearray()
+    if announced.isdigit() and int(announced) > config.max_body_bytes:
+        raise _too_large(config.max_body_bytes)
+    body, counted, enough = bytearray(), 0, config.body_bytes_per_s * config.body_grace_s
     try:
-        async with asyncio.timeout(BODY_S):
+        async with asyncio.timeout(config.body_grace_s) as limit:
             async for chunk in request.stream():
                 hold.take(len(chunk))
                 body += chunk
+                if len(body) - counted >= enough:
+                    counted = len(body)
+                    limit.reschedule(asyncio.get_running_loop().time() + config.body_grace_s)
     except TimeoutError:
-        raise RefusedError(408, f"the body was not complete after {BODY_S:.0f} s") from None
+        reason = f"the body came slower than {config.body_bytes_per_s} bytes a second for {config.body_grace_s:g} s"
+        raise RefusedError(408, reason, field="body", headers={"Connection": "close"}) from None
     return bytes(body)
 
 

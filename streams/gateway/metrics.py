@@ -24,6 +24,13 @@ class Metrics:
             "braid_gateway_acknowledge_seconds", "From a request's last record to its last acknowledgement",
             buckets=ACK_BUCKETS, registry=self.registry,
         )  # fmt: skip
+        self.connections = Gauge("braid_gateway_connections", "Connections that are open", registry=self.registry)
+        self.cut = Counter(
+            "braid_gateway_connections_cut_total",
+            "Connections that the gateway closed",
+            ["reason"],
+            registry=self.registry,
+        )
         self.ready = Gauge("braid_gateway_ready", "1 while the broker takes records", registry=self.registry)
 
 

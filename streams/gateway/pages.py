@@ -65,6 +65,21 @@ class ErrorView(BaseModel):
     """The HTTP status that it would have by itself."""
 
 
+class WarningView(BaseModel):
+    """One item that was taken, and what to know of it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    index: int
+    """Which item, from 0."""
+    line: int | None
+    """Its line, from 1, where the body has lines."""
+    field: str
+    """The field that would give it a meaning."""
+    reason: str
+    """What it means as it is, and what to send."""
+
+
 class AnswerView(BaseModel):
     """What became of a request."""
 
@@ -76,6 +91,8 @@ class AnswerView(BaseModel):
     """Where they are; several events may share one record."""
     errors: list[ErrorView]
     """What was not taken."""
+    warnings: list[WarningView]
+    """What was taken and will mean nothing: a verdict that is neither pass nor fail."""
 
 
 _WORDS = {

@@ -36,6 +36,18 @@ class Problem(NamedTuple):
         return {"index": index, "line": line, "field": self.field, "reason": self.reason, "status": self.status}
 
 
+class Caution(NamedTuple):
+    """One thing that was taken and will not mean what its sender may think."""
+
+    at: Position
+    field: str
+    reason: str
+
+    def plain(self) -> dict[str, Any]:
+        """The JSON view."""
+        return {"index": self.at.number, "line": self.at.line, "field": self.field, "reason": self.reason}
+
+
 class ItemError(LineError):
     """An item that cannot be taken for another reason than its content: too large, or not for this caller."""
 

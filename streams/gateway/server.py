@@ -6,18 +6,15 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from functools import partial
+from math import ceil
+from typing import NamedTuple, cast
 
 import uvicorn
 from fastapi import FastAPI
 
 from schemas.errors import BraidError
-
-CONNECTIONS = 1024
-"""More at once are turned away with 503."""
-
-KEEP_ALIVE_S = 30
-"""Idle connections are kept this long: agents pause between turns."""
+from streams.gateway.guard import Connection, Guard
 
 GRACE_S = 15
 """How long requests may take to finish when the gateway ends: longer than a broker is waited for."""
@@ -46,9 +43,11 @@ class Server(uvicorn.Server):
     """A server that says when it listens, and leaves signals to whoever runs it."""
 
     def __init__(self, app: FastAPI, said: Callable[[], None]) -> None:
+        gateway = app.state.gateway
+        guarded = cast("type[asyncio.Protocol]", partial(Connection, Guard(gateway.config, gateway.metrics)))
         config = uvicorn.Config(
-            app, http="h11", ws="none", lifespan="on", log_config=None, access_log=False, server_header=False, proxy_headers=False,
-            limit_concurrency=CONNECTIONS, timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=GRACE_S,
+            app, http=guarded, ws="none", lifespan="on", log_config=None, access_log=False, server_header=False, proxy_headers=False,
+            timeout_keep_alive=ceil(gateway.config.keep_alive_s), timeout_graceful_shutdown=GRACE_S,
         )  # fmt: skip
         super().__init__(config)
         self._said = said

@@ -61,7 +61,9 @@ def spoilt(record: Record, data: st.DataObject) -> bytes:
 def by_the_model(record: type[Record], body: bytes) -> Record | str:
     schema = version_of(record).schema
     try:
-        return decode(record, body, foreign=schema)  # a writer's schema is resolved by fastavro and validated by the model
+        return decode(
+            record, body, foreign=schema
+        )  # a writer's schema is resolved by fastavro and validated by the model
     except DecodeError as error:
         return str(error)
 

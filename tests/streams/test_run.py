@@ -4,11 +4,14 @@ from pathlib import Path
 
 import orjson
 
+from agents.summarize.events import keep
+from schemas.events import AgentEvent
 from streams.config import Settings
 from streams.embedded import read_partition
 from streams.letters import read_letter
 from streams.run import run_files
 from streams.topics import DEAD_LETTERS
+from tests.conftest import Braid
 
 ANSWER = {"event": "final_answer", "data": {"answer": "yes"}}
 
@@ -53,3 +56,26 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
         for name in ("one", "two")
     ]
     assert logs[0] == logs[1]
+
+
+def test_repeated_keys_and_verdicts_that_mean_nothing_are_reported(tmp_path: Path, braid: Braid) -> None:
+    """A line with a repeated key is bad; a verdict without a meaning is taken, and counted with its place."""
+    lines = tmp_path / "lines.ndjson"
+    lines.write_text(
+        '{"type":"rollout","rollout_id":"r","task":"t","branches":1,"required":["build"]}\n'
+        '{"type":"build","rollout_id":"r","branch_index":0,"status":"success"}\n'
+        '{"type":"build","rollout_id":"r","branch_index":0,"status":"failure","status":"success","exit_code":0}\n'
+    )
+    code, counts, said = braid("run", lines, "--out", tmp_path / "out", "--json")
+    assert (code, counts["bad_lines"], counts["warnings"], counts["passes"]) == (1, 1, 1, 0)
+    assert f"{lines}:3: status: the key stands twice in this object; send it once" in said
+    assert f"1 verdict is neither pass nor fail: {lines}:2: exit_code: unknown: a success without exit_code" in said
+    code, _, said = braid("rank", lines)
+    assert code == 1
+    assert f"{lines}:3: status: the key stands twice in this object" in said
+
+
+def test_facts_on_the_log_are_read_as_before() -> None:
+    """Of repeated keys in an event that was written long ago, the last one counts."""
+    event = AgentEvent(channel="text", event="final_answer", data='{"answer":"first","answer":"last"}', timestamp_ms=0)
+    assert keep(event, redacting=False) == keep(event.model_copy(update={"data": '{"answer":"last"}'}), redacting=False)

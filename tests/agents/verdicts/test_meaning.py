@@ -10,8 +10,10 @@ from agents.verdicts.meaning import (
     CURRENT,
     BranchOutcome,
     Terms,
+    Verdict,
     build_meaning,
     counting,
+    doubt,
     hack_signals,
     objective,
     outcome_of,
@@ -190,3 +192,36 @@ def test_the_recorded_snapshots_of_another_system() -> None:
         "visual blank": "fail",
         "visual no signal": "unknown",
     }
+
+
+@pytest.mark.parametrize(
+    ("verdict", "field"),
+    [
+        (read_build({"rollout_id": "r", "branch_index": 0, "status": "ok"}), "exit_code"),
+        (read_build({"rollout_id": "r", "branch_index": 0, "status": "skipped"}), "status"),
+        (visual(), "verdict"),
+        (visual("unknown"), "verdict"),
+        (visual(dom_probes=[{"name": "title", "ok": True}]), "verdict"),
+        (CheckVerdict(rollout_id="r", branch_index=0, verdict_id="v", name="lint", status="unknown"), "status"),
+    ],
+)
+def test_a_verdict_that_will_mean_nothing_is_doubted(verdict: Verdict, field: str) -> None:
+    """The sentence says what it means as it is and what to send."""
+    found = doubt(verdict)
+    assert found is not None
+    assert found.field == field
+    assert found.reason.startswith("unknown: ")
+    assert "; send " in found.reason
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        build("success", 0), build("success", 1), build("failure"), build("running"), build("infra_error"), visual("pass"),
+        visual("pending"), visual(uncaught_errors=["x"]), visual(console_errors=["x"]), visual(renders_non_empty=True),
+        CheckVerdict(rollout_id="r", branch_index=0, verdict_id="v", name="lint", status="fail"),
+    ],
+)  # fmt: skip
+def test_a_verdict_that_decides_or_is_not_final_yet_is_not_doubted(verdict: Verdict) -> None:
+    """A warning that comes for nothing is not read."""
+    assert doubt(verdict) is None

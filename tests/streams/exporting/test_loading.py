@@ -86,5 +86,8 @@ def test_verl_columns_have_the_types_that_verl_reads(ran: Path, tmp_path: Path) 
     take(ran, tmp_path / "out", "verl-parquet")
     table = pyarrow.parquet.read_table(tmp_path / "out" / "train-00000.parquet")
     assert table.column_names == ["data_source", "prompt", "ability", "reward_model", "extra_info"]
-    assert table.to_pylist()[0]["reward_model"] == {"style": "rule", "ground_truth": sha256(b"Do the thing of r1").hexdigest()}
+    assert table.to_pylist()[0]["reward_model"] == {
+        "style": "rule",
+        "ground_truth": sha256(b"Do the thing of r1").hexdigest(),
+    }
     assert str(table.schema.field("extra_info").type.field("index").type) == "int64"

@@ -172,3 +172,40 @@ def test_other_types_are_refused(content_type: str, headers: dict[str, str]) -> 
     with pytest.raises(RefusedError) as caught:
         form_of(content_type, headers)
     assert caught.value.status == 415
+
+
+REPEATED = b'{"a":1,"b":{"c":1,"\\u0063":2}}'
+
+
+@pytest.mark.parametrize(
+    ("form", "body"),
+    [
+        (Form.LINES, b'{"a":1}\n%s\n{"a":2}'),
+        (Form.JSON, b'[{"a":1},%s,{"a":2}]'),
+        (Form.JSON, b'[{"a":1},\n%s\n, {"a":2}]'),
+    ],
+)
+def test_an_item_with_a_repeated_key_does_not_touch_its_neighbours(form: Form, body: bytes) -> None:
+    """The problem names the key with the objects around it."""
+    found = items(body.replace(b"%s", REPEATED), form)
+    assert [item.value for item in (found[0], found[2])] == [{"a": 1}, {"a": 2}]
+    assert reason(found[1]) == "b.c: the key stands twice in this object; send it once"
+    assert found[1].at.number == 1
+
+
+def test_one_object_with_a_repeated_key_is_refused() -> None:
+    """As a body of its own."""
+    (found,) = items(REPEATED)
+    assert reason(found).startswith("b.c: the key stands twice")
+
+
+def test_repeated_keys_of_cloud_events_are_refused() -> None:
+    """In the envelope, in its data, and in data as base64."""
+    encoded = orjson.dumps({**CLOUD, "data": None, "data_base64": base64.b64encode(REPEATED).decode()})
+    twice = orjson.dumps(CLOUD).replace(b'"id"', b'"id":"0","id"')
+    within = orjson.dumps(CLOUD).replace(orjson.dumps(EVENT), REPEATED)
+    assert reason(*items(twice, Form.CLOUD_EVENT)).startswith("id: the key stands twice")
+    assert reason(*items(within, Form.CLOUD_EVENT)).startswith("data.b.c: the key stands twice")
+    assert "b.c: the key stands twice" in reason(*items(encoded, Form.CLOUD_EVENT))
+    binary = {"ce_specversion": "1.0", "ce_id": "1", "ce_source": "/a", "ce_type": "t"}
+    assert reason(*items(REPEATED, Form.CLOUD_BINARY, **binary)).startswith("b.c: the key stands twice")

@@ -216,3 +216,18 @@ def test_an_id_with_a_slash_has_its_routes(client: httpx.Client, house: Settings
         == 202
     )
     assert seqs(house, name) == [0]
+
+
+def test_a_verdict_that_will_mean_nothing_is_taken_with_a_warning(client: httpx.Client, rollout: str) -> None:
+    """The answer says what it will mean and what to send; one that was refused has an error instead."""
+    verdicts = [
+        {"type": "build", "rollout_id": rollout, "branch_index": 0, "status": "success", "exit_code": 0},
+        {"type": "build", "rollout_id": rollout, "branch_index": 0, "status": "ok"},
+        {"type": "check", "rollout_id": rollout, "branch_index": 0, "name": "lint", "status": "ok"},
+    ]
+    answer = post_lines(client, "/v1/lines", list(verdicts))
+    assert answer.status_code == 207
+    assert answer.json()["warnings"] == [
+        {"index": 1, "line": 2, "field": "exit_code", "reason": "unknown: a success without exit_code; send exit_code"}
+    ]
+    assert [(error["index"], error["field"]) for error in answer.json()["errors"]] == [(2, "status")]

@@ -226,3 +226,17 @@ def test_nothing_in_a_record_is_obeyed_by_a_terminal(verify: Verify, tmp_path: P
     assert ran.code == 1
     assert "\\x1b[2Jr" in ran.out
     assert "\x1b" not in ran.out
+
+
+@pytest.mark.parametrize("member", [b'"run_id":', b'"\\u0072un_id":'])
+def test_a_repeated_key_is_found(verify: Verify, out: Path, member: bytes) -> None:
+    """Of a record that says one thing to some readers and another to others, neither counts."""
+
+    def repeat(lines: list[bytes]) -> None:
+        lines[1] = lines[1].replace(b"{", b"{" + member + b'"other",', 1)
+
+    edit(out / "evidence.jsonl", repeat)
+    shutil.rmtree(out / "log")
+    ran = verify(out)
+    assert ran.code == 1
+    assert "repeated key: run_id: the key stands twice" in ran.faults[f"{out}/evidence.jsonl:2"]

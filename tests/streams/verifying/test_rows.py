@@ -146,3 +146,18 @@ def test_a_damaged_container_is_named_and_the_rest_is_verified(verify: Verify, o
     ran = verify(out)
     assert ran.code == 1
     assert "the file is damaged here" in ran.faults[f"{path}@0"]
+
+
+@pytest.mark.parametrize(
+    "name", ["sft.jsonl", "dpo.jsonl", "ppo.jsonl", "rejected.jsonl", "rankings.jsonl", "branches.jsonl"]
+)
+def test_a_repeated_key_of_a_row_is_found(verify: Verify, out: Path, name: str) -> None:
+    """The last one counts to us, the first one to somebody else."""
+
+    def repeat(lines: list[bytes]) -> None:
+        lines[1] = lines[1].replace(b"{", b'{"rollout_id":"other",', 1)
+
+    edit(out / name, repeat)
+    ran = verify(out)
+    assert ran.code == 1
+    assert "repeated key: rollout_id: the key stands twice" in ran.faults[f"{out}/{name}:2"]

@@ -37,7 +37,11 @@ def test_a_step_that_nobody_knows_about_leaves_its_branch_out() -> None:
     """A call without a result has no label, and none is made up; neither is one for a branch without an outcome."""
     known = {"repo_commit": "c", "tool_manifest_digest": "d"}
     lines = [opening("r1", 1, **known), *branch("r1", 0, "Yes.", passes=True, calls=(SHAPES[0], {}, {}))]
-    cut = [line | {"seq": line["seq"] - (line["seq"] > 4)} if "seq" in line else line for line in lines if line.get("seq") != 4]
+    cut = [
+        line | {"seq": line["seq"] - (line["seq"] > 4)} if "seq" in line else line
+        for line in lines
+        if line.get("seq") != 4
+    ]
     assert rows("trl-stepwise", group_of(cut)) == []
     assert left("trl-stepwise", group_of(cut)) == ["unknown_step"]
     unknown = [line for line in lines if line["type"] != "build"]

@@ -156,7 +156,9 @@ def test_verl_has_a_row_for_each_prompt() -> None:
     found = rows("verl-parquet", own_tasks())
     tasks = [row["prompt"][-1]["content"] for row in found]
     assert tasks == ["Count apples.", "Count pears.", "Count plums."]
-    assert [row["reward_model"]["ground_truth"] for row in found] == [sha256(task.encode()).hexdigest() for task in tasks]
+    assert [row["reward_model"]["ground_truth"] for row in found] == [
+        sha256(task.encode()).hexdigest() for task in tasks
+    ]
     assert [row["extra_info"]["rewards"] for row in found] == [[1.0, 0.0], [1.0, 0.0, 0.0], [1.0]]
     assert len({row["extra_info"]["index"] for row in found}) == 3
     assert [row["extra_info"]["group_size"] for row in found] == [2, 3, 1]
