@@ -77,7 +77,8 @@ class Reader:
 def test_every_fact_before_the_release_counts(seed: int) -> None:
     """Whichever topic is read first and whenever a worker dies, all verdicts and votes count and nothing is late."""
     chance = random.Random(seed)
-    log: Log = {**appended(facts_of(*lines(), RELEASE)), "Closure": []}
+    broken_off = lines()[: chance.randint(0, len(lines()))]  # by a writer that was killed, and then began anew
+    log: Log = {**appended([*facts_of(*broken_off), *facts_of(*lines(), RELEASE)]), "Closure": []}
     reader = Reader(log)
     while reader.rollout.status is not Status.CLOSED:
         unread = reader.unread()
