@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from streams.outputs import SINK_FILES, view_of
 from streams.run import run_files
 from streams.topics import BY_RECORD, DEAD_LETTERS
 from tests import shuffled
-from tests.live import Worker, read_all, records_of, until_closed
+from tests.live import Worker, read_all, records_of, until, until_closed
 
 pytestmark = pytest.mark.kafka
 
@@ -27,6 +28,8 @@ COMPARED: tuple[type[Record], ...] = (SftRecord, DpoRecord, PpoRecord, RejectedR
 
 OF_THE_LOG = {"record_id", "ranking_id", "settled_id", "closed_id", "close_cause", "closed_at_ms"}
 """Ids that decisions have a part in, and their times: everything else of a row has to be equal."""
+
+KILLS = 4
 
 Rows = dict[str, Counter[bytes]]
 
@@ -88,12 +91,14 @@ async def test_killed_workers_give_the_rows_of_run(cluster: Settings, tmp_path: 
     report = [f"run: {counts_of(expected)}"]
     for number in range(20):
         settings = cluster.model_copy(update={"prefix": f"killed{number}-{tmp_path.name}.", "partitions": 4})
-        kills = await ingest_while_killing(settings, files, rollouts, tmp_path / f"worker-{number}.log", number)
+        before = await ingest_while_killing(settings, files, rollouts, tmp_path / f"worker-{number}.log", number)
         found, late = await rows_of_log(settings), await late_letters(settings)
         same = "equal" if found == expected else "DIFFERENT"
-        report.append(f"ingest {number:2}: {counts_of(found)} late {late} kills {kills} {same}")
+        report.append(
+            f"ingest {number:2}: {counts_of(found)} late {late}, closed before the last of {KILLS} kills {before}: {same}"
+        )
         print(report[-1], flush=True)
-    assert all(line.endswith("equal") and " late 0 " in line for line in report[1:]), "\n".join(report)
+    assert all(line.endswith("equal") and " late 0," in line for line in report[1:]), "\n".join(report)
 
 
 def counts_of(rows: Rows) -> str:
@@ -101,8 +106,11 @@ def counts_of(rows: Rows) -> str:
 
 
 async def ingest_while_killing(settings: Settings, files: list[Path], rollouts: set[str], log: Path, seed: int) -> int:
-    """Both files in, the second to be closed, under a worker that is killed again and again; returns how often."""
-    chance, kills = random.Random(seed), 0
+    """Both files in, the second to be closed, under a worker that is killed again and again.
+
+    Returns how many rollouts had closed before the last kill.
+    """
+    chance, worker = random.Random(seed), Worker(settings, log)
 
     async def ingest() -> None:
         await asyncio.sleep(chance.random() * 2)
@@ -110,12 +118,21 @@ async def ingest_while_killing(settings: Settings, files: list[Path], rollouts: 
         await ingest_files(files[1:], settings, Rejected(None), close=True)
 
     writing = asyncio.create_task(ingest())
-    worker = Worker(settings, log)
-    for _ in range(4):
+    for number in range(KILLS // 2):  # while it reads
         with worker:
-            await asyncio.sleep(1.5 + chance.random() * 4)
-        kills += 1
+            await until(partial(times_said, log, "ready", number + 1), "the worker is ready", 60)
+            await asyncio.sleep(chance.random() * 1.5)
+    for _ in range(KILLS // 2):  # while it settles and closes
+        closed = log.read_bytes().count(b'"event": "closed"')
+        with worker:
+            await until(partial(times_said, log, "closed", closed + 1), "the worker has closed something", 120)
+            await asyncio.sleep(chance.random() * 0.2)
     await writing
+    before = log.read_bytes().count(b'"event": "closed"')
     with worker:
-        await until_closed(settings, rollouts, 120)
-    return kills
+        await until_closed(settings, rollouts, 240)
+    return before
+
+
+async def times_said(log: Path, event: str, times: int) -> bool:
+    return log.read_bytes().count(f'"event": "{event}"'.encode()) >= times
