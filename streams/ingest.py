@@ -1,7 +1,14 @@
-"""`braid ingest`: the lines of files become facts on the log."""
+"""`braid ingest`: the lines of files become facts on the log.
 
+Openings are written as held, and each rollout is released when all its lines are on the log: nothing of the files comes
+too late, whatever the worker has read by then, and the result is that of `braid run`. Input of more than one partition's
+size (`streams/spool.py`) is sorted by rollout on disk first, so a rollout is released soon after its first line was written.
+"""
+
+import asyncio
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +19,12 @@ from agents.importers.slices import Slicer, rollout_of
 from agents.rollouts.rollout import Fact
 from schemas.lifecycle import CloseRequested, Lifecycle
 from streams.config import Settings
-from streams.inputs import Doubted, Rejected, check_length, read_lines, total_bytes
+from streams.inputs import Doubted, Line, Rejected, check_length, read_lines, total_bytes
 from streams.producing import FactWriter, TooLargeError
+from streams.spool import partitions_for, spooled, spread
+
+SAY_EVERY = 2000
+"""Lines between two reports of progress."""
 
 
 class Ingested(NamedTuple):
@@ -37,45 +48,101 @@ async def ingest_files(
     close: bool,
     say: Callable[[float], None] = lambda _share: None,
 ) -> Ingested:
-    """Write every line; with `close`, ask to settle what the files hold when they end. Whole branches close by themselves.
+    """Write every line; then release what the files hold, to settle when it is complete; with `close`, to settle anyway.
 
     A rollout of rollout-wire records has no opening that says how many branches to wait for, so it is asked to settle anyway.
     """
-    reader, slicer = LineReader(), Slicer()
     size = total_bytes(files)
-    seen: dict[str, bool] = {}
-    doubted = Doubted()
-    facts: Counter[str] = Counter()
-    lines = read = 0
+    partitions = 1 if size is None else partitions_for(size)
     async with FactWriter(settings, "ingest") as writer:
+        ingest = _Ingest(writer, rejected, size, close=close, say=say)
+        if partitions == 1:
+            await ingest.take(read_lines(files))
+        else:
+            with tempfile.TemporaryDirectory(prefix="braid-ingest-") as spool:
+                await asyncio.to_thread(spread, files, Path(spool), partitions, rejected, lambda _share: None, size)
+                bad = rejected.count
+                for partition in range(partitions):
+                    await ingest.take(spooled(Path(spool), partition))
+                ingest.lines += bad
+    return Ingested(
+        ingest.lines,
+        rejected.count,
+        ingest.rollouts,
+        dict(sorted(ingest.facts.items())),
+        ingest.doubted.count,
+        ingest.doubted.first,
+    )
 
-        async def write(fact: Fact) -> None:
-            await writer.write(fact)
-            facts[type(fact).__name__] += 1
 
-        for line in read_lines(files):
-            lines += 1
-            read += len(line.text) + 1
-            if size and lines % 2000 == 0:
-                say(read / size)
+class _Ingest:
+    """Writes lines, some rollouts at a time."""
+
+    def __init__(
+        self, writer: FactWriter, rejected: Rejected, size: int | None, *, close: bool, say: Callable[[float], None]
+    ) -> None:
+        self._writer = writer
+        self._rejected = rejected
+        self._size = size
+        self._close = close
+        self._say = say
+        self._read = 0
+        self.lines = 0
+        self.rollouts = 0
+        self.facts: Counter[str] = Counter()
+        self.doubted = Doubted()
+
+    async def take(self, lines: Iterable[Line]) -> None:
+        """Write all lines of some rollouts, wait until the broker has them, and end the rollouts."""
+        reader, slicer = LineReader(), Slicer()
+        wire: dict[str, bool] = {}
+        ends: dict[str, list[Fact]] = {}
+        for line in lines:
+            self._count(line)
             try:
                 check_length(line)
                 value = read_line(line.text)
-                wire = "type" not in value and is_wire(value)
-                read_facts = reader.read_object(value)
-                doubted.note(line, read_facts)
-                for fact in read_facts:
-                    seen[rollout_of(fact)] = seen.get(rollout_of(fact), False) or wire
-                    for ready in slicer.add(fact):
-                        await write(ready)
+                facts = reader.read_object(value)
+                self.doubted.note(line, facts)
+                for fact in facts:
+                    rollout_id = rollout_of(fact)
+                    wire[rollout_id] = wire.get(rollout_id, False) or ("type" not in value and is_wire(value))
+                    if isinstance(fact, Lifecycle) and fact.opened is None:
+                        ends.setdefault(rollout_id, []).append(fact)
+                        continue
+                    for ready in slicer.add(_held(fact)):
+                        await self._write(ready)
             except LineError as error:
-                rejected.add(line, error)
+                self._rejected.add(line, error)
             except TooLargeError as error:
-                rejected.add(line, LineError("", str(error)))
+                self._rejected.add(line, LineError("", str(error)))
         for ready in slicer.flush():
-            await write(ready)
-        await writer.flush()
-        for rollout_id, wire in seen.items():
-            if close or wire:
-                await write(Lifecycle(close_requested=CloseRequested(rollout_id=rollout_id, end_of_input=True)))
-    return Ingested(lines, rejected.count, len(seen), dict(sorted(facts.items())), doubted.count, doubted.first)
+            await self._write(ready)
+        await self._writer.flush()
+        self.rollouts += len(wire)
+        for rollout_id, whole in wire.items():
+            for end in ends.get(rollout_id) or [_end(rollout_id, when_complete=not (self._close or whole))]:
+                await self._write(end)
+
+    def _count(self, line: Line) -> None:
+        self.lines += 1
+        self._read += len(line.text) + 1
+        if self._size and self.lines % SAY_EVERY == 0:
+            self._say(self._read / self._size)
+
+    async def _write(self, fact: Fact) -> None:
+        await self._writer.write(fact)
+        self.facts[type(fact).__name__] += 1
+
+
+def _held(fact: Fact) -> Fact:
+    """An opening that says that more comes; any other fact as it is."""
+    if isinstance(fact, Lifecycle) and fact.opened is not None:
+        return Lifecycle(opened=fact.opened.model_copy(update={"held": True}))
+    return fact
+
+
+def _end(rollout_id: str, *, when_complete: bool) -> Fact:
+    return Lifecycle(
+        close_requested=CloseRequested(rollout_id=rollout_id, end_of_input=True, when_complete=when_complete)
+    )

@@ -9,15 +9,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-import orjson
-
 from agents.evidence.signing import SigningKey
 from agents.importers.errors import LineError
-from agents.importers.lines import LineReader, read_line
+from agents.importers.lines import LineReader
 from agents.importers.slices import Slicer, rollout_of
 from agents.judge.requests import Asking, judge_requests
 from agents.judge.votes import calls_of
@@ -27,25 +24,19 @@ from agents.rollouts.emit import emit
 from agents.rollouts.rollout import Complaint, Fact, Ref, Rollout
 from schemas.base import Record
 from schemas.closures import Closure
-from schemas.jsontext import parse_object
 from schemas.judging import JudgeVote
-from streams.cluster import partition_of
 from streams.codec import Codec
 from streams.config import Settings
 from streams.counts import Counts
-from streams.durable import open_output
 from streams.headers import cloud_event, domain_time, identity
-from streams.inputs import SIDECAR, Doubted, Line, Rejected, check_length, read_lines, total_bytes
+from streams.inputs import SIDECAR, Doubted, Line, Rejected, total_bytes
 from streams.judging.inline import InlineJudge
 from streams.letters import NOT_COUNTED, Letter
 from streams.log_writer import LogRecord, LogWriter
 from streams.outputs import SINK_FILES, Outputs
+from streams.spool import partitions_for, spooled, spread
 from streams.topics import BY_RECORD, DEAD_LETTERS
 
-PARTITION_BYTES = 32 * 1024 * 1024
-"""Input per partition: what is folded at once, and so what bounds memory."""
-
-MAX_PARTITIONS = 512
 STREAM_PARTITIONS = 32
 """For standard input, whose length nobody knows."""
 
@@ -66,16 +57,16 @@ def run_files(
     counts = Counts(out=str(out))
     out.mkdir(parents=True, exist_ok=True)
     size = total_bytes(files)
-    partitions = STREAM_PARTITIONS if size is None else min(MAX_PARTITIONS, size // PARTITION_BYTES + 1)
+    partitions = STREAM_PARTITIONS if size is None else partitions_for(size)
     rejected, doubted = Rejected(out / SIDECAR), Doubted()
     with tempfile.TemporaryDirectory(prefix="braid-run-", dir=out) as spool, LogWriter(out / "log") as log:
         shutil.rmtree(out / "log", ignore_errors=True)
-        _spread(files, Path(spool), partitions, rejected, lambda share: say("reading", share), size)
+        spread(files, Path(spool), partitions, rejected, lambda share: say("reading", share), size)
         with Outputs(out, SINK_FILES) as outputs:
             for partition in range(partitions):
                 say("folding", partition / partitions)
                 folder = _Folder(partition, settings, key, log, outputs, counts, rejected, doubted)
-                folder.fold(_spooled(Path(spool), partition))
+                folder.fold(spooled(Path(spool), partition))
                 if judge is not None:
                     folder.ask(judge, partial(_say_part, say, partition, partitions))
                 folder.close()
@@ -86,46 +77,6 @@ def run_files(
     counts.warnings, counts.first_warning = doubted.count, doubted.first
     counts.seconds = time.monotonic() - began
     return counts
-
-
-def _spread(
-    files: Sequence[Path],
-    spool: Path,
-    partitions: int,
-    rejected: Rejected,
-    say: Callable[[float], None],
-    size: int | None,
-) -> None:
-    """Copy every line to the spool of its rollout's partition, with where it came from."""
-    read = 0
-    with ExitStack() as stack:
-        outs = [stack.enter_context(open_output(spool / f"{partition}")) for partition in range(partitions)]
-        for number, line in enumerate(read_lines(files)):
-            read += len(line.text) + 1
-            if size and number % 10_000 == 0:
-                say(read / size)
-            try:
-                check_length(line)
-                out = outs[partition_of(_rollout_id(line), partitions)]
-            except LineError as error:
-                rejected.add(line, error)
-                continue
-            out.write(orjson.dumps([line.source, line.number, len(line.text)]) + b"\n" + line.text + b"\n")
-
-
-def _rollout_id(line: Line) -> str:
-    found = read_line(line.text).get("rollout_id")
-    if not isinstance(found, str) or not found:
-        raise LineError("rollout_id", "missing" if found is None else "expected a non-empty string")
-    return found
-
-
-def _spooled(spool: Path, partition: int) -> Iterator[Line]:
-    with (spool / f"{partition}").open("rb") as source:
-        while head := source.readline():
-            name, number, length = orjson.loads(head)
-            yield Line(name, number, source.read(length))
-            source.read(1)
 
 
 def _say_part(say: Say, partition: int, partitions: int, what: str, share: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.importers.errors import LineError
 from agents.importers.events import read_event
-from agents.importers.records import content_id, make, read_build, read_visual, with_verdict_id
+from agents.importers.records import VerdictIds, content_id, make, read_build, read_visual
 from agents.importers.rollout_wire import is_wire, read_wire
 from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvents, BranchInfo
@@ -28,11 +28,14 @@ RESERVED = ("build", "visual")
 
 
 class LineReader:
-    """Reads lines; remembers the next seq of branches whose events do not carry one, and the last votes without an id."""
+    """Reads the lines of one input; remembers the next seq of branches whose events do not carry one, how often a verdict
+    without an id came, and the last votes without an id.
+    """
 
     def __init__(self) -> None:
         self._next_seq: dict[Key, int] = {}
         self._votes: dict[str, tuple[object, object]] = {}
+        self._verdict_ids = VerdictIds()
 
     def read(self, text: bytes | str) -> list[Fact]:
         """The facts of one line. Raises LineError."""
@@ -42,7 +45,7 @@ class LineReader:
         """The facts of one object. Raises LineError."""
         kind = value.get("type")
         if kind is None and is_wire(value):
-            return read_wire(value)
+            return read_wire(value, self._verdict_ids)
         read = _TYPES.get(kind) if isinstance(kind, str) else None
         if read is None:
             known = ", ".join(_TYPES)
@@ -91,15 +94,15 @@ class LineReader:
         return make(AgentEvents, {"status": "answered", **value, "ended": True})
 
     def _build(self, value: dict[str, Any]) -> Fact:
-        return read_build(value)
+        return read_build(value, self._verdict_ids)
 
     def _visual(self, value: dict[str, Any]) -> Fact:
-        return read_visual(value)
+        return read_visual(value, self._verdict_ids)
 
     def _check(self, value: dict[str, Any]) -> Fact:
         if value.get("name") in RESERVED:
             raise LineError("name", f"{value['name']} has lines of its own; give the check another name")
-        return make(CheckVerdict, with_verdict_id("check", value))
+        return make(CheckVerdict, self._verdict_ids.fill("check", value))
 
     def _vote(self, value: dict[str, Any]) -> Fact:
         if value.get("vote_id") is None:

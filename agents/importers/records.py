@@ -26,7 +26,28 @@ BUILD_STATUS = {
 """How builds report themselves, in the words of several systems."""
 
 
-def read_build(value: dict[str, Any]) -> BuildVerdict:
+class VerdictIds:
+    """Ids for verdicts of one file or request that have none: a function of content and of its number among equal ones.
+
+    The first of equal verdicts has the id of its content alone. A file that is read again gives the same ids, and of
+    pass, fail, pass the last one counts: it is not the first one again.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[str, int] = {}
+
+    def fill(self, kind: str, value: dict[str, Any]) -> dict[str, Any]:
+        """The verdict with an id: its own, or the next one of its content."""
+        if value.get("verdict_id") is not None:
+            return value
+        said = {name: content for name, content in value.items() if content is not None}
+        verdict_id = content_id(kind, said)
+        number = self._given.get(verdict_id, 0)
+        self._given[verdict_id] = number + 1
+        return value | {"verdict_id": content_id(kind, [said, number]) if number else verdict_id}
+
+
+def read_build(value: dict[str, Any], ids: VerdictIds | None = None) -> BuildVerdict:
     """A build verdict in any of the usual spellings. Raises LineError."""
     said = value.get("status")
     status = BUILD_STATUS.get(said.lower()) if isinstance(said, str) else None
@@ -38,10 +59,10 @@ def read_build(value: dict[str, Any]) -> BuildVerdict:
         text = plain.get(stream)
         if isinstance(text, str):
             plain[stream] = {"text": text[-2000:], "digest": sha256(text.encode()).hexdigest()}
-    return make(BuildVerdict, with_verdict_id("build", plain))
+    return make(BuildVerdict, (ids or VerdictIds()).fill("build", plain))
 
 
-def read_visual(value: dict[str, Any]) -> VisualVerdict:
+def read_visual(value: dict[str, Any], ids: VerdictIds | None = None) -> VisualVerdict:
     """A visual verdict in any of the usual spellings. Raises LineError."""
     plain = {
         _VISUAL_NAMES.get(name, name): content
@@ -59,25 +80,14 @@ def read_visual(value: dict[str, Any]) -> VisualVerdict:
             plain[name] = [
                 entry.get("message", compact(entry)) if isinstance(entry, dict) else entry for entry in entries
             ]
-    return make(
-        VisualVerdict,
-        with_verdict_id("visual", {name: content for name, content in plain.items() if content is not None}),
-    )
+    said = {name: content for name, content in plain.items() if content is not None}
+    return make(VisualVerdict, (ids or VerdictIds()).fill("visual", said))
 
 
 _VISUAL_NAMES = {
     "consoleErrors": "console_errors", "uncaughtErrors": "uncaught_errors", "domProbes": "dom_probes",
     "rendersNonEmpty": "renders_non_empty", "screenshotDigest": "screenshot_digest",
 }  # fmt: skip
-
-
-def with_verdict_id(kind: str, value: dict[str, Any]) -> dict[str, Any]:
-    """The verdict with an id: its own, or a function of its content."""
-    if value.get("verdict_id") is not None:
-        return value
-    return value | {
-        "verdict_id": content_id(kind, {name: content for name, content in value.items() if content is not None})
-    }
 
 
 def content_id(kind: str, value: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.importers.errors import LineError
 from agents.importers.events import read_event
-from agents.importers.records import BUILD_STATUS, make, read_build
+from agents.importers.records import BUILD_STATUS, VerdictIds, make, read_build
 from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvent, AgentEvents, AgentInfo, BranchInfo
 from schemas.jsontext import compact, kind_of
@@ -22,7 +22,7 @@ def is_wire(value: dict[str, Any]) -> bool:
     return "rollout_id" in value and "branch_index" in value and any(name in value for name in _MARKS)
 
 
-def read_wire(value: dict[str, Any]) -> list[Fact]:
+def read_wire(value: dict[str, Any], ids: VerdictIds) -> list[Fact]:
     """The facts in a rollout-wire record: its events, its end, and its verdict. Raises LineError."""
     index, rollout_id = value.get("branch_index"), value.get("rollout_id")
     attempt = value.get("attempt", 0)
@@ -57,7 +57,7 @@ def read_wire(value: dict[str, Any]) -> list[Fact]:
             "branch": info,
         },
     )
-    verdict = _verdict(value, attempt)
+    verdict = _verdict(value, attempt, ids)
     return [piece] if verdict is None else [piece, verdict]
 
 
@@ -118,7 +118,7 @@ def _agent(value: dict[str, Any]) -> AgentInfo | None:
     return None if agent is None else make(AgentInfo, agent if isinstance(agent, dict) else {"name": agent}, "agent.")
 
 
-def _verdict(value: dict[str, Any], attempt: int) -> BuildVerdict | None:
+def _verdict(value: dict[str, Any], attempt: int, ids: VerdictIds) -> BuildVerdict | None:
     common = {
         "rollout_id": value.get("rollout_id"),
         "branch_index": value.get("branch_index"),
@@ -139,12 +139,12 @@ def _verdict(value: dict[str, Any], attempt: int) -> BuildVerdict | None:
         }
         if str(said["status"]).lower() in ("pass", "passed") and "exit_code" not in said and "exitCode" not in said:
             said["exit_code"] = 0  # `pass` is an outcome, not a build's own word: it needs no exit code
-        return read_build(common | said)
+        return read_build(common | said, ids)
     else:
         outcome = _by_score(value.get("objective_score"))
     if outcome is None:
         return None
-    return read_build(common | {"status": outcome, "exit_code": 0 if outcome == "success" else 1})
+    return read_build(common | {"status": outcome, "exit_code": 0 if outcome == "success" else 1}, ids)
 
 
 def _by_score(score: Any) -> str | None:

@@ -104,7 +104,7 @@ def _settle_held(
         return _settled(rollout, config, policy, Cutoff(cutoff.at, "complete"), released)
     if watermark < cutoff.at:
         return None
-    if cutoff.cause == "end_of_input" and is_complete(rollout, config, cutoff.at):
+    if cutoff.cause in ("end_of_input", "manual") and is_complete(rollout, config, cutoff.at):
         cutoff = Cutoff(cutoff.at, "complete")
     return _settled(rollout, config, policy, cutoff, cutoff.at)
 

@@ -23,7 +23,12 @@ def waiting_for(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy)
     if rollout.settled is not None:
         return _waiting_for_votes(rollout)
     cutoff = next_cutoff(rollout, policy)
-    return [*_waiting_for_branches(rollout, config), f"settles at {moment(cutoff.at)} at the latest ({cutoff.cause})"]
+    held = ["held: its input has not ended; `braid ingest` it again, or `braid close` it"]
+    return [
+        *(held if rollout.held and rollout.released_at is None else []),
+        *_waiting_for_branches(rollout, config),
+        f"settles at {moment(cutoff.at)} at the latest ({cutoff.cause})",
+    ]
 
 
 def _waiting_for_branches(rollout: Rollout, config: EmissionConfig) -> list[str]:

@@ -196,6 +196,16 @@ def test_the_last_final_verdict_counts_and_repetitions_do_not(rank: Rank) -> Non
     assert column(ranking, "objective_status") == ["fail"]
 
 
+def test_a_verdict_said_again_after_another_counts(rank: Rank) -> None:
+    """Of pass, fail, pass the last one counts, and one verdict_id may stand in two branches."""
+    passed, failed = {"status": "success", "exit_code": 0}, {"status": "failure", "exit_code": 1}
+    said = [{"type": "build", "rollout_id": "r", "branch_index": 0, **each} for each in (passed, failed, passed)]
+    shared = {"type": "build", "rollout_id": "r", "verdict_id": "ci"}
+    ran = rank([*said, shared | {"branch_index": 1} | failed, shared | {"branch_index": 2} | passed], "--json")
+    statuses = {each["branch_index"]: each["objective_status"] for each in ran.rankings[0]["branches"]}
+    assert statuses == {0: "pass", 1: "fail", 2: "pass"}
+
+
 def test_interleaved_rollouts_are_told_apart(rank: Rank) -> None:
     """One object for each rollout, in the order in which they first occur."""
     lines = [

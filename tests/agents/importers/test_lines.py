@@ -10,7 +10,7 @@ from agents.importers.slices import MAX_EVENTS, Slicer
 from schemas.events import AgentEvents
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle
-from schemas.verdicts import BuildVerdict
+from schemas.verdicts import BuildVerdict, CheckVerdict
 from tests.conformance import conformance
 
 
@@ -235,3 +235,29 @@ def test_a_lifecycle_line_is_whole() -> None:
     assert isinstance(fact, Lifecycle)
     assert fact.opened is not None
     assert (fact.opened.branches, fact.opened.tools, fact.opened.labels) == (4, '[{"name":"x"}]', {"a": "b"})
+
+
+def test_equal_verdicts_without_an_id_are_told_apart() -> None:
+    """The first has the id of its content, each further one another; another input gives the same ids again."""
+    line = {"type": "check", "rollout_id": "r", "branch_index": 0, "name": "lint", "status": "pass"}
+
+    def ids() -> list[str]:
+        reader = LineReader()
+        facts = [fact for status in ("pass", "fail", "pass") for fact in reader.read_object(line | {"status": status})]
+        return [fact.verdict_id for fact in facts if isinstance(fact, CheckVerdict)]
+
+    assert (len(set(ids())), ids()) == (3, ids())
+    (alone,) = read(line)
+    assert isinstance(alone, CheckVerdict)
+    assert alone.verdict_id == ids()[0]
+
+
+def test_a_line_may_hold_and_release_a_rollout() -> None:
+    """The fields that settling looks at are read from rollout and close lines."""
+    (opening,) = read({"type": "rollout", "rollout_id": "r", "task": "t", "held": True, "allow_failing": True})
+    (release,) = read({"type": "close", "rollout_id": "r", "when_complete": True})
+    assert isinstance(opening, Lifecycle)
+    assert isinstance(release, Lifecycle)
+    assert opening.opened is not None
+    assert release.close_requested is not None
+    assert (opening.opened.held, opening.opened.allow_failing, release.close_requested.when_complete) == (True,) * 3

@@ -4,7 +4,7 @@ from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBran
 from schemas.events import AgentEvent, AgentEvents
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutCancelled
-from schemas.verdicts import BuildVerdict
+from schemas.verdicts import BuildVerdict, CheckVerdict
 from streams.live.marks import mark_of, mark_of_given_up, read_mark, repeats
 from streams.topics import FACTS
 
@@ -48,6 +48,16 @@ def test_repetitions_are_told_from_news() -> None:
     assert not repeats(mark, verdict.model_copy(update={"verdict_id": "v2"}))
     assert repeats(mark, JudgeVote(vote_id="w1", rollout_id="r", a=0, b=1))
     assert not repeats(mark, Lifecycle(cancelled=RolloutCancelled(rollout_id="r")))
+
+
+def test_an_id_that_counted_is_news_in_another_branch_or_kind() -> None:
+    """Where the settling pins kinds, a verdict repeats what counted only in its own branch and kind."""
+    pin = SETTLED.branches[0].model_copy(update={"verdict_kinds": ("build",)})
+    mark = read_mark(mark_of(SETTLED.model_copy(update={"branches": (pin, SETTLED.branches[1])}), CLOSED))
+    verdict = BuildVerdict(rollout_id="r", branch_index=0, verdict_id="v1", status="success")
+    assert repeats(mark, verdict)
+    assert not repeats(mark, verdict.model_copy(update={"branch_index": 1}))
+    assert not repeats(mark, CheckVerdict(rollout_id="r", branch_index=0, verdict_id="v1", name="lint", status="pass"))
 
 
 def test_a_rollout_that_was_given_up_is_told_from_a_closed_one() -> None:
