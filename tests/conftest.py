@@ -28,7 +28,10 @@ REASON = "needs Java 17+ and Maven for a real Kafka; these tests were NOT run"
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """A running Kafka with a schema registry: the configured one (BRAID_KAFKA), or one started for this run."""
+    """A running Kafka with a schema registry: the configured one (BRAID_KAFKA), or one started for this run.
+
+    Runs side by side share the one in TEST_BROKER: the first of them starts it, and tests/suite.py stops it.
+    """
     if os.environ.get("BRAID_KAFKA"):
         yield Settings()
         return
@@ -36,12 +39,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
         if os.environ.get("CI"):
             pytest.fail(f"CI {REASON}")
         pytest.skip(REASON)
-    state = tmp_path_factory.mktemp("broker")
+    shared = os.environ.get("TEST_BROKER")
+    state = Path(shared) if shared else tmp_path_factory.mktemp("broker")
+    if not state.is_dir():
+        pytest.exit("tests/suite.py has ended: nothing would stop the broker that these tests need", 1)
     endpoint = broker.start(state, places.cache_dir())
     try:
         yield Settings(kafka=endpoint.bootstrap, registry=endpoint.registry or "", state_dir=state)
     finally:
-        broker.stop(state, wipe=True)
+        if not shared:
+            broker.stop(state, wipe=True)
 
 
 Braid = Callable[..., tuple[int, Any, str]]

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ ROLLOUTS = {str(line["rollout_id"]) for line in sample_lines() if line["type"] =
 def live(cluster: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """The sample, closed by a live worker that was killed on the way."""
     folder = tmp_path_factory.mktemp("live")
-    settings = cluster.model_copy(update={"prefix": f"{folder.name}.", "partitions": 4})
+    settings = cluster.model_copy(update={"prefix": f"r{uuid.uuid4().hex[:8]}.", "partitions": 4})
 
     async def run() -> None:
         write_sample(folder / "sample.ndjson")
