@@ -17,6 +17,7 @@ from streams import broker
 from streams.broker import places
 from streams.cli import main
 from streams.config import Settings
+from tests.processes import end_forking
 
 # Fifty of everything each time; `--hypothesis-profile thorough` looks harder.
 examples.register_profile("quick", max_examples=50)
@@ -24,6 +25,11 @@ examples.register_profile("thorough", max_examples=1000)
 examples.load_profile("quick")
 
 REASON = "needs Java 17+ and Maven for a real Kafka; these tests were NOT run"
+
+
+def pytest_sessionfinish() -> None:
+    """End the process that others were forked from."""
+    end_forking()
 
 
 @pytest.fixture(scope="session")

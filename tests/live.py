@@ -21,6 +21,7 @@ from streams.cluster import registry_of, start_consumer
 from streams.codec import Codec, body_of
 from streams.config import Settings
 from streams.topics import BRANCHES, BY_RECORD, EVIDENCE, FACTS, MARKS_TABLE, RANKINGS, Topic, changelog
+from tests.processes import Forked
 
 DEADLINE_S = 30.0
 
@@ -39,9 +40,11 @@ class Stored(NamedTuple):
 class Worker:
     """`braid worker` in a process of its own."""
 
-    def __init__(self, settings: Settings, log: Path, slot: int = 0, module: str = "streams.cli", **env: str) -> None:
+    words: tuple[str, ...] = ("worker",)
+
+    def __init__(self, settings: Settings, log: Path, slot: int = 0, module: str | None = None, **env: str) -> None:
         self.log = log
-        self._command = [sys.executable, "-m", module, *(["worker"] if module == "streams.cli" else [])]
+        self._module = module
         self._env = os.environ | {
             "BRAID_KAFKA": settings.kafka,
             "BRAID_REGISTRY": settings.registry,
@@ -51,11 +54,14 @@ class Worker:
             "BRAID_WORKER__SLOT": str(slot),
             **env,
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
 
     def start(self) -> "Worker":
+        if self._module is None:
+            self.process = Forked(self.words, self._env, self.log)
+            return self
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(self._command, env=self._env, stdout=out, stderr=out)
+            self.process = subprocess.Popen([sys.executable, "-m", self._module], env=self._env, stdout=out, stderr=out)
         return self
 
     def signal(self, number: signal.Signals) -> None:

@@ -174,7 +174,8 @@ def by_test(tests: Iterable[Test]) -> Iterator[str]:
 
 def main(words: Sequence[str]) -> int:
     """Run the targets that are named, print the tables, and return the exit code."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # SIGINT too: a shell starts background jobs with it ignored, and tests would inherit that.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     each, names = "--each" in words, [word for word in words if word != "--each"]
     began = time.monotonic()

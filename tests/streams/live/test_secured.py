@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from streams.config import Settings
 from streams.demo.sample import write_sample
 from streams.topics import RANKINGS
 from tests.live import Worker, records_of, until
+from tests.processes import run_braid
 from tests.streams.live.secured import PASSWORD, Door, SecuredKafka, secured_kafka
 
 CLOSED = 9
@@ -31,14 +30,7 @@ def kafka(cluster: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def braid(door: Door, prefix: str, *words: object, **more: str) -> tuple[int, str]:
     """A command in a process of its own, as a user would give it: exit code and everything it said."""
     environment = os.environ | door.environment() | {"BRAID_PREFIX": prefix, "BRAID_PARTITIONS": "2"} | more
-    done = subprocess.run(
-        [sys.executable, "-m", "streams.cli", *map(str, words)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_braid(*words, env=environment, timeout=120)
     return done.returncode, done.stdout + done.stderr
 
 

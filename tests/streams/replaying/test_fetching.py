@@ -126,7 +126,7 @@ async def test_a_partition_that_does_not_answer_is_named(settings: Settings, mon
 
 
 async def test_reading_goes_on_when_the_broker_was_killed_and_is_back(tmp_path: Path) -> None:
-    endpoint = await asyncio.to_thread(broker.start, tmp_path / "broker", places.cache_dir())
+    endpoint = await asyncio.to_thread(broker.start, tmp_path / "broker", places.cache_dir(), registry=False)
     try:
         settings = Settings(kafka=endpoint.bootstrap, registry="")
         name = await topic(settings, "fetching.killed")
@@ -136,7 +136,7 @@ async def test_reading_goes_on_when_the_broker_was_killed_and_is_back(tmp_path: 
             async for block in fetched.blocks(name, 0, Span(0, 30_000)):
                 if not offsets:
                     await asyncio.to_thread(broker.kill_kafka, tmp_path / "broker")
-                    await asyncio.to_thread(broker.start, tmp_path / "broker", places.cache_dir())
+                    await asyncio.to_thread(broker.start, tmp_path / "broker", places.cache_dir(), registry=False)
                 offsets += [record.offset for record in block]
         assert offsets == list(range(30_000))
     finally:

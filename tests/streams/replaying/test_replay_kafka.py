@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from streams.looking.kafka import KafkaLog
 from streams.topics import AGENT_EVENTS, CLOSURES, FACTS, TOPICS
 from tests.conftest import Braid
 from tests.live import Worker, read_all, until_closed
+from tests.processes import run_braid
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
@@ -206,8 +206,7 @@ def test_replay_writes_beside_and_the_new_topics_are_whole(
 
 
 def _replay_process(*more: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "streams.cli", "replay", "--json", *more]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_braid("replay", "--json", *more)
 
 
 def test_several_processes_write_beside_and_a_second_replay_does_not(configured: Settings, braid: Braid) -> None:

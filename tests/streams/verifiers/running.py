@@ -1,7 +1,6 @@
 """Forked branches put into the log as the runner and the live worker leave them, and verifiers on them."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -39,7 +38,7 @@ class VerifierProcess(Worker):
             "BRAID_FORK__SANDBOXES": str(settings.fork.sandboxes),
         }
         super().__init__(settings, log, **(places | env))
-        self._command = [sys.executable, "-m", "streams.cli", command, *flags]
+        self.words = (command, *flags)
 
 
 @asynccontextmanager
