@@ -69,6 +69,7 @@ def demo_topics(cluster: Settings) -> dict[str, str]:
     return {"BRAID_PREFIX": asyncio.run(prefix()), "BRAID_PARTITIONS": "4"}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_without_kafka_the_same_on_the_embedded_log(tmp_path: Path) -> None:
     """The forks go to a file, and through the same fold."""

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from streams.config import Settings
 from streams.demo.sample import write_sample
 from streams.topics import RANKINGS
-from tests.live import Worker, records_of, until
+from tests.live import Worker, records_of, until_records
 from tests.processes import run_braid
 from tests.streams.live.secured import PASSWORD, Door, SecuredKafka, secured_kafka
 
@@ -44,11 +44,8 @@ async def test_the_whole_way_over_tls(kafka: SecuredKafka, tmp_path: Path, name:
     code, said = await asyncio.to_thread(braid, door, prefix, "ingest", tmp_path / "sample.ndjson")
     assert code == 0, said
     with Worker(settings, tmp_path / "worker.log", **door.environment()):
-
-        async def closed() -> bool:
-            return len(await records_of(settings, RANKINGS)) == CLOSED
-
-        await until(closed, "what is complete is ranked")
+        await until_records(settings, RANKINGS, CLOSED)
+        assert len(await records_of(settings, RANKINGS)) == CLOSED
     code, said = await asyncio.to_thread(braid, door, prefix, "replay", "--verify", "--dry-run", "--json")
     assert code == 0, said
     assert json.loads(said.splitlines()[-1])["verified"]["ok"]
