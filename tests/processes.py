@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from multiprocessing import forkserver, get_context
+from multiprocessing import active_children, forkserver, get_context
 from pathlib import Path
 
 PRELOADED = [
@@ -83,7 +83,9 @@ def run_braid(
 
 
 def end_forking() -> None:
-    """End the process that the others are forked from; its CPU time then counts as ours."""
+    """End what a failed test left, and the process that the others are forked from; its CPU time then counts as ours."""
+    for left in active_children():
+        left.kill()
     forkserver._forkserver._stop()
 
 
