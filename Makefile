@@ -11,7 +11,7 @@ READY := .venv/.ready
 COMPILED := .venv/.compiled
 TRAINERS := .venv-trainers
 
-.PHONY: help setup browser demo same-bytes test test-cores test-live test-log test-kafka test-trainers check lock schemas bench faults clean
+.PHONY: help setup browser demo test test-cores test-live test-log test-kafka long test-long test-trainers check same-bytes lock schemas bench faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -28,25 +28,32 @@ demo: $(COMPILED) ## See it all: four tasks forked live on a real Kafka, ranked,
 	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: pages will be unknown, and the demo says so"
 	@$(BIN)/braid demo
 
-test: $(COMPILED) ## Lint, types and all tests, on a real Kafka and registry (about ten minutes on two processors)
+test: $(COMPILED) ## Lint, types and all tests, on a real Kafka and registry (below ten minutes on two processors)
 	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: the browser's tests will be skipped, and say so"
-	@$(MAKE) --no-print-directory -j5 --output-sync=line check test-cores test-live test-log test-kafka
+	@$(BIN)/python -m tests.suite check test-cores test-live test-log test-kafka
 
-# Four parts side by side: what decides needs no broker, and those that do mostly wait; each of them starts one of its own.
+test-long: $(COMPILED) ## All that takes minutes: the tests marked long and the fault runs
+	@$(BIN)/python -m tests.suite --each long
+
+# Parts that run side by side on one broker (tests/suite.py); alone, each of them starts its own. REPORT: a file for its results.
 LIVE := tests/faults tests/streams/live
 LOG := tests/streams/judging tests/streams/replaying
+PYTEST := $(BIN)/pytest -p no:cacheprovider $(REPORT:%=--junitxml=%)
 
 test-cores: $(COMPILED)
-	@$(BIN)/pytest tests/agents tests/schemas
+	@$(PYTEST) tests/agents tests/schemas
 
 test-live: $(COMPILED)
-	@$(BIN)/pytest $(LIVE) -p no:cacheprovider
+	@$(PYTEST) $(LIVE)
 
 test-log: $(COMPILED)
-	@$(BIN)/pytest $(LOG) -p no:cacheprovider
+	@$(PYTEST) $(LOG)
 
 test-kafka: $(COMPILED)
-	@$(BIN)/pytest --ignore=tests/agents --ignore=tests/schemas $(LIVE:%=--ignore=%) $(LOG:%=--ignore=%) -p no:cacheprovider
+	@$(PYTEST) --ignore=tests/agents --ignore=tests/schemas $(LIVE:%=--ignore=%) $(LOG:%=--ignore=%)
+
+long: $(COMPILED)
+	@$(PYTEST) -m "long or faults" -s
 
 test-trainers: $(TRAINERS)/.ready ## Exported files through TRL's trainers and torch (some 6 GB, once, in an environment of its own)
 	@HF_HUB_OFFLINE=1 $(TRAINERS)/bin/pytest -m trainers -p no:cacheprovider tests/trainers

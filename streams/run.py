@@ -24,6 +24,7 @@ from agents.rollouts.emit import emit
 from agents.rollouts.rollout import Complaint, Fact, Ref, Rollout
 from schemas.base import Record
 from schemas.closures import Closure
+from schemas.jsontext import parse_object
 from schemas.judging import JudgeVote
 from streams.codec import Codec
 from streams.config import Settings

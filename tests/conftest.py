@@ -17,6 +17,7 @@ from streams import broker
 from streams.broker import places
 from streams.cli import main
 from streams.config import Settings
+from tests.processes import end_forking
 
 # Fifty of everything each time; `--hypothesis-profile thorough` looks harder.
 examples.register_profile("quick", max_examples=50)
@@ -26,9 +27,17 @@ examples.load_profile("quick")
 REASON = "needs Java 17+ and Maven for a real Kafka; these tests were NOT run"
 
 
+def pytest_sessionfinish() -> None:
+    """End the process that others were forked from."""
+    end_forking()
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """A running Kafka with a schema registry: the configured one (BRAID_KAFKA), or one started for this run."""
+    """A running Kafka with a schema registry: the configured one (BRAID_KAFKA), or one started for this run.
+
+    Runs side by side share the one in TEST_BROKER: the first of them starts it, and tests/suite.py stops it.
+    """
     if os.environ.get("BRAID_KAFKA"):
         yield Settings()
         return
@@ -36,12 +45,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
         if os.environ.get("CI"):
             pytest.fail(f"CI {REASON}")
         pytest.skip(REASON)
-    state = tmp_path_factory.mktemp("broker")
+    shared = os.environ.get("TEST_BROKER")
+    state = Path(shared) if shared else tmp_path_factory.mktemp("broker")
+    if not state.is_dir():
+        pytest.exit("tests/suite.py has ended: nothing would stop the broker that these tests need", 1)
     endpoint = broker.start(state, places.cache_dir())
     try:
         yield Settings(kafka=endpoint.bootstrap, registry=endpoint.registry or "", state_dir=state)
     finally:
-        broker.stop(state, wipe=True)
+        if not shared:
+            broker.stop(state, wipe=True)
 
 
 Braid = Callable[..., tuple[int, Any, str]]

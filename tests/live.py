@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from streams.cluster import registry_of, start_consumer
 from streams.codec import Codec, body_of
 from streams.config import Settings
 from streams.topics import BRANCHES, BY_RECORD, EVIDENCE, FACTS, MARKS_TABLE, RANKINGS, Topic, changelog
+from tests.processes import Forked
 
 DEADLINE_S = 30.0
 
@@ -39,9 +41,11 @@ class Stored(NamedTuple):
 class Worker:
     """`braid worker` in a process of its own."""
 
-    def __init__(self, settings: Settings, log: Path, slot: int = 0, module: str = "streams.cli", **env: str) -> None:
+    words: tuple[str, ...] = ("worker",)
+
+    def __init__(self, settings: Settings, log: Path, slot: int = 0, module: str | None = None, **env: str) -> None:
         self.log = log
-        self._command = [sys.executable, "-m", module, *(["worker"] if module == "streams.cli" else [])]
+        self._module = module
         self._env = os.environ | {
             "BRAID_KAFKA": settings.kafka,
             "BRAID_REGISTRY": settings.registry,
@@ -51,11 +55,14 @@ class Worker:
             "BRAID_WORKER__SLOT": str(slot),
             **env,
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
 
     def start(self) -> "Worker":
+        if self._module is None:
+            self.process = Forked(self.words, self._env, self.log)
+            return self
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(self._command, env=self._env, stdout=out, stderr=out)
+            self.process = subprocess.Popen([sys.executable, "-m", self._module], env=self._env, stdout=out, stderr=out)
         return self
 
     def signal(self, number: signal.Signals) -> None:
@@ -96,24 +103,35 @@ class Worker:
             self.kill()
 
 
-async def read_all(settings: Settings, name: str) -> list[Stored]:
-    """Every record of a topic, up to its end now."""
+@asynccontextmanager
+async def follow(settings: Settings, name: str) -> AsyncIterator[Callable[[], Awaitable[list[Stored]]]]:
+    """Read a topic again and again with one consumer: each call returns every record up to the topic's end then."""
     consumer = await start_consumer(settings)
-    try:
-        tps = [TopicPartition(name, partition) for partition in range(settings.partitions)]
-        consumer.assign(tps)
-        first, ends = await consumer.beginning_offsets(tps), await consumer.end_offsets(tps)
-        waiting = {tp for tp in tps if first[tp] < ends[tp]}
-        for tp in tps:
-            consumer.seek(tp, first[tp])
-        found: list[Stored] = []
-        while waiting:
+    tps = [TopicPartition(name, partition) for partition in range(settings.partitions)]
+    found: list[Stored] = []
+
+    async def read() -> list[Stored]:
+        ends = await consumer.end_offsets(tps)
+        while waiting := [tp for tp in tps if await consumer.position(tp) < ends[tp]]:
             for records in (await consumer.getmany(*waiting, timeout_ms=200, max_records=5000)).values():
-                found += [Stored(r.partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in records]
-            waiting = {tp for tp in waiting if await consumer.position(tp) < ends[tp]}
+                found.extend(
+                    Stored(r.partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in records
+                )
         return sorted(found, key=lambda stored: (stored.partition, stored.offset))
+
+    try:
+        consumer.assign(tps)
+        for tp, first in (await consumer.beginning_offsets(tps)).items():
+            consumer.seek(tp, first)
+        yield read
     finally:
         await consumer.stop()
+
+
+async def read_all(settings: Settings, name: str) -> list[Stored]:
+    """Every record of a topic, up to its end now."""
+    async with follow(settings, name) as read:
+        return await read()
 
 
 async def records_of(settings: Settings, topic: Topic) -> list[Record]:
@@ -122,19 +140,30 @@ async def records_of(settings: Settings, topic: Topic) -> list[Record]:
     return [codec.decode(topic, stored.value) for stored in await read_all(settings, settings.prefix + topic.name)]
 
 
+_CODECS: dict[tuple[str, str], Codec] = {}
+
+
 async def codec_of(settings: Settings) -> Codec:
-    registry = registry_of(settings)
-    codec = Codec(registry, prefix=settings.prefix)
-    await codec.register()
-    if registry is not None:
-        await registry.close()
-    return codec
+    """The codec of a prefix; its schemas are registered once in a test run."""
+    place = settings.registry, settings.prefix
+    if place not in _CODECS:
+        registry = registry_of(settings)
+        codec = Codec(registry, prefix=settings.prefix)
+        await codec.register()
+        if registry is not None:
+            await registry.close()
+        _CODECS[place] = codec
+    return _CODECS[place]
 
 
 async def marks_of(settings: Settings) -> dict[str, set[bytes]]:
     """Every mark that was ever written, by rollout."""
+    return _marks(await read_all(settings, changelog(settings.group, MARKS_TABLE)))
+
+
+def _marks(records: list[Stored]) -> dict[str, set[bytes]]:
     marks: dict[str, set[bytes]] = defaultdict(set)
-    for stored in await read_all(settings, changelog(settings.group, MARKS_TABLE)):
+    for stored in records:
         if stored.key is not None and stored.value is not None:
             marks[orjson.loads(stored.key)].add(stored.value)
     return marks
@@ -150,11 +179,22 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str, deadline_s:
 
 async def until_closed(settings: Settings, rollouts: set[str], deadline_s: float = DEADLINE_S) -> None:
     """Wait until rollouts are marked as closed."""
+    async with follow(settings, changelog(settings.group, MARKS_TABLE)) as read:
 
-    async def closed() -> bool:
-        return rollouts <= (await marks_of(settings)).keys()
+        async def closed() -> bool:
+            return rollouts <= _marks(await read()).keys()
 
-    await until(closed, f"{len(rollouts)} rollouts closed", deadline_s)
+        await until(closed, f"{len(rollouts)} rollouts closed", deadline_s)
+
+
+async def until_records(settings: Settings, topic: Topic, count: int, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until a topic has so many records."""
+    async with follow(settings, settings.prefix + topic.name) as read:
+
+        async def enough() -> bool:
+            return len(await read()) >= count
+
+        await until(enough, f"{count} in {topic.name}", deadline_s)
 
 
 class Sinks(NamedTuple):

@@ -12,6 +12,7 @@ import pytest
 
 from streams.config import Settings
 from tests.conformance import conformance
+from tests.processes import run_braid
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -62,17 +63,7 @@ def test_the_converter_of_the_lines_page_works(tmp_path: Path) -> None:
     raw = conformance("agent-events") / "run-B" / "raw.json"
     lines = subprocess.run([sys.executable, tmp_path / "convert.py", raw], capture_output=True, check=True).stdout
     (tmp_path / "lines.ndjson").write_bytes(lines)
-    command = [
-        sys.executable,
-        "-m",
-        "streams.cli",
-        "run",
-        tmp_path / "lines.ndjson",
-        "--out",
-        tmp_path / "out",
-        "--json",
-    ]
-    counts = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    counts = json.loads(run_braid("run", tmp_path / "lines.ndjson", "--out", tmp_path / "out", "--json").stdout)
     assert (counts["rollouts"], counts["branches"], counts["events"], counts["passes"]) == (6, 60, 8518, 6)
     assert (counts["bad_lines"], counts["dead_letters"]) == (0, 0)
 

@@ -60,7 +60,7 @@ class Chaos:
     """Workers that are kept running, and faults that befall them."""
 
     def __init__(
-        self, settings: Settings, folder: Path, workers: int, seed: int, module: str = "streams.cli", **env: str
+        self, settings: Settings, folder: Path, workers: int, seed: int, module: str | None = None, **env: str
     ) -> None:
         self.settings = settings
         self.workers = [

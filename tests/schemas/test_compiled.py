@@ -49,7 +49,7 @@ def look(tree: Path = ROOT, **variables: str) -> list[str]:
 def tree(tmp_path: Path) -> Path:
     """The packages as they are here, compiled modules and all."""
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "tasks"))
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("tasks"))
     return tmp_path
 
 

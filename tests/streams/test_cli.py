@@ -9,11 +9,12 @@ import pytest
 
 from streams.cli import _COMMANDS
 from tests.conftest import Braid
+from tests.processes import run_braid
 
 
 def _help(*words: str) -> str:
-    command = [sys.executable, "-m", "streams.cli", *words, "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"COLUMNS": "200"})
+    done = run_braid(*words, "--help", env={"COLUMNS": "200"})
+    assert done.returncode == 0
     return re.sub(r"[\s│]+", " ", done.stdout)
 
 

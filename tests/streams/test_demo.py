@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from agents.fork.browser_adapter import find_browser
 from streams.cluster import start_consumer
 from streams.config import Settings
+from tests.processes import run_braid
 
 PASSING = {"csv-table": {0, 2}, "name-migration": {0, 2}, "notes-api": {0, 3}, "price-page": {0, 2}}
 UNKNOWN = {("name-migration", 3)}
@@ -21,10 +20,7 @@ BLIND = isinstance(find_browser(), str)
 
 
 def run(out: Path, state: Path, *words: str, **env: str) -> None:
-    command = [sys.executable, "-m", "streams.cli", *words]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"BRAID_STATE_DIR": str(state)} | env
-    )
+    done = run_braid(*words, env=os.environ | {"BRAID_STATE_DIR": str(state)} | env)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
@@ -73,6 +69,7 @@ def demo_topics(cluster: Settings) -> dict[str, str]:
     return {"BRAID_PREFIX": asyncio.run(prefix()), "BRAID_PARTITIONS": "4"}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_without_kafka_the_same_on_the_embedded_log(tmp_path: Path) -> None:
     """The forks go to a file, and through the same fold."""

@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,16 +20,11 @@ from streams.config import Settings
 from streams.topics import AGENT_EVENTS, LIFECYCLE
 from tests.fork_kills import Killed, kill_and_resume
 from tests.live import records_of
+from tests.processes import run_braid
 
 
 def braid(*words: str, env: dict[str, str] | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "streams.cli", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | (env or {}),
-    )
+    done = run_braid(*words, env=os.environ | (env or {}))
     assert done.returncode == code, done.stderr
     return done
 
@@ -193,10 +187,9 @@ def test_ctrl_c_ends_the_branches_as_aborted(tmp_path: Path, state: dict[str, st
 
 def test_without_a_broker_it_writes_a_file_and_says_so(tmp_path: Path, state: dict[str, str]) -> None:
     """No Kafka: the lines go to a file named after the rollout."""
-    done = subprocess.run(
-        [sys.executable, "-m", "streams.cli", "fork", "price-page", "--branches", "1", "--id", "p",
-         "--temperature", "0.2,0.9", "--seed", "4"],
-        capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, **state, "BRAID_KAFKA": ""},
+    done = run_braid(
+        "fork", "price-page", "--branches", "1", "--id", "p", "--temperature", "0.2,0.9", "--seed", "4",
+        cwd=tmp_path, env={**os.environ, **state, "BRAID_KAFKA": ""},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "writing to p.ndjson" in done.stderr

@@ -1,8 +1,6 @@
 """`braid memory` from a log, and what a fork is told: in addition to its prompt, and recorded in its opening."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +10,15 @@ from agents.fork.task_adapter import find_task, load_task
 from agents.memory.errors import MemoryStoreError
 from streams.config import MemoryConfig, Settings
 from streams.memory import embedding, memory_store
+from tests.processes import run_braid
 from tests.qdrant_service import qdrant_service
 
 TASK = load_task(find_task("csv-table")).instruction.replace("parse_csv", "read_table")
 
 
 def braid(folder: Path, *words: str, code: int = 0, **env: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "streams.cli", *words], capture_output=True, text=True, check=False, cwd=folder,
+    done = run_braid(
+        *words, cwd=folder,
         env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "BRAID_STATE_DIR": str(folder / "state"), **env},
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr

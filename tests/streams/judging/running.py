@@ -1,10 +1,8 @@
 """A judge worker as a process of its own, requests put into the log, and a look at the votes."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -47,9 +45,7 @@ async def judging(
 class JudgeProcess(Worker):
     """`braid judge worker`."""
 
-    def __init__(self, settings: Settings, log: Path, **env: str) -> None:
-        super().__init__(settings, log, **env)
-        self._command = [sys.executable, "-m", "streams.cli", "judge", "worker"]
+    words = ("judge", "worker")
 
 
 async def put(settings: Settings, records: Sequence[JudgeRequest | RolloutClosed | bytes]) -> None:

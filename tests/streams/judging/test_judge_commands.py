@@ -1,8 +1,6 @@
 """`braid judge probe`, `stats` and `calibrate`: without a broker, with a judge that goes by rules."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from math import isnan
@@ -24,6 +22,7 @@ from streams.judging.judges import Budget, make_judge
 from streams.judging.plot import plot_svg
 from tests.conftest import Braid
 from tests.messages_api import answer, messages_api, prefers, refusal
+from tests.processes import run_braid
 
 RULES = 'judge = "rules-1"\n[[rule]]\nwhen = "hang"\ncause = "timeout"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"\n'
 
@@ -299,8 +298,7 @@ def test_stats_of_a_run_directory(tmp_path: Path, capsys: pytest.CaptureFixture[
         for order in ("ab", "ba")
     ]  # fmt: skip
     (tmp_path / "lines.ndjson").write_text("\n".join(map(json.dumps, lines)))
-    words = [sys.executable, "-m", "streams.cli", "run", tmp_path / "lines.ndjson", "--out", tmp_path / "out"]
-    subprocess.run(words, check=True, capture_output=True)
+    assert run_braid("run", tmp_path / "lines.ndjson", "--out", tmp_path / "out").returncode == 0
     found = json.loads(run(capsys, "stats", "--from-dir", str(tmp_path / "out"), "--json"))
     assert found["judges"]["m"]["position_consistency"] == 1.0
     assert found["judges"]["n"]["first_position_rate"] == 0.5

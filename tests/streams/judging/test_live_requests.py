@@ -17,7 +17,7 @@ from streams.inputs import Rejected
 from streams.judging.looks import stats_json
 from streams.judging.stored import votes_of_prefixes
 from streams.topics import JUDGE_REQUESTS, RANKINGS
-from tests.live import Worker, assert_sinks_are_the_fold_of_the_log, records_of, until, until_closed
+from tests.live import Worker, assert_sinks_are_the_fold_of_the_log, records_of, until_closed, until_records
 from tests.messages_api import answer, messages_api
 from tests.streams.judging.running import judging, votes_of
 
@@ -46,12 +46,8 @@ async def test_requests_become_votes_and_the_rollout_closes_complete(settings: S
     rules = tmp_path / "rules.toml"
     rules.write_text('judge = "rules-1"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"\n')
     live = Worker(settings, tmp_path / "worker.log", BRAID_EMISSION__JUDGE__KIND="scripted")
-
-    async def asked() -> bool:
-        return len(await records_of(settings, JUDGE_REQUESTS)) >= 2
-
     with live:
-        await until(asked, "requests")
+        await until_records(settings, JUDGE_REQUESTS, 2)
     with live:
         async with judging(settings, JudgeConfig(kind="scripted"), rules=rules):
             await until_closed(settings, {"w"})

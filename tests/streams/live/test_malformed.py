@@ -18,7 +18,7 @@ from streams.config import Settings
 from streams.letters import read_letter
 from streams.producing import FactWriter
 from streams.topics import AGENT_EVENTS, BY_RECORD, DEAD_LETTERS, FACTS, LIFECYCLE, RANKINGS
-from tests.live import Worker, codec_of, read_all, records_of, until, until_closed
+from tests.live import Worker, codec_of, read_all, records_of, until, until_closed, until_records
 
 pytestmark = pytest.mark.kafka
 
@@ -117,11 +117,7 @@ async def test_a_thousand_malformed_records_stop_nobody(settings: Settings, tmp_
         await producer.stop()
     with Worker(settings, tmp_path / "worker.log") as worker:
         await until_closed(settings, {"good"})
-
-        async def all_buried() -> bool:
-            return len(await read_all(settings, settings.prefix + DEAD_LETTERS.name)) >= len(sent)
-
-        await until(all_buried, f"{len(sent)} dead letters")
+        await until_records(settings, DEAD_LETTERS, len(sent))
         assert worker.alive
         assert worker.stop()[0] == 0
     letters = {}

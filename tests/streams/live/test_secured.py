@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,8 @@ from pydantic import SecretStr
 from streams.config import Settings
 from streams.demo.sample import write_sample
 from streams.topics import RANKINGS
-from tests.live import Worker, records_of, until
+from tests.live import Worker, records_of, until_records
+from tests.processes import run_braid
 from tests.streams.live.secured import PASSWORD, Door, SecuredKafka, secured_kafka
 
 CLOSED = 9
@@ -31,14 +30,7 @@ def kafka(cluster: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def braid(door: Door, prefix: str, *words: object, **more: str) -> tuple[int, str]:
     """A command in a process of its own, as a user would give it: exit code and everything it said."""
     environment = os.environ | door.environment() | {"BRAID_PREFIX": prefix, "BRAID_PARTITIONS": "2"} | more
-    done = subprocess.run(
-        [sys.executable, "-m", "streams.cli", *map(str, words)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_braid(*words, env=environment, timeout=120)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -52,11 +44,8 @@ async def test_the_whole_way_over_tls(kafka: SecuredKafka, tmp_path: Path, name:
     code, said = await asyncio.to_thread(braid, door, prefix, "ingest", tmp_path / "sample.ndjson")
     assert code == 0, said
     with Worker(settings, tmp_path / "worker.log", **door.environment()):
-
-        async def closed() -> bool:
-            return len(await records_of(settings, RANKINGS)) == CLOSED
-
-        await until(closed, "what is complete is ranked")
+        await until_records(settings, RANKINGS, CLOSED)
+        assert len(await records_of(settings, RANKINGS)) == CLOSED
     code, said = await asyncio.to_thread(braid, door, prefix, "replay", "--verify", "--dry-run", "--json")
     assert code == 0, said
     assert json.loads(said.splitlines()[-1])["verified"]["ok"]

@@ -13,7 +13,15 @@ from streams.demo.sample import sample_lines, write_sample
 from streams.ingest import ingest_files
 from streams.inputs import Rejected
 from streams.topics import DEAD_LETTERS, EVIDENCE, RANKINGS
-from tests.live import Worker, assert_sinks_are_the_fold_of_the_log, marks_of, read_all, records_of, until_closed
+from tests.live import (
+    Worker,
+    assert_sinks_are_the_fold_of_the_log,
+    marks_of,
+    read_all,
+    records_of,
+    until_closed,
+    until_records,
+)
 
 pytestmark = pytest.mark.kafka
 
@@ -66,7 +74,7 @@ async def test_a_second_ingest_of_the_same_file_changes_nothing(settings: Settin
         await ingest_sample(settings, tmp_path)
         line = {"type": "build", "rollout_id": "lru-cache", "branch_index": 0, "status": "failure", "exit_code": 9}
         await ingest_lines(settings, tmp_path, [line])
-        await until_letter(settings, len(letters) + 1)
+        await until_records(settings, DEAD_LETTERS, len(letters) + 1)
         assert worker.alive
     after = await assert_sinks_are_the_fold_of_the_log(settings)
     assert after.written == before.written
@@ -81,15 +89,6 @@ async def ingest_lines(settings: Settings, folder: Path, lines: list[dict[str, o
     path = folder / "lines.ndjson"
     path.write_bytes(b"\n".join(orjson.dumps(line) for line in lines))
     assert (await ingest_files([path], settings, Rejected(None), close=False)).bad_lines == 0
-
-
-async def until_letter(settings: Settings, count: int) -> None:
-    from tests.live import until
-
-    async def enough() -> bool:
-        return len(await read_all(settings, settings.prefix + DEAD_LETTERS.name)) >= count
-
-    await until(enough, f"{count} dead letters")
 
 
 async def test_a_branch_that_never_ends_is_unknown_at_the_deadline(settings: Settings, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import subprocess
-import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from streams.looking.kafka import KafkaLog
 from streams.topics import AGENT_EVENTS, CLOSURES, FACTS, TOPICS
 from tests.conftest import Braid
 from tests.live import Worker, read_all, until_closed
+from tests.processes import run_braid
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
@@ -29,7 +30,7 @@ ROLLOUTS = {str(line["rollout_id"]) for line in sample_lines() if line["type"] =
 def live(cluster: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """The sample, closed by a live worker that was killed on the way."""
     folder = tmp_path_factory.mktemp("live")
-    settings = cluster.model_copy(update={"prefix": f"{folder.name}.", "partitions": 4})
+    settings = cluster.model_copy(update={"prefix": f"r{uuid.uuid4().hex[:8]}.", "partitions": 4})
 
     async def run() -> None:
         write_sample(folder / "sample.ndjson")
@@ -205,8 +206,7 @@ def test_replay_writes_beside_and_the_new_topics_are_whole(
 
 
 def _replay_process(*more: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "streams.cli", "replay", "--json", *more]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_braid("replay", "--json", *more)
 
 
 def test_several_processes_write_beside_and_a_second_replay_does_not(configured: Settings, braid: Braid) -> None:

@@ -1,7 +1,6 @@
 """Forked branches put into the log as the runner and the live worker leave them, and verifiers on them."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +10,6 @@ from agents.fork.files import File, Files
 from agents.fork.runner import opening
 from agents.fork.task import Task
 from agents.fork.task_adapter import SAMPLES, overlays
-from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.events import Workspace
 from schemas.lifecycle import Lifecycle
@@ -19,7 +17,7 @@ from streams.cluster import ensure_topics, partition_of, start_admin, start_prod
 from streams.config import Settings
 from streams.forking.run import snapshot_store
 from streams.topics import BRANCHES, BY_RECORD, Topic
-from tests.live import Worker, codec_of, records_of, until
+from tests.live import Worker, codec_of, records_of, until, until_records
 
 Run = Callable[..., Awaitable[None]]
 
@@ -39,7 +37,7 @@ class VerifierProcess(Worker):
             "BRAID_FORK__SANDBOXES": str(settings.fork.sandboxes),
         }
         super().__init__(settings, log, **(places | env))
-        self._command = [sys.executable, "-m", "streams.cli", command, *flags]
+        self.words = (command, *flags)
 
 
 @asynccontextmanager
@@ -109,15 +107,8 @@ async def put(settings: Settings, records: list[Any]) -> None:
 
 async def until_verdicts(settings: Settings, topic: Topic, count: int, deadline_s: float = 120.0) -> list[Any]:
     """Wait for so many records of a topic of verdicts."""
-    found: list[Record] = []
-
-    async def enough() -> bool:
-        nonlocal found
-        found = await records_of(settings, topic)
-        return len(found) >= count
-
-    await until(enough, f"{count} in {topic.name}", deadline_s)
-    return found
+    await until_records(settings, topic, count, deadline_s)
+    return await records_of(settings, topic)
 
 
 async def until_committed(settings: Settings, kind: str, count: int) -> None:
