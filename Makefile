@@ -84,7 +84,7 @@ $(READY): requirements-dev.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@$(UV) venv -q --allow-existing --python '$(VENV_PYTHON)' .venv
 	@$(UV) pip sync -q --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.lock
 	@BRAID_COMPILED=no $(UV) pip install -q --python $(BIN)/python --no-deps -e .
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q schemas agents streams
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q schemas agents streams braid
 	@touch $@
 
 # What is tested is what is shipped: compiled, of the sources as they are now. Whoever runs $(BIN)/pytest after an edit runs Python.

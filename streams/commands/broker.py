@@ -35,6 +35,8 @@ def start(
 
     The first time, Maven fetches the jars (about 150 MB). What is started goes on when this command has ended.
 
+    Example: `braid broker start --state-dir ./broker`
+
     Parameters
     ----------
     state_dir
@@ -70,6 +72,8 @@ def stop(
 ) -> None:
     """Stop what `start` started, and nothing else; data stays.
 
+    Example: `braid broker stop`
+
     Parameters
     ----------
     state_dir
@@ -96,6 +100,8 @@ def stop(
 @app.command
 def status(*, state_dir: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
     """Show what runs, where it listens and where its log is.
+
+    Example: `braid broker status`
 
     Parameters
     ----------

@@ -36,6 +36,8 @@ def list_(
 ) -> None:
     """List dead letters, newest first, and how many there are for each reason.
 
+    Example: `braid dead-letters list --reason undecodable --since 2026-01-31T09:00`
+
     Parameters
     ----------
     reason
@@ -77,6 +79,8 @@ def list_(
 def show(letter: str, /, *, json: Annotated[bool, Flag] = False) -> None:
     """Show a dead letter: where it came from, why it did not count, its headers, and a redacted look at what it holds.
 
+    Example: `braid dead-letters show agent.events.v1/3/17`
+
     Parameters
     ----------
     letter
@@ -115,6 +119,8 @@ def retry(
     """Put dead letters back where they came from, each once; late ones never.
 
     What fails again after it was put back is a new letter, and is put back only when its id is given.
+
+    Example: `braid dead-letters retry --reason undecodable --dry-run`
 
     Parameters
     ----------

@@ -27,6 +27,8 @@ def demo(
     The verifiers test what they leave in fresh sandboxes, and open the page among it in a browser where there is one.
     The files go to a directory. Without Java and Maven, and without BRAID_KAFKA, it runs on the embedded log and says so.
 
+    Example: `braid demo --out braid-demo`
+
     Parameters
     ----------
     out

@@ -37,6 +37,8 @@ def export(
     format is made of those) was read with the digest it states. Exporting to the same directory again adds what is new since
     then, in new files.
 
+    Example: `braid export --format trl-dpo --from-dir results --out dataset`
+
     Parameters
     ----------
     format
@@ -66,15 +68,14 @@ def export(
     from agents.training.selection import Filters, Split
     from streams.commands.progress import progress
     from streams.config import load
+    from streams.exporting.beside import require_formats
     from streams.exporting.export import Recipe
     from streams.exporting.export import export as run
     from streams.exporting.inputs import DirectoryInput, KafkaInput
-    from streams.exporting.state import ExportError
     from streams.looking.kafka import hush
     from streams.signing import signing_key, trusted_keys
 
-    if format not in FORMATS:
-        raise ExportError(f"there is no format {format!r}; there are {', '.join(FORMATS)}")
+    require_formats([format])
     settings = load()
     recipe = Recipe.of(
         FORMATS[format],

@@ -23,6 +23,8 @@ def new(
 ) -> None:
     """Make a signing key and print its public half.
 
+    Example: `braid keys new --key-id team-2026`
+
     Parameters
     ----------
     out
@@ -45,6 +47,8 @@ def show(
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Show the public keys that this machine has.
+
+    Example: `braid keys show`
 
     Parameters
     ----------

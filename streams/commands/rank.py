@@ -35,6 +35,8 @@ def rank(
     configuration (build); without a rollout line and without any verdict, none: the votes alone rank. A bad line is
     reported with its file, line, field and reason, and the rest goes on.
 
+    Example: `braid rank votes.ndjson --json`
+
     Parameters
     ----------
     keep_going

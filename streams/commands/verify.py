@@ -40,6 +40,8 @@ def verify(
 
     Without a path, the topics of the configured cluster are verified. Exits with 1 if anything is not ok.
 
+    Example: `braid verify results`
+
     Parameters
     ----------
     public_key
