@@ -233,17 +233,19 @@ def _no_letter(log: "KafkaLog", filters: "Filters") -> "LookError":
 def _print_letters(letters: "Sequence[DeadLetter]", left: int) -> None:
     from streams.commands.tables import show as print_all
     from streams.looking.layout import sheet
-    from streams.looking.text import line, moment
+    from streams.looking.text import WHOLE, line, moment
 
     rows = [
         (
-            moment(each.at), each.letter.reason, each.letter_id, line(each.rollout_id, 40) or "-", each.size,
-            line(each.letter.message, 80) + (f" (x{each.copies})" if each.copies > 1 else ""),
+            moment(each.at), each.letter.reason, each.letter_id, line(each.rollout_id, WHOLE) or "-", each.size,
+            line(each.letter.message, WHOLE) + (f" (x{each.copies})" if each.copies > 1 else ""),
         )
         for each in letters
     ]  # fmt: skip
     columns = ("at (UTC)", "reason", "id", "rollout", "bytes", "message")
-    print_all(sheet("", columns, rows, right=("bytes",), limit=len(rows), narrow=columns[:3]))
+    print_all(
+        sheet("", columns, rows, right=("bytes",), limit=len(rows), narrow=columns[:3], spare=("bytes", "rollout"))
+    )
     if left:
         sys.stdout.write(f"... and {left:,} more (--limit 0 shows all)\n")
 

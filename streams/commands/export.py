@@ -11,8 +11,7 @@ from cyclopts import Parameter
 from streams.commands.numbers import number
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from streams.commands.tables import Grid
     from streams.exporting.counts import Counts
 
 Flag = Parameter(negative="")
@@ -132,7 +131,7 @@ def _next(counts: "Counts", out: Path) -> str:
     )
 
 
-def _table(counts: "Counts") -> "Table":
+def _table(counts: "Counts") -> "Grid":
     from streams.commands.tables import table
 
     made = table("", "what", "count", right=("count",))

@@ -11,8 +11,7 @@ from cyclopts import Parameter
 from streams.commands.numbers import number
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from streams.commands.tables import Grid
     from streams.config import Settings
     from streams.replaying.manifest import Repeat
     from streams.replaying.replay import Replayed
@@ -212,7 +211,7 @@ def _repeated(repeat: "Repeat") -> str:
     return f"other rules ({'; '.join(repeat.rules)}) gave other records of {', '.join(repeat.sinks)} than in"
 
 
-def _table(replayed: "Replayed") -> "Table":
+def _table(replayed: "Replayed") -> "Grid":
     from streams.commands.tables import table
 
     made = table("", "what", "count", right=("count",))

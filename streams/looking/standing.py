@@ -101,7 +101,7 @@ def verdict_standings(rollout: Rollout) -> list[VerdictStanding]:
     return [
         VerdictStanding(
             fact.branch_index, fact.attempt, kind_of(fact), meaning(fact), detail_of(fact), fact.verdict_id in chosen,
-            line(fact.produced_by, 30), each.at,
+            line(fact.produced_by), each.at,
         )
         for each in stamped if not isinstance(fact := each.fact, JudgeVote)
     ]  # fmt: skip

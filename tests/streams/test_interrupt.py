@@ -20,14 +20,14 @@ def default_interrupt() -> None:
 
 
 def interrupted(words: tuple[str, ...], seen: Callable[[bytes], bool], **env: str) -> tuple[int, str]:
-    """Run a command and send SIGINT to its process group when a line of its standard error is as wanted."""
+    """Run a command and send SIGINT to its process group when its standard error has what is wanted."""
     process = subprocess.Popen(
         [SCRIPT, *words], env=os.environ | env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
         preexec_fn=default_interrupt,  # noqa: PLW1509 - nothing else runs in this process
     )  # fmt: skip
     assert process.stderr is not None
     with process, process.stderr as lines:
-        assert any(seen(line) for line in lines), "it ended before"
+        assert any(seen(chunk) for chunk in iter(lambda: os.read(lines.fileno(), 4096), b"")), "it ended before"
         os.killpg(process.pid, signal.SIGINT)
         rest = lines.read().decode(errors="replace")
         return process.wait(), rest
