@@ -67,12 +67,13 @@ def _resolve(artifact: Artifact, folder: Path, java: Java, say: Callable[[str], 
         )
         filled = Path(temporary) / artifact.name
         if run.returncode != 0 or not any(filled.glob(artifact.proof)):
-            log = folder.parent / f"maven-{artifact.name}.log"
+            log = folder.parent.with_name(f"maven-{artifact.name}.log")
             log.write_text(run.stdout)
             raise BrokerError(
-                f"Maven could not resolve {artifact.title} ({POM}): {_reason(run.stdout)} All that it said is in {log}. "
+                f"Maven could not resolve {artifact.title} ({POM}): {_reason(run.stdout)} "
                 "Check the network, or the proxy and mirror in Maven's settings.xml, and try again; "
-                "or set BRAID_KAFKA to the address of a Kafka that already runs."
+                "or set BRAID_KAFKA to the address of a Kafka that already runs. "
+                f"All that Maven printed is in {log}."
             )
         filled.rename(folder)
 
