@@ -17,11 +17,12 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: $(COMPILED) ## Install uv (if missing) and the virtual environment
+	@echo "ready: . $(BIN)/activate, then braid --help"
 
 browser: ## Install Chromium for the visual verifier (Debian, Ubuntu; needs root)
-	@if command -v chromium chromium-browser >/dev/null; then echo "Chromium is there"; \
-	elif command -v apt-get >/dev/null; then sudo=$$(test $$(id -u) = 0 || echo sudo); \
-	  $$sudo apt-get install -y -q --no-install-recommends chromium || { $$sudo apt-get update -q && $$sudo apt-get install -y -q --no-install-recommends chromium; }; \
+	@if command -v chromium chromium-browser >/dev/null; then :; \
+	elif command -v apt-get >/dev/null; then sudo=$$(test $$(id -u) = 0 || echo sudo); install="$$sudo apt-get install -y -q --no-install-recommends chromium"; \
+	  .ci/step "installing Chromium" bash -c "$$install || { $$sudo apt-get update -q && $$install; }"; \
 	else echo "install Chromium with this system's package manager, or set BRAID_VERIFIER__BROWSER"; exit 1; fi
 
 demo: $(COMPILED) ## See it all: four tasks forked live on a real Kafka, ranked, with training rows and evidence
@@ -84,24 +85,21 @@ faults: $(COMPILED) ## The long fault run: workers and broker killed over thousa
 	@$(BIN)/pytest -m faults -s tests/faults
 
 clean: ## Remove the virtual environment and caches (Kafka's jars stay in the user's cache)
-	@rm -rf .venv .venv-trainers .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache schemas/_core
+	@rm -rf .venv .venv-trainers .tools .logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache schemas/_core
 
 .tools/bin/uv:
-	@echo "installing uv into .tools ..."
-	@$(PYTHON) -m venv .tools && .tools/bin/pip install -q --disable-pip-version-check uv
+	@.ci/step "installing uv into .tools" bash -c '$(PYTHON) -m venv .tools && .tools/bin/pip install -q --disable-pip-version-check uv'
 
 $(READY): requirements-dev.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
-	@echo "installing the environment into .venv ..."
-	@$(UV) venv -q --allow-existing --python '$(VENV_PYTHON)' .venv
-	@$(UV) pip sync -q --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.lock
-	@BRAID_COMPILED=no $(UV) pip install -q --python $(BIN)/python --no-deps -e .
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q schemas agents streams
+	@.ci/step "making .venv" $(UV) venv -q --allow-existing --python '$(VENV_PYTHON)' .venv
+	@.ci/step "installing the dependencies" $(UV) pip sync -q --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.lock
+	@BRAID_COMPILED=no .ci/step "installing braid" $(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q schemas agents streams braid
 	@touch $@
 
 # What is tested is what is shipped: compiled, of the sources as they are now. Whoever runs $(BIN)/pytest after an edit runs Python.
 $(COMPILED): $(READY) $(shell find schemas agents streams -name '*.py' -o -name '*.c')
-	@echo "compiling (without a C compiler: Python does the same, and takes longer) ..."
-	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@.ci/step "compiling (without a C compiler Python does the same, slower)" $(UV) pip install -q --python $(BIN)/python --no-deps -e .
 	@head -n 20 schemas/_core/failed* 2>/dev/null || true
 	@touch $@
 

@@ -7,14 +7,13 @@ traceback.
 import sys
 from importlib.metadata import version
 
-from cyclopts import App, Parameter
+from cyclopts import App, Group, Parameter
 
 from schemas.errors import BraidError
 
 HELP = """Live, forked agent runs become ranked, evidenced training data: a replayable log on Kafka.
 
-Try `braid demo` first. With files only: `braid run FILE --out DIR`. On Kafka: `braid up`, then `braid worker` and
-`braid gateway`, then look with `braid rollouts` and `braid show ROLLOUT`.
+Try `braid demo` first. With files only: `braid run FILE --out DIR`. `braid COMMAND --help` has an example of each.
 """
 
 app = App(
@@ -22,38 +21,58 @@ app = App(
     default_parameter=Parameter(negative_iterable=()),  # nobody asks for an empty list
 )  # fmt: skip
 
-_COMMANDS = {
-    "demo": ("streams.commands.demo:demo", "Show everything on four forked tasks, on a real Kafka."),
-    "fork": ("streams.commands.fork:fork", "Run a task N times side by side, agents in sandboxes, live on the log."),
-    "run": ("streams.commands.run:run", "Turn files into rankings, evidence and training rows, without a broker."),
-    "rank": ("streams.commands.rank:rank", "Rank branches by the verdicts and votes in files."),
-    "up": ("streams.commands.up:up", "Create the topics and register the schemas."),
-    "broker": ("streams.commands.broker:app", "A real Kafka and schema registry on this machine, without Docker."),
-    "worker": ("streams.commands.worker:worker", "Fold facts into closed rollouts, live."),
-    "judge": ("streams.commands.judge:app", "Ask a judge about branches, and look at how it behaves."),
-    "build-verifier": ("streams.commands.verifiers:build_verifier", "Test finished branches in fresh sandboxes."),
-    "visual-verifier": ("streams.commands.verifiers:visual_verifier", "Look at finished branches' pages in a browser."),
-    "gateway": ("streams.commands.gateway:gateway", "Take events and verdicts over HTTP."),
-    "ingest": ("streams.commands.ingest:ingest", "Write the lines of files to the log."),
-    "rollouts": ("streams.commands.rollouts:rollouts", "List rollouts and how they stand."),
-    "show": ("streams.commands.show:show", "Show one rollout: ranking, rows, evidence, what was left out."),
-    "tail": ("streams.commands.tail:tail", "Print a topic's records as they come."),
-    "export": ("streams.commands.export:export", "Write whole rollouts as a dataset that trainers load."),
-    "replay": ("streams.commands.replay:replay", "Fold the log again: the same bytes, or what other rules would give."),
-    "archive": ("streams.commands.archive:app", "Keep the log in files, and bring it back."),
-    "diff": ("streams.commands.diff:diff", "Tell what changed between two datasets, and which rule did it."),
-    "memory": ("streams.commands.memory:app", "Remember branches that passed, and find them again."),
-    "cancel": ("streams.commands.lifecycle:cancel", "Give a rollout up: no training rows come of it."),
-    "close": ("streams.commands.lifecycle:close", "Settle a rollout with what it has now."),
-    "dead-letters": ("streams.commands.dead_letters:app", "What did not count, why, and putting it back."),
-    "schemas": ("streams.commands.schemas:app", "Check and register the Avro schemas."),
-    "verify": ("streams.commands.verify:verify", "Check evidence: signatures, chains, and that nothing is missing."),
-    "keys": ("streams.commands.keys:app", "Keys that sign evidence."),
-    "doctor": ("streams.commands.doctor:doctor", "Show the effective configuration and what is wrong with it."),
+_GROUPS = {
+    "Try it": {
+        "demo": ("streams.commands.demo:demo", "Show everything on four forked tasks."),
+        "fork": ("streams.commands.fork:fork", "Run a task N times side by side, in sandboxes."),
+    },
+    "Bring runs in": {
+        "run": ("streams.commands.run:run", "Turn files into training data, without a broker."),
+        "ingest": ("streams.commands.ingest:ingest", "Write the lines of files to the log."),
+        "gateway": ("streams.commands.gateway:gateway", "Take events and verdicts over HTTP."),
+    },
+    "Verify and judge": {
+        "build-verifier": ("streams.commands.verifiers:build_verifier", "Test finished branches in fresh sandboxes."),
+        "visual-verifier": ("streams.commands.verifiers:visual_verifier", "Look at their pages in a browser."),
+        "judge": ("streams.commands.judge:app", "Let a judge compare branches; see how it behaves."),
+        "rank": ("streams.commands.rank:rank", "Rank branches by the verdicts and votes in files."),
+    },
+    "Look": {
+        "rollouts": ("streams.commands.rollouts:rollouts", "List rollouts and how they stand."),
+        "show": ("streams.commands.show:show", "Show all about one rollout, its ranking first."),
+        "tail": ("streams.commands.tail:tail", "Print a topic's records as they come."),
+        "dead-letters": ("streams.commands.dead_letters:app", "Show what did not count, and put it back."),
+    },
+    "Get data out": {
+        "export": ("streams.commands.export:export", "Write a dataset that trainers load."),
+        "archive": ("streams.commands.archive:app", "Keep the log in files, and bring it back."),
+        "memory": ("streams.commands.memory:app", "Remember branches that passed, for later forks."),
+    },
+    "Trust": {
+        "verify": ("streams.commands.verify:verify", "Check signatures, chains, and that nothing is missing."),
+        "replay": ("streams.commands.replay:replay", "Fold the log again: same bytes, or other rules."),
+        "diff": ("streams.commands.diff:diff", "Tell what changed between two datasets, and why."),
+        "keys": ("streams.commands.keys:app", "Make and show the keys that sign evidence."),
+    },
+    "Operate": {
+        "broker": ("streams.commands.broker:app", "Run Kafka and a registry here, without Docker."),
+        "up": ("streams.commands.up:up", "Create the topics and register the schemas."),
+        "worker": ("streams.commands.worker:worker", "Fold facts into closed rollouts, live."),
+        "close": ("streams.commands.lifecycle:close", "Settle a rollout with what it has now."),
+        "cancel": ("streams.commands.lifecycle:cancel", "Give a rollout up: no training rows come of it."),
+        "schemas": ("streams.commands.schemas:app", "Check and register the Avro schemas."),
+        "doctor": ("streams.commands.doctor:doctor", "Show the configuration and what is wrong with it."),
+    },
 }
+"""The commands by what people want to do, in the order of a first day."""
 
-for _name, (_target, _help) in _COMMANDS.items():
-    app.command(_target, name=_name, help=_help)
+_COMMANDS = {name: found for commands in _GROUPS.values() for name, found in commands.items()}
+
+for _at, (_title, _commands) in enumerate(_GROUPS.items()):
+    _group = Group(_title, sort_key=_at)
+    for _place, (_name, (_target, _help)) in enumerate(_commands.items()):
+        app.command(_target, name=_name, help=_help, group=_group, sort_key=_place)
+app["--help"].group = app["--version"].group = Group("Options", sort_key=len(_GROUPS))
 
 
 def _describe(words: list[str]) -> None:

@@ -52,6 +52,9 @@ def test_the_tour_of_the_readme_runs_as_it_stands(settings: Settings, tmp_path: 
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert '"accepted"' in done.stdout
+    assert re.search(r"^forked  closed$", done.stdout, re.MULTILINE)
+    ranked = re.findall(r"^ +(\d+) +\S+ +(\d+) +(pass|fail) ", done.stdout, re.MULTILINE)
+    assert ranked[:2] == [("1", "0", "pass"), ("2", "1", "fail")], "the fork of the tour ends in a ranking"
     assert "tour" in done.stdout
     assert "Added button 0" in done.stdout  # the pair that tail shows
 

@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -61,7 +60,6 @@ def _resolve(artifact: Artifact, folder: Path, java: Java, say: Callable[[str], 
         shutil.rmtree(left)
     maven = _find_maven(java)
     say(f"resolving {artifact.title} with Maven (first time, about {artifact.megabytes} MB) ...")
-    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder.parent) as temporary:
         shutil.copy(POM, temporary)
         run = _run_maven(
@@ -69,13 +67,15 @@ def _resolve(artifact: Artifact, folder: Path, java: Java, say: Callable[[str], 
         )
         filled = Path(temporary) / artifact.name
         if run.returncode != 0 or not any(filled.glob(artifact.proof)):
+            log = folder.parent.with_name(f"maven-{artifact.name}.log")
+            log.write_text(run.stdout)
             raise BrokerError(
                 f"Maven could not resolve {artifact.title} ({POM}): {_reason(run.stdout)} "
                 "Check the network, or the proxy and mirror in Maven's settings.xml, and try again; "
-                "or set BRAID_KAFKA to the address of a Kafka that already runs."
+                "or set BRAID_KAFKA to the address of a Kafka that already runs. "
+                f"All that Maven printed is in {log}."
             )
         filled.rename(folder)
-    say(f"resolved {artifact.title} in {time.monotonic() - began:.0f} s")
 
 
 def _find_maven(java: Java) -> Path:

@@ -27,6 +27,8 @@ def archive(
 
     `braid replay --from-dir OUT` reads them exactly as it reads topics, on any machine: the schemas are in the manifest.
 
+    Example: `braid archive --out kept`
+
     Parameters
     ----------
     out
@@ -57,6 +59,8 @@ def archive(
 @app.command
 def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] = False) -> None:
     """Write an archive to new topics: same partitions, order, times, keys, headers and content.
+
+    Example: `braid archive restore kept --to-prefix restored.`
 
     Parameters
     ----------
@@ -89,6 +93,8 @@ def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] =
 @app.command
 def check(directory: Path, /, *, json: Annotated[bool, Flag] = False) -> None:
     """Tell whether every file of an archive is there and unchanged.
+
+    Example: `braid archive check kept`
 
     Parameters
     ----------

@@ -5,8 +5,6 @@ piped. What goes wrong, as expected, is raised as a `BrokerError` whose message 
 """
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,9 +18,6 @@ app = App(name="broker", help="Run a Kafka and a schema registry on this machine
 
 Flag = Parameter(negative="")
 
-# Wider than any terminal: addresses and paths are there to be copied, so they are never folded.
-TABLE_WIDTH = 1000
-
 
 @app.command
 def start(
@@ -35,6 +30,8 @@ def start(
 
     The first time, Maven fetches the jars (about 150 MB). What is started goes on when this command has ended.
 
+    Example: `braid broker start --state-dir ./broker`
+
     Parameters
     ----------
     state_dir
@@ -45,11 +42,12 @@ def start(
         Print one JSON object.
     """
     from streams import broker
+    from streams.commands.progress import steps
     from streams.config import cache_dir
     from streams.config import state_dir as configured
 
     state = state_dir or configured()
-    with _progress("starting ...") as say:
+    with steps() as say:
         endpoint = broker.start(state, cache_dir(), registry=not no_registry, say=say)
     services = broker.status(state)
     if json:
@@ -70,6 +68,8 @@ def stop(
 ) -> None:
     """Stop what `start` started, and nothing else; data stays.
 
+    Example: `braid broker stop`
+
     Parameters
     ----------
     state_dir
@@ -80,10 +80,12 @@ def stop(
         Print one JSON object.
     """
     from streams import broker
+    from streams.commands.progress import steps
     from streams.config import state_dir as configured
 
     state = state_dir or configured()
-    with _progress("stopping ..."):
+    with steps() as say:
+        say("stopping ...")
         stopped = broker.stop(state, wipe=wipe)
     if json:
         _print_json({"stopped": stopped, "wiped": wipe})
@@ -96,6 +98,8 @@ def stop(
 @app.command
 def status(*, state_dir: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
     """Show what runs, where it listens and where its log is.
+
+    Example: `braid broker status`
 
     Parameters
     ----------
@@ -116,34 +120,19 @@ def status(*, state_dir: Path | None = None, json: Annotated[bool, Flag] = False
         sys.stdout.write("\nnothing runs: `braid broker start`\n")
 
 
-@contextmanager
-def _progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Say each step on standard error; a terminal also gets something that moves while a step takes long."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-
-    def say(step: str) -> None:
-        console.print(step, markup=False, soft_wrap=True)
-
-    with console.status(first):
-        yield say
-
-
 def _print_table(services: "list[ServiceStatus]") -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from streams.commands.tables import show, table
 
-    table = Table("service", "running", "pid", "address", "log", box=None, pad_edge=False)
+    made = table("", "service", "running", "pid", "address", "log")
     for service in services:
-        table.add_row(
+        made.add_row(
             service.name,
             "yes" if service.running else "no",
             str(service.pid or "-"),
             service.address or "-",
             str(service.log),
         )
-    Console(highlight=False, width=TABLE_WIDTH).print(table)
+    show(made)
 
 
 def _plain(service: "ServiceStatus") -> dict[str, object]:

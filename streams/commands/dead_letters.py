@@ -36,6 +36,8 @@ def list_(
 ) -> None:
     """List dead letters, newest first, and how many there are for each reason.
 
+    Example: `braid dead-letters list --reason undecodable --since 2026-01-31T09:00`
+
     Parameters
     ----------
     reason
@@ -77,6 +79,8 @@ def list_(
 def show(letter: str, /, *, json: Annotated[bool, Flag] = False) -> None:
     """Show a dead letter: where it came from, why it did not count, its headers, and a redacted look at what it holds.
 
+    Example: `braid dead-letters show agent.events.v1/3/17`
+
     Parameters
     ----------
     letter
@@ -115,6 +119,8 @@ def retry(
     """Put dead letters back where they came from, each once; late ones never.
 
     What fails again after it was put back is a new letter, and is put back only when its id is given.
+
+    Example: `braid dead-letters retry --reason undecodable --dry-run`
 
     Parameters
     ----------
@@ -227,17 +233,19 @@ def _no_letter(log: "KafkaLog", filters: "Filters") -> "LookError":
 def _print_letters(letters: "Sequence[DeadLetter]", left: int) -> None:
     from streams.commands.tables import show as print_all
     from streams.looking.layout import sheet
-    from streams.looking.text import line, moment
+    from streams.looking.text import WHOLE, line, moment
 
     rows = [
         (
-            moment(each.at), each.letter.reason, each.letter_id, line(each.rollout_id, 40) or "-", each.size,
-            line(each.letter.message, 80) + (f" (x{each.copies})" if each.copies > 1 else ""),
+            moment(each.at), each.letter.reason, each.letter_id, line(each.rollout_id, WHOLE) or "-", each.size,
+            line(each.letter.message, WHOLE) + (f" (x{each.copies})" if each.copies > 1 else ""),
         )
         for each in letters
     ]  # fmt: skip
     columns = ("at (UTC)", "reason", "id", "rollout", "bytes", "message")
-    print_all(sheet("", columns, rows, right=("bytes",), limit=len(rows), narrow=columns[:3]))
+    print_all(
+        sheet("", columns, rows, right=("bytes",), limit=len(rows), narrow=columns[:3], spare=("bytes", "rollout"))
+    )
     if left:
         sys.stdout.write(f"... and {left:,} more (--limit 0 shows all)\n")
 

@@ -1,8 +1,11 @@
 """`braid demo`: everything, on four forked tasks."""
 
 import asyncio
+import shlex
+import shutil
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +30,8 @@ def demo(
     The verifiers test what they leave in fresh sandboxes, and open the page among it in a browser where there is one.
     The files go to a directory. Without Java and Maven, and without BRAID_KAFKA, it runs on the embedded log and says so.
 
+    Example: `braid demo --out braid-demo`
+
     Parameters
     ----------
     out
@@ -38,10 +43,10 @@ def demo(
     """
     from streams.commands.tables import console
     from streams.config import load
-    from streams.demo.show import can_run_kafka, closing_picture
+    from streams.demo.show import can_run_kafka, clear, closing_picture
 
     settings, screen = load(), console()
-    out.mkdir(parents=True, exist_ok=True)
+    clear(out)
     began = time.monotonic()
     if embedded or not can_run_kafka(settings):
         if not embedded:
@@ -56,11 +61,14 @@ def demo(
 
 
 def _on_kafka(settings: "Settings", out: Path, screen: "Console", *, keep: bool) -> "Account":
+    from streams.commands.progress import steps
     from streams.demo.show import run_on_kafka, running_broker
 
     # A rollout closes once and for all: every demo has topics of its own.
     settings = settings.model_copy(update={"prefix": f"demo-{int(time.time())}.", "partitions": 4})
-    with running_broker(settings, _say, keep=keep) as resolved:
+    with ExitStack() as stack:
+        with steps() as say:
+            resolved = stack.enter_context(running_broker(settings, say, keep=keep))
         account = asyncio.run(run_on_kafka(resolved, out, screen))
     if keep:
         hint = f"BRAID_PREFIX={settings.prefix} BRAID_PARTITIONS={settings.partitions} braid show csv-table"
@@ -92,15 +100,30 @@ def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
     return asyncio.run(account_of(EmbeddedLog(out), SHOWN))
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-
-
 def _say_where(screen: "Console", out: Path, seconds: float) -> None:
     from streams.outputs import SINK_FILES
 
-    screen.print(f"\nFiles in {out.resolve()} (done in {seconds:.0f} s):")
+    screen.print(f"\nFiles in {out.resolve()} (done in {seconds:.0f} s):", soft_wrap=True)
     for name in SINK_FILES.values():
         count = (out / name).read_bytes().count(b"\n")
         screen.print(f"  {name:<16} {count:>4} records")
-    screen.print(f"\nEvery row has its evidence: `braid verify {out}` checks signatures, chains and rows.")
+    screen.print("\nNext, with or without a Kafka:")
+    for line in _next(out):
+        screen.print(f"  {line}", soft_wrap=True)
+
+
+def _next(out: Path) -> list[str]:
+    """Commands that work on what the demo left, as this shell can call them."""
+    from streams.demo.show import DATASET, SHOWN
+
+    own = Path(sys.executable).with_name("braid")
+    found = shutil.which("braid")
+    braid = "braid" if found and own.exists() and own.samefile(found) else f"{shlex.quote(sys.executable)} -m braid"
+    if braid != "braid" and own.exists():
+        braid = shlex.quote(str(own))
+    folder, dataset = shlex.quote(str(out.resolve())), shlex.quote(str(out.resolve() / DATASET))
+    return [
+        f"{braid} show {SHOWN} --from-dir {folder}",
+        f"{braid} export --format {DATASET} --from-dir {folder} --out {dataset}",
+        f"{braid} verify {folder}",
+    ]

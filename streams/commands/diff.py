@@ -13,6 +13,8 @@ def diff(first: Path, second: Path, /, *, json: Annotated[bool, Parameter(negati
 
     Exits with 0 when nothing differs, with 1 otherwise.
 
+    Example: `braid diff results again`
+
     Parameters
     ----------
     first

@@ -23,6 +23,8 @@ def doctor(*, json: Annotated[bool, Flag] = False) -> None:
 
     Exits with 1 when something is wrong. Warnings are not wrong.
 
+    Example: `braid doctor`
+
     Parameters
     ----------
     json

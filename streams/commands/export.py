@@ -11,8 +11,7 @@ from cyclopts import Parameter
 from streams.commands.numbers import number
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from streams.commands.tables import Grid
     from streams.exporting.counts import Counts
 
 Flag = Parameter(negative="")
@@ -36,6 +35,8 @@ def export(
     A rollout is exported when its closing evidence is there and every row that it lists (and every branch record, where the
     format is made of those) was read with the digest it states. Exporting to the same directory again adds what is new since
     then, in new files.
+
+    Example: `braid export --format trl-dpo --from-dir results --out dataset`
 
     Parameters
     ----------
@@ -66,15 +67,14 @@ def export(
     from agents.training.selection import Filters, Split
     from streams.commands.progress import progress
     from streams.config import load
+    from streams.exporting.beside import require_formats
     from streams.exporting.export import Recipe
     from streams.exporting.export import export as run
     from streams.exporting.inputs import DirectoryInput, KafkaInput
-    from streams.exporting.state import ExportError
     from streams.looking.kafka import hush
     from streams.signing import signing_key, trusted_keys
 
-    if format not in FORMATS:
-        raise ExportError(f"there is no format {format!r}; there are {', '.join(FORMATS)}")
+    require_formats([format])
     settings = load()
     recipe = Recipe.of(
         FORMATS[format],
@@ -131,7 +131,7 @@ def _next(counts: "Counts", out: Path) -> str:
     )
 
 
-def _table(counts: "Counts") -> "Table":
+def _table(counts: "Counts") -> "Grid":
     from streams.commands.tables import table
 
     made = table("", "what", "count", right=("count",))

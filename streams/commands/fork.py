@@ -52,6 +52,8 @@ def fork(
     notes-api, price-page. A branch that fails ends with its status and its error. Ctrl-C ends all branches as aborted; a
     runner that was killed loses at most the turn in flight, and --resume runs what is unfinished.
 
+    Example: `braid fork csv-table --branches 4 --id first`
+
     Parameters
     ----------
     branches

@@ -21,6 +21,8 @@ def gateway(
     Prints the address once it listens. Listens on loopback unless told otherwise; any other address needs tokens
     (`gateway.tokens` in braid.toml, or BRAID_GATEWAY__TOKENS). How to send is shown at /docs.
 
+    Example: `braid gateway --port 8790`
+
     Parameters
     ----------
     host

@@ -31,6 +31,8 @@ def ingest(
     Reading the same file again is harmless: facts that are known are ignored. A bad line is reported with its file, line,
     field and reason, and the rest goes on.
 
+    Example: `braid ingest lines.ndjson`
+
     Parameters
     ----------
     close

@@ -68,6 +68,8 @@ def worker(
     judge.calls_per_hour is counted by this worker for itself: every other one, `again`, `calibrate`, `braid run --judge` and a
     build verifier with criteria may spend as much beside it.
 
+    Example: `braid judge worker --slot 1`
+
     Parameters
     ----------
     slot
@@ -109,6 +111,8 @@ def probe(
 
     Without files: a run that shows its tests passing (a) against one that only says so (b). Exits with 1 when there was no
     answer at all. judge.calls_per_hour does not hold here.
+
+    Example: `braid judge probe --task "Fix the test" --a first.txt --b second.txt`
 
     Parameters
     ----------
@@ -186,6 +190,8 @@ def stats(
 
     A judge with votes by several rubrics is shown once for each of them.
 
+    Example: `braid judge stats --from-dir results`
+
     Parameters
     ----------
     from_dir
@@ -254,6 +260,8 @@ def calibrate(
     """Ask the configured judge about pairs of which it is known which one is better.
 
     judge.calls_per_hour is counted for this run alone: what workers and other commands ask meanwhile is not in it.
+
+    Example: `braid judge calibrate golden.jsonl --save calibration.json`
 
     Parameters
     ----------
@@ -331,6 +339,8 @@ def again(
 
     judge.calls_per_hour is counted for this run alone: what workers and other commands ask meanwhile is not in it, nor what an
     earlier run asked.
+
+    Example: `braid judge again --from-dir results --out judged`
 
     Parameters
     ----------

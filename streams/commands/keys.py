@@ -3,6 +3,7 @@
 Prints public halves only; a private key leaves this program in no other way than into its own file.
 """
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,8 @@ def new(
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Make a signing key and print its public half.
+
+    Example: `braid keys new --key-id team-2026`
 
     Parameters
     ----------
@@ -46,6 +49,8 @@ def show(
 ) -> None:
     """Show the public keys that this machine has.
 
+    Example: `braid keys show`
+
     Parameters
     ----------
     files
@@ -58,29 +63,20 @@ def show(
     keys = public_keys(directory, files)
     _print(keys, json=json)
     if not keys and not json:
-        from rich.console import Console
-
-        Console(stderr=True).print("No key yet: `braid keys new` makes one; a development key is made on first use.")
+        sys.stderr.write("No key yet: `braid keys new` makes one; a development key is made on first use.\n")
 
 
 def _print(keys: list[PublicKey], *, json: bool) -> None:
-    from rich.console import Console
-    from rich.measure import Measurement
-    from rich.table import Table
-
-    console = Console()
     if json:
         for key in keys:
             row = {"key_id": key.key_id, "alg": "ed25519", "public_key_hex": key.public.hex(), "file": str(key.path)}
-            console.out(orjson.dumps(row).decode("utf-8"), highlight=False)
+            sys.stdout.write(orjson.dumps(row).decode() + "\n")
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("key id", "public key", "file"):
-        table.add_column(column, no_wrap=True)
+    from streams.commands.tables import show as print_all
+    from streams.commands.tables import table
+
+    made = table("", "key id", "public key", "file")
     for key in keys:
-        table.add_row(key.key_id, key.public.hex(), str(key.path))
+        made.add_row(key.key_id, key.public.hex(), str(key.path))
     if keys:
-        # Half a key is no key: rather than cut columns, let a narrow terminal wrap the lines.
-        needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
-        console.width = max(console.width, needed)
-        console.print(table)
+        print_all(made)

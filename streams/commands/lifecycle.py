@@ -10,6 +10,8 @@ from schemas.lifecycle import CloseRequested, Lifecycle, RolloutCancelled
 def cancel(rollout: str, /, *, reason: str | None = None) -> None:
     """Give a rollout up: its branches and evidence are emitted, training rows are not.
 
+    Example: `braid cancel csv-table --reason superseded`
+
     Parameters
     ----------
     rollout
@@ -23,6 +25,8 @@ def cancel(rollout: str, /, *, reason: str | None = None) -> None:
 
 def close(rollout: str, /) -> None:
     """Settle a rollout with what it has now: what is missing is unknown.
+
+    Example: `braid close csv-table`
 
     Parameters
     ----------

@@ -20,6 +20,8 @@ def add(*rollouts: str, from_dir: Path | None = None, json: Annotated[bool, Flag
 
     Nothing else is ever remembered. Doing it again changes nothing: a branch that is remembered already is replaced.
 
+    Example: `braid memory add --from-dir results`
+
     Parameters
     ----------
     rollouts
@@ -69,6 +71,8 @@ def search(
 ) -> None:
     """Show what would be remembered for a task: the best fitting first, with its score (0 to 1).
 
+    Example: `braid memory search "parse a CSV file"`
+
     Parameters
     ----------
     task
@@ -97,6 +101,8 @@ def search(
 @app.command
 def forget(*ids: str) -> None:
     """Remove memories.
+
+    Example: `braid memory forget csv-table/2`
 
     Parameters
     ----------

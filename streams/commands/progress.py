@@ -1,6 +1,7 @@
-"""Progress on standard error: a bar on a terminal, nothing elsewhere."""
+"""Progress on standard error: a bar on a terminal, nothing elsewhere; or a line for each step."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -23,3 +24,25 @@ def progress() -> Iterator[Callable[[str, float], None]]:
             bar.update(task, description=what, completed=share)
 
         yield say
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str], None]]:
+    """Something to call with each step: it gets a line, which ends with the seconds that the step took."""
+    began: list[float] = []
+
+    def end() -> None:
+        if began:
+            sys.stderr.write(f" {time.monotonic() - began.pop():.0f} s\n")
+            sys.stderr.flush()
+
+    def say(step: str) -> None:
+        end()
+        sys.stderr.write(step)
+        sys.stderr.flush()
+        began.append(time.monotonic())
+
+    try:
+        yield say
+    finally:
+        end()

@@ -35,6 +35,8 @@ def rank(
     configuration (build); without a rollout line and without any verdict, none: the votes alone rank. A bad line is
     reported with its file, line, field and reason, and the rest goes on.
 
+    Example: `braid rank votes.ndjson --json`
+
     Parameters
     ----------
     keep_going
@@ -105,13 +107,12 @@ def _mention_ignored(ranked: "Ranked") -> None:
 
 
 def _shown(ranked: "Ranked") -> "list[RenderableType]":
-    from rich.markup import escape
-
     from streams.commands.tables import table
     from streams.looking.text import visible
 
     numbers = ("rank", "95%", "branch", "total", "judge", "score", "se", "beats next", "votes", "missing")
-    made = table(escape(visible(ranked.rollout_id)), *numbers[:3], "objective", *numbers[3:], right=numbers)
+    spare = ("missing", "se", "votes", "judge", "beats next", "score")
+    made = table(visible(ranked.rollout_id), *numbers[:3], "objective", *numbers[3:], right=numbers, spare=spare)
     for row in ranked.branches:
         made.add_row(
             _text(row.rank, "d"),

@@ -11,8 +11,7 @@ from cyclopts import Parameter
 from streams.commands.numbers import number
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from streams.commands.tables import Grid
     from streams.config import Settings
     from streams.replaying.manifest import Repeat
     from streams.replaying.replay import Replayed
@@ -46,6 +45,8 @@ def replay(
     or --verify finds a difference; what is wrong is named, and the rest is replayed.
 
     Try `braid replay --dry-run --verify` first: it proves that the sinks are what the log gives.
+
+    Example: `braid replay --from-dir results --out again --set rewards.judge_weight=0.5`
 
     Parameters
     ----------
@@ -173,16 +174,15 @@ def _require_rules(given: list[str], *, reclose: bool, verify: bool, evidence: b
 
 def _require_formats(names: list[str], out: Path | None, *, evidence: bool, sign: bool) -> None:
     """Raises an error when these cannot be exported from what is replayed."""
-    from agents.training.formats import FORMATS
     from streams.replaying.logs import ReplayError
 
     if not names:
         return
+    from streams.exporting.beside import require_formats
+
     if out is None:
         raise ReplayError("--format needs --out")
-    for name in names:
-        if name not in FORMATS:
-            raise ReplayError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
+    require_formats(names)
     if not evidence:
         raise ReplayError("--format exports rollouts whose closing evidence is there; leave --no-evidence out")
     if "dsse" in names and not sign:
@@ -211,7 +211,7 @@ def _repeated(repeat: "Repeat") -> str:
     return f"other rules ({'; '.join(repeat.rules)}) gave other records of {', '.join(repeat.sinks)} than in"
 
 
-def _table(replayed: "Replayed") -> "Table":
+def _table(replayed: "Replayed") -> "Grid":
     from streams.commands.tables import table
 
     made = table("", "what", "count", right=("count",))

@@ -33,6 +33,8 @@ def rollouts(
 
     A count with a plus is of a rollout that has not closed: there may be more by now, `braid show` tells.
 
+    Example: `braid rollouts --status open --watch`
+
     Parameters
     ----------
     status

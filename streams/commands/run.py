@@ -3,10 +3,14 @@
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import orjson
 from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from streams.config import Settings
+    from streams.run import Say
 
 Flag = Parameter(negative="")
 
@@ -24,12 +28,15 @@ def run(
     out: Path,
     judge: Literal["none", "scripted", "anthropic"] = "none",
     rules: Path | None = None,
+    format: list[str] | None = None,  # noqa: A002 - the option's name
     keep_going: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Turn files into rankings, evidence and training rows, on the embedded log: no broker, no service.
 
     A bad line is reported with its file, line, field and reason, kept in OUT/rejected-input.jsonl, and the rest goes on.
+
+    Example: `braid run lines.ndjson --out results --format trl-dpo`
 
     Parameters
     ----------
@@ -41,6 +48,8 @@ def run(
         judge.calls_per_hour is counted for this run alone.
     rules
         The rule file of a scripted judge.
+    format
+        Export the result as well, to OUT/FORMAT, as `braid export --format FORMAT --from-dir OUT` does; may be given several times.
     keep_going
         Exit with 0 although lines were bad.
     json
@@ -52,10 +61,12 @@ def run(
     from streams.inputs import SIDECAR
     from streams.judging.inline import InlineJudge
     from streams.judging.judges import ASKED_BY_US
+    from streams.looking.text import several
     from streams.outputs import SINK_FILES
     from streams.run import run_files
     from streams.signing import signing_key
 
+    formats = _formats(format or [])
     settings = load(judge=None if rules is None else {"rules": rules})
     asked = settings.emission.judge
     with progress() as say, ExitStack() as stack:
@@ -69,8 +80,10 @@ def run(
                 f"braid: no judge is asked, although {asked.kind} is configured; --judge {asked.kind} asks it\n"
             )
         counts = run_files(files, out, settings, signing_key(settings), say, inline)
+        exported = _export(out, formats, settings, say)
     if json:
-        sys.stdout.write(orjson.dumps(counts.plain()).decode() + "\n")
+        rows = {"formats": exported} if formats else {}
+        sys.stdout.write(orjson.dumps(counts.plain() | rows).decode() + "\n")
     else:
         from streams.commands.tables import counts_table, show
 
@@ -82,6 +95,8 @@ def run(
         sys.stdout.write(
             f"\nfiles in {out}: {', '.join(sorted(SINK_FILES.values()))}; the log itself in {out / 'log'}\n"
         )
+        for name, rows_written in exported.items():
+            sys.stdout.write(f"dataset in {out / name}: {several(rows_written, 'row')}\n")
     if inline is not None:
         from streams.judging.looks import reason_lines
 
@@ -98,3 +113,23 @@ def run(
         sys.stderr.write(f"braid: nothing could be made of {why}\n")
     if counts.broken or (counts.bad_lines and not keep_going):
         sys.exit(1)
+
+
+def _formats(names: list[str]) -> list[str]:
+    """The formats that are asked for, each once. Raises ExportError before anything is read."""
+    if names:
+        from streams.exporting.beside import require_formats
+
+        require_formats(names)
+    return list(dict.fromkeys(names))
+
+
+def _export(out: Path, formats: list[str], settings: "Settings", say: "Say") -> dict[str, int]:
+    """Export what was run; returns the rows of each format."""
+    if not formats:
+        return {}
+    import asyncio
+
+    from streams.exporting.beside import export_beside
+
+    return {name: asyncio.run(export_beside(out, name, settings, say)).rows for name in formats}

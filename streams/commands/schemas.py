@@ -13,7 +13,10 @@ app = App(name="schemas", help="Check and register the Avro schemas.")
 
 @app.command
 def check() -> None:
-    """Compare the models with the committed files, and every version with the earlier ones (BACKWARD_TRANSITIVE)."""
+    """Compare the models with the committed files, and every version with the earlier ones (BACKWARD_TRANSITIVE).
+
+    Example: `braid schemas check`
+    """
     from schemas import versions
 
     problems = versions.check()
@@ -27,7 +30,10 @@ def check() -> None:
 
 @app.command
 def register() -> None:
-    """Register the newest version of every record under `<topic>-value`, with compatibility BACKWARD_TRANSITIVE."""
+    """Register the newest version of every record under `<topic>-value`, with compatibility BACKWARD_TRANSITIVE.
+
+    Example: `braid schemas register`
+    """
     from streams.cluster import registry_of, resolve
     from streams.codec import Codec
     from streams.config import load
@@ -51,6 +57,8 @@ def register() -> None:
 @app.command
 def write(*, amend: Annotated[bool, Parameter(negative="")] = False) -> None:
     """Write the Avro of models that changed, as the next version.
+
+    Example: `braid schemas write`
 
     Parameters
     ----------

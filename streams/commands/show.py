@@ -20,6 +20,8 @@ def show(rollout: str, /, *, from_dir: Path | None = None, json: Annotated[bool,
 
     An open rollout is shown as far as it is known: its facts are folded from the log itself.
 
+    Example: `braid show csv-table --from-dir results`
+
     Parameters
     ----------
     rollout

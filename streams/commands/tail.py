@@ -32,6 +32,8 @@ def tail(
 
     A record that cannot be decoded is shown as such, with the reason, and the rest goes on.
 
+    Example: `braid tail dpo --from-beginning --limit 1 --json`
+
     Parameters
     ----------
     topic

@@ -13,6 +13,8 @@ def up(*, json: Annotated[bool, Parameter(negative="")] = False) -> None:
 
     A topic with another partition count than configured is an error: everything about a rollout must meet in one partition.
 
+    Example: `braid up`
+
     Parameters
     ----------
     json

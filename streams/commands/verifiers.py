@@ -28,6 +28,8 @@ def build_verifier(
     of its own, and they share the partitions. One that dies is simply started again: no verdict is lost or written twice.
     Criteria that ask the judge count their calls for this verifier alone (judge.calls_per_hour).
 
+    Example: `braid build-verifier --tasks ./tasks --concurrency 4`
+
     Parameters
     ----------
     slot
@@ -59,6 +61,8 @@ def visual_verifier(
 
     Errors, probes from the task, whether anything is drawn, and the screenshot's digest become a visual verdict. Without a
     Chromium on this machine every verdict is unknown and says so (`make browser` installs one).
+
+    Example: `braid visual-verifier --concurrency 1`
 
     Parameters
     ----------

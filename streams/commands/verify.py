@@ -9,9 +9,8 @@ import orjson
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from agents.evidence.chain import ChainVerdict
+    from streams.commands.tables import Grid
     from streams.findings import Finding
     from streams.verifying import Verified
 
@@ -39,6 +38,8 @@ def verify(
     """Check evidence: signatures, chains, nothing missing; in a directory also every row and branch record, in a dataset every file.
 
     Without a path, the topics of the configured cluster are verified. Exits with 1 if anything is not ok.
+
+    Example: `braid verify results`
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def _chain_line(chain: "ChainVerdict") -> str:
     return f"chain {chain.chain}  {chain.state}: {chain.reasons[0] if chain.reasons else ''}{more}"
 
 
-def _summary(outcome: "Verified") -> "Table":
+def _summary(outcome: "Verified") -> "Grid":
     from collections import Counter
 
     from streams.commands.tables import table

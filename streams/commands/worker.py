@@ -16,6 +16,8 @@ def worker(
     Run more of them, each with a slot of its own, and they share the partitions. One that dies is simply started again: it
     reads the log from its last commit, and nothing is lost or mixed.
 
+    Example: `braid worker --slot 1`
+
     Parameters
     ----------
     slot

@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import textwrap
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,9 +18,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
+from rich.constrain import Constrain
 from rich.live import Live
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from agents.fork.browser_adapter import find_browser
@@ -31,25 +33,38 @@ from schemas.training import DpoRecord, Message
 from schemas.verdicts import BuildVerdict, VisualVerdict
 from streams import broker
 from streams.broker import places
+from streams.commands.tables import Grid, table
 from streams.config import Settings
 from streams.demo.forks import BRANCHES, Forks, in_words, run_forks, usable
 from streams.forking.logs import KafkaForkLog
 from streams.looking.account import Account, account_of
+from streams.looking.files import LOG_MANIFEST
 from streams.looking.kafka import KafkaLog, View
 from streams.looking.listing import listing
 from streams.looking.page import ranking_sheet
 from streams.looking.view import newest_first
 from streams.outputs import SINK_FILES, Outputs
 from streams.producing import FactWriter
-from streams.topics import BUILD_VERDICTS, BY_RECORD, EVIDENCE, VISUAL_VERDICTS
+from streams.replaying.archive import archive
+from streams.replaying.targets import LOG
+from streams.topics import BUILD_VERDICTS, BY_RECORD, EVIDENCE, TOPICS, VISUAL_VERDICTS
 
 SHOWN = "csv-table"
 """The rollout whose ranking and pair are shown at the end: a mixed group with judged branches and a retried turn."""
 
 RULES = Path(__file__).with_name("judge.toml")
 
+NOW = 55
+"""Characters of what a branch does, in whole words: beside its task they fit 80 columns."""
+
+PANEL = 120
+"""Columns of a side of the pair, at most: its text is read, not measured."""
+
 FORKS_S = 300.0
 """The branches and their verdicts have this long, on a busy machine, too."""
+
+DATASET = "trl-dpo"
+"""The format that the demo's last lines export, and its place in the demo's directory."""
 
 CLOSE_S = 60.0
 """The worker has this long to close everything after the last fact."""
@@ -156,7 +171,9 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Accou
             forking.cancel()
             await asyncio.wait([forking])
         await _write_files(log, out)
-        return await account_of(log, SHOWN)
+        account = await account_of(log, SHOWN)
+    await _keep_log(settings, out)  # after the worker's end: it writes no more
+    return account
 
 
 async def _write_files(log: KafkaLog, out: Path) -> None:
@@ -172,6 +189,22 @@ async def _write_files(log: KafkaLog, out: Path) -> None:
             record = await log.decode(stored)
             if not isinstance(record, BranchRecord) or record.record_id in listed:
                 outputs.write(record)
+
+
+async def _keep_log(settings: Settings, out: Path) -> None:
+    """Copy all topics to files, so that what the demo made can be looked at, exported and verified without its Kafka."""
+    with tempfile.TemporaryDirectory(prefix=".log-", dir=out) as folder:
+        await archive(settings, Path(folder), TOPICS)
+        for name in (LOG, LOG_MANIFEST):
+            (Path(folder) / name).rename(out / name)
+
+
+def clear(out: Path) -> None:
+    """Make the demo's directory, without the log and the dataset of an earlier demo."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in (LOG, DATASET):
+        shutil.rmtree(out / name, ignore_errors=True)
+    (out / LOG_MANIFEST).unlink(missing_ok=True)
 
 
 async def _watch(
@@ -203,12 +236,11 @@ async def _watch(
         console.print(listing(newest_first(view.rows), 0, view.rows.values()))
 
 
-def _board(forks: Forks) -> Table:
+def _board(forks: Forks) -> Grid:
     """The branches of all tasks, as they are now."""
-    tasks = sorted({name for name, _ in forks.now})
-    board = Table("branch", *tasks, box=None, pad_edge=False, expand=True)
-    for branch in sorted({number for _, number in forks.now}):
-        board.add_row(str(branch), *(Text(_cut(forks.now.get((task, branch), ""), 44)) for task in tasks))
+    board = table("", "task", "branch", "now", right=("branch",), whole=("task",))
+    for (task, branch), now in sorted(forks.now.items()):
+        board.add_row(task, str(branch), textwrap.shorten(now, NOW, placeholder=" …"))
     return board
 
 
@@ -217,7 +249,7 @@ class DemoError(broker.BrokerError):
 
 
 def closing_picture(account: Account) -> RenderableType:
-    """The ranking of a rollout, and one preference pair side by side."""
+    """The ranking of a rollout, and one preference pair."""
     parts: list[RenderableType] = []
     if account.ranking is not None:
         parts += [Text(f"\nThe ranking of {SHOWN}", style="bold"), ranking_sheet(account.ranking)]
@@ -226,27 +258,20 @@ def closing_picture(account: Account) -> RenderableType:
         title = f"\nA preference pair of {SHOWN}: branch {pair.chosen_branch} over branch {pair.rejected_branch}"
         parts += [
             Text(f"{title} ({pair.basis}, margin {pair.margin:g}, {len(pair.prompt)} messages shared)", style="bold"),
-            _side_by_side(_side("chosen", "green", pair.chosen), _side("rejected", "red", pair.rejected)),
+            _side("chosen", "green", pair.chosen),
+            _side("rejected", "red", pair.rejected),
         ]
     return Group(*parts)
 
 
-def _side_by_side(left: Panel, right: Panel) -> Table:
-    grid = Table.grid(expand=True)
-    grid.add_column(ratio=1)
-    grid.add_column(ratio=1)
-    grid.add_row(left, right)
-    return grid
-
-
-def _side(name: str, colour: str, messages: tuple[Message, ...]) -> Panel:
+def _side(name: str, colour: str, messages: tuple[Message, ...]) -> RenderableType:
     lines = []
     for message in messages:
         lines += [f"calls {call.function.name}({_cut(call.function.arguments, 60)})" for call in message.tool_calls]
         if message.content:
             lines.append(f"{message.role}: {_cut(message.content, 300 if message is messages[-1] else 90)}")
     shown = lines if len(lines) <= 12 else [*lines[:5], f"... {len(lines) - 11} more ...", *lines[-6:]]
-    return Panel(Text("\n".join(shown)), title=name, border_style=colour)
+    return Constrain(Panel(Text("\n".join(shown)), title=name, border_style=colour, expand=False), PANEL)
 
 
 def _cut(text: str, length: int) -> str:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
+from rich.text import Text
 
 from agents.fork.history import Job
 from agents.fork.runner import BranchResult
+from streams.commands.tables import Grid, table
 
 COLOURS = {"answered": "green", "failed": "red", "aborted": "yellow", "infra_error": "magenta"}
 
@@ -50,19 +51,17 @@ class Board:
         if self._live is not None:
             self._live.stop()
 
-    def table(self) -> Table:
+    def table(self) -> Grid:
         """The branches as they are now."""
-        table = Table(box=None, pad_edge=False)
-        for name, justify in (("branch", "right"), ("attempt", "right"), ("status", "left"), ("steps", "right"),
-                              ("tokens", "right"), ("now", "left")):  # fmt: skip
-            table.add_column(name, justify=justify)  # type: ignore[arg-type]
+        numbers = ("branch", "attempt", "steps", "tokens")
+        made = table("", "branch", "attempt", "status", "steps", "tokens", "now", right=numbers)
         for branch, attempt in sorted(self._attempts.items()):
             result = self._results.get(branch)
             if result is None:
-                table.add_row(str(branch), str(attempt), "running", "", "", self._doing.get(branch, ""))
+                made.add_row(str(branch), str(attempt), "running", "", "", self._doing.get(branch, ""))
                 continue
-            status = f"[{COLOURS[result.status]}]{result.status}[/]"
-            table.add_row(
+            status = Text(result.status, style=COLOURS[result.status])
+            made.add_row(
                 str(branch), str(attempt), status, str(result.steps), f"{result.tokens.total:,}", result.error or ""
             )
-        return table
+        return made

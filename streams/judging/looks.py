@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
-from rich.markup import escape
 
 from agents.judge.agreement import JudgeStats, TimedVote, agreement, buckets, by_judge, judge_stats
 from schemas.judging import JudgeVote
@@ -18,6 +17,9 @@ from streams.looking.text import line, moment, several
 
 WIDTH = 10
 """Characters of a bar."""
+
+SHARES = ("same in both orders", "first preferred", "ties")
+"""Columns with bars."""
 
 REASONS = 3
 """Different reasons for missing answers that are told; the others are only counted."""
@@ -65,13 +67,13 @@ def stats_page(votes: Sequence[TimedVote], spans: int) -> list[RenderableType]:
 def _rows(title: str, groups: Sequence[tuple[str, Sequence[JudgeVote]]]) -> RenderableType:
     numbers = ("votes", "latency", "tokens in", "out", "USD")
     made = table(
-        escape(title), "", "votes", "same in both orders", "first preferred", "ties", "no answer", *numbers[1:],
-        right=numbers,
+        title, "", "votes", *SHARES, "no answer", *numbers[1:],
+        right=numbers, whole=SHARES, spare=("out", "tokens in", "latency", "ties", "USD", "first preferred"),
     )  # fmt: skip
     for name, votes in groups:
         stats = judge_stats(votes)
         made.add_row(
-            escape(name),
+            name,
             f"{stats.votes:,}",
             share(stats.position_consistency),
             share(stats.first_position_rate),
@@ -104,7 +106,7 @@ def probe_page(votes: Sequence[JudgeVote], whys: Mapping[str, str]) -> list[Rend
     for vote in votes:
         said = vote.preferred or f"no answer: {vote.cause}"
         why = vote.reasoning or whys.get(vote.vote_id) or "-"
-        made.add_row(vote.order[0], said, escape(line(why, 300)), f"{vote.latency_ms or 0:,} ms")
+        made.add_row(vote.order[0], said, line(why, 300), f"{vote.latency_ms or 0:,} ms")
     stats = judge_stats(votes)
     used = f"{several(stats.input_tokens, 'token')} in, {stats.output_tokens:,} out, USD {cost(stats)}"
     return [made, f"judge {line(votes[0].judge)}: {used}"]
@@ -131,7 +133,7 @@ def calibration_page(found: Calibration, changed: Drift | None) -> list[Renderab
             f"against earlier{other}: accuracy {share(changed.accuracy_before)} -> {share(changed.accuracy_now)} over "
             f"{several(changed.pairs, 'pair')}, {len(changed.changed)} changed, McNemar p {changed.mcnemar_p:.3g}"
         )
-        lines += [f"  {escape(line(name))}: {how}" for name, how in list(changed.changed.items())[:20]]
+        lines += [f"  {line(name)}: {how}" for name, how in list(changed.changed.items())[:20]]
     return lines
 
 
@@ -160,7 +162,7 @@ def reason_lines(spent: Spent) -> list[str]:
 def spent_line(spent: Spent, budget: Budget) -> str:
     """What a judge was asked and what it took, in a sentence."""
     missing = ", ".join(f"{cause} {count:,}" for cause, count in sorted(spent.missing.items()))
-    return escape(
+    return (
         f"judge {line(spent.judge)}: {several(budget.calls, 'call')}, {several(spent.asked, 'vote')} asked for"
         f"{f' (no answer: {missing})' if missing else ''}, {spent.known:,} known before; {spent.input_tokens:,} tokens in, "
         f"{spent.output_tokens:,} out, USD {'-' if spent.usd is None else f'{spent.usd:.4f}'}"

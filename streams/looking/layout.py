@@ -32,15 +32,22 @@ def sheet(
     right: tuple[str, ...] = (),
     limit: int = SCREENFUL,
     narrow: tuple[str, ...] = (),
+    spare: tuple[str, ...] = (),
 ) -> RenderableType:
-    """A table with a heading; columns in `narrow` are never folded."""
+    """A table with a heading; columns in `narrow` are never wrapped, those in `spare` left out where room is short."""
     lines = list(rows)
-    made = table("", *columns, right=right)
-    for column in made.columns:
-        column.no_wrap = str(column.header) in narrow
+    made = table("", *columns, right=right, whole=narrow, spare=spare)
     for row in lines[:limit]:
         made.add_row(*(cell(each) for each in row))
     return section(title, made, *more(len(lines) - limit))
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
+    """Names with what is known of them."""
+    made = table("", "", "")
+    for name, text in pairs:
+        made.add_row(Text(name, style="dim"), Text(text))
+    return made
 
 
 def lines(title: str, texts: Sequence[str], *, limit: int = SCREENFUL) -> RenderableType:

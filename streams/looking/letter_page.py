@@ -4,10 +4,10 @@ from typing import Any
 
 import orjson
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from schemas.errors import DecodeError
+from streams.looking.layout import facts
 from streams.looking.letters import dead_letter
 from streams.looking.log import Log, Stored
 from streams.looking.preview import PREVIEW, preview
@@ -49,7 +49,7 @@ def letter_object(stored: Stored, decoded: dict[str, Any] | None) -> dict[str, A
 
 def letter_page(letter: dict[str, Any]) -> RenderableType:
     """The same for people."""
-    facts = [
+    known = [
         ("reason", line(letter["reason"])),
         ("message", line(letter["message"], 400)),
         ("original", letter["id"] + f"  ({letter['bytes']:,} bytes)"),
@@ -59,13 +59,13 @@ def letter_page(letter: dict[str, Any]) -> RenderableType:
     if letter["cut"]:
         facts.append(("cut", line(letter["cut"], 400)))
     if letter["retried_from"]:
-        facts.append(("put back from", line(", ".join(letter["retried_from"]))))
+        known.append(("put back from", line(", ".join(letter["retried_from"]))))
     return Group(
         Text(letter["id"], style="bold"),
-        _grid(facts),
+        facts(known),
         Text(),
         Text("Headers", style="bold"),
-        _grid([(each["name"], line(each["content"])) for each in letter["headers"]]),
+        facts([(each["name"], line(each["content"])) for each in letter["headers"]]),
         Text(),
         *_content(letter),
         Text(),
@@ -80,10 +80,3 @@ def _content(letter: dict[str, Any]) -> list[RenderableType]:
     shown = letter["preview"]
     header = f", wire header {shown['header']}" if shown["header"] else ""
     return [Text(f"The content ({shown['form']}{header}), redacted", style="bold"), Text(shown["text"])]
-
-
-def _grid(facts: list[tuple[str, str]]) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for name, text in facts:
-        grid.add_row(Text(name, style="dim"), Text(text))
-    return grid

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from streams.looking.layout import cell
-from streams.looking.text import line, listed, moment, number, several
+from streams.looking.text import WHOLE, line, listed, moment, number, several
 from streams.looking.view import ViewRow
 
 COLUMNS = (
@@ -15,6 +15,8 @@ COLUMNS = (
     "started (UTC)",
 )  # fmt: skip
 RIGHT = ("branches", "events", "left out")
+SPARE = ("started (UTC)", "settled, closed", "events", "left out", "branches")
+"""Columns that a narrow terminal does without, the least important first."""
 
 
 def listing(rows: Sequence[ViewRow], limit: int, everything: Iterable[ViewRow]) -> RenderableType:
@@ -22,7 +24,7 @@ def listing(rows: Sequence[ViewRow], limit: int, everything: Iterable[ViewRow]) 
     from streams.commands.tables import table
 
     shown = rows if limit <= 0 else rows[:limit]
-    made = table("", *COLUMNS, right=RIGHT)
+    made = table("", *COLUMNS, right=RIGHT, whole=COLUMNS, spare=SPARE)
     for row in shown:
         made.add_row(*(cell(text) for text in columns(row)))
     left = len(rows) - len(shown)
@@ -37,8 +39,8 @@ def columns(row: ViewRow) -> tuple[str, ...]:
     """The cells of a rollout."""
     best = row.best
     return (
-        line(row.rollout_id, 60),
-        line(row.status, 20),
+        line(row.rollout_id, WHOLE),
+        line(row.status),
         branches(row),
         f"{row.events:,}" + _plus(row),
         outcomes(row),
@@ -69,8 +71,8 @@ def outcomes(row: ViewRow) -> str:
 def causes(row: ViewRow) -> str:
     """Why it settled and why it closed; what is wrong with a broken one."""
     if row.why is not None:
-        return line(row.why, 40)
-    return ", ".join(line(cause, 20) for cause in (row.settled, row.closed) if cause) or "-"
+        return line(row.why, WHOLE)
+    return ", ".join(line(cause) for cause in (row.settled, row.closed) if cause) or "-"
 
 
 def training_rows(row: ViewRow) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from agents.rollouts.decide import required_verdicts
@@ -14,15 +13,18 @@ from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.config import Settings
 from streams.looking.account import Account
 from streams.looking.bars import bars, interval, powered_sentence
-from streams.looking.layout import cell, lines, section, sheet
+from streams.looking.layout import cell, facts, lines, section, sheet
 from streams.looking.standing import branch_standings, config_of, verdict_standings
-from streams.looking.text import cut, line, listed, moment, number, several
+from streams.looking.text import WHOLE, cut, line, listed, moment, number, several
 from streams.looking.votes import Tally, tally
 from streams.looking.waiting import waiting_for
 from streams.topics import BRANCHES
 
 MATRIX = 10
 """Branches up to which votes are shown as a matrix; beyond, pair by pair."""
+
+SPARE = ("± 1.96 se", "missing", "votes", "p>next", "judge", "score")
+"""Columns of the ranking that a narrow terminal does without: never the rank, the total and the flags."""
 
 TASK = 400
 """Characters of the task."""
@@ -57,29 +59,26 @@ def page(account: Account, settings: Settings) -> Iterator[RenderableType]:
 def _header(account: Account, settings: Settings) -> Iterator[RenderableType]:
     rollout, view = account.rollout, account.view
     yield Text.assemble(Text(line(account.rollout_id), style="bold"), "  ", cell(account.status))
-    facts = [
+    known = [
         ("task", line(task_of(account), TASK) or "-"),
         ("started", moment(rollout.started_at or None) + " (all times are UTC)"),
     ]
     if rollout.settled is not None:
-        facts.append(("settled", f"{moment(rollout.settled.decided_at_ms)}  {rollout.settled.cause}"))
+        known.append(("settled", f"{moment(rollout.settled.decided_at_ms)}  {rollout.settled.cause}"))
     if rollout.closed is not None:
-        facts.append(("closed", f"{moment(rollout.closed.decided_at_ms)}  {rollout.closed.cause}"))
-    facts.append(
+        known.append(("closed", f"{moment(rollout.closed.decided_at_ms)}  {rollout.closed.cause}"))
+    known.append(
         ("required", listed(list(required_verdicts(rollout, config_of(rollout, settings.emission)))) or "nothing")
     )
     if rollout.opened is not None and rollout.opened.labels:
-        facts.append(("labels", line(" ".join(f"{name}={text}" for name, text in rollout.opened.labels.items()))))
+        known.append(("labels", line(" ".join(f"{name}={text}" for name, text in rollout.opened.labels.items()))))
     if view is not None and view.why:
-        facts.append(("broken", line(view.why)))
+        known.append(("broken", line(view.why)))
     waiting = waiting_for(rollout, settings.emission, settings.closing)
-    facts += [("waits for" if not at else "", text) for at, text in enumerate(waiting)]
+    known += [("waits for" if not at else "", text) for at, text in enumerate(waiting)]
     if waiting and view is None and rollout.settled is None:
-        facts.append(("", "no worker has seen it yet: is `braid worker` running?"))
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for name, text in facts:
-        grid.add_row(Text(name, style="dim"), Text(text))
-    yield grid
+        known.append(("", "no worker has seen it yet: is `braid worker` running?"))
+    yield facts(known)
 
 
 def task_of(account: Account) -> str:
@@ -106,7 +105,7 @@ def ranking_sheet(ranking: Ranking) -> RenderableType:
             rows.append(("",) * len(columns))  # tiers are apart: scores compare within one only
         rows.append(_ranked(branch, bar))
     right = ("rank", "branch", "total", "score", "judge", "p>next", "votes", "missing")
-    made = sheet("Ranking", columns, rows, right=right, narrow=columns[:-1])
+    made = sheet("Ranking", columns, rows, right=right, narrow=columns[:-1], spare=SPARE)
     stats = ranking.stats
     judge = ""
     if stats.tie_rate is not None:
@@ -122,7 +121,7 @@ def _ranked(branch: RankedBranch, bar: str) -> tuple[object, ...]:
     return (
         "-" if branch.rank is None else branch.rank, span, branch.branch_index, branch.objective_status,
         number(branch.total), number(branch.bt_score, 2), bar, number(branch.judge_score, 1), number(branch.p_beats_next),
-        branch.n_comparisons, branch.n_missing, line(", ".join(branch.flags)),
+        branch.n_comparisons, branch.n_missing, line(", ".join(branch.flags), WHOLE),
     )  # fmt: skip
 
 
@@ -145,7 +144,9 @@ def _branches(account: Account, settings: Settings) -> RenderableType:
     ]  # fmt: skip
     columns = ("branch", "attempt", "ended", "objective", "events", "gaps", "calls", "answer or error")
     right = ("branch", "attempt", "events", "gaps", "calls")
-    return sheet(f"Branches ({len(standings)}{expected})", columns, rows, right=right, narrow=columns[:-1])
+    return sheet(
+        f"Branches ({len(standings)}{expected})", columns, rows, right=right, narrow=columns[:-1], spare=("gaps",)
+    )
 
 
 def _verdicts(account: Account, settings: Settings) -> RenderableType:
@@ -153,16 +154,16 @@ def _verdicts(account: Account, settings: Settings) -> RenderableType:
     rows = [
         (
             each.branch_index, each.kind, each.meaning.outcome, "yes" if each.counts else "no", each.detail,
-            each.produced_by, line(", ".join(each.meaning.flags)),
+            each.produced_by, line(", ".join(each.meaning.flags), WHOLE),
         )
         for each in standings
     ]  # fmt: skip
     columns = ("branch", "verdict", "means", "counts", "what was seen", "by", "flags")
-    return sheet(f"Verdicts ({len(standings)})", columns, rows, right=("branch",), narrow=columns[:4])
+    return sheet(f"Verdicts ({len(standings)})", columns, rows, right=("branch",), narrow=columns[:4], spare=("by",))
 
 
 def _votes(counted: Tally) -> Iterator[RenderableType]:
-    judges = listed([f"{line(name, 40)} {count}" for name, count in counted.judges.items()], 4)
+    judges = listed([f"{line(name)} {count}" for name, count in counted.judges.items()], 4)
     title = f"Votes ({judges})"
     legend = "row over column: wins when shown first + when shown second; = ties, ? no answer"
     members = counted.branches
@@ -211,7 +212,7 @@ def rewarded(row: PpoRecord) -> str:
 
 def _left_out(account: Account) -> RenderableType:
     rows = [
-        (row.kind, listed([str(index) for index in row.branches], 8), line(", ".join(row.reasons)))
+        (row.kind, listed([str(index) for index in row.branches], 8), line(", ".join(row.reasons), WHOLE))
         for row in account.rejected
     ]
     return sheet(f"Left out of training ({len(rows)})", ("row", "branches", "reasons"), rows)
@@ -252,8 +253,8 @@ def branches_listed(closing: AepClosing) -> int:
 
 def _letters(account: Account) -> RenderableType:
     rows = [
-        (each.letter.reason, each.letter_id, moment(each.at), line(each.letter.message, 80))
+        (each.letter.reason, each.letter_id, moment(each.at), line(each.letter.message, WHOLE))
         for each in account.letters.values()
     ]
     columns = ("reason", "id", "at", "message")
-    return sheet(f"Dead letters ({len(rows)})", columns, rows, narrow=columns[:3])
+    return sheet(f"Dead letters ({len(rows)})", columns, rows, narrow=columns[:3], spare=("at",))

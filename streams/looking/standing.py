@@ -108,7 +108,7 @@ def verdict_standings(rollout: Rollout, config: EmissionConfig) -> list[VerdictS
     return [
         VerdictStanding(
             fact.branch_index, fact.attempt, kind_of(fact), meaning(fact, terms), detail_of(fact), verdict_key(fact) in chosen,
-            line(fact.produced_by, 30), each.at,
+            line(fact.produced_by), each.at,
         )
         for each in stamped if not isinstance(fact := each.fact, JudgeVote)
     ]  # fmt: skip

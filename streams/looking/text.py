@@ -14,6 +14,9 @@ from schemas.jsontext import compact, parse
 LINE = 120
 """Characters of a line where nobody says otherwise."""
 
+WHOLE = 1000
+"""Characters of what is never cut where anything is usual in it: ids, flags, reasons, messages."""
+
 SCREENFUL = 20
 """Lines of one section; what is beyond is counted."""
 
@@ -33,8 +36,11 @@ def visible(text: str) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """The beginning of a text, with a sign that it goes on."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    """The beginning of a text, with a sign that it goes on; whole words, unless one is longer than half of it."""
+    if len(text) <= limit:
+        return text
+    words = text[:limit].rpartition(" ")[0]
+    return (words if len(words) >= limit // 2 else text[: limit - 1]) + "…"
 
 
 def _spelled(found: re.Match[str]) -> str:

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from streams.config import Settings
@@ -25,7 +24,7 @@ from streams.replaying.manifest import Repeat, ReplayManifest, repeat_of, write_
 from streams.replaying.output import Output
 from streams.replaying.overrides import Overrides
 from streams.replaying.processes import log_of, run_partitions
-from streams.signing import signing_key, trusted_keys
+from streams.signing import signing_key
 from streams.topics import CLOSURES
 
 Say = Callable[[str, float], None]
@@ -124,24 +123,14 @@ async def _replayed(output: Output, settings: Settings, crew: Crew, began: float
     if job.out is not None:
         write_manifest(job, _outcome(replayed))
         for name in job.formats:
-            await _export(job, job.out, name, settings, say)
+            # Loaded by those who ask for it: Parquet is a third of what there is to load.
+            from streams.exporting.beside import export_beside
+
+            shutil.rmtree(job.out / name, ignore_errors=True)  # what was left half by a replay that was cut off
+            await export_beside(job.out, name, settings, say, sign=job.sign)
         output.complete()
     replayed.counts.seconds = time.monotonic() - began
     return replayed
-
-
-async def _export(job: Job, out: Path, name: str, settings: Settings, say: Say) -> None:
-    """Export what was replayed, signed where it is."""
-    # Loaded by those who ask for it: Parquet is a third of what there is to load.
-    from agents.training.formats import FORMATS
-    from agents.training.formats.dsse import Attestor
-    from streams.exporting.export import Recipe, export
-    from streams.exporting.inputs import DirectoryInput
-
-    recipe = Recipe.of(FORMATS[name], None, redact=settings.emission.redact)
-    attestor = Attestor(signing_key(settings), trusted_keys(settings)) if job.sign else None
-    shutil.rmtree(out / name, ignore_errors=True)  # what was left half by a replay that was cut off
-    await export(DirectoryInput(out), out / name, recipe, attestor=attestor, say=say)
 
 
 def _outcome(replayed: Replayed) -> dict[str, Any]:

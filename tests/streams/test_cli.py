@@ -1,13 +1,17 @@
 """The command line's own help: short in the list, whole for a command."""
 
+import inspect
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cyclopts import App
 
-from streams.cli import _COMMANDS
+from streams.cli import _COMMANDS, _GROUPS, app
 from tests.conftest import Braid
 from tests.processes import run_braid
 
@@ -26,6 +30,34 @@ def test_a_command_describes_itself_whole_and_the_list_is_short() -> None:
     listed = _help()
     assert "Exits with 1" not in listed
     assert all(text.replace("`", "") in listed for _, text in _COMMANDS.values())
+
+
+def test_every_command_stands_under_what_people_want_to_do_on_one_line_of_eighty_columns() -> None:
+    command = [sys.executable, "-m", "braid", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env={"COLUMNS": "80"}).stdout
+    assert re.findall(r"^╭─ ([^─]+) ─", shown, re.MULTILINE) == [*_GROUPS, "Options"]
+    for name, (_, text) in _COMMANDS.items():
+        assert re.search(rf"^│ {name} +{re.escape(text)} *│$", shown, re.MULTILINE), name
+
+
+def commands(of: App = app) -> Iterator[tuple[str, App]]:
+    """Every command and every command below one, with the words that call it."""
+    for name in of:
+        if name.startswith("-"):
+            continue
+        found = of[name]
+        if found.default_command is not None:
+            yield name, found
+        yield from ((f"{name} {below}", each) for below, each in commands(found))
+
+
+def test_the_help_of_every_command_has_an_example_that_the_command_takes() -> None:
+    for words, command in commands():
+        assert command.default_command is not None
+        (example,) = re.findall(r"Example: `braid ([^`]+)`", inspect.getdoc(command.default_command) or "")
+        assert f"{example} ".startswith(f"{words} "), words
+        parsed, _, _ = app.parse_args(shlex.split(example), exit_on_error=False, print_error=False)
+        assert parsed is command.default_command, words
 
 
 @pytest.mark.parametrize("name", ["replay", "fork", "build-verifier", "verify", "export"])

@@ -19,9 +19,23 @@ BLIND = isinstance(find_browser(), str)
 """Without a browser a page that passes its tests is unknown: its look is required."""
 
 
-def run(out: Path, state: Path, *words: str, **env: str) -> None:
+def run(out: Path, state: Path, *words: str, **env: str) -> str:
     done = run_braid(*words, env=os.environ | {"BRAID_STATE_DIR": str(state)} | env)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def run_next(said: str, out: Path, state: Path) -> None:
+    """The commands that the demo ends with, as they are printed, in another directory and without its Kafka."""
+    following = said.partition("Next, with or without a Kafka:\n")[2].splitlines()
+    assert len(following) == 3
+    elsewhere = {name: text for name, text in os.environ.items() if name not in {"BRAID_KAFKA", "BRAID_REGISTRY"}}
+    for line in following:
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=state, env=elsewhere | {"BRAID_STATE_DIR": str(state)}, capture_output=True, text=True, check=False
+        )  # fmt: skip
+        assert done.returncode == 0, line + done.stdout[-2000:] + done.stderr[-2000:]
+    assert (out / "trl-dpo" / "manifest.json").is_file()
 
 
 def check(out: Path) -> list[dict[str, Any]]:
@@ -44,11 +58,11 @@ def test_four_tasks_forked_on_kafka(cluster: Settings, tmp_path: Path) -> None:
     """Real branches, real tests, judged, ranked, verified; every snapshot is there, no sandbox is left."""
     out, state = tmp_path / "demo", tmp_path / "state"
     env = {"BRAID_KAFKA": cluster.kafka, "BRAID_REGISTRY": cluster.registry}
-    run(out, state, "demo", "--out", str(out), **env)
+    said = run(out, state, "demo", "--out", str(out), **env)
     rankings = check(out)
     judged = [ranking for ranking in rankings if not (BLIND and ranking["rollout_id"] == "price-page")]
     assert all(branch["n_comparisons"] == 4 for ranking in judged for branch in ranking["branches"][:2]), "not judged"
-    run(out, state, "verify", str(out))
+    run_next(said, out, state)
     records = [json.loads(line) for line in (out / "branches.jsonl").read_text().splitlines()]
     kept = {path.stem for path in (out / "snapshots").rglob("*.tar")}
     assert {record["workspace"]["digest"] for record in records if record["workspace"]} == kept
@@ -74,6 +88,6 @@ def demo_topics(cluster: Settings) -> dict[str, str]:
 def test_without_kafka_the_same_on_the_embedded_log(tmp_path: Path) -> None:
     """The forks go to a file, and through the same fold."""
     out, state = tmp_path / "demo", tmp_path / "state"
-    run(out, state, "demo", "--embedded", "--out", str(out))
+    said = run(out, state, "demo", "--embedded", "--out", str(out))
     check(out)
-    run(out, state, "verify", str(out))
+    run_next(said, out, state)

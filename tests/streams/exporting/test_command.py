@@ -9,7 +9,8 @@ import pytest
 
 from streams import cli
 from streams.counts import Counts as RunCounts
-from tests.streams.exporting.conftest import visible
+from tests.agents.training.formats.rollouts import encoded, mixed
+from tests.streams.exporting.conftest import rows, visible
 
 Output = pytest.CaptureFixture[str]
 
@@ -139,3 +140,22 @@ def test_what_a_replay_exports_is_signed_as_its_evidence_is(
     assert braid(*words, "--out", "unsigned", "--no-sign") == 0
     assert braid("verify", "unsigned/trl-dpo") == 1
     assert braid("verify", "unsigned/trl-dpo", "--allow-unsigned") == 0
+
+
+def test_run_with_a_format_exports_what_run_and_export_do(tmp_path: Path, capsys: Output) -> None:
+    """The same rows, manifest aside in what names the place; a second run replaces the dataset."""
+    lines = tmp_path / "lines.ndjson"
+    lines.write_bytes(encoded([*mixed("r1"), *mixed("r2")]))
+    for _ in range(2):
+        assert braid("run", str(lines), "--out", "both", "--format", "trl-dpo", "--format", "trl-sft", "--json") == 0
+    assert orjson.loads(capsys.readouterr().out.splitlines()[-1])["formats"] == {"trl-dpo": 4, "trl-sft": 2}
+    for name in ("trl-dpo", "trl-sft"):
+        assert braid("export", "--format", name, "--from-dir", "both", "--out", f"apart-{name}") == 0
+        at_once, apart = (tmp_path / "both" / name, tmp_path / f"apart-{name}")
+        assert rows(at_once) == rows(apart) != []
+        assert braid("verify", str(at_once)) == 0
+
+
+def test_run_refuses_a_format_that_is_none_before_it_reads(capsys: Output) -> None:
+    assert braid("run", "missing.ndjson", "--out", "out", "--format", "csv") == 1
+    assert "there is no format 'csv'" in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""The `braid` command: `python -m braid` does the same."""
