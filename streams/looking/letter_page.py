@@ -57,7 +57,7 @@ def letter_page(letter: dict[str, Any]) -> RenderableType:
         ("written", f"{moment(letter['at'])} UTC, as {letter['letter_at']}"),
     ]
     if letter["cut"]:
-        facts.append(("cut", line(letter["cut"], 400)))
+        known.append(("cut", line(letter["cut"], 400)))
     if letter["retried_from"]:
         known.append(("put back from", line(", ".join(letter["retried_from"]))))
     return Group(
