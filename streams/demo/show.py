@@ -21,6 +21,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from agents.evidence.signing import SigningKey
 from agents.fork.browser_adapter import find_browser
 from agents.fork.task_adapter import SAMPLES, load_task, sample_names
 from agents.verdicts.meaning import kind_of
@@ -34,13 +35,16 @@ from streams.broker import places
 from streams.config import Settings
 from streams.demo.forks import BRANCHES, Forks, in_words, run_forks, usable
 from streams.forking.logs import KafkaForkLog
+from streams.holding import LOCKS
 from streams.looking.account import Account, account_of
 from streams.looking.kafka import KafkaLog, View
 from streams.looking.listing import listing
 from streams.looking.page import ranking_sheet
 from streams.looking.view import newest_first
+from streams.manifest import LOG_MANIFEST, described, seal
 from streams.outputs import SINK_FILES, Outputs
 from streams.producing import FactWriter
+from streams.signing import signing_key
 from streams.topics import BUILD_VERDICTS, BY_RECORD, EVIDENCE, VISUAL_VERDICTS
 
 SHOWN = "csv-table"
@@ -155,23 +159,36 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Accou
         finally:
             forking.cancel()
             await asyncio.wait([forking])
-        await _write_files(log, out)
-        return await account_of(log, SHOWN)
+        closed = await _write_files(log, out)
+        account = await account_of(log, SHOWN)
+    _seal(out, closed, signing_key(settings))
+    return account
 
 
-async def _write_files(log: KafkaLog, out: Path) -> None:
-    """The sinks as files. Of branches only what evidence lists: one that ended may have settled otherwise."""
-    listed = {
-        each.record_id
+def _seal(out: Path, closed: set[str], key: SigningKey) -> None:
+    """Write the manifest, when the processes have ended, and so have their logs."""
+    files = [path for path in out.rglob("*") if path.is_file() and path.name not in (LOG_MANIFEST, *LOCKS)]
+    seal(out, "demo", described(out, files), key, {"rollouts": sorted(closed)})
+
+
+async def _write_files(log: KafkaLog, out: Path) -> set[str]:
+    """The sinks as files. Of branches only what evidence lists: one that ended may have settled otherwise.
+
+    Returns the rollouts that have closed.
+    """
+    (out / LOG_MANIFEST).unlink(missing_ok=True)
+    closings = [
+        record
         async for stored in log.records([EVIDENCE])
         if isinstance(record := await log.decode(stored), AepRecord) and record.closing is not None
-        for each in record.closing.emitted
-    }
+    ]
+    listed = {each.record_id for record in closings if record.closing for each in record.closing.emitted}
     with Outputs(out, SINK_FILES) as outputs:
         async for stored in log.records([BY_RECORD[record] for record in SINK_FILES]):
             record = await log.decode(stored)
             if not isinstance(record, BranchRecord) or record.record_id in listed:
                 outputs.write(record)
+    return {record.rollout_id for record in closings}
 
 
 async def _watch(
