@@ -8,11 +8,9 @@ used, for those who debug.
 import json
 import os
 import sys
-from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -26,7 +24,6 @@ LIBRARY = "braid_core__mypyc"
 _ROOT = Path(__file__).parents[1]
 _PLACE = _ROOT / "schemas" / "_core"
 _SUFFIX = EXTENSION_SUFFIXES[0]
-_OURS = ("schemas.", "agents.", "streams.")
 
 
 def wanted() -> bool:
@@ -78,22 +75,9 @@ def core() -> Core:
     return Core("used", frozenset(made["modules"]))
 
 
-def serve() -> None:
-    """Import modules of the core compiled, from now on. Called before any of them can be imported."""
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
-
-
-class _Finder(MetaPathFinder):
-    """Finds the compiled modules of the core, and leaves all others to Python."""
-
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,  # noqa: ARG002 - as importlib calls it
-        target: ModuleType | None = None,  # noqa: ARG002
-    ) -> ModuleSpec | None:
-        return _spec(fullname) if fullname.startswith(_OURS) and fullname in core().modules else None
+def compiled_spec(name: str) -> ModuleSpec | None:
+    """Where a module of the core lies compiled; None for all others."""
+    return _spec(name) if name in core().modules else None
 
 
 def _why_missing() -> str:

@@ -60,7 +60,9 @@ async def ingest_files(
             await ingest.take(read_lines(files))
         else:
             with tempfile.TemporaryDirectory(prefix="braid-ingest-") as spool:
-                await asyncio.to_thread(spread, files, Path(spool), partitions, rejected, lambda _share: None, size)
+                await asyncio.to_thread(
+                    spread, read_lines(files), Path(spool), partitions, rejected, lambda _share: None, size
+                )
                 bad = rejected.count
                 for partition in range(partitions):
                     await ingest.take(spooled(Path(spool), partition))

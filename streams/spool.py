@@ -3,7 +3,7 @@
 What works through one partition at a time needs memory for that one, and is done with its rollouts when it ends.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from agents.importers.errors import LineError
 from agents.importers.lines import read_line
 from streams.cluster import partition_of
 from streams.durable import open_output
-from streams.inputs import Line, Rejected, check_length, read_lines
+from streams.inputs import Line, Rejected, check_length
 
 PARTITION_BYTES = 32 * 1024 * 1024
 """Input per partition: what is worked on at once, and so what bounds memory."""
@@ -27,7 +27,7 @@ def partitions_for(size: int) -> int:
 
 
 def spread(
-    files: Sequence[Path],
+    lines: Iterable[Line],
     spool: Path,
     partitions: int,
     rejected: Rejected,
@@ -38,7 +38,7 @@ def spread(
     read = 0
     with ExitStack() as stack:
         outs = [stack.enter_context(open_output(spool / f"{partition}")) for partition in range(partitions)]
-        for number, line in enumerate(read_lines(files)):
+        for number, line in enumerate(lines):
             read += len(line.text) + 1
             if size and number % 10_000 == 0:
                 say(read / size)

@@ -96,7 +96,7 @@ def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
             await run_forks(log, working, forks, look_here)
 
     asyncio.run(fork())
-    screen.print(counts_table(run_files([lines], out, settings, signing_key(settings))))
+    screen.print(counts_table(run_files([lines], out, settings, signing_key(settings), beside=["snapshots"])))
     return asyncio.run(account_of(EmbeddedLog(out), SHOWN))
 
 
@@ -118,7 +118,7 @@ def _next(out: Path) -> list[str]:
 
     own = Path(sys.executable).with_name("braid")
     found = shutil.which("braid")
-    braid = "braid" if found and own.exists() and own.samefile(found) else f"{shlex.quote(sys.executable)} -m braid"
+    braid = "braid" if found and own.exists() and own.samefile(found) else f"{shlex.quote(sys.executable)} -m streams"
     if braid != "braid" and own.exists():
         braid = shlex.quote(str(own))
     folder, dataset = shlex.quote(str(out.resolve())), shlex.quote(str(out.resolve() / DATASET))

@@ -33,7 +33,7 @@ def test_a_command_describes_itself_whole_and_the_list_is_short() -> None:
 
 
 def test_every_command_stands_under_what_people_want_to_do_on_one_line_of_eighty_columns() -> None:
-    command = [sys.executable, "-m", "braid", "--help"]
+    command = [sys.executable, "-m", "streams", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env={"COLUMNS": "80"}).stdout
     assert re.findall(r"^╭─ ([^─]+) ─", shown, re.MULTILINE) == [*_GROUPS, "Options"]
     for name, (_, text) in _COMMANDS.items():
@@ -84,4 +84,4 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path: Path, braid: Braid) -> N
     (tmp_path / "lines.ndjson").write_text('{"type":"rollout","rollout_id":"r","task":"t"}\n')
     (tmp_path / "file").touch()
     code, _, said = braid("run", tmp_path / "lines.ndjson", "--out", tmp_path / "file")
-    assert (code, said) == (1, f"braid: {tmp_path / 'file'}: File exists\n")
+    assert (code, said) == (1, f"braid: --out {tmp_path / 'file'} is a file; give a directory\n")

@@ -1,7 +1,7 @@
 """The entry point of the command line: Ctrl-C ends the program with exit code 130, however early it comes.
 
 Python reports an interrupted import with a traceback. This module therefore imports nothing of ours until it has replaced the
-handler of SIGINT, and it lies outside the packages that it guards: importing one of them already takes tens of milliseconds.
+handler of SIGINT; the packages that hold it import next to nothing by themselves.
 """
 
 import os
@@ -70,7 +70,3 @@ def _raise_again(unraisable: "sys.UnraisableHookArgs") -> None:
         signal.raise_signal(signal.SIGINT)
     else:
         sys.__unraisablehook__(unraisable)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,1 +1,0 @@
-"""The `braid` command: `python -m braid` does the same."""
