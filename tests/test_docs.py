@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from importlib.metadata import version
@@ -31,6 +32,9 @@ def test_the_tour_of_the_readme_runs_as_it_stands(settings: Settings, tmp_path: 
         blocks(ROOT / "README.md", "sh")
     )
     assert gone in script
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]  # another run of this test may have the gateway's usual one
+    script = script.replace("127.0.0.1:8790", f"127.0.0.1:{port}")
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "BRAID_KAFKA": settings.kafka,
@@ -38,6 +42,7 @@ def test_the_tour_of_the_readme_runs_as_it_stands(settings: Settings, tmp_path: 
         "BRAID_PREFIX": settings.prefix,
         "BRAID_PARTITIONS": str(settings.partitions),
         "BRAID_STATE_DIR": str(settings.state_dir or tmp_path),
+        "BRAID_GATEWAY__PORT": str(port),
     }
     if settings.state_dir is None:
         script = script.replace("braid broker start", ": broker start")
