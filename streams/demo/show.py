@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.constrain import Constrain
@@ -40,6 +41,7 @@ from streams.demo.forks import BRANCHES, Forks, in_words, run_forks, usable
 from streams.forking.logs import KafkaForkLog
 from streams.holding import LOCKS
 from streams.looking.account import Account, account_of
+from streams.looking.files import LOG
 from streams.looking.kafka import KafkaLog, View
 from streams.looking.listing import listing
 from streams.looking.page import ranking_sheet
@@ -211,7 +213,7 @@ async def _keep_log(settings: Settings, out: Path) -> dict[str, Any]:
     Returns what a manifest says of such a log.
     """
     with tempfile.TemporaryDirectory(prefix=".log-", dir=out) as folder:
-        await archive(settings, Path(folder), TOPICS)
+        await archive(settings, Path(folder), TOPICS, None)
         (Path(folder) / LOG).rename(out / LOG)
         said = read_manifest(Path(folder))
     return {name: said[name] for name in ("inputs", "schemas")}
