@@ -57,7 +57,7 @@ class Rollout:
     """All facts of one rollout that may still count."""
 
     __slots__: ClassVar[tuple[str, ...]] = (
-        "_by_id", "_ending", "_opened_ref", "_pinned", "_slices", "branches", "cancelled_at",
+        "_ending", "_kinds", "_opened_ref", "_pinned", "_slices", "branches", "cancelled_at",
         "close_at", "close_is_end_of_input", "closed", "held", "latest", "opened", "opened_at",
         "redacting", "released_at", "rollout_id", "settled", "started_at", "status", "times", "verdicts", "votes",
     )  # fmt: skip
@@ -86,8 +86,8 @@ class Rollout:
         self.votes: dict[str, Stamped] = {}
         self.settled: RolloutSettled | None = None
         self.closed: RolloutClosed | None = None
-        self._by_id: dict[str, Stamped] = {}
-        """The first verdict with each id: settlings of older versions pin no more than ids."""
+        self._kinds: dict[tuple[int, str], list[str]] | None = None
+        """By branch and id, the kinds of verdicts: asked for where an older version settled."""
         self._slices: list[tuple[Ref, int, int, int, int, int]] = []
         self._ending: set[tuple[int, int]] = set()
         self._opened_ref: Ref = ("", 0, 0)
@@ -228,8 +228,8 @@ class Rollout:
             )
         if self.settled is not None and at > self.settled.decided_at_ms and not self._pins_verdict(key):
             return [Complaint(ref, "late", "the rollout has settled")]
-        self.verdicts[key] = stamped = Stamped(verdict, at, ref)
-        self._by_id.setdefault(verdict.verdict_id, stamped)
+        self.verdicts[key] = Stamped(verdict, at, ref)
+        self._kinds = None
         return []
 
     def _add_vote(self, vote: JudgeVote, at: int, ref: Ref) -> list[Complaint]:
@@ -285,14 +285,28 @@ class Rollout:
         )
 
     def pinned_by(self, pin: SettledBranch) -> list[Stamped | None]:
-        """The verdicts that count of a branch; None for those that have not been read.
+        """The verdicts that count of a branch; None for those that have not been read."""
+        kinds = pin.verdict_kinds if len(pin.verdict_kinds) == len(pin.verdict_ids) else self._kinds_of(pin)
+        found = zip(kinds, pin.verdict_ids, strict=True)
+        return [self.verdicts.get((pin.branch_index, kind, verdict_id)) for kind, verdict_id in found]
 
-        Where an older version settled, an id without a kind is that of the first verdict of the rollout with it.
+    def _kinds_of(self, pin: SettledBranch) -> list[str]:
+        """The kinds of ids that an older version pinned without them; "" for those that have not been read.
+
+        No two have the same kind: an id that stands for verdicts of two kinds is of the one that no other id has.
         """
-        return [
-            self._by_id.get(verdict_id) if kind is None else self.verdicts.get((pin.branch_index, kind, verdict_id))
-            for kind, verdict_id in pinned_ids(pin)
-        ]
+        if self._kinds is None:
+            self._kinds = {}
+            for branch, kind, verdict_id in self.verdicts:
+                self._kinds.setdefault((branch, verdict_id), []).append(kind)
+        known = [self._kinds.get((pin.branch_index, verdict_id), [""]) for verdict_id in pin.verdict_ids]
+        taken = {kinds[0] for kinds in known if len(kinds) == 1}
+        found = []
+        for kinds in known:
+            free = kinds if len(kinds) == 1 else [kind for kind in kinds if kind not in taken] or kinds
+            taken.add(free[0])
+            found.append(free[0])
+        return found
 
     def _strays(self, settled: RolloutSettled) -> list[Complaint]:
         """Facts that are held and that the settling does not pin: they came too late."""

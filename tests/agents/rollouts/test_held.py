@@ -189,18 +189,20 @@ def test_one_id_may_stand_for_verdicts_of_several_branches_and_kinds() -> None:
 
 
 def test_ids_that_an_older_version_pinned_count_as_before() -> None:
-    """Without kinds an id is that of the first verdict of the rollout, and a second one with it counts nowhere."""
+    """Without kinds an id is that of a verdict of its branch, and of the kind that no other pinned id has."""
     facts = facts_of(
         {"type": "rollout", "task": "t", "branches": 1},
         *branch_lines(0, "x"),
-        {"type": "build", "branch_index": 0, "verdict_id": "v", **PASS},
         {"type": "build", "branch_index": 7, "verdict_id": "v", **FAIL},
+        {"type": "build", "branch_index": 0, "verdict_id": "v", **FAIL},
+        {"type": "check", "branch_index": 0, "verdict_id": "v", "name": "lint", "status": "pass"},
+        {"type": "build", "branch_index": 0, "verdict_id": "w", **PASS},
     )
     rollout, _ = fold(stamped(facts))
     settled = settle_now(rollout, CONFIG, POLICY)
     older = settled.branches[0].model_copy(update={"verdict_kinds": ()})
     rollout.add(Closure(settled=settled.model_copy(update={"branches": (older,)})), 50, ("Closure", 0, 0))
-    assert rollout.pinned_verdicts() == {0: [facts[-2]]}
+    assert rollout.pinned_verdicts() == {0: facts[-2:]}
 
 
 def test_of_pass_fail_pass_the_last_counts() -> None:

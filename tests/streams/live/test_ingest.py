@@ -125,7 +125,11 @@ async def ingest_while_killing(settings: Settings, files: list[Path], rollouts: 
     for _ in range(KILLS // 2):  # while it settles and closes
         closed = log.read_bytes().count(b'"event": "closed"')
         with worker:
-            await until(partial(times_said, log, "closed", closed + 1), "the worker has closed something", 120)
+            await until(
+                partial(times_said, log, "closed", min(closed + 1, len(rollouts))),
+                "the worker has closed something",
+                120,
+            )
             await asyncio.sleep(chance.random() * 0.2)
     await writing
     before = log.read_bytes().count(b'"event": "closed"')
