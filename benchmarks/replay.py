@@ -38,6 +38,7 @@ from streams.codec import Codec
 from streams.config import Settings
 from streams.embedded import read_partition
 from streams.log_writer import LogRecord, LogWriter
+from streams.manifest import described, seal
 from streams.topics import BY_RECORD, FACTS, Topic
 
 PARTITIONS = 8
@@ -119,6 +120,7 @@ def generate(folder: Path, branches: int) -> int:
             for topic, value in made[number % TEMPLATES]:
                 size += len(value)
                 writer.append(topic, partition, name, value.replace(old, name), START_MS + number)
+    seal(folder, "run", described(folder, (folder / "log").glob("*/*")), None, {})
     return size
 
 

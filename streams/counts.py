@@ -1,5 +1,6 @@
 """What became of rollouts, counted: the names that `--json` of `braid run`, `braid export` and `braid replay` share."""
 
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -67,10 +68,16 @@ class Counts(RolloutCounts):
     first_warning: str = ""
     broken: list[str] = field(default_factory=list)
     """Rollouts of which nothing could be made, and why."""
+    made: list[str] = field(default_factory=list, repr=False)
+    """Rollouts of which something was made, by id."""
+    configs: Counter[str] = field(default_factory=Counter, repr=False)
+    """Those by the digest of the configuration that they were made under."""
 
     def add(self, emission: Emission) -> None:
         """Count what a rollout became."""
         self.count(emission.ranking, sum(branch.n_events for branch in emission.branches), len(emission.evidence))
+        self.made.append(emission.ranking.rollout_id)
+        self.configs[emission.ranking.config_digest] += 1
         kinds = [type(row) for row in emission.rows]
         self.sft += kinds.count(SftRecord)
         self.dpo += kinds.count(DpoRecord)
@@ -80,6 +87,10 @@ class Counts(RolloutCounts):
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        unsaid = {"first_bad"} | ({"judge"} if self.judge is None else set()) | (set() if self.broken else {"broken"})
+        unsaid = (
+            {"first_bad", "made", "configs"}
+            | ({"judge"} if self.judge is None else set())
+            | (set() if self.broken else {"broken"})
+        )
         unsaid |= set() if self.warnings else {"warnings", "first_warning"}
         return {name: value for name, value in super().plain().items() if name not in unsaid}

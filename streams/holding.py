@@ -7,6 +7,10 @@ from pathlib import Path
 
 from schemas.errors import BraidError
 
+EXPORT_LOCK, REPLAY_LOCK, RUN_LOCK = ".export.lock", ".replay.lock", ".run.lock"
+LOCKS = frozenset({EXPORT_LOCK, REPLAY_LOCK, RUN_LOCK})
+"""Held while a command writes to a directory. The files stay when it ends, and are empty."""
+
 
 @contextmanager
 def held(folder: Path, lock: str, what: str, error: type[BraidError]) -> Iterator[None]:

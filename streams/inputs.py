@@ -6,11 +6,14 @@ A bad line is kept in a sidecar without its secrets, with file, line, field and 
 import base64
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
+from agents.evidence.structure import printable
 from agents.importers.errors import LineError
 from agents.rollouts.rollout import Fact
 from agents.training.redaction import redact
@@ -24,6 +27,9 @@ LINE_LIMIT = 4 * SLICE_LIMIT
 """Bytes of one line: a whole branch may stand in one."""
 
 SIDECAR = "rejected-input.jsonl"
+
+PIECE = 256 * 1024
+"""Bytes that are read and digested at once."""
 
 
 class InputError(BraidError):
@@ -46,23 +52,66 @@ class Line(NamedTuple):
         return f"{self.source}:{self.number}"
 
 
+def require_inputs(files: Sequence[Path]) -> None:
+    """Raises InputError for a file that is not there: before results of an earlier run are replaced."""
+    for path in files:
+        if str(path) != "-" and not path.exists():
+            raise InputError(f"{path}: No such file or directory; is the path right?")
+
+
 def total_bytes(files: Sequence[Path]) -> int | None:
     """How much there is to read; None when a stream is among the files."""
     sizes = [path.stat().st_size if path.is_file() else None for path in files]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def read_lines(files: Sequence[Path]) -> Iterator[Line]:
-    """All lines of all files that are not blank; `-` is standard input. Raises InputError for a file that cannot be opened."""
+class Digested(RawIOBase):
+    """A source of bytes that remembers the SHA-256 of what was read: in pieces, so that lines cost nothing more."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._digest = sha256()
+        self.count = 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read some bytes; none at the end."""
+        count = int(self._source.readinto1(buffer))
+        self._digest.update(memoryview(buffer)[:count])
+        self.count += count
+        return count
+
+    def plain(self, name: str) -> dict[str, Any]:
+        """What was read, for a manifest."""
+        return {"name": printable(name), "sha256": self._digest.hexdigest(), "bytes": self.count}
+
+
+def read_lines(files: Sequence[Path], read: list[dict[str, Any]] | None = None) -> Iterator[Line]:
+    """All lines of all files that are not blank; `-` is standard input. Raises InputError for a file that cannot be opened.
+
+    What was read of each file (name, digest, size) is added to `read`.
+    """
     for path in files:
         if str(path) == "-":
-            yield from _lines(sys.stdin.buffer, "<stdin>")
+            yield from _digested(sys.stdin.buffer, "<stdin>", read)
             continue
         try:
             with path.open("rb") as source:
-                yield from _lines(source, str(path))
+                yield from _digested(source, str(path), read)
         except OSError as error:
             raise InputError(f"{path}: {error.strerror or error}; is the path right?") from error
+
+
+def _digested(source: BinaryIO, name: str, read: list[dict[str, Any]] | None) -> Iterator[Line]:
+    if read is None:
+        yield from _lines(source, name)
+        return
+    digested = Digested(source)
+    yield from _lines(BufferedReader(digested, PIECE), name)
+    read.append(digested.plain(name))
 
 
 def _lines(source: BinaryIO, name: str) -> Iterator[Line]:

@@ -181,6 +181,10 @@ class Inspection:
         """Whether the closing record of the rollout with this key was read."""
         return (key or b"").decode(errors="replace") in self._closings
 
+    def closings(self) -> dict[str, str]:
+        """By rollout, where its closing record was read."""
+        return {rollout_id: closing.position for rollout_id, closing in self._closings.items()}
+
     def finish(self, topics: tuple[Topic, ...]) -> None:
         """Say, after the last row, what should be there and is not (rows of these topics), and judge the chains."""
         for rollout_id, position in self._unclosed.items():

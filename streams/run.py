@@ -2,17 +2,20 @@
 
 The input is spread over partitions on disk, then one partition is folded at a time: memory does not grow with the input.
 Times in the log are those of the events themselves, so the same files give the same bytes. What is still open when the input
-ends closes with cause end_of_input; what it misses is unknown.
+ends closes with cause end_of_input; what it misses is unknown. The signed manifest is written last: a run that was killed has
+none, and is run again.
 """
 
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from agents.evidence.signing import SigningKey
+from agents.evidence.structure import printable
 from agents.importers.errors import LineError
 from agents.importers.lines import LineReader
 from agents.importers.slices import Slicer, rollout_of
@@ -30,16 +33,23 @@ from streams.codec import Codec
 from streams.config import Settings
 from streams.counts import Counts
 from streams.headers import cloud_event, domain_time, identity
-from streams.inputs import SIDECAR, Doubted, Line, Rejected, total_bytes
+from streams.holding import RUN_LOCK, held
+from streams.inputs import SIDECAR, Doubted, InputError, Line, Rejected, require_inputs, total_bytes
+from streams.judging.asking import VOTES_FILE
 from streams.judging.inline import InlineJudge
 from streams.letters import NOT_COUNTED, Letter
-from streams.log_writer import LogRecord, LogWriter
+from streams.log_writer import SUFFIX, LogRecord, LogWriter
+from streams.looking.files import LOG, SPOOL
+from streams.manifest import LOG_MANIFEST, ManifestError, described, read_manifest, seal
 from streams.outputs import SINK_FILES, Outputs
 from streams.spool import partitions_for, spooled, spread
 from streams.topics import BY_RECORD, DEAD_LETTERS
 
 STREAM_PARTITIONS = 32
 """For standard input, whose length nobody knows."""
+
+RUN = "run"
+"""The kind of a run's manifest."""
 
 Say = Callable[[str, float], None]
 """Progress: what is being done, and how much of it (0..1)."""
@@ -52,17 +62,69 @@ def run_files(
     key: SigningKey | None,
     say: Say = lambda _what, _share: None,
     judge: InlineJudge | None = None,
+    beside: Sequence[str] = (),
 ) -> Counts:
-    """Fold files into rankings, evidence and training rows under `out`; `judge` is asked where settings name one."""
+    """Fold files into rankings, evidence and training rows under `out`; `judge` is asked where settings name one.
+
+    The manifest is signed with `key`. It also lists the files in the folders `beside`, which the caller wrote to `out` before.
+    """
+    require_inputs(files)
+    with held(out, RUN_LOCK, "run", InputError):
+        _clear(out)
+        counts, inputs = _folded(files, out, settings, key, say, judge)
+        written = [*_written(out), *(path for name in beside for path in (out / name).rglob("*") if path.is_file())]
+        seal(out, RUN, described(out, [*written, *_inside(out, files)]), key, _members(counts, inputs))
+    return counts
+
+
+def _clear(out: Path) -> None:
+    """Remove what an earlier run left that would not be replaced. Raises ManifestError for a log of another command."""
+    kind = read_manifest(out).get("kind")
+    if kind in ("archive", "replay"):
+        raise ManifestError(f"--out {out} holds the log of braid {kind}, which would be lost; give another directory")
+    (out / LOG_MANIFEST).unlink(missing_ok=True)
+    for left in (*out.glob(f"{SPOOL}*"), out / LOG):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _written(out: Path) -> list[Path]:
+    """The files of a run."""
+    names = (*SINK_FILES.values(), SIDECAR, VOTES_FILE)
+    return [*(out / LOG).glob(f"*/*{SUFFIX}"), *(path for name in names if (path := out / name).is_file())]
+
+
+def _inside(out: Path, files: Iterable[Path]) -> list[Path]:
+    """The files that were read, as far as they lie in the directory of the results."""
+    within = (path.resolve() for path in files if path.is_file())
+    home = out.resolve()
+    return [
+        out / path.relative_to(home)
+        for path in within
+        if path.is_relative_to(home) and printable(str(path)) == str(path)
+    ]
+
+
+def _members(counts: Counts, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a run says of itself in its manifest."""
+    return {
+        "config_digests": dict(sorted(counts.configs.items())),
+        "inputs": {"kind": "lines", "files": inputs},
+        "counts": {name: value for name, value in counts.plain().items() if name not in ("seconds", "out")},
+        "rollouts": sorted(counts.made),
+    }
+
+
+def _folded(
+    files: Sequence[Path], out: Path, settings: Settings, key: SigningKey | None, say: Say, judge: InlineJudge | None
+) -> tuple[Counts, list[dict[str, Any]]]:
+    """Write everything but the manifest; returns the counts, and what was read of each file."""
     began = time.monotonic()
-    counts = Counts(out=str(out))
-    out.mkdir(parents=True, exist_ok=True)
+    counts, inputs = Counts(out=str(out)), list[dict[str, Any]]()
     size = total_bytes(files)
     partitions = STREAM_PARTITIONS if size is None else partitions_for(size)
     rejected, doubted = Rejected(out / SIDECAR), Doubted()
-    with tempfile.TemporaryDirectory(prefix="braid-run-", dir=out) as spool, LogWriter(out / "log") as log:
-        shutil.rmtree(out / "log", ignore_errors=True)
-        spread(files, Path(spool), partitions, rejected, lambda share: say("reading", share), size)
+    with tempfile.TemporaryDirectory(prefix=SPOOL, dir=out) as spool, LogWriter(out / LOG) as log:
+        spread(files, Path(spool), partitions, rejected, lambda share: say("reading", share), size, inputs)
         with Outputs(out, SINK_FILES) as outputs:
             for partition in range(partitions):
                 say("folding", partition / partitions)
@@ -77,7 +139,7 @@ def run_files(
     counts.bad_lines, counts.first_bad = rejected.count, rejected.first
     counts.warnings, counts.first_warning = doubted.count, doubted.first
     counts.seconds = time.monotonic() - began
-    return counts
+    return counts, inputs
 
 
 def _say_part(say: Say, partition: int, partitions: int, what: str, share: float) -> None:

@@ -27,6 +27,7 @@ from schemas.jsontext import parse_unique
 from schemas.repeated_keys import RepeatedKeyError
 from streams.codec import Codec, body_of
 from streams.config import Settings
+from streams.directory_check import DirectoryCheck, Manifest
 from streams.embedded import place_of
 from streams.evidence_sources import (
     Stored,
@@ -38,24 +39,28 @@ from streams.evidence_sources import (
     stored_in,
 )
 from streams.exporting.checking import DatasetCheck, files_of, is_dataset
-from streams.exporting.state import MANIFEST
-from streams.findings import Outcome, Tell
+from streams.findings import Finding, Outcome, Tell
 from streams.headers import identity
 from streams.inspection import ROW_TOPICS, Claims, Inspection, Row
 from streams.log_writer import SUFFIX
-from streams.looking.files import stored_schemas
+from streams.looking.files import LOG, home_of, schemas_of
 from streams.looking.kafka import KafkaLog
+from streams.manifest import DATASET_MANIFEST, LOG_MANIFEST, listed
 from streams.outputs import SINK_FILES
 from streams.replaying.explaining import Announced, Events
-from streams.replaying.logs import ArchiveLog, ClusterLog, FactLog
+from streams.replaying.logs import ARCHIVE, ArchiveLog, ClusterLog, FactLog
 from streams.run import Say
-from streams.topics import EVIDENCE, Topic
+from streams.topics import CLOSURES, EVIDENCE, Topic
 
 EVIDENCE_FILE = SINK_FILES[AepRecord]
 ROW_FILES: dict[str, Topic] = {SINK_FILES[topic.record]: topic for topic in ROW_TOPICS if topic.record is not None}
-LOG_FOLDER = "log"
 NOWHERE = -1
 """The partition of a file that is named as none of a log."""
+
+NO_MANIFEST = (
+    "it is missing: the command that wrote here was cut off or is older than manifests, or the file was removed; run it again, "
+    "or give --unfinished to verify the rest"
+)
 
 SAY_EVERY = 256 * 1024
 """Bytes read between two words about progress."""
@@ -70,7 +75,7 @@ class Verified(Outcome):
     """What a call of `braid verify` found."""
 
     empty: int = 0
-    """Datasets whose manifest can be trusted and lists nothing: there is no evidence to look for."""
+    """Directories whose manifest can be trusted and lists no evidence to look for: of nothing, or of facts alone."""
 
     @property
     def nothing(self) -> bool:
@@ -90,11 +95,16 @@ class Folder:
         self.path = path
         self.is_output = any((path / name).is_file() for name in (EVIDENCE_FILE, *ROW_FILES))
         self.is_dataset = is_dataset(path)
-        self.log = next((folder for folder in (path / LOG_FOLDER, path) if (folder / EVIDENCE.name).is_dir()), None)
-        if not self.is_output and not self.is_dataset and self.log is None:
+        self.home = home_of(path)
+        """The directory with the manifest: another one, where a log folder was given."""
+        logs = (path / LOG, path)
+        self.log = next((folder for folder in logs if (folder / EVIDENCE.name).is_dir()), None)
+        self.facts = next((folder for folder in logs if (folder / CLOSURES.name).is_dir()), None)
+        self.has_manifest = (self.home / LOG_MANIFEST).is_file()
+        if not self.is_output and not self.is_dataset and self.log is None and not self.has_manifest:
             raise NothingToVerifyError(
                 f"{path}: no evidence here; give an output directory of `braid run` (with {EVIDENCE_FILE}) or `braid export` (with "
-                f"{MANIFEST}), an embedded log, or a file"
+                f"{DATASET_MANIFEST}), an archive, an embedded log, or a file"
             )
 
     def lines(self) -> dict[Path, Topic]:
@@ -131,8 +141,11 @@ class _Suspect(NamedTuple):
 class Verification:
     """One call of `braid verify`: findings are told as they come and add up in `outcome`."""
 
-    def __init__(self, keys: Mapping[str, bytes], *, allow_unsigned: bool, tell: Tell, say: Say) -> None:
+    def __init__(
+        self, keys: Mapping[str, bytes], *, allow_unsigned: bool, tell: Tell, say: Say, unfinished: bool = False
+    ) -> None:
         self.outcome = Verified()
+        self._unfinished = unfinished
         self._keys = keys
         self._allow_unsigned = allow_unsigned
         self._tell = tell
@@ -188,21 +201,50 @@ class Verification:
     # -- bodies of evidence --------------------------------------------------------------------------------------------
 
     def _folder(self, folder: Folder) -> None:
-        lines = log = None
+        """Verify a directory by its manifests, then everything in it; directories inside with a manifest of their own, too."""
+        check = DirectoryCheck(folder.home, self._found, None if folder.home == folder.path else folder.path.resolve())
+        manifest = self._log_manifest(folder, check)
         if folder.is_dataset:
-            inspection = self._inspection()
-            # Files of a run that lie beside the dataset are checked as such.
-            apart = frozenset(SINK_FILES.values()) if folder.is_output else frozenset()
-            check = DatasetCheck(
-                folder.path, self._keys, self._allow_unsigned, inspection, inspection.found, self._read, apart
-            )
-            check.run()
-            self.outcome.empty += check.empty
+            self._dataset(folder, check)
+        present = self._evidence(folder)
+        if manifest is not None:
+            if manifest.said.get("kind") == ARCHIVE:
+                present = self._decided(folder)
+            check.rollouts(manifest, present)
+            self.outcome.empty += manifest.trusted and (folder.log is None or not manifest.rollouts)
+        if manifest is not None or not (folder.is_output or folder.log):
+            for path in check.others():
+                self._folder(Folder(path))
+
+    def _log_manifest(self, folder: Folder, check: DirectoryCheck) -> Manifest | None:
+        """Check the manifest of a run, a replay or an archive, and the files that it lists; None where there is none."""
+        if not folder.has_manifest and (self._unfinished or not (folder.is_output or folder.log)):
+            return None
+        unsigned = self._allow_unsigned or self._unfinished
+        manifest = Manifest(folder.home / LOG_MANIFEST, self._keys, allow_unsigned=unsigned)
+        if not folder.has_manifest:
+            manifest.faults = [NO_MANIFEST]
+        check.manifest(manifest)
+        check.files(listed(manifest.said))
+        for name in manifest.said.get("formats") or ():
+            if not is_dataset(folder.home / name):
+                check.tell(str(folder.home / name), ["file: it is missing: the manifest lists this dataset"])
+        return manifest if folder.has_manifest else None
+
+    def _dataset(self, folder: Folder, check: DirectoryCheck) -> None:
+        manifest = Manifest(folder.path / DATASET_MANIFEST, self._keys, allow_unsigned=self._allow_unsigned)
+        found = DatasetCheck(folder.path, manifest, self._inspection(), check, self._read)
+        found.run()
+        self.outcome.empty += found.empty
+
+    def _evidence(self, folder: Folder) -> dict[str, str]:
+        """Verify lines and log; returns where the closing record of each rollout is."""
+        lines = log = None
         if folder.is_output:
             lines = self._inspection(repetitions=False)
             self._output(folder, lines)
         if folder.log is not None:
-            self._codec = Codec(stored=stored_schemas(folder.path))
+            self._codec = Codec(stored=schemas_of(folder.home))
             log = self._inspection(copy=lines is not None)
             for path in folder.containers(EVIDENCE):
                 self._evidence_file(log, path)
@@ -212,10 +254,24 @@ class Verification:
                     for stored in stored_in(path, self._read):
                         self._stored_row(log, topic, stored, partition)
             if self._suspects:
-                asyncio.run(self._explain(log, ArchiveLog(folder.path)))
+                asyncio.run(self._explain(log, ArchiveLog(folder.path, unfinished=True)))
             log.finish(ROW_TOPICS)
         if lines is not None and log is not None:
             lines.compare(log, str(folder.log))
+        return {name: at for each in (log, lines) if each is not None for name, at in each.closings().items()}
+
+    def _decided(self, folder: Folder) -> dict[str, str]:
+        """The rollouts of an archive, by the decisions in it: those that are open have no closing record."""
+        found: dict[str, str] = {}
+        for path in sorted((folder.facts / CLOSURES.name).glob(f"*{SUFFIX}")) if folder.facts is not None else ():
+            for stored in stored_in(path, self._read):
+                if stored.key:
+                    found.setdefault(stored.key.decode(errors="backslashreplace"), stored.position)
+        return found
+
+    def _found(self, finding: Finding) -> None:
+        self.outcome.not_ok += not finding.ok
+        self._tell(finding)
 
     def _output(self, folder: Folder, inspection: Inspection) -> None:
         evidence = folder.path / EVIDENCE_FILE

@@ -12,6 +12,7 @@ from streams.embedded import partitions_of, read_partition
 from streams.log_writer import LogWriter
 from streams.outputs import SINK_FILES, view_of
 from streams.topics import BRANCHES, EVIDENCE
+from tests.sealed import sealed
 
 
 def made_older(directory: Path, key: SigningKey | None) -> Path:
@@ -30,4 +31,4 @@ def made_older(directory: Path, key: SigningKey | None) -> Path:
                 lines.append(orjson.dumps(view_of(record)) + b"\n")
     if (directory / SINK_FILES[AepRecord]).is_file():
         (directory / SINK_FILES[AepRecord]).write_bytes(b"".join(lines))
-    return directory
+    return sealed(directory, key)

@@ -26,6 +26,7 @@ def archive(
     """Copy the fact topics to files: Avro containers with offsets, times, keys, headers and bytes as they are.
 
     `braid replay --from-dir OUT` reads them exactly as it reads topics, on any machine: the schemas are in the manifest.
+    The manifest is signed and written last: without it a directory is no archive, and is refused.
 
     Example: `braid archive --out kept`
 
@@ -44,14 +45,16 @@ def archive(
     from streams.looking.kafka import hush
     from streams.replaying.archive import archive as run
     from streams.replaying.logs import ReplayError
+    from streams.signing import signing_key
     from streams.topics import FACTS, TOPICS
 
     hush()
     began = time.monotonic()
     if out.exists() and not out.is_dir():
         raise ReplayError(f"--out {out} is a file; give a directory")
+    settings = load()
     with progress() as say:
-        found = run_stoppable(run(load(), out, TOPICS if all_ else FACTS, say))
+        found = run_stoppable(run(settings, out, TOPICS if all_ else FACTS, signing_key(settings), say))
     found.seconds = round(time.monotonic() - began, 3)
     _show(found, json=json)
 
@@ -92,7 +95,7 @@ def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] =
 
 @app.command
 def check(directory: Path, /, *, json: Annotated[bool, Flag] = False) -> None:
-    """Tell whether every file of an archive is there and unchanged.
+    """Tell whether every file of an archive is there and unchanged, and no other is.
 
     Example: `braid archive check kept`
 

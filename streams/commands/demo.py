@@ -96,7 +96,7 @@ def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
             await run_forks(log, working, forks, look_here)
 
     asyncio.run(fork())
-    screen.print(counts_table(run_files([lines], out, settings, signing_key(settings))))
+    screen.print(counts_table(run_files([lines], out, settings, signing_key(settings), beside=["snapshots"])))
     return asyncio.run(account_of(EmbeddedLog(out), SHOWN))
 
 

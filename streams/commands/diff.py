@@ -7,8 +7,17 @@ from typing import Annotated
 import orjson
 from cyclopts import Parameter
 
+Flag = Parameter(negative="")
 
-def diff(first: Path, second: Path, /, *, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+
+def diff(
+    first: Path,
+    second: Path,
+    /,
+    *,
+    unfinished: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
     """Tell what changed between two datasets of the same rollouts: rows added, gone and changed, and which rule did it.
 
     Exits with 0 when nothing differs, with 1 otherwise.
@@ -21,6 +30,8 @@ def diff(first: Path, second: Path, /, *, json: Annotated[bool, Parameter(negati
         A directory of `braid replay --out`, `braid run --out`, `braid archive --all` or `braid export`, or the manifest in it.
     second
         Another one: the same log under other rules, or another part of it.
+    unfinished
+        Read logs although they have no manifest, or have lost files since.
     json
         Print one JSON object.
     """
@@ -28,7 +39,7 @@ def diff(first: Path, second: Path, /, *, json: Annotated[bool, Parameter(negati
     from streams.diffing.diff import diff as run
     from streams.looking.text import visible
 
-    found = run(first, second)
+    found = run(first, second, unfinished=unfinished)
     if json:
         sys.stdout.write(orjson.dumps(found.plain()).decode() + "\n")
     else:

@@ -22,6 +22,7 @@ def export(
     format: str,  # noqa: A002 - the option's name
     out: Path,
     from_dir: Path | None = None,
+    unfinished: Annotated[bool, Flag] = False,
     file: Literal["jsonl", "parquet"] | None = None,
     split: str = "train=1",
     filter: Annotated[list[str] | None, Flag] = None,  # noqa: A002 - the option's name
@@ -47,6 +48,8 @@ def export(
         Directory of the dataset.
     from_dir
         Read the output directory of `braid run` instead of the configured cluster.
+    unfinished
+        Read it although it has no manifest, or has lost files since: whole rollouts are exported, the others named.
     file
         JSON lines or Parquet; the usual one of the format when left out.
     split
@@ -87,7 +90,7 @@ def export(
     )
     hush()
     with progress() as say:
-        source = DirectoryInput(from_dir) if from_dir is not None else KafkaInput(settings)
+        source = DirectoryInput(from_dir, unfinished=unfinished) if from_dir is not None else KafkaInput(settings)
         attestor = Attestor(signing_key(settings), trusted_keys(settings))
         counts = asyncio.run(run(source, out, recipe, attestor=attestor, from_beginning=from_beginning, say=say))
     _tell_missing(counts)

@@ -180,6 +180,7 @@ def probe(
 def stats(
     *,
     from_dir: Annotated[list[Path] | None, Flag] = None,
+    unfinished: Annotated[bool, Flag] = False,
     prefix: Annotated[list[str] | None, Flag] = None,
     spans: Annotated[int, number("--spans", 1, 1000)] = 8,
     plot: Path | None = None,
@@ -197,6 +198,8 @@ def stats(
     from_dir
         Read what `braid run --out DIR` or `braid judge again --out DIR` left in DIR, instead of Kafka. Give it again for more
         directories: their judges are compared.
+    unfinished
+        Read directories although they have no manifest, or have lost files since.
     prefix
         Read the topics with this prefix (instead of the configured one). Give it again for more.
     spans
@@ -227,7 +230,9 @@ def stats(
     hush()
 
     async def read() -> "list[TimedVote]":
-        found = [vote for directory in from_dir or () for vote in await votes_of_directory(directory)]
+        found = [
+            vote for directory in from_dir or () for vote in await votes_of_directory(directory, unfinished=unfinished)
+        ]
         with progress() as say:
             return found + await votes_of_prefixes(settings, prefixes, say)
 
@@ -329,6 +334,7 @@ def again(
     out: Path | None = None,
     to_prefix: str | None = None,
     from_dir: Path | None = None,
+    unfinished: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Judge stored rollouts again, with the judge and rubric that are configured now. The facts are not touched.
@@ -350,6 +356,8 @@ def again(
         Write them to topics with this prefix (instead of --out).
     from_dir
         Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
+    unfinished
+        Read it although it has no manifest, or has lost files since.
     json
         Print one JSON object with the counts.
     """
@@ -374,10 +382,10 @@ def again(
     hush()
 
     async def run() -> tuple[Judged, Spent]:
+        source = DirectoryInput(from_dir, unfinished=unfinished) if from_dir is not None else KafkaInput(settings)
         judge, key = make_judge(settings, budget.allow), signing_key(settings)
         target: Target
         target = FileTarget(out, key) if out is not None else TopicTarget(settings, to_prefix or "", key)
-        source = DirectoryInput(from_dir) if from_dir is not None else KafkaInput(settings)
         try:
             with progress() as say:
                 async with source, target:

@@ -15,7 +15,12 @@ app = App(name="memory", help="Remember branches that passed, and find them by t
 
 
 @app.command
-def add(*rollouts: str, from_dir: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
+def add(
+    *rollouts: str,
+    from_dir: Path | None = None,
+    unfinished: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
     """Remember the branches of closed rollouts that passed and show no sign of a hack.
 
     Nothing else is ever remembered. Doing it again changes nothing: a branch that is remembered already is replaced.
@@ -28,6 +33,8 @@ def add(*rollouts: str, from_dir: Path | None = None, json: Annotated[bool, Flag
         Only these; all that are closed otherwise.
     from_dir
         Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
+    unfinished
+        Read it although it has no manifest, or has lost files since.
     json
         Print one JSON object.
     """
@@ -44,7 +51,7 @@ def add(*rollouts: str, from_dir: Path | None = None, json: Annotated[bool, Flag
 
     async def read() -> list[Memory]:
         if from_dir is not None:
-            return await remembered(EmbeddedLog(from_dir), rollouts)
+            return await remembered(EmbeddedLog(from_dir, unfinished=unfinished), rollouts)
         hush()
         with progress() as say:
             async with KafkaLog(settings, say) as log:

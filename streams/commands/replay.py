@@ -26,6 +26,7 @@ def replay(
     dry_run: Annotated[bool, Flag] = False,
     verify: Annotated[bool, Flag] = False,
     from_dir: Path | None = None,
+    unfinished: Annotated[bool, Flag] = False,
     start: Annotated[str | None, Parameter(name="--from")] = None,
     end: Annotated[str | None, Parameter(name="--to")] = None,
     manifest: Path | None = None,
@@ -60,6 +61,8 @@ def replay(
         Compare every record with the one in the sinks, byte by byte.
     from_dir
         Read an archive, or the output of `braid run`, instead of the configured cluster.
+    unfinished
+        Read it although it has no manifest, or has lost files since: what is missing of rollouts is named.
     start
         Where to begin: a time (2026-11-16T08:00:00Z, or milliseconds), or TOPIC/PARTITION@OFFSET, several with commas.
     end
@@ -113,13 +116,13 @@ def replay(
         hush()
 
         async def whole() -> "Replayed":
-            source = ClusterLog(settings) if from_dir is None else ArchiveLog(from_dir)
+            source = ClusterLog(settings) if from_dir is None else ArchiveLog(from_dir, unfinished=unfinished)
             async with source as log:
                 spans = await bounded(log, start, end, manifest)
                 lost = log.lost(spans, offsets_asked(start), exact=manifest is not None)
             job = Job(
-                directory=from_dir, spans=spans, overrides=tuple(set_ or ()), reclose=reclose, evidence=not no_evidence,
-                sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify, lost=lost,
+                directory=from_dir, unfinished=unfinished, spans=spans, overrides=tuple(set_ or ()), reclose=reclose,
+                evidence=not no_evidence, sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify, lost=lost,
                 formats=tuple(dict.fromkeys(format or ())), asked={name: str(each) for name, each in asked.items() if each},
             )  # fmt: skip
             reached = settings if isinstance(source, ArchiveLog) else source.settings

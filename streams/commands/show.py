@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 Flag = Parameter(negative="")
 
 
-def show(rollout: str, /, *, from_dir: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
+def show(
+    rollout: str,
+    /,
+    *,
+    from_dir: Path | None = None,
+    unfinished: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
     """Show one rollout: ranking, verdicts, votes, training rows, what was left out and why, evidence, dead letters.
 
     An open rollout is shown as far as it is known: its facts are folded from the log itself.
@@ -28,13 +35,15 @@ def show(rollout: str, /, *, from_dir: Path | None = None, json: Annotated[bool,
         The rollout's id.
     from_dir
         Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
+    unfinished
+        Read it although it has no manifest, or has lost files since.
     json
         Print one JSON object.
     """
     from streams.config import load
 
     settings = load()
-    account = asyncio.run(_account(rollout, from_dir, settings))
+    account = asyncio.run(_account(rollout, from_dir, settings, unfinished=unfinished))
     if json:
         from streams.looking.report import report
 
@@ -46,7 +55,7 @@ def show(rollout: str, /, *, from_dir: Path | None = None, json: Annotated[bool,
     print_all(*page(account, settings))
 
 
-async def _account(rollout_id: str, from_dir: Path | None, settings: "Settings") -> "Account":
+async def _account(rollout_id: str, from_dir: Path | None, settings: "Settings", *, unfinished: bool) -> "Account":
     from streams.commands.progress import progress
     from streams.looking.account import account_of
     from streams.looking.files import EmbeddedLog
@@ -55,7 +64,7 @@ async def _account(rollout_id: str, from_dir: Path | None, settings: "Settings")
     from streams.topics import LIFECYCLE
 
     if from_dir is not None:
-        log = EmbeddedLog(from_dir)
+        log = EmbeddedLog(from_dir, unfinished=unfinished)
         account = await account_of(log, rollout_id)
         if account.is_empty:
             raise LookError(unknown_rollout(rollout_id, log.place, await log.rollouts()))

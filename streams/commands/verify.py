@@ -32,10 +32,11 @@ def verify(
     *,
     public_key: Annotated[list[str] | None, Flag] = None,
     allow_unsigned: Annotated[bool, Flag] = False,
+    unfinished: Annotated[bool, Flag] = False,
     verbose: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Check evidence: signatures, chains, nothing missing; in a directory also every row and branch record, in a dataset every file.
+    """Check evidence: signatures, chains, nothing missing; in a directory also every row, every file and every rollout.
 
     Without a path, the topics of the configured cluster are verified. Exits with 1 if anything is not ok.
 
@@ -46,7 +47,10 @@ def verify(
     public_key
         A key to trust, as KEYID=HEX; may be given several times. The keys of this machine are trusted as well.
     allow_unsigned
-        Accept records without a signature.
+        Accept records and manifests without a signature.
+    unfinished
+        Verify a run, replay or archive whose manifest is missing or not signed: made by an earlier version, or cut off. Files and
+        rollouts that are gone as a whole are not found then.
     verbose
         Show every record, not only those that are not ok.
     json
@@ -61,7 +65,9 @@ def verify(
     keys = trusted_keys(settings, public_key or ())
     printer = _Printer(verbose=verbose, json=json)
     with progress() as say:
-        verification = Verification(keys, allow_unsigned=allow_unsigned, tell=printer.tell, say=say)
+        verification = Verification(
+            keys, allow_unsigned=allow_unsigned, tell=printer.tell, say=say, unfinished=unfinished
+        )
         if paths:
             verification.paths(paths)
         else:

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.constrain import Constrain
@@ -23,6 +24,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
+from agents.evidence.signing import SigningKey
 from agents.fork.browser_adapter import find_browser
 from agents.fork.task_adapter import SAMPLES, load_task, sample_names
 from agents.verdicts.meaning import kind_of
@@ -37,16 +39,18 @@ from streams.commands.tables import Grid, table
 from streams.config import Settings
 from streams.demo.forks import BRANCHES, Forks, in_words, run_forks, usable
 from streams.forking.logs import KafkaForkLog
+from streams.holding import LOCKS
 from streams.looking.account import Account, account_of
-from streams.looking.files import LOG_MANIFEST
+from streams.looking.files import LOG
 from streams.looking.kafka import KafkaLog, View
 from streams.looking.listing import listing
 from streams.looking.page import ranking_sheet
 from streams.looking.view import newest_first
+from streams.manifest import LOG_MANIFEST, described, read_manifest, seal
 from streams.outputs import SINK_FILES, Outputs
 from streams.producing import FactWriter
 from streams.replaying.archive import archive
-from streams.replaying.targets import LOG
+from streams.signing import signing_key
 from streams.topics import BUILD_VERDICTS, BY_RECORD, EVIDENCE, TOPICS, VISUAL_VERDICTS
 
 SHOWN = "csv-table"
@@ -170,33 +174,49 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Accou
         finally:
             forking.cancel()
             await asyncio.wait([forking])
-        await _write_files(log, out)
+        closed = await _write_files(log, out)
         account = await account_of(log, SHOWN)
-    await _keep_log(settings, out)  # after the worker's end: it writes no more
+    key = signing_key(settings)
+    kept = await _keep_log(settings, out, key)  # after the worker's end: it writes no more
+    _seal(out, key, {**kept, "rollouts": sorted(closed)})
     return account
 
 
-async def _write_files(log: KafkaLog, out: Path) -> None:
-    """The sinks as files. Of branches only what evidence lists: one that ended may have settled otherwise."""
-    listed = {
-        each.record_id
+def _seal(out: Path, key: SigningKey, members: dict[str, Any]) -> None:
+    """Write the manifest, when the processes have ended, and so have their logs."""
+    files = [path for path in out.rglob("*") if path.is_file() and path.name not in (LOG_MANIFEST, *LOCKS)]
+    seal(out, "demo", described(out, files), key, members)
+
+
+async def _write_files(log: KafkaLog, out: Path) -> set[str]:
+    """The sinks as files. Of branches only what evidence lists: one that ended may have settled otherwise.
+
+    Returns the rollouts that have closed.
+    """
+    closings = [
+        record
         async for stored in log.records([EVIDENCE])
         if isinstance(record := await log.decode(stored), AepRecord) and record.closing is not None
-        for each in record.closing.emitted
-    }
+    ]
+    listed = {each.record_id for record in closings if record.closing for each in record.closing.emitted}
     with Outputs(out, SINK_FILES) as outputs:
         async for stored in log.records([BY_RECORD[record] for record in SINK_FILES]):
             record = await log.decode(stored)
             if not isinstance(record, BranchRecord) or record.record_id in listed:
                 outputs.write(record)
+    return {record.rollout_id for record in closings}
 
 
-async def _keep_log(settings: Settings, out: Path) -> None:
-    """Copy all topics to files, so that what the demo made can be looked at, exported and verified without its Kafka."""
+async def _keep_log(settings: Settings, out: Path, key: SigningKey) -> dict[str, Any]:
+    """Copy all topics to files, so that what the demo made can be looked at, exported and verified without its Kafka.
+
+    Returns what the manifest has to say of them.
+    """
     with tempfile.TemporaryDirectory(prefix=".log-", dir=out) as folder:
-        await archive(settings, Path(folder), TOPICS)
-        for name in (LOG, LOG_MANIFEST):
-            (Path(folder) / name).rename(out / name)
+        await archive(settings, Path(folder), TOPICS, key)
+        (Path(folder) / LOG).rename(out / LOG)
+        manifest = read_manifest(Path(folder))
+    return {name: manifest[name] for name in ("inputs", "schemas")}
 
 
 def clear(out: Path) -> None:

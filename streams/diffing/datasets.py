@@ -10,11 +10,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from streams.diffing.side import About, Row, hashed
-from streams.exporting.checking import listed
 from streams.exporting.ledger import EVIDENCE, ROWS
 from streams.exporting.shards import ROWS_AT_ONCE
-from streams.exporting.state import MANIFEST
-from streams.replaying.logs import ReplayError, read_manifest
+from streams.manifest import DATASET_MANIFEST as MANIFEST
+from streams.manifest import listed, read_manifest
+from streams.replaying.logs import ReplayError
 
 NO_RULE = "source"
 """Of a recipe: where the records were read."""

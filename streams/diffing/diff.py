@@ -9,8 +9,7 @@ from streams.diffing.datasets import DatasetSide
 from streams.diffing.logs import LogSide
 from streams.diffing.side import About, Side
 from streams.exporting.checking import is_dataset
-from streams.exporting.state import MANIFEST as DATASET_MANIFEST
-from streams.replaying.logs import MANIFEST as LOG_MANIFEST
+from streams.manifest import DATASET_MANIFEST, LOG_MANIFEST
 from streams.replaying.logs import ReplayError
 from streams.replaying.manifest import in_words
 
@@ -60,9 +59,9 @@ class Difference:
         }
 
 
-def diff(first: Path, second: Path) -> Difference:
+def diff(first: Path, second: Path, *, unfinished: bool = False) -> Difference:
     """Compare two directories of the same kind, or what their manifests stand beside. Raises ReplayError for others."""
-    one, other = side(first), side(second)
+    one, other = side(first, unfinished=unfinished), side(second, unfinished=unfinished)
     if type(one) is not type(other):
         exported, log = (first, second) if isinstance(one, DatasetSide) else (second, first)
         raise ReplayError(f"{exported} is an exported dataset and {log} is a log; give two of the same kind")
@@ -88,13 +87,13 @@ def diff(first: Path, second: Path) -> Difference:
     return found
 
 
-def side(path: Path) -> Side:
+def side(path: Path, *, unfinished: bool = False) -> Side:
     """Read a dataset, by its directory or its manifest."""
     if path.is_file() and path.name in (DATASET_MANIFEST, LOG_MANIFEST):
         path = path.parent
     if not path.is_dir():
         raise ReplayError(f"{path} is neither a directory nor a {LOG_MANIFEST} or {DATASET_MANIFEST} in one")
-    return DatasetSide(path) if is_dataset(path) else LogSide(path)
+    return DatasetSide(path) if is_dataset(path) else LogSide(path, unfinished=unfinished)
 
 
 def _note(found: Difference, changes: Changes, what: str, about: About, why: str) -> None:

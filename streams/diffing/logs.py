@@ -16,9 +16,9 @@ from schemas.jsontext import compact
 from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.diffing.side import About, Row, hashed
-from streams.embedded import partitions_of, read_blocks
 from streams.exporting.ledger import branches_of
-from streams.replaying.logs import ArchiveLog, ReplayError, read_manifest
+from streams.looking.files import EmbeddedLog
+from streams.replaying.logs import ReplayError
 from streams.topics import CLOSURES, DPO, PPO, RANKINGS, REJECTED, SFT, Topic
 
 ROWS: dict[Topic, str] = {RANKINGS: "ranking", SFT: "sft", DPO: "dpo", PPO: "ppo"}
@@ -39,12 +39,12 @@ def _settings(configs: Iterable[str]) -> dict[str, list[str]]:
 class LogSide:
     """The rows of one log."""
 
-    def __init__(self, directory: Path) -> None:
-        self._log = ArchiveLog(directory)
+    def __init__(self, directory: Path, *, unfinished: bool) -> None:
+        self._log = EmbeddedLog(directory, unfinished=unfinished)
         self.kinds = list(ROWS.values())
         self.rows: dict[About, Row] = {}
         self.rollouts: set[str] = set()
-        self.rules: dict[str, Any] = dict(read_manifest(directory).get("rules", {}))
+        self.rules: dict[str, Any] = dict(self._log.files.manifest.get("rules", {}))
         self._reasons: dict[tuple[str, str], list[tuple[tuple[int, ...], str]]] = {}
         """By kind and rollout: which branches were left out, and why."""
         self._configs: set[str] = set()
@@ -58,15 +58,12 @@ class LogSide:
             )
 
     def _records(self, topic: Topic) -> Iterator[Record]:
-        for partition in partitions_of(self._log.folder, topic.name):
-            for block in read_blocks(self._log.folder, topic.name, partition):
-                for stored in block:
-                    try:
-                        yield self._log.codec.decode(topic, stored.value)
-                    except DecodeError as error:
-                        raise ReplayError(
-                            f"{self._log.place}: {topic.name}/{partition}@{stored.offset}: {error}"
-                        ) from None
+        for partition in self._log.files.partitions(topic.name):
+            for stored in self._log.files.records(topic.name, partition):
+                try:
+                    yield self._log.codec.decode(topic, stored.value)
+                except DecodeError as error:
+                    raise ReplayError(f"{self._log.place}: {topic.name}/{partition}@{stored.offset}: {error}") from None
 
     def _take(self, topic: Topic, record: Record) -> None:
         if isinstance(record, Closure):

@@ -4,7 +4,7 @@ The manifest states the digest of every file; the lines under `provenance/` stat
 was made of, and hold the evidence that lists those records. Nothing else is needed: no log, no broker.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -13,26 +13,23 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from agents.evidence.canonical import CanonicalError, parse_evidence
-from agents.evidence.signing import Json, signature_faults, signed_bytes
+from agents.evidence.signing import Json
 from agents.evidence.structure import quoted
-from streams.durable import digest_of
+from streams.directory_check import DirectoryCheck, Manifest
 from streams.evidence_sources import Read, evidence_of, lines_of
 from streams.exporting.ledger import EVIDENCE, FOLDER, ROWS
 from streams.exporting.shards import ROWS_AT_ONCE, values_digest
-from streams.exporting.state import CARD, CHECKPOINT, MANIFEST
-from streams.findings import Finding
+from streams.exporting.state import CARD, PUBLISHING
 from streams.inspection import Inspection
+from streams.manifest import CHECKPOINT, DATASET_MANIFEST, listed
 
 DATA = (".jsonl", ".parquet")
 NOT_OURS = "not of this dataset: no line of its provenance has its digest"
 
-Found = Callable[[Finding], None]
-"""Told what is not as it should be, and each row that is."""
-
 
 def is_dataset(folder: Path) -> bool:
     """Whether a directory was exported; what is missing of it is for the check to say."""
-    return any((folder / name).is_file() for name in (MANIFEST, CHECKPOINT)) or (folder / FOLDER).is_dir()
+    return any((folder / name).is_file() for name in (DATASET_MANIFEST, CHECKPOINT)) or (folder / FOLDER).is_dir()
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -50,70 +47,42 @@ class DatasetCheck:
     """One directory."""
 
     folder: Path
-    keys: Mapping[str, bytes]
-    allow_unsigned: bool
+    manifest: Manifest
     inspection: Inspection
-    found: Found
+    directory: DirectoryCheck
     read: Read
-    apart: frozenset[str] = frozenset()
-    """Files beside the dataset that are not for this check."""
-    empty: bool = False
-    """Whether the manifest can be trusted and lists nothing."""
     _expected: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     """By file and digest, the places of rows that should be there."""
 
+    @property
+    def empty(self) -> bool:
+        """Whether the manifest can be trusted and lists nothing."""
+        said = self.manifest.said
+        return self.manifest.trusted and said.get("files") == [] == said.get("provenance")
+
     def run(self) -> None:
-        """Check everything."""
-        manifest = self._manifest()
-        data, ledgers = listed(manifest, "files"), listed(manifest, "provenance")
-        self._files({**data, **ledgers}, manifest.get("card"))
+        """Check everything that the manifest lists."""
+        said = self.manifest.said
+        data, ledgers = listed(said), listed(said, "provenance")
+        self.directory.manifest(self.manifest)
+        self.directory.files({**data, **ledgers, CARD: {"sha256": said.get("card")}})
+        if "checkpoint" in said:
+            self.directory.files({CHECKPOINT: {"sha256": said["checkpoint"]}})
+        self.directory.know(CHECKPOINT)
+        if (self.folder / PUBLISHING).is_file():
+            self.directory.know(PUBLISHING)
+            self._tell(str(self.folder / PUBLISHING), ["file: an export was cut off here; run it again"])
         for name in ledgers:
             if name.startswith(EVIDENCE) and (self.folder / name).is_file():
                 for evidence in evidence_of(self.folder / name, self.read):
                     self.inspection.evidence(evidence)
         self.inspection.finish(())
+        self.directory.rollouts(self.manifest, self.inspection.closings())
         for name in ledgers:
             if name.startswith(ROWS) and (self.folder / name).is_file():
                 self._provenance(self.folder / name)
         for name in sorted({*data, *self._expected}):
             self._rows(name)
-
-    # -- the manifest and its files ------------------------------------------------------------------------------------
-
-    def _manifest(self) -> Json:
-        path = self.folder / MANIFEST
-        try:
-            manifest = parse_evidence(path.read_bytes())
-            faults = self._signature_faults(manifest) if isinstance(manifest, dict) else ["it is not a JSON object"]
-        except FileNotFoundError:
-            manifest, faults = {}, ["it is missing: nothing says what belongs to the dataset"]
-        except CanonicalError as error:
-            manifest, faults = {}, [str(error)]
-        self._tell(str(path), [f"manifest: {fault}" for fault in faults])
-        self.empty = not faults and manifest.get("files") == [] == manifest.get("provenance")
-        return manifest if isinstance(manifest, dict) else {}
-
-    def _signature_faults(self, manifest: Json) -> list[str]:
-        signature = manifest.get("signature")
-        if signature is None:
-            return [] if self.allow_unsigned else ["it is not signed"]
-        return signature_faults(signature, signed_bytes(manifest), self.keys)
-
-    def _files(self, listed: Mapping[str, Json], card: object) -> None:
-        for name, shard in listed.items():
-            self._file(name, shard.get("sha256"))
-        self._file(CARD, card)
-        for path in files_of(self.folder):
-            name = path.relative_to(self.folder).as_posix()
-            if name not in listed and name not in self.apart:
-                self._tell(str(path), ["file: the manifest does not list it"])
-
-    def _file(self, name: str, stated: object) -> None:
-        path = self.folder / name
-        if not path.is_file():
-            self._tell(str(path), ["file: it is missing"])
-        elif digest_of(path) != stated:
-            self._tell(str(path), ["file: changed: its digest is not the one in the manifest"])
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
@@ -158,8 +127,7 @@ class DatasetCheck:
             self._tell(_position(path, missing), ["row: it is missing"])
 
     def _tell(self, position: str, reasons: list[str]) -> None:
-        if reasons:
-            self.found(Finding(position, None, ok=False, reasons=tuple(reasons), more={}))
+        self.directory.tell(position, reasons)
 
 
 def _origin(line: Any) -> tuple[str, int, str, str, list[Json]]:
@@ -173,17 +141,6 @@ def _origin(line: Any) -> tuple[str, int, str, str, list[Json]]:
 
 def _position(path: Path, row: int) -> str:
     return f"{path}[{row}]" if path.suffix == ".parquet" else f"{path}:{row + 1}"
-
-
-def listed(manifest: Json, member: str) -> dict[str, Json]:
-    """The files of a manifest, by name; names that lead out of the directory are nobody's."""
-    entries = manifest.get(member)
-    named = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    return {
-        name: entry
-        for entry in named
-        if isinstance(name := entry.get("name"), str) and not Path(name).is_absolute() and ".." not in Path(name).parts
-    }
 
 
 def _read_rows(path: Path, read: Read) -> Iterator[_Row]:

@@ -21,11 +21,10 @@ from streams.exporting.counts import NAMED, TOTALS, Counts
 from streams.exporting.inputs import Input
 from streams.exporting.ledger import NAMES as LEDGER_NAMES
 from streams.exporting.ledger import ROWS as LEDGER_ROWS
-from streams.exporting.ledger import Ledger
+from streams.exporting.ledger import Ledger, clear_ledgers
 from streams.exporting.rollouts import ROWS, TOPICS_OF, Contradicted, Incomplete, PartitionReader, Whole
 from streams.exporting.shards import Shard, Shards, reveal
 from streams.exporting.state import (
-    LOCK,
     PUBLISHING,
     ExportError,
     State,
@@ -35,6 +34,7 @@ from streams.exporting.state import (
     write_card,
     write_manifest,
 )
+from streams.holding import EXPORT_LOCK as LOCK
 from streams.holding import held
 from streams.run import Say
 from streams.topics import CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
@@ -144,6 +144,7 @@ def _conclude(
     (out / PUBLISHING).unlink(missing_ok=True)
     for name in state.replaces:
         (out / name).unlink(missing_ok=True)
+    clear_ledgers(out)
 
 
 class _Run:
@@ -229,6 +230,8 @@ class _Run:
         self._counts.rows += len(rows)
         places = self._shards.write(rows, split, whole.weight)
         self._ledger.add(whole, rows, places)
+        if self._state.rollouts is not None:
+            self._state.rollouts.append(whole.rollout_id)
 
     def _redacted(self, row: Row) -> Row | Left:
         """The last look before something leaves that was not redacted when it was made, or by other rules than ours."""

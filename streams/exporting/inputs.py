@@ -19,9 +19,8 @@ from streams.cluster import ClusterError, start_consumer
 from streams.codec import Codec
 from streams.config import Settings
 from streams.durable import digest_of
-from streams.embedded import partitions_of, read_partition
 from streams.log_writer import SUFFIX
-from streams.looking.files import EmbeddedLog
+from streams.looking.files import EmbeddedLog, LogFiles
 from streams.looking.kafka import POLL_MS, STALL_S, KafkaLog, Span
 from streams.looking.log import LookError, Stored
 from streams.topics import EVIDENCE, LIFECYCLE, Topic
@@ -81,20 +80,20 @@ class DirectoryInput(Input):
 
     kind = "directory"
 
-    def __init__(self, directory: Path) -> None:
-        self._log = EmbeddedLog(directory)
+    def __init__(self, directory: Path, *, unfinished: bool = False) -> None:
+        self._log = EmbeddedLog(directory, unfinished=unfinished)
         self.place = str(directory)
         self.identity = f"directory {directory.resolve()}"
         self.codec = self._log.codec
 
     def partitions(self) -> list[int]:
         """The partitions that have a file of evidence."""
-        return partitions_of(self._log.folder, EVIDENCE.name)
+        return self._log.files.partitions(EVIDENCE.name)
 
     async def open(self, partition: int, topics: Sequence[Topic], starts: Mapping[str, int]) -> dict[Topic, Source]:
         """The files of a partition."""
         del starts
-        return {topic: _FileSource(self._log.folder, topic, partition) for topic in topics}
+        return {topic: _FileSource(self._log.files, topic, partition) for topic in topics}
 
     def describe(self, read: Mapping[str, Mapping[int, tuple[int, int]]]) -> dict[str, Any]:
         """The files with their digests."""
@@ -106,11 +105,11 @@ class DirectoryInput(Input):
 
 
 class _FileSource(Source):
-    def __init__(self, folder: Path, topic: Topic, partition: int) -> None:
+    def __init__(self, files: LogFiles, topic: Topic, partition: int) -> None:
         super().__init__(0)
         self._topic = topic
         self._partition = partition
-        self._records = read_partition(folder, topic.name, partition)
+        self._records = files.records(topic.name, partition)
 
     async def next(self) -> Stored | None:
         record = next(self._records, None)

@@ -59,9 +59,14 @@ class Ledger:
         """Remove everything that was written."""
         for writer in self._files.values():
             writer.discard()
-        folder = self._folder / FOLDER
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
+        clear_ledgers(self._folder)
+
+
+def clear_ledgers(folder: Path) -> None:
+    """Remove the folder of the ledgers, where there are none."""
+    ledgers = folder / FOLDER
+    if ledgers.is_dir() and not any(ledgers.iterdir()):
+        ledgers.rmdir()
 
 
 def reference(made: Made) -> dict[str, Any]:

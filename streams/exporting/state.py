@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from agents.evidence.signing import SigningKey, sign_record
+from agents.evidence.signing import SigningKey
 from agents.training.formats.shape import FileKind, Format
 from schemas.avro_body import first_problem
 from schemas.base import Record
@@ -27,13 +27,12 @@ from streams.exporting.ledger import EVIDENCE, FOLDER
 from streams.exporting.rollouts import UNKNOWN
 from streams.exporting.shards import Shard, partial
 from streams.letters import CODE_VERSION
+from streams.manifest import CHECKPOINT
+from streams.manifest import DATASET_MANIFEST as MANIFEST
+from streams.manifest import write_manifest as write_signed
 
-CHECKPOINT = "checkpoint.json"
-MANIFEST = "manifest.json"
 CARD = "README.md"
 CHECKPOINT_VERSION = 3
-LOCK = ".export.lock"
-"""Held while an export writes; the kernel frees it, however the export ends. The file stays, as that of any lock of ours."""
 PUBLISHING = ".export.publishing.json"
 """Names and digests of the files that are being published, from before the first is seen until the checkpoint knows them."""
 _PUBLISHED = re.compile(rf"({FOLDER}/)?[\w-]+-[0-9]{{5,}}\.(jsonl|parquet)")
@@ -65,11 +64,13 @@ class State:
     """Rollouts by the digest of the configuration they were made under."""
     inputs: list[dict[str, Any]] = field(default_factory=list)
     """What each export read."""
+    rollouts: list[str] | None = field(default_factory=list)
+    """The rollouts whose evidence is in the dataset, by id; None where an earlier version began it and did not keep them."""
     replaces: list[str] = field(default_factory=list)
     """Files of an earlier export, to be removed when this one is complete."""
 
-    def save(self, folder: Path) -> None:
-        """Write the checkpoint."""
+    def packed(self) -> bytes:
+        """The checkpoint."""
         seen = b"".join(each.to_bytes(8, "big") for pair in sorted(self.seen.items()) for each in pair)
         plain = vars(self) | {
             "version": CHECKPOINT_VERSION,
@@ -81,7 +82,11 @@ class State:
             "ledgers": [shard._asdict() for shard in self.ledgers],
         }
         del plain["replaces"]
-        write_whole(folder / CHECKPOINT, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS) + b"\n")
+        return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS) + b"\n"
+
+    def save(self, folder: Path) -> None:
+        """Write the checkpoint."""
+        write_whole(folder / CHECKPOINT, self.packed())
 
 
 class _Checkpoint(BaseModel):
@@ -99,6 +104,7 @@ class _Checkpoint(BaseModel):
     contaminated: Counter[str]
     configs: Counter[str]
     inputs: list[dict[str, Any]]
+    rollouts: list[str] | None = None
 
 
 def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:
@@ -192,13 +198,13 @@ def write_manifest(folder: Path, state: State, form: Format, key: SigningKey | N
         "counts": dict(sorted(state.totals.items())),
         "rejected": dict(sorted(state.rejected.items())),
         "contaminated": dict(sorted(state.contaminated.items())),
+        "rollouts": state.rollouts,
+        "checkpoint": sha256(state.packed()).hexdigest(),
         "card": sha256((folder / CARD).read_bytes()).hexdigest(),
         "files": [shard._asdict() for shard in state.shards],
         "provenance": [shard._asdict() for shard in state.ledgers],
     }
-    if key is not None:
-        manifest = sign_record(manifest, key)
-    write_whole(folder / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
+    write_signed(folder / MANIFEST, manifest, key)
 
 
 def _schema(record: type[Record]) -> dict[str, Any]:

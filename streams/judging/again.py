@@ -32,6 +32,7 @@ from streams.config import Settings
 from streams.judging.asking import AT_ONCE, Asker, Spent, VoteFile
 from streams.looking.files import find_log
 from streams.looking.kafka import KafkaLog
+from streams.manifest import LOG_MANIFEST, described, seal
 from streams.outputs import SINK_FILES, Outputs
 from streams.producing import FactWriter
 from streams.refold import Refold
@@ -82,7 +83,9 @@ class FileTarget(Target):
         self._file = VoteFile(folder)
         self.votes = self._file.votes
         self._outputs = Outputs(folder, SINK_FILES)
+        self._folder = folder
         self._key = key
+        self._rollouts: list[str] = []
 
     def has(self, rollout: Rollout) -> bool:
         """Never: files are made as a whole."""
@@ -95,11 +98,12 @@ class FileTarget(Target):
 
     async def write(self, rollout: Rollout, emission: Emission) -> None:
         """Into the file of each kind."""
-        del rollout
+        self._rollouts.append(rollout.rollout_id)
         for record in signed(emission, self._key):
             self._outputs.write(record)
 
     async def __aenter__(self) -> Self:
+        (self._folder / LOG_MANIFEST).unlink(missing_ok=True)
         self._outputs.__enter__()
         return self
 
@@ -108,6 +112,9 @@ class FileTarget(Target):
     ) -> None:
         self._file.close()
         self._outputs.__exit__(kind, error, trace)
+        if kind is None:
+            files = [self._file.path, *(self._folder / name for name in SINK_FILES.values())]
+            seal(self._folder, "again", described(self._folder, files), self._key, {"rollouts": sorted(self._rollouts)})
 
 
 class TopicTarget(Target):

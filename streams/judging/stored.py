@@ -20,14 +20,14 @@ from streams.topics import JUDGE_VOTES
 Say = Callable[[str, float], None]
 
 
-async def votes_of_directory(directory: Path) -> list[TimedVote]:
+async def votes_of_directory(directory: Path, *, unfinished: bool = False) -> list[TimedVote]:
     """The votes in the log of a directory, else in its votes.jsonl. Raises LookError when it has neither."""
     path = directory / VOTES_FILE
     if find_log(directory) is None and path.is_file():
         # The lines have no times: a vote is as old as the closing of its rollout, else as the file.
         times, written = _closings(directory), int(path.stat().st_mtime * 1000)
         return [TimedVote(vote, times.get(vote.rollout_id, written)) for vote in votes_in(path)]
-    return await _votes_of(EmbeddedLog(directory))
+    return await _votes_of(EmbeddedLog(directory, unfinished=unfinished))
 
 
 async def votes_of_prefixes(settings: Settings, prefixes: Sequence[str], say: Say) -> list[TimedVote]:

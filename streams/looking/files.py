@@ -1,29 +1,112 @@
-"""The embedded log, looked into: the files that `braid run` leaves in `OUT/log`, read exactly as partitions are."""
+"""The embedded log, looked into: the files that `braid run` leaves in `OUT/log`, read exactly as partitions are.
 
-from collections.abc import AsyncGenerator, Sequence
+A log is read when its manifest is there and its files are as it lists them. A log that was cut off has none: it is refused,
+unless the caller asks for what is there.
+"""
+
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from streams.codec import Codec
-from streams.embedded import partitions_of, read_partition
+from streams.durable import PARTIAL, digest_of
+from streams.embedded import EmbeddedLogError, partitions_of, read_segment, segments_of
 from streams.log_writer import LogRecord
 from streams.looking.log import Log, LookError, Stored
 from streams.looking.view import ViewRow
+from streams.manifest import LOG_MANIFEST, ManifestError, listed, read_manifest, shortfall
+from streams.outputs import SINK_FILES
 from streams.topics import CLOSURES, LIFECYCLE, TOPICS, Topic
 
-LOG_MANIFEST = "log-manifest.json"
-"""Beside a log in files: what it holds and where that came from. An exported dataset has a manifest of its own."""
+LOG = "log"
+"""The folder of the log in a directory that has one."""
+SPOOL = "braid-run-"
+"""How the names of a run's temporary folders begin; one that is killed leaves them."""
+
+
+class LogFiles:
+    """The files of a log, and what the manifest states of them.
+
+    Raises LookError for a log that was not finished, or has lost files since; not so with `unfinished`.
+    """
+
+    def __init__(self, directory: Path, *, unfinished: bool = False) -> None:
+        self.home = home_of(directory)
+        self.folder = log_folder(directory if self.home == directory else self.home)
+        self.manifest = read_manifest(self.home)
+        self._stated = {self.home / name: stated for name, stated in listed(self.manifest).items()}
+        self._unfinished = unfinished
+        self._unchanged: dict[Path, bool] = {}
+        """Files that were held against the manifest, and whether they are as they were written."""
+        if not unfinished:
+            _require_finished(directory, self.home, self.manifest)
+
+    @property
+    def schemas(self) -> dict[int, dict[str, Any]]:
+        """The schemas that an archive brings along, by the ids in its records."""
+        return _schemas(self.manifest)
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic that have a file."""
+        return partitions_of(self.folder, topic)
+
+    def records(self, topic: str, partition: int) -> Iterator[LogRecord]:
+        """The records of a partition, in order. Raises EmbeddedLogError for a file that is damaged, or was changed."""
+        for block in self.blocks(topic, partition):
+            yield from block
+
+    def blocks(self, topic: str, partition: int) -> Iterator[list[LogRecord]]:
+        """The same, block by block."""
+        for path in segments_of(self.folder, topic, partition):
+            if not self._unfinished:
+                self.require_unchanged(path)
+            yield from read_segment(path)
+
+    def is_unchanged(self, path: Path) -> bool:
+        """Whether a file was found to have the digest that the manifest states."""
+        return self._unchanged.get(path, False)
+
+    def require_unchanged(self, path: Path) -> None:
+        """Raise EmbeddedLogError for a file that has not the digest of the manifest: before any of it is used."""
+        stated = self._stated.get(path)
+        if stated is None:
+            return
+        if path not in self._unchanged:
+            self._unchanged[path] = digest_of(path) == stated.get("sha256")
+        if not self._unchanged[path]:
+            raise EmbeddedLogError(f"{path}: damaged: its digest is not the one in {LOG_MANIFEST} (take a whole copy)")
+
+
+def _require_finished(directory: Path, home: Path, manifest: Mapping[str, Any]) -> None:
+    again = f"take a whole copy, or make it again (for an archive: remove it, then `braid archive --out {home}`)"
+    salvage = "--unfinished reads what is there"
+    if not (home / LOG_MANIFEST).is_file():
+        if _is_older_run(home):
+            return
+        raise LookError(
+            f"{directory} was not finished: {LOG_MANIFEST}, which is written last, is not in {home}; {again}; {salvage}"
+        )
+    short = [f"{name}: {why}" for name, stated in listed(manifest).items() if (why := shortfall(home / name, stated))]
+    if short:
+        more = f" (and {len(short) - 1:,} more)" if len(short) > 1 else ""
+        raise LookError(f"{directory} is not whole by its {LOG_MANIFEST}: {short[0]}{more}; {again}; {salvage}")
+
+
+def _is_older_run(home: Path) -> bool:
+    """Whether a run ended here before runs had manifests: all its files are there, and nothing that a killed one leaves."""
+    return all((home / name).is_file() for name in SINK_FILES.values()) and not any(
+        path.suffix == PARTIAL or path.name.startswith(SPOOL) for path in (*home.iterdir(), *(home / LOG).glob("*/*"))
+    )
 
 
 class EmbeddedLog(Log):
     """A directory of partitions. There is no worker, and so no view."""
 
-    def __init__(self, directory: Path) -> None:
-        self.folder = log_folder(directory)
+    def __init__(self, directory: Path, *, unfinished: bool = False) -> None:
+        self.files = LogFiles(directory, unfinished=unfinished)
+        self.folder = self.files.folder
         self.place = str(directory)
-        self.codec = Codec(stored=stored_schemas(directory))
+        self.codec = Codec(stored=self.files.schemas)
 
     async def records(
         self, topics: Sequence[Topic], *, rollout_id: str | None = None, since: int | None = None
@@ -32,10 +115,10 @@ class EmbeddedLog(Log):
         key = None if rollout_id is None else rollout_id.encode()
         home = None if key is None else self._home(key)
         for topic in topics:
-            for partition in partitions_of(self.folder, topic.name):
+            for partition in self.files.partitions(topic.name):
                 if home is not None and partition != home:
                     continue
-                for record in read_partition(self.folder, topic.name, partition):
+                for record in self.files.records(topic.name, partition):
                     if key in (None, record.key) and (since is None or record.at >= since):
                         yield _stored(topic, partition, record)
 
@@ -55,19 +138,30 @@ class EmbeddedLog(Log):
         How many partitions a run had is not written down, so the small topics are looked through.
         """
         for topic in (CLOSURES, LIFECYCLE):
-            for partition in partitions_of(self.folder, topic.name):
-                if any(record.key == key for record in read_partition(self.folder, topic.name, partition)):
+            for partition in self.files.partitions(topic.name):
+                if any(record.key == key for record in self.files.records(topic.name, partition)):
                     return partition
         return None
 
 
-def stored_schemas(directory: Path) -> dict[int, dict[str, Any]]:
-    """The schemas that an archive brings along, by the ids in its records; none where there is no manifest that can be read."""
+def schemas_of(home: Path) -> dict[int, dict[str, Any]]:
+    """The schemas in the manifest of a directory; none where it cannot be read."""
     try:
-        schemas = orjson.loads((directory / LOG_MANIFEST).read_bytes())["schemas"]
-        return {int(schema_id): schema for schema_id, schema in schemas.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return _schemas(read_manifest(home))
+    except ManifestError:
         return {}
+
+
+def _schemas(manifest: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    found = manifest.get("schemas")
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {int(schema_id): schema for schema_id, schema in pairs if str(schema_id).isdecimal()}
+
+
+def home_of(directory: Path) -> Path:
+    """The directory with the manifest of a log: the given one, or the one around it, where its log folder was given."""
+    inside = find_log(directory) == directory and directory.resolve().name == LOG
+    return directory if not inside or (directory / LOG_MANIFEST).is_file() else directory.resolve().parent
 
 
 def log_folder(directory: Path) -> Path:
@@ -80,7 +174,7 @@ def log_folder(directory: Path) -> Path:
 
 def find_log(directory: Path) -> Path | None:
     """The same; None when there is none."""
-    for folder in (directory / "log", directory):
+    for folder in (directory / LOG, directory):
         if any((folder / topic.name).is_dir() for topic in TOPICS):
             return folder
     return None

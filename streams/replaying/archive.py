@@ -10,19 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from agents.evidence.signing import SigningKey
 from streams.cluster import create_topics, keep_append_times, registry_of, start_producer
 from streams.codec import CONFLUENT, CONFLUENT_HEADER
 from streams.config import Settings
-from streams.durable import digest_of, write_whole
-from streams.embedded import read_blocks, segments_of
-from streams.letters import CODE_VERSION
+from streams.embedded import segments_of
 from streams.log_writer import LogRecord, LogWriter
+from streams.looking.files import LOG, LogFiles
 from streams.looking.kafka import KafkaLog, Span
-from streams.replaying.logs import MANIFEST, ArchiveLog, ClusterLog, ReplayError, read_manifest
-from streams.replaying.targets import LOG
-from streams.topics import BY_NAME, Topic
+from streams.manifest import changes, described, read_manifest, seal
+from streams.replaying.logs import ARCHIVE, ClusterLog, ReplayError
+from streams.topics import BY_NAME, CLOSURES, Topic
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Of a file, compressed; then the next one begins."""
@@ -51,11 +49,15 @@ def _schema_id(value: bytes | None) -> int | None:
 
 
 async def archive(
-    settings: Settings, out: Path, topics: Iterable[Topic], say: Say = lambda _what, _share: None
+    settings: Settings,
+    out: Path,
+    topics: Iterable[Topic],
+    key: SigningKey | None,
+    say: Say = lambda _what, _share: None,
 ) -> Archived:
-    """Copy topics, up to where they end now, to `out`. Raises ReplayError when something is there already."""
-    _require_room(out)
-    found, schema_ids = Archived(), set[int]()
+    """Copy topics, up to where they end now, to `out`; the manifest comes last. Raises ReplayError for a directory in use."""
+    _make_room(out)
+    found, schema_ids, decided = Archived(), set[int](), set[bytes]()
     async with ClusterLog(settings) as log:
         spans = await log.spans(topics)
         total = sum(span.end - span.start for parts in spans.values() for span in parts.values())
@@ -69,28 +71,29 @@ async def archive(
                             writer.append(name, number, record.key, record.value, record.at, headers, record.offset)
                             if (schema_id := _schema_id(record.value)) is not None:
                                 schema_ids.add(schema_id)
+                        if name == CLOSURES.name:
+                            decided |= {record.key for record in block if record.key}
                         found.records += len(block)
                         say(f"archiving {name}", found.records / max(1, total))
                     writer.publish(name, number)
-                    files |= _described(out, name, number)
+                    files |= described(out, segments_of(out / LOG, name, number))
         schemas = await _schemas(log, schema_ids, found)
-    manifest = {
-        "kind": "archive",
-        "code_version": CODE_VERSION,
+    members = {
         "inputs": {"topics": {name: {str(at): list(span) for at, span in parts.items()} for name, parts in spans.items()}},
         "schemas": schemas,
-        "files": files,
+        "rollouts": sorted(each.decode(errors="backslashreplace") for each in decided),
     }  # fmt: skip
-    write_whole(out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
+    seal(out, ARCHIVE, files, key, members)
     found.topics, found.partitions = len(spans), max((len(parts) for parts in spans.values()), default=0)
     found.files, found.schemas = len(files), len(schemas)
     found.bytes = sum(each["bytes"] for each in files.values())
     return found
 
 
-def _require_room(out: Path) -> None:
+def _make_room(out: Path) -> None:
     if out.exists() and any(out.iterdir()):
         raise ReplayError(f"{out} is not empty; give another directory")
+    out.mkdir(parents=True, exist_ok=True)
 
 
 async def _schemas(log: ClusterLog, schema_ids: set[int], found: Archived) -> dict[str, Any]:
@@ -109,28 +112,14 @@ async def _schemas(log: ClusterLog, schema_ids: set[int], found: Archived) -> di
     return schemas
 
 
-def _described(out: Path, topic: str, partition: int) -> dict[str, Any]:
-    """The files of a partition: digest and size."""
-    described: dict[str, Any] = {}
-    for path in segments_of(out / LOG, topic, partition):
-        described[str(path.relative_to(out))] = {"sha256": digest_of(path), "bytes": path.stat().st_size}
-    return described
-
-
 def check(directory: Path) -> Archived:
-    """Whether every file of an archive is there and as it was written."""
+    """Whether every file of an archive is there and as it was written, and no other is."""
     manifest = read_manifest(directory)
-    if manifest.get("kind") != "archive":
-        raise ReplayError(f"{directory} holds no archive; `braid archive --out DIR` makes one")
+    if manifest.get("kind") != ARCHIVE:
+        raise ReplayError(f"{directory} holds no archive that was finished; `braid archive --out DIR` makes one")
     found = Archived(files=len(manifest["files"]), schemas=len(manifest["schemas"]))
-    for name, said in manifest["files"].items():
-        path = directory / name
-        if not path.is_file():
-            found.problems.append(f"{name}: missing")
-        elif digest_of(path) != said["sha256"]:
-            found.problems.append(f"{name}: changed since it was written")
-        else:
-            found.bytes += said["bytes"]
+    found.problems += changes(directory, manifest)
+    found.bytes = sum(said["bytes"] for said in manifest["files"].values())
     return found
 
 
@@ -143,23 +132,23 @@ async def restore(directory: Path, settings: Settings, prefix: str, say: Say = l
     found = check(directory)
     if found.problems:
         raise ReplayError(f"{directory}: {found.problems[0]}; restore from a whole copy")
-    log = ArchiveLog(directory)
+    log = LogFiles(directory)
     spans = {
         name: {int(number): Span(*span) for number, span in parts.items()}
-        for name, parts in read_manifest(directory)["inputs"]["topics"].items()
+        for name, parts in log.manifest["inputs"]["topics"].items()
     }
     partitions = max((number + 1 for parts in spans.values() for number in parts), default=1)
     beside = settings.model_copy(update={"prefix": prefix, "partitions": partitions})
     names = [BY_NAME[name] for name in spans]
     await _require_empty(beside, names)
     await create_topics(beside, names, own_times=True)
-    headers = await _new_headers(beside, directory)
+    headers = await _new_headers(beside, log)
     producer = await start_producer(beside)
     total = sum(span.end - span.start for parts in spans.values() for span in parts.values())
     try:
         for name, parts in spans.items():
             for number in parts:
-                for block in read_blocks(log.folder, name, number):
+                for block in log.blocks(name, number):
                     acks = [
                         await producer.send(
                             prefix + name, _with_header(record, headers), key=record.key, partition=number,
@@ -187,14 +176,14 @@ async def _require_empty(settings: Settings, topics: list[Topic]) -> None:
         )
 
 
-async def _new_headers(settings: Settings, directory: Path) -> dict[int, bytes]:
+async def _new_headers(settings: Settings, log: LogFiles) -> dict[int, bytes]:
     """By the schema id in the archive, the header that the registry here wants."""
-    schemas = {int(each): schema for each, schema in read_manifest(directory)["schemas"].items()}
+    schemas = log.schemas
     if not schemas:
         return {}
     registry = registry_of(settings)
     if registry is None:
-        raise ReplayError(f"{directory} was written with a schema registry; set BRAID_REGISTRY to restore it")
+        raise ReplayError(f"{log.home} was written with a schema registry; set BRAID_REGISTRY to restore it")
     try:
         subjects = {topic.record.__name__: topic for topic in BY_NAME.values() if topic.record is not None}
         made = {}

@@ -36,6 +36,8 @@ class Job(BaseModel):
 
     directory: Path | None = None
     """The archive; None: the configured cluster."""
+    unfinished: bool = False
+    """Whether an archive is read although it was not finished, or has lost files since."""
     spans: dict[str, dict[int, Span]]
     """By fact topic and partition, which offsets."""
     overrides: tuple[str, ...] = ()
@@ -93,6 +95,8 @@ class Result(BaseModel):
     undecodable: int
     compared: Comparison | None = None
     facts: int = 0
+    rollouts: list[str] = []
+    """Those that were made, by id."""
     seconds: float = 0.0
     stages: dict[str, float] = {}
     """CPU seconds by stage."""
@@ -136,6 +140,7 @@ async def replay_partition(
         partition=partition, counts=making.counts.plain(), records=making.emitted.records(),
         digests=making.emitted.digests(), holes=holes, open=fold.open() + making.undecided, undecodable=fold.undecodable,
         compared=compared, facts=fold.facts, seconds=time.monotonic() - began, stages=stages,
+        rollouts=[] if job.out is None else making.counts.made,
     )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """What is replayed: the topics of a cluster, or an archive of them on disk. Both give blocks of records, topic by topic."""
 
 import asyncio
-import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
@@ -15,11 +14,11 @@ from aiokafka import TopicPartition
 from schemas.errors import BraidError
 from streams.codec import Codec
 from streams.config import Settings
-from streams.durable import digest_of
 from streams.embedded import EmbeddedLogError, first_of, partitions_of, place_of, read_ends, read_segment, segments_of
 from streams.log_writer import LogRecord
-from streams.looking.files import LOG_MANIFEST, log_folder, stored_schemas
+from streams.looking.files import LogFiles
 from streams.looking.kafka import KafkaLog, Span
+from streams.manifest import LOG_MANIFEST
 from streams.replaying.fetching import Fetching
 from streams.topics import CLOSURES, FACTS, Topic
 
@@ -96,25 +95,21 @@ class FactLog(ABC):
 
 
 class ArchiveLog(FactLog):
-    """The files of `braid archive`, or the log that `braid run` left."""
+    """The files of `braid archive`, or the log that `braid run` left; see `LogFiles` for one that was not finished."""
 
     kind = "files"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, unfinished: bool = False) -> None:
         super().__init__()
-        self.folder = log_folder(directory)
+        self.files = LogFiles(directory, unfinished=unfinished)
+        self.folder = self.files.folder
         self.place = str(directory)
-        self._directory = directory
-        self._manifest = read_manifest(directory)
-        self._known = _archived(self._manifest)
-        self._listed = _listed(directory, self._manifest)
-        self._digests = _digests(directory, self._manifest)
-        self._unchanged: dict[Path, bool] = {}
-        """Files that were held against the manifest, and whether they are as they were written."""
+        self._known = _archived(self.files.manifest)
+        self._listed = _listed(self.files.home, self.files.manifest)
         self._measured: dict[tuple[str, int], Span] = {}
         self._broken: dict[tuple[str, int], dict[Span, str]] = {}
         """By topic and partition, the offsets that damaged files may have had, and the damage."""
-        self.codec = Codec(stored=stored_schemas(directory))
+        self.codec = Codec(stored=self.files.schemas)
 
     async def spans(self, topics: Iterable[Topic] = FACTS) -> Spans:
         """As the manifest of the archive says; without one, from the first record of each partition to its last."""
@@ -138,7 +133,7 @@ class ArchiveLog(FactLog):
                 wanted = Span(span.start, EVERYTHING.end if span.end == held[name][number].end else span.end)
                 for path, may in self._listed.get((name, number), ()):
                     if _overlap(may, wanted) and not path.is_file():
-                        _add(losses, name, number, f"{path.relative_to(self._directory)} is missing")
+                        _add(losses, name, number, f"{path.relative_to(self.files.home)} is missing")
                 for may, why in self._broken.get((name, number), {}).items():
                     if _overlap(may, wanted):
                         _add(losses, name, number, why)
@@ -193,7 +188,7 @@ class ArchiveLog(FactLog):
                 return
         # The last offsets of a topic need not be records: a file with the right digest has all that there was.
         listed = self._listed.get((topic.name, partition), [])
-        proven = bool(listed) and self._unchanged.get(listed[-1][0], False)
+        proven = bool(listed) and self.files.is_unchanged(listed[-1][0])
         if reached < span.end and topic.name in self._known and not proven:
             what = f"ends at offset {reached}, {MANIFEST} says {span.end} (take a whole copy)"
             _add(self.damaged, topic.name, partition, what)
@@ -204,21 +199,11 @@ class ArchiveLog(FactLog):
             if not _overlap(may, span):
                 continue
             try:
-                self._require_unchanged(path)
+                self.files.require_unchanged(path)
                 yield from (block for block in read_segment(path) if block)
             except EmbeddedLogError as error:
                 self._broken.setdefault((topic, partition), {})[may] = str(error)
                 _add(self.damaged, topic, partition, str(error))
-
-    def _require_unchanged(self, path: Path) -> None:
-        """Raise EmbeddedLogError for a file that has not the digest of the manifest: before any of it is used."""
-        said = self._digests.get(path)
-        if said is None:
-            return
-        if path not in self._unchanged:
-            self._unchanged[path] = digest_of(path) == said
-        if not self._unchanged[path]:
-            raise EmbeddedLogError(f"{path}: damaged: its digest is not the one in {MANIFEST} (take a whole copy)")
 
 
 class ClusterLog(FactLog):
@@ -312,12 +297,6 @@ def _archived(manifest: Mapping[str, Any]) -> Spans:
     return {name: {int(number): Span(*span) for number, span in parts.items()} for name, parts in known.items()}
 
 
-def _digests(directory: Path, manifest: Mapping[str, Any]) -> dict[Path, str]:
-    """By file, the digest that a manifest states."""
-    files = manifest.get("files", {}).items()
-    return {directory / name: said["sha256"] if isinstance(said, dict) else said for name, said in files}
-
-
 def _listed(directory: Path, manifest: Mapping[str, Any]) -> dict[tuple[str, int], list[tuple[Path, Span]]]:
     """The files of each partition that a manifest names, in order, with the offsets that they may have."""
     found: dict[tuple[str, int], list[Path]] = {}
@@ -351,17 +330,3 @@ def both(known: str, more: str) -> str:
     if more in said or said[-1] == MORE:
         return known
     return SEPARATOR.join([*said, more if len(said) < NAMED else MORE])
-
-
-def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest in a directory; empty when there is none. Raises ReplayError for one that cannot be read."""
-    path = directory / MANIFEST
-    if not path.is_file():
-        return {}
-    try:
-        plain = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ReplayError(f"{path}: not JSON: {error}") from None
-    if not isinstance(plain, dict):
-        raise ReplayError(f"{path}: not a manifest")
-    return plain

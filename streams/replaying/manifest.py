@@ -5,22 +5,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
 from pydantic import BaseModel, ValidationError
 
+from agents.evidence.signing import SigningKey
 from schemas.avro_body import first_problem
 from schemas.emission import EmissionConfig
 from schemas.jsontext import compact
 from schemas.versions import RECORDS, latest
-from streams.durable import digest_of, write_whole
-from streams.letters import CODE_VERSION
 from streams.log_writer import SUFFIX
+from streams.looking.files import LOG
 from streams.looking.kafka import Span
+from streams.manifest import described, read_manifest, seal
 from streams.replaying.comparing import Comparison
 from streams.replaying.fold import Hole
 from streams.replaying.job import Job
 from streams.replaying.logs import ARCHIVE, MANIFEST, ReplayError
-from streams.replaying.targets import LOG
 from streams.topics import BY_NAME
 
 REPLAY = "replay"
@@ -37,6 +36,13 @@ class Inputs(BaseModel):
     asked: dict[str, str] = {}
 
 
+class ListedFile(BaseModel):
+    """A file as it was written."""
+
+    sha256: str
+    bytes: int
+
+
 class ReplayManifest(BaseModel):
     """Beside the log that a replay made."""
 
@@ -47,7 +53,8 @@ class ReplayManifest(BaseModel):
     digests: dict[str, str]
     holes: list[Hole] = []
     counts: dict[str, Any]
-    files: dict[str, str]
+    files: dict[str, ListedFile | str]
+    """Until sizes were kept, a digest each."""
     facts: int = 0
     partitions: int = 0
     open: int = 0
@@ -55,20 +62,16 @@ class ReplayManifest(BaseModel):
     verified: Comparison | None = None
 
 
-class ArchivedFile(BaseModel):
-    """A file as it was written."""
-
-    sha256: str
-    bytes: int
-
-
 class ArchiveManifest(BaseModel):
     """Beside the log that an archive is."""
 
     inputs: Inputs
     schemas: dict[int, dict[str, Any]]
-    files: dict[str, ArchivedFile]
+    files: dict[str, ListedFile]
 
+
+OTHERS = ("run", "demo", "again")
+"""Kinds of manifests of directories that have no part of a log to name: all of it is theirs."""
 
 _KINDS: dict[object, type[ReplayManifest | ArchiveManifest]] = {REPLAY: ReplayManifest, ARCHIVE: ArchiveManifest}
 
@@ -92,8 +95,8 @@ def manifest_at(path: Path) -> ReplayManifest | ArchiveManifest:
 
 
 def require_manifest(directory: Path) -> None:
-    """Raises ReplayError when there is a manifest in a directory and it is not in order."""
-    if (directory / MANIFEST).is_file():
+    """Raises ReplayError when there is a manifest of a replay or an archive in a directory and it is not in order."""
+    if (directory / MANIFEST).is_file() and read_manifest(directory).get("kind") not in OTHERS:
         unknown = sorted(set(manifest_at(directory).inputs.topics) - BY_NAME.keys())
         if unknown:
             raise ReplayError(f"{directory / MANIFEST}: {unknown[0]!r} is no topic of ours")
@@ -168,13 +171,10 @@ def _unequal(one: Mapping[str, object], other: Mapping[str, object]) -> list[str
     return [name for name in sorted(one.keys() | other.keys()) if one.get(name) != other.get(name)]
 
 
-def write_manifest(job: Job, outcome: dict[str, Any]) -> None:
-    """Write the manifest of a replay to its directory: inputs, rules, what came of them, and the digests of the files."""
+def write_manifest(job: Job, outcome: dict[str, Any], key: SigningKey | None) -> None:
+    """Write the manifest of a replay to its directory: inputs, rules, what came of them, and the files."""
     assert job.out is not None
-    manifest = {
-        "kind": REPLAY,
-        "code_version": CODE_VERSION,
-        "schema_versions": {name: latest(record).number for name, record in sorted(RECORDS.items())},
+    members = {
         "inputs": {
             "kind": "kafka" if job.directory is None else "files",
             "asked": job.asked,
@@ -183,8 +183,5 @@ def write_manifest(job: Job, outcome: dict[str, Any]) -> None:
         "rules": rules_of(job),
         "formats": list(job.formats),
         **outcome,
-        "files": {
-            str(path.relative_to(job.out)): digest_of(path) for path in sorted((job.out / LOG).glob(f"*/*{SUFFIX}"))
-        },
     }
-    write_whole(job.out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
+    seal(job.out, REPLAY, described(job.out, (job.out / LOG).glob(f"*/*{SUFFIX}")), key, members)

@@ -14,18 +14,17 @@ from pydantic import ValidationError
 
 from agents.training.formats import FORMATS
 from streams.durable import PARTIAL, write_whole
+from streams.holding import REPLAY_LOCK as LOCK
 from streams.holding import held
-from streams.looking.files import log_folder
+from streams.looking.files import LOG, log_folder
+from streams.manifest import read_manifest
 from streams.replaying.job import Job, Result
-from streams.replaying.logs import MANIFEST, ReplayError, read_manifest
+from streams.replaying.logs import MANIFEST, ReplayError
 from streams.replaying.manifest import REPLAY, ReplayManifest, manifest_at, other_options
-from streams.replaying.targets import LOG
 
 NOTES = ".replay"
 """Results of the partitions that are done, until all of them are."""
 JOB = "job.json"
-LOCK = ".replay.lock"
-"""Held while a replay writes; the kernel frees it, however the replay ends. The file stays, as that of any lock of ours."""
 
 
 @dataclass

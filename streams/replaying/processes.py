@@ -71,7 +71,9 @@ async def _feed(member: Member, job: Job, settings: Settings, waiting: list[int]
 
 def log_of(job: Job, settings: Settings) -> FactLog:
     """The log that a job reads."""
-    return ClusterLog(settings) if job.directory is None else ArchiveLog(job.directory)
+    if job.directory is None:
+        return ClusterLog(settings)
+    return ArchiveLog(job.directory, unfinished=job.unfinished)
 
 
 def _target(job: Job, settings: Settings) -> Target:

@@ -82,7 +82,7 @@ async def replay(
     began = time.monotonic()
     if resume and job.out is None:
         raise ReplayError("--resume needs --out: what is done is noted there")
-    if job.sign and job.evidence:
+    if job.sign and (job.evidence or job.out is not None):
         signing_key(settings)  # a key that cannot be read is said before anything is touched
     overrides = Overrides(job.overrides)
     if job.reclose:
@@ -121,7 +121,9 @@ async def _replayed(output: Output, settings: Settings, crew: Crew, began: float
     replayed = _combined([results[number] for number in sorted(results)], resumed=len(output.results))
     replayed.counts.out = "" if job.out is None else str(job.out)
     if job.out is not None:
-        write_manifest(job, _outcome(replayed))
+        rollouts = sorted(each for result in results.values() for each in result.rollouts)
+        outcome = _outcome(replayed) | ({"rollouts": rollouts} if job.evidence else {})
+        write_manifest(job, outcome, signing_key(settings) if job.sign else None)
         for name in job.formats:
             # Loaded by those who ask for it: Parquet is a third of what there is to load.
             from streams.exporting.beside import export_beside

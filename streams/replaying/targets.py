@@ -17,14 +17,12 @@ from streams.config import Settings
 from streams.durable import PARTIAL
 from streams.headers import REDACTED
 from streams.log_writer import LogWriter
+from streams.looking.files import LOG
 from streams.looking.kafka import KafkaLog
 from streams.producing import FactWriter
 from streams.replaying.emitted import Made
 from streams.replaying.logs import ReplayError
 from streams.topics import CLOSURES, TOPICS
-
-LOG = "log"
-
 
 _PREFIX: TypeAdapter[str] = TypeAdapter(Annotated[str, Settings.model_fields["prefix"]])
 

@@ -24,10 +24,11 @@ from schemas import versions
 from schemas.compiled import VARIABLE, core
 from streams.codec import Codec
 from streams.embedded import partitions_of, read_partition
+from streams.manifest import LOG_MANIFEST as MANIFEST
+from streams.manifest import read_manifest
 from streams.outputs import view_of
 from streams.replaying.archive import check as check_archive
 from streams.replaying.comparing import SINKS
-from streams.replaying.logs import MANIFEST, read_manifest
 
 HERE = Path(__file__).parent
 KEY = "public_key"
@@ -78,7 +79,7 @@ def _replayed(folder: Path) -> Iterator[str]:
         done = f"{verified['identical']:,} records identical, {time.monotonic() - began:.1f} s"
         sys.stdout.write(f"same-bytes: {folder.name}, {way}: {done}\n")
     key = f"{expected[KEY]['key_id']}={expected[KEY]['public_key_hex']}"
-    done = _braid({}, "verify", str(folder / "archive"), "--public-key", key)
+    done = _braid({}, "verify", str(folder / "archive"), "--public-key", key, "--unfinished")  # no signature then
     if done.returncode:
         yield f"{folder.name}: braid verify: {done.stdout.strip().splitlines()[-1]}"
 

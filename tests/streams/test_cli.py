@@ -84,4 +84,4 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path: Path, braid: Braid) -> N
     (tmp_path / "lines.ndjson").write_text('{"type":"rollout","rollout_id":"r","task":"t"}\n')
     (tmp_path / "file").touch()
     code, _, said = braid("run", tmp_path / "lines.ndjson", "--out", tmp_path / "file")
-    assert (code, said) == (1, f"braid: {tmp_path / 'file'}: File exists\n")
+    assert (code, said) == (1, f"braid: --out {tmp_path / 'file'} is a file; give a directory\n")

@@ -25,6 +25,7 @@ from streams.topics import BRANCHES, EVIDENCE
 from streams.verifying import Verification
 from tests.agents.training.formats.rollouts import encoded, mixed
 from tests.older import made_older
+from tests.sealed import sealed
 from tests.streams.exporting.test_loading import BOTH
 
 KEY = SigningKey("prod", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
@@ -324,7 +325,7 @@ def test_a_line_of_provenance_that_says_nothing_is_a_finding(
 def test_a_signed_dataset_of_nothing_is_ok(tmp_path: Path) -> None:
     """An export that found no rollout says so under its signature; without it, nothing says that nothing is missing."""
     (tmp_path / "run" / "log" / EVIDENCE.name).mkdir(parents=True)
-    out = take(tmp_path / "run", tmp_path / "out", "trl-sft")
+    out = take(sealed(tmp_path / "run"), tmp_path / "out", "trl-sft")
     outcome, reasons = verified(out)
     assert (outcome.ok, outcome.records, reasons) == (True, 0, [])
     (out / "train-00000.jsonl").write_text("{}\n")

@@ -20,6 +20,7 @@ from streams.topics import BRANCHES, DPO, PPO, SFT, TOPICS
 from tests.agents.training.formats.rollouts import mixed
 from tests.conformance import conformance
 from tests.older import made_older
+from tests.sealed import sealed
 from tests.streams.exporting.conftest import make_run, rows, take, visible
 
 BESIDE = ["README.md", "checkpoint.json", "manifest.json", "provenance"]
@@ -33,7 +34,7 @@ def rewritten(run: Path, folder: Path, change: Any) -> Path:
                 kept: list[LogRecord] = change(topic, list(read_partition(run / "log", topic.name, partition)))
                 for record in kept:
                     log.append(topic.name, partition, record.key, record.value, record.at, record.headers)
-    return folder
+    return sealed(folder)
 
 
 def test_counts_files_and_manifest_agree(ran: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from streams.embedded import partitions_of, read_partition
 from streams.log_writer import LogWriter, file_of
 from streams.topics import TOPICS, Topic
 from tests.conftest import Braid
+from tests.sealed import sealed
 
 
 def spread(source: Path, target: Path, partitions: int, order: Callable[[list[Any]], list[Any]] = list) -> Path:
@@ -20,7 +21,7 @@ def spread(source: Path, target: Path, partitions: int, order: Callable[[list[An
                 for record in order(list(read_partition(source / "log", topic.name, partition))):
                     to = partition_of((record.key or b"").decode(), partitions)
                     writer.append(topic.name, to, record.key, record.value, record.at, record.headers)
-    return target
+    return sealed(target)
 
 
 def rewritten(log: Path, target: Path, topic: Topic, change: Callable[[Any], Any]) -> Path:
@@ -33,7 +34,7 @@ def rewritten(log: Path, target: Path, topic: Topic, change: Callable[[Any], Any
                 new = change(record)
                 if new is not None:
                     writer.append(topic.name, partition, new.key, new.value, new.at, new.headers, new.offset)
-    return target
+    return sealed(target)
 
 
 def replay(braid: Braid, log: Path, *more: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Replay of archives that are not whole: what is gone is found, by the manifest, and costs only what it held."""
+"""Replay --unfinished of archives that are not whole: what is gone is found by the manifest, and costs only what it held."""
 
 import json
 import shutil
@@ -51,7 +51,8 @@ def _archived(log: Path, target: Path, change: Change = lambda _topic, records: 
 
 
 def _replay(braid: Braid, log: Path, *more: object) -> tuple[int, dict[str, Any], str]:
-    code, found, said = braid("replay", "--from-dir", log, "--dry-run", "--json", "--processes", 1, *more)
+    words = ("--unfinished", "--dry-run", "--json", "--processes", 1)
+    code, found, said = braid("replay", "--from-dir", log, *words, *more)
     return code, dict(found), said
 
 

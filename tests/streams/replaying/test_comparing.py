@@ -31,6 +31,7 @@ from streams.topics import (
 )  # fmt: skip
 from tests.conftest import Braid
 from tests.older import made_older
+from tests.sealed import sealed
 
 codec = Codec()
 
@@ -59,7 +60,7 @@ def _with(log: Path, target: Path, *more: Record, partition: int = 0, headers: H
     for record in more:
         topic = BY_RECORD[type(record)].name
         file_of(target / "more", topic, partition).replace(file_of(target / "log", topic, partition, 10**6))
-    return target
+    return sealed(target)
 
 
 def _verify(braid: Braid, log: Path, *more: object) -> tuple[int, dict[str, Any], str]:
@@ -71,7 +72,7 @@ def _verify(braid: Braid, log: Path, *more: object) -> tuple[int, dict[str, Any]
 def test_without_decisions_nothing_is_proven(log: Path, braid: Braid, tmp_path: Path) -> None:
     """The file of closings is gone, and nothing says that it ever was: no record can be compared."""
     _, whole, _ = _verify(braid, log)
-    shutil.copytree(log, tmp_path / "bad", ignore=shutil.ignore_patterns(CLOSURES.name))
+    sealed(shutil.copytree(log, tmp_path / "bad", ignore=shutil.ignore_patterns(CLOSURES.name)))
     code, found, said = _verify(braid, tmp_path / "bad")
     assert (code, found["identical"]) == (1, 0)
     assert found["extra"] + found["elsewhere"] == whole["identical"]
@@ -169,7 +170,7 @@ def test_rows_of_older_rules_are_the_same_where_both_find_the_same(log: Path, br
                 headers = tuple(OTHER_RULES[0] if each == REDACTED else each for each in stored.headers)
                 writer.append(topic.name, 0, stored.key, stored.value, stored.at, headers)
     _, whole, _ = _verify(braid, log)
-    code, found, said = _verify(braid, tmp_path / "old")
+    code, found, said = _verify(braid, sealed(tmp_path / "old"))
     assert code == 0, said
     assert found == whole
 
@@ -186,7 +187,7 @@ def test_records_of_rollouts_that_cannot_be_made_again_are_not_compared(
     log: Path, braid: Braid, tmp_path: Path
 ) -> None:
     """They are counted; the rollout is named with the reason."""
-    shutil.copytree(log, tmp_path / "bad", ignore=shutil.ignore_patterns(AGENT_EVENTS.name))
+    sealed(shutil.copytree(log, tmp_path / "bad", ignore=shutil.ignore_patterns(AGENT_EVENTS.name)))
     code, found, said = _verify(braid, tmp_path / "bad")
     assert (code, found["identical"], found["extra"]) == (1, 0, 0)
     assert found["holed"] > 0
@@ -197,6 +198,6 @@ def test_a_sink_that_cannot_be_read_to_its_end_is_said(log: Path, braid: Braid, 
     bad = _with(log, tmp_path / "bad", _records(log, SFT)[0])
     path = file_of(bad / "log", SFT.name, 0, 10**6)
     path.write_bytes(path.read_bytes()[:-20])
-    code, found, said = _verify(braid, bad)
+    code, found, said = _verify(braid, sealed(bad))
     assert (code, found["unread"], found["missing"]) == (1, 1, 0)
     assert f"unreadable: {SFT.name}/0: " in said

@@ -19,6 +19,7 @@ from streams.replaying.ahead import Ahead
 from streams.replaying.reclosing import Reclosing
 from streams.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, FACTS, JUDGE_VOTES, LIFECYCLE, Topic
 from tests.conftest import Braid
+from tests.sealed import sealed
 from tests.streams.replaying.replays import replay, rewritten
 
 
@@ -55,6 +56,7 @@ def test_reclose_names_rollouts_whose_facts_are_gone(log: Path, braid: Braid, tm
     shutil.copytree(log, holed)
     partition = next(p for p in partitions_of(log / "log", topic.name) if p)
     file_of(holed / "log", topic.name, partition).unlink()
+    sealed(holed)
     _, plain, _ = braid("replay", "--from-dir", holed, "--dry-run", "--json", "--processes", 1)
     code, found, said = braid("replay", "--from-dir", holed, "--dry-run", "--reclose", "--json", "--processes", 1)
     assert code == 1
@@ -168,7 +170,17 @@ def test_leaving_early_changes_nothing(log: Path, braid: Braid, tmp_path: Path, 
                     held.append(topic.name, partition, record.key, record.value, record.at, record.headers)
     for more in ((), ("--set", "closing.deadline_ms=1000", "--set", "closing.idle_ms=10")):
         found = [
-            braid("replay", "--from-dir", tmp_path / name, "--dry-run", "--reclose", "--json", "--processes", 1, *more)
+            braid(
+                "replay",
+                "--from-dir",
+                sealed(tmp_path / name),
+                "--dry-run",
+                "--reclose",
+                "--json",
+                "--processes",
+                1,
+                *more,
+            )
             for name in ("early", "held")
         ]
         (_, one, _), (_, other, _) = found

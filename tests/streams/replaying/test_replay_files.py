@@ -16,6 +16,7 @@ from streams.embedded import partitions_of, read_partition
 from streams.log_writer import LogWriter, file_of
 from streams.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, FACTS, JUDGE_VOTES, SFT, Topic
 from tests.conftest import Braid
+from tests.sealed import sealed
 from tests.streams.replaying.replays import replay, rewritten
 
 
@@ -53,7 +54,7 @@ def test_shuffled_interleavings_give_the_same_digests(log: Path, braid: Braid, t
                     for record in read_partition(log / "log", topic.name, partition):
                         at = chance.randrange(10**12)
                         writer.append(topic.name, partition, record.key, record.value, at, record.headers)
-        assert replay(braid, shuffled, "--dry-run", "--processes", 1)["digests"] == plain
+        assert replay(braid, sealed(shuffled), "--dry-run", "--processes", 1)["digests"] == plain
 
 
 def test_a_changed_removed_or_foreign_sink_record_is_found(log: Path, braid: Braid, tmp_path: Path) -> None:
@@ -68,7 +69,9 @@ def test_a_changed_removed_or_foreign_sink_record_is_found(log: Path, braid: Bra
         with LogWriter(target / "log") as writer:
             for record in records:
                 writer.append(SFT.name, partition, record.key, record.value, record.at)
-        code, found, said = braid("replay", "--from-dir", target, "--dry-run", "--verify", "--json", "--processes", 1)
+        code, found, said = braid(
+            "replay", "--from-dir", sealed(target), "--dry-run", "--verify", "--json", "--processes", 1
+        )
         assert code == 1
         assert SFT.name in said
         return found["verified"]
@@ -101,7 +104,7 @@ def test_holes_are_named_and_the_rest_is_made(log: Path, braid: Braid, tmp_path:
     with LogWriter(holed / "log") as writer:
         for record in records[1:]:
             writer.append(topic.name, partition, record.key, record.value, record.at, record.headers, record.offset)
-    code, found, said = braid("replay", "--from-dir", holed, "--dry-run", "--json", "--processes", 1)
+    code, found, said = braid("replay", "--from-dir", sealed(holed), "--dry-run", "--json", "--processes", 1)
     assert code == 1
     [hole] = found["holes"]
     assert hole["rollout_id"] == (lost.key or b"").decode()
@@ -119,7 +122,7 @@ def test_a_value_that_cannot_be_read_is_named(log: Path, braid: Braid, tmp_path:
         for number, record in enumerate(records):
             value = b"\x00\x00\x00\x03\xe7" + (record.value or b"")[10:] if number == 0 else record.value
             writer.append(AGENT_EVENTS.name, 1, record.key, value, record.at)
-    code, found, said = braid("replay", "--from-dir", holed, "--dry-run", "--json", "--processes", 1)
+    code, found, said = braid("replay", "--from-dir", sealed(holed), "--dry-run", "--json", "--processes", 1)
     assert code == 1
     assert found["undecodable"] == 1
     assert f"{AGENT_EVENTS.name}/1@0: no schema has id 999" in said
@@ -274,7 +277,7 @@ def test_a_damaged_file_is_a_hole_and_the_rest_is_made(log: Path, braid: Braid, 
     path = file_of(damaged / "log", AGENT_EVENTS.name, 2)
     path.write_bytes(path.read_bytes()[:-40])
     lost = {(record.key or b"").decode() for record in read_partition(log / "log", AGENT_EVENTS.name, 2)}
-    code, found, said = braid("replay", "--from-dir", damaged, "--dry-run", "--json", "--processes", 1)
+    code, found, said = braid("replay", "--from-dir", sealed(damaged), "--dry-run", "--json", "--processes", 1)
     assert code == 1
     assert {hole["rollout_id"] for hole in found["holes"]} == lost
     assert found["rollouts"] == 12 - len(lost)
@@ -287,6 +290,6 @@ def test_facts_alone_cannot_be_verified(log: Path, braid: Braid, tmp_path: Path)
     for topic in FACTS:
         if (log / "log" / topic.name).is_dir():
             shutil.copytree(log / "log" / topic.name, facts / "log" / topic.name)
-    code, _, said = braid("replay", "--from-dir", facts, "--dry-run", "--verify", "--processes", 1)
+    code, _, said = braid("replay", "--from-dir", sealed(facts), "--dry-run", "--verify", "--processes", 1)
     assert code == 1
     assert "holds facts only" in said

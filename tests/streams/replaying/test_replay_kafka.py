@@ -134,6 +134,9 @@ def test_an_archive_of_everything_is_read_by_whoever_reads_logs(
     assert code == 0, said
     code, said, _ = braid("verify", tmp_path / "all")
     assert code == 0, said
+    (tmp_path / "all" / "log" / "notes.txt").touch()
+    assert "notes.txt  file: the manifest does not list it" in braid("verify", tmp_path / "all")[1]
+    (tmp_path / "all" / "log" / "notes.txt").unlink()
     code, exported, said = braid(
         "export", "--from-dir", tmp_path / "all", "--format", "trl-dpo", "--out", tmp_path / "d", "--json"
     )
@@ -181,8 +184,12 @@ def test_a_damaged_archive_is_found(configured: Settings, braid: Braid, tmp_path
     path.unlink()
     code, _, said = braid("archive", "check", tmp_path / "archive")
     assert code == 1
-    assert f"{path.name}: missing" in said
-    code, found, said = braid("replay", "--from-dir", tmp_path / "archive", "--dry-run", "--json", "--processes", 1)
+    assert f"{path.name}: it is missing" in said
+    words = ("replay", "--from-dir", tmp_path / "archive", "--dry-run", "--json", "--processes", 1)
+    code, found, said = braid(*words)
+    assert (code, found) == (1, "")
+    assert f"{path.name}: it is missing; take a whole copy" in said
+    code, found, said = braid(*words, "--unfinished")
     assert code == 1
     assert {hole["rollout_id"] for hole in found["holes"]}
     assert f"{path.name} is missing" in said

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from streams.demo.sample import sample_lines
 from streams.embedded import read_partition
 from streams.findings import Finding
 from streams.log_writer import LogWriter
+from streams.manifest import LOG_MANIFEST
 from streams.topics import Topic
 from streams.verifying import Verification
 
@@ -72,12 +74,12 @@ def finished(home: Path) -> Path:
 
 @pytest.fixture
 def out(finished: Path, tmp_path: Path) -> Path:
-    """A copy to spoil."""
-    return shutil.copytree(finished, tmp_path / "out")
+    """A copy to spoil, without its manifest: rows and evidence alone have to show what was done."""
+    return shutil.copytree(finished, tmp_path / "out", ignore=shutil.ignore_patterns(LOG_MANIFEST))
 
 
 @pytest.fixture
-def verify(home: Path, capsys: pytest.CaptureFixture[str]) -> Verify:
+def check(home: Path, capsys: pytest.CaptureFixture[str]) -> Verify:
     """Run `braid verify`; with --json unless told otherwise."""
 
     def run(*arguments: object, json: bool = True) -> Ran:
@@ -92,6 +94,12 @@ def verify(home: Path, capsys: pytest.CaptureFixture[str]) -> Verify:
     return run
 
 
+@pytest.fixture
+def verify(check: Verify) -> Verify:
+    """The same where a manifest need not be there: rows and evidence alone have to show what was done."""
+    return partial(check, "--unfinished")
+
+
 def edit(path: Path, change: Edit) -> None:
     """Change the lines of a file in place."""
     lines = path.read_bytes().splitlines()
@@ -104,7 +112,8 @@ def records_of(path: Path) -> list[Json]:
 
 
 def rewrite(log: Path, topic: Topic, change: Callable[[list[Any]], object]) -> None:
-    """Change the records of a topic of an embedded log."""
+    """Change the records of a topic of an embedded log, which loses its manifest."""
+    (log.parent / LOG_MANIFEST).unlink(missing_ok=True)
     stored = list(read_partition(log, topic.name, 0))
     codec = Codec()
     records = [codec.decode(topic, each.value) for each in stored]
@@ -126,7 +135,9 @@ def every_turned_bit_is_found(path: Path, looked_at: Path) -> None:
     for place in range(0, len(original), len(original) // 60):
         path.write_bytes(original[:place] + bytes([original[place] ^ 1]) + original[place + 1 :])
         found: list[Finding] = []
-        verification = Verification(keys, allow_unsigned=False, tell=found.append, say=lambda _what, _share: None)
+        verification = Verification(
+            keys, allow_unsigned=False, tell=found.append, say=lambda _what, _share: None, unfinished=True
+        )
         verification.paths([looked_at])
         line = original[:place].count(b"\n") + 1
         assert not verification.outcome.ok
