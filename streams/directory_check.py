@@ -41,7 +41,7 @@ class Manifest:
         if signature is not None:
             self.faults += signature_faults(signature, signed_bytes(said), keys)
         elif not allow_unsigned:
-            self.faults.append("it is not signed (--unfinished accepts that of an earlier version)")
+            self.faults.append("it is not signed (--allow-unsigned accepts that)")
 
     @property
     def trusted(self) -> bool:
