@@ -6,7 +6,6 @@ What works through one partition at a time needs memory for that one, and is don
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -34,9 +33,8 @@ def spread(
     rejected: Rejected,
     say: Callable[[float], None],
     size: int | None,
-    inputs: list[dict[str, Any]] | None = None,
 ) -> None:
-    """Copy every line to the spool of its rollout's partition, with where it came from; see `read_lines` for `inputs`."""
+    """Copy every line to the spool of its rollout's partition, with where it came from."""
     read = 0
     with ExitStack() as stack:
         outs = [stack.enter_context(open_output(spool / f"{partition}")) for partition in range(partitions)]

@@ -220,7 +220,8 @@ class Verification:
         """Check the manifest of a run, a replay or an archive, and the files that it lists; None where there is none."""
         if not folder.has_manifest and (self._unfinished or not (folder.is_output or folder.log)):
             return None
-        manifest = Manifest(folder.home / LOG_MANIFEST, self._keys, allow_unsigned=self._allow_unsigned)
+        unsigned = self._allow_unsigned or self._unfinished
+        manifest = Manifest(folder.home / LOG_MANIFEST, self._keys, allow_unsigned=unsigned)
         if not folder.has_manifest:
             manifest.faults = [NO_MANIFEST]
         check.manifest(manifest)
@@ -257,11 +258,7 @@ class Verification:
             log.finish(ROW_TOPICS)
         if lines is not None and log is not None:
             lines.compare(log, str(folder.log))
-        return (
-            {}
-            if log is None and lines is None
-            else (log.closings() if log else {}) | (lines.closings() if lines else {})
-        )
+        return {name: at for each in (log, lines) if each is not None for name, at in each.closings().items()}
 
     def _decided(self, folder: Folder) -> dict[str, str]:
         """The rollouts of an archive, by the decisions in it: those that are open have no closing record."""

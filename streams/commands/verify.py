@@ -49,8 +49,8 @@ def verify(
     allow_unsigned
         Accept records and manifests without a signature.
     unfinished
-        Verify a directory although its manifest is missing: made before there were manifests, or cut off. Files that are gone as
-        a whole, rollouts and all, are not found then.
+        Verify a run, replay or archive whose manifest is missing or not signed: made by an earlier version, or cut off. Files and
+        rollouts that are gone as a whole are not found then.
     verbose
         Show every record, not only those that are not ok.
     json
