@@ -155,19 +155,19 @@ class PpoRecord(TrainingRecord):
     final_answer: str | None = None
     """Its answer, plain."""
     reward: Real
-    """In [0, 1]."""
+    """From 0 to pass_weight + coverage_bonus (1.1 by default); every known pass is above every known fail."""
     components: tuple[RewardComponent, ...] = ()
     """What the reward is made of."""
     total: Real | None = None
     """The ranking's total."""
     group_mean: Real | None = None
-    """Mean reward over the rollout's valid branches."""
+    """Mean reward over the branches of the same task that are trained on."""
     group_std: Real | None = None
     """Their standard deviation."""
     advantage: Real | None = None
-    """(reward - mean) / std over valid members: 0 in a group of equals, null in a group of one."""
+    """(reward - mean) / std: 0 in a group of equals, null in a group of one."""
     group_size: Count = 0
-    """How many valid members."""
+    """How many members."""
 
 
 class RejectedRecord(Record):

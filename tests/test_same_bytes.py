@@ -67,9 +67,7 @@ def new_field_in_the_released_schema(product: Copy) -> None:
 
 def new_field_under_version_1(product: Copy) -> None:
     new_field_and_schema(product)
-    product.edit(
-        "schemas/versions.py", "        1,\n    ),\n    2: {},", '        1,\n    ) | {"SftRecord": 2},\n    2: {},'
-    )
+    product.edit("schemas/versions.py", "        1,\n    ),\n", '        1,\n    ) | {"SftRecord": 2},\n')
 
 
 @pytest.mark.parametrize(
@@ -95,7 +93,7 @@ def test_a_field_without_a_new_emission_version_is_refused(
 def test_a_field_of_the_next_emission_version_leaves_old_logs_alone(product: Copy) -> None:
     """The stored log is replayed by a product whose newest rows have a field more: the same bytes."""
     new_field_and_schema(product)
-    product.edit("schemas/versions.py", "    2: {},", '    2: {"SftRecord": 2},')
+    product.edit("schemas/versions.py", "    2: {", '    2: {"SftRecord": 2, ')
     product.edit(
         "schemas/training.py", "    origin: str | None = None\n",
         "    origin: str | None = Field(default=None, exclude_if=lambda origin: origin is None)\n",

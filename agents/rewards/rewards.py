@@ -164,6 +164,13 @@ def _pass_rate_of_version_1(tests: TestCounts | None, score: float) -> float:
     return score if share == 1.0 else share
 
 
+def reward_range(components: Sequence[RewardComponent]) -> tuple[float, float]:
+    """The lowest and the highest reward that these components can make; those of version 1 and of judges are cut at 1."""
+    if not any(part.key == "base" for part in components):
+        return 0.0, 1.0
+    return 0.0, nine(fsum(part.weight for part in components if part.weight > 0))
+
+
 def group_of(rewards: Sequence[float]) -> Group:
     """Mean and sample standard deviation of the rewards that are there."""
     n = len(rewards)

@@ -11,6 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
+from agents.rewards.rewards import reward_range
 from agents.training.contamination import EvalIndex, read_items
 from agents.training.formats.dsse import Attestor
 from agents.training.formats.shape import FileKind, Format, Group, Left, Row
@@ -219,6 +220,8 @@ class _Run:
             self._counts.leave(each.reason)
             if each.item is not None:
                 self._counts.contaminated[each.item] = self._counts.contaminated.get(each.item, 0) + 1
+        for rewarded in group.ppo:
+            self._state.widen(*reward_range(rewarded.components))
         rows = []
         again = self._recipe.redact and not whole.redacted and not self._recipe.form.verbatim
         for made in self._recipe.form.make(group):

@@ -62,12 +62,19 @@ class State:
     contaminated: Counter[str] = field(default_factory=Counter)
     configs: Counter[str] = field(default_factory=Counter)
     """Rollouts by the digest of the configuration they were made under."""
+    reward_range: list[float] | None = None
+    """The lowest and the highest reward that the rules of the exported rollouts allow; None without any reward."""
     inputs: list[dict[str, Any]] = field(default_factory=list)
     """What each export read."""
     rollouts: list[str] | None = field(default_factory=list)
     """The rollouts whose evidence is in the dataset, by id; None where an earlier version began it and did not keep them."""
     replaces: list[str] = field(default_factory=list)
     """Files of an earlier export, to be removed when this one is complete."""
+
+    def widen(self, lowest: float, highest: float) -> None:
+        """Note a range of rewards."""
+        known = self.reward_range or [lowest, highest]
+        self.reward_range = [min(known[0], lowest), max(known[1], highest)]
 
     def packed(self) -> bytes:
         """The checkpoint."""
@@ -105,6 +112,7 @@ class _Checkpoint(BaseModel):
     configs: Counter[str]
     inputs: list[dict[str, Any]]
     rollouts: list[str] | None = None
+    reward_range: list[float] | None = None
 
 
 def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:
@@ -188,6 +196,7 @@ def write_manifest(folder: Path, state: State, form: Format, key: SigningKey | N
         "code_version": CODE_VERSION,
         "schemas": {name: _schema(record) for name, record in sorted(RECORDS.items())},
         "config_digests": dict(sorted(state.configs.items())),
+        "reward_range": state.reward_range,
         # The ids of both decisions of every rollout stand in the closing records of these files.
         "closures": {
             "settled": rollouts,
@@ -227,7 +236,8 @@ def write_card(folder: Path, state: State, form: Format, kind: FileKind) -> None
     lines += [
         "", f"# {form.name}", "", f"{form.about}. Made by Braidstream {CODE_VERSION} from ranked agent rollouts.", "",
         "| | |", "|---|---|",
-        *(f"| {name.replace('_', ' ')} | {count:,} |" for name, count in sorted(state.totals.items())), "",
+        *(f"| {name.replace('_', ' ')} | {count:,} |" for name, count in sorted(state.totals.items())),
+        *([] if state.reward_range is None else [f"| reward_range | {state.reward_range[0]:g} to {state.reward_range[1]:g} |"]), "",
     ]  # fmt: skip
     lines += _table("Left out", "reason", state.rejected)
     lines += _table("Repeats of evaluation items", "item", state.contaminated)

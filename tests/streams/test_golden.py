@@ -1,4 +1,4 @@
-"""The golden: one realistic trajectory (parallel calls, interim text, an error, a long output) and the rows it must give."""
+"""The golden of emission version 2: one realistic trajectory (parallel calls, interim text, an error, a long output) and the rows it must give."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from streams.config import Settings
 from streams.run import run_files
 from streams.signing import signing_key
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden" / "v2"
 INPUT = Path(__file__).parents[2] / "streams" / "demo" / "golden_trajectory.ndjson"
 
 

@@ -49,12 +49,14 @@ def test_counts_files_and_manifest_agree(ran: Path, tmp_path: Path) -> None:
     assert (file["sha256"], file["bytes"], file["rows"]) == (sha256(content).hexdigest(), len(content), 9)
     assert manifest["closures"] == {"settled": 3, "closed": 3, "files": ["provenance/evidence-00000.jsonl"]}
     assert counts.events == 3 * (8 + 4 + 4)
-    assert manifest["schemas"]["PpoRecord"]["version"] == 1
+    assert manifest["schemas"]["PpoRecord"]["version"] == 2
     assert len(bytes.fromhex(manifest["schemas"]["PpoRecord"]["fingerprint"])) == 8
     for beside in manifest["provenance"]:
         content = (tmp_path / "out" / beside["name"]).read_bytes()
         assert (beside["sha256"], beside["rows"]) == (sha256(content).hexdigest(), content.count(b"\n"))
     assert sum(manifest["config_digests"].values()) == 3
+    assert manifest["reward_range"] == [0.0, 1.1]
+    assert "| reward_range | 0 to 1.1 |" in (tmp_path / "out" / "README.md").read_text("utf-8")
     (inputs,) = manifest["inputs"]
     assert inputs["topics"][PPO.name] == {"0": [0, 9]}
     path = f"{PPO.name}/00000.avro"
