@@ -1,4 +1,4 @@
-"""The golden of emission version 2: one realistic trajectory (parallel calls, interim text, an error, a long output) and the rows it must give."""
+"""The golden of emission version 2: one realistic trajectory, with parallel calls, an error and a long output, and its rows."""
 
 import json
 from pathlib import Path
