@@ -143,19 +143,17 @@ class EmissionConfig(_Section):
 
     @model_validator(mode="after")
     def _keeps_passes_ahead(self) -> Self:
-        """Refuse weights under which a failing branch could be worth more than a passing one."""
-        if self.version == 1:
-            return self
-        rewards, weights = self.rewards, self.ranking.weights
-        if rewards.pass_weight <= 0 or rewards.hack_penalty < 0 or rewards.coverage_bonus < 0:
+        """Refuse weights under which a failing branch could have a higher reward than a passing one."""
+        rewards = self.rewards
+        if self.version > 1 and (rewards.pass_weight <= 0 or rewards.hack_penalty < 0 or rewards.coverage_bonus < 0):
             raise ValueError("rewards: pass_weight must be over 0, hack_penalty and coverage_bonus not below 0")
-        objective = sum(each.weight for each in weights if each.component == "objective")
-        if objective <= sum(abs(each.weight) for each in weights if each.component != "objective"):
-            raise ValueError(
-                "ranking.weights: objective must weigh more than all others together, "
-                "or the total of a failing branch could be above that of a passing one"
-            )
         return self
+
+    @property
+    def totals_follow_outcomes(self) -> bool:
+        """Whether the total of every passing branch is above that of every failing one, whatever a judge says."""
+        others = sum(abs(each.weight) for each in self.ranking.weights if each.component != "objective")
+        return sum(each.weight for each in self.ranking.weights if each.component == "objective") > others
 
     @classmethod
     def pinned(cls, text: str) -> Self:

@@ -192,7 +192,10 @@ class RowMaker:
                 unsure[SURPLUS] += 1
                 continue
             pair = Pair(talks[better.branch.branch_index], talks[worse.branch.branch_index])
+            margin = nine((better.ranked.total or 0.0) - (worse.ranked.total or 0.0))
             unfit = self._unfit(better.branch) or pair.unfit()
+            if unfit is None and basis == "objective" and margin <= 0.0 and self._version > 1:
+                unfit = "margin_against_outcome"
             admission = both(admissions[better.branch.branch_index], admissions[worse.branch.branch_index])
             branches = [better.branch, worse.branch]
             if unfit is not None:
@@ -212,7 +215,7 @@ class RowMaker:
                     chosen_answer=better.branch.final_answer,
                     rejected_answer=worse.branch.final_answer,
                     basis=basis,
-                    margin=nine((better.ranked.total or 0.0) - (worse.ranked.total or 0.0)),
+                    margin=margin,
                     p_chosen=probability,
                     chosen_components=better.ranked.components,
                     rejected_components=worse.ranked.components,

@@ -57,6 +57,7 @@ def machine_checks(settings: Settings | None, environment: Mapping[str, str]) ->
     ]
     if settings is not None:
         checks += [check_key(settings), check_gateway(settings), check_browser(settings), check_judge(settings)]
+        checks += check_weights(settings)
     return checks
 
 
@@ -211,6 +212,21 @@ def check_browser(settings: Settings) -> Check:
         what, _, advice = found.partition(": ")
         return Check("browser", "warning", f"{what}; pages will be unknown", advice)
     return Check("browser", "ok", found.program)
+
+
+def check_weights(settings: Settings) -> list[Check]:
+    """Warn of weights under which totals may contradict outcomes; ranks and rewards never do."""
+    if settings.emission.totals_follow_outcomes:
+        return []
+    return [
+        Check(
+            "weights",
+            "warning",
+            "the objective does not weigh more than all other components together: the total of a failing branch can reach that "
+            "of a passing one, and pairs whose margin is then not positive are left out",
+            "raise the weight of the component objective in emission.ranking.weights, unless nothing is ever required",
+        )
+    ]
 
 
 def check_judge(settings: Settings) -> Check:

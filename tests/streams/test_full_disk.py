@@ -60,7 +60,7 @@ def test_a_full_disk_ends_commands_with_its_path(small: Path, tmp_path: Path, br
     assert braid("run", lines, "--out", done)[0] == 0
     for number, words in enumerate((
         ("run", lines), ("export", "--from-dir", done, "--format", "trl-sft"),
-        ("export", "--from-dir", done, "--format", "verl-parquet"), ("replay", "--from-dir", done),
+        ("export", "--from-dir", done, "--format", "trl-sft", "--file", "parquet"), ("replay", "--from-dir", done),
     )):  # fmt: skip
         out = small / str(number)
         code, _, complaint = braid(*words, "--out", out)
@@ -81,10 +81,8 @@ def test_a_directory_that_nothing_can_be_written_to_is_named(small: Path, tmp_pa
     subprocess.run(["mount", "-o", "remount,ro", small], check=True)
     code, _, complaint = braid("run", lines, "--out", small / "out")
     assert code == 1
-    assert (
-        complaint
-        == f"braid: {small / 'out'}: Read-only file system; nothing can be written there; give another directory\n"
-    )
+    assert complaint.startswith(f"braid: --out {small / 'out'}: Read-only file system; give a directory")
+    assert complaint.count("\n") == 1
 
 
 def test_an_output_that_cannot_be_flushed_names_its_path() -> None:

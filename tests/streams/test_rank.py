@@ -145,7 +145,9 @@ def test_passing_branches_are_above_failing_ones_and_unknown_ones_have_no_rank(r
 
 def test_the_published_numbers_of_ten_branches(rank: Rank) -> None:
     """Ten branches of which five pass: the Wilson interval, and 26.3 points."""
-    (ranking,) = rank([opened(10), *(build(index, "success", index % 2) for index in range(10))], "--json").rankings
+    (ranking,) = rank(
+        [opened(10), *(build(index, ("success", "failure")[index % 2], index % 2) for index in range(10))], "--json"
+    ).rankings
     stats = ranking["stats"]
     assert (stats["wilson_low"], stats["wilson_high"]) == pytest.approx((0.2365930904, 0.7634069096), abs=2e-9)
     assert stats["min_detectable_delta_pp"] == 26.3

@@ -12,6 +12,7 @@ from hypothesis import assume, given
 
 from agents.training.formats import FORMATS
 from agents.training.formats.shape import Group, Row
+from schemas.emission import EmissionConfig, RankingConfig, Weight
 from schemas.training import PpoRecord
 from tests.agents.training.formats.rollouts import Line, branch, group_of, opening
 from tests.agents.training.test_random_rollouts import MANY, rollouts, some
@@ -266,3 +267,22 @@ def test_conflicting_events_and_gaps_are_kept_for_audit() -> None:
         group = group_of(odd, in_order=False)
         assert group.sft == group.ppo == ()
         assert any(found[:2] == ("audit_only", reason) for found in reasons(group, "ppo")), reason
+
+
+def test_a_pair_whose_margin_contradicts_its_outcome_is_left_out() -> None:
+    """Where the objective weighs nothing, totals are the judge's alone; under default weights margins are positive."""
+    lines = [
+        opening("r1", 4),
+        *(line for index in range(4) for line in branch("r1", index, f"a{index}", passes=index < 2)),
+    ]
+    votes = [
+        {"type": "vote", "rollout_id": "r1", "a": a, "b": b, "order": order, "preferred": "a", "judge": "j"}
+        for a, b in ((0, 1), (2, 3))
+        for order in ("ab", "ba")
+    ]
+    judged = EmissionConfig(ranking=RankingConfig(weights=(Weight(key="judge", weight=1.0, component="judge"),)))
+    group = group_of([*lines, *votes], config=judged)
+    assert all(pair.margin > 0 for pair in group.dpo)
+    assert ("margin_against_outcome",) in reasons(group, "dpo")
+    usual = group_of([*lines, *votes])
+    assert ("margin_against_outcome",) not in reasons(usual, "dpo")

@@ -38,8 +38,8 @@ def test_json_is_one_object_of_counts(ran: Path, capsys: Output) -> None:
     counts = orjson.loads(capsys.readouterr().out)
     of_run = set(RunCounts().plain()) - {"dead_letters"}
     assert of_run <= set(counts)
-    assert (counts["rollouts"], counts["rows"], counts["files"], counts["bad_lines"]) == (3, 3, 1, 0)
-    assert counts["rejected"] == {"not_passing": 6, "not_compared": 3, "same_answer": 3}
+    assert (counts["rollouts"], counts["rows"], counts["files"], counts["bad_lines"]) == (3, 0, 0, 0)
+    assert counts["rejected"] == {"not_passing": 6, "not_compared": 3, "same_answer": 3, "differs_in_calls": 3}
     assert counts["events"] == 48
     assert counts["out"] == "out"
     assert counts["seconds"] >= 0
@@ -47,11 +47,11 @@ def test_json_is_one_object_of_counts(ran: Path, capsys: Output) -> None:
 
 def test_people_get_a_table_and_what_is_new(ran: Path, capsys: Output) -> None:
     """Counts by reason, then where the files are; the second time that nothing is new."""
-    words = ("export", "--format", "openai-dpo", "--from-dir", str(ran), "--out", "out")
+    words = ("export", "--format", "rollout-wire", "--from-dir", str(ran), "--out", "out")
     assert braid(*words) == 0
     shown = capsys.readouterr().out
     assert "left out: same_answer" in shown
-    assert "1 new files in out" in shown
+    assert "3 new files in out" in shown
     assert braid(*words) == 0
     assert "nothing new for out" in capsys.readouterr().out
 

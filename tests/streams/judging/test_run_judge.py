@@ -2,9 +2,8 @@
 
 import asyncio
 import json
+import os
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -17,6 +16,7 @@ from streams.cli import app
 from streams.judging.again import AgainError
 from streams.judging.asking import VOTES_FILE, VoteFileError
 from tests.messages_api import answer, messages_api, refusal
+from tests.processes import Forked
 from tests.streams.judging.test_live_requests import WEIGHTS, lines
 
 RULES = 'judge = "rules-1"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"\n[[rule]]\nwhen = "tests passed"\nscore = 9\n'
@@ -251,7 +251,7 @@ def test_judging_again_is_killed_and_pays_only_for_what_was_in_flight(
     command = ("judge", "again", "--from-dir", "out", "--out", "again", "--json")
     with messages_api(play) as api:
         monkeypatch.setenv("BRAID_JUDGE__BASE_URL", api.url)
-        process = subprocess.Popen([sys.executable, "-m", "streams.cli", *command], stdout=subprocess.DEVNULL)
+        process = Forked(command, os.environ, Path("said"))
         while api.calls < 6:
             assert process.poll() is None, "it ended before it was killed"
             time.sleep(0.01)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents.evidence.keys import generate_key, save_key
+from schemas.emission import EmissionConfig, RankingConfig, Weight
 from streams.config import GatewayConfig, Settings, VerifierConfig, load
 from streams.looking import checks
 from streams.looking.cluster_checks import topics_check
@@ -106,6 +107,14 @@ def test_scores_that_would_count_nowhere_are_warned_of(monkeypatch: pytest.Monke
     assert found() == ("ok", False)
     monkeypatch.setenv("BRAID_EMISSION__RANKING__WEIGHTS", json.dumps([weight | {"weight": 0.0}]))
     assert found() == ("warning", True)
+
+
+def test_totals_that_could_contradict_outcomes_are_warned_of() -> None:
+    """Equal weights of the objective and of a score; by default there is nothing to say."""
+    even = [Weight(key=each, weight=1.0, component=each) for each in ("objective", "judge_scalar")]
+    emission = EmissionConfig(ranking=RankingConfig(weights=tuple(even)))
+    assert [each.result for each in checks.check_weights(Settings(emission=emission))] == ["warning"]
+    assert checks.check_weights(Settings()) == []
 
 
 def test_a_development_key_is_a_warning_and_is_not_made_by_looking(

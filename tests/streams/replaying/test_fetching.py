@@ -125,6 +125,7 @@ async def test_a_partition_that_does_not_answer_is_named(settings: Settings, mon
             await read(fetched, f"{settings.prefix}none", Span(0, 1))
 
 
+@pytest.mark.long  # two starts of a Kafka of its own
 async def test_reading_goes_on_when_the_broker_was_killed_and_is_back(tmp_path: Path) -> None:
     endpoint = await asyncio.to_thread(broker.start, tmp_path / "broker", places.cache_dir(), registry=False)
     try:

@@ -30,6 +30,7 @@ from streams.topics import (
     SFT,
 )
 from tests.conftest import Braid
+from tests.processes import Forked
 from tests.sealed import sealed
 from tests.streams.replaying.replays import replay
 
@@ -43,23 +44,10 @@ def log(parted: Path) -> Path:
 def test_a_replay_that_was_killed_leaves_no_half_file_and_is_resumed(log: Path, braid: Braid, tmp_path: Path) -> None:
     expected = replay(braid, log, "--out", tmp_path / "whole", "--processes", 1)
     out = tmp_path / "killed"
-    command = [
-        sys.executable,
-        "-m",
-        "streams.cli",
-        "replay",
-        "--from-dir",
-        str(log),
-        "--out",
-        str(out),
-        "--processes",
-        "1",
-    ]
+    words = ("replay", "--from-dir", log, "--out", out, "--processes", 1, "--resume", "--json")
     killed = 0
     for _ in range(40):
-        process = subprocess.Popen(
-            [*command, "--resume", "--json"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = Forked(words, os.environ, tmp_path / "said")
         deadline = time.monotonic() + 20
         while (
             process.poll() is None and not list(out.glob(f".replay/{killed % 4}.json")) and time.monotonic() < deadline
@@ -68,10 +56,10 @@ def test_a_replay_that_was_killed_leaves_no_half_file_and_is_resumed(log: Path, 
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
             killed += 1
-        process.wait()
+        code = process.wait()
         for path in out.glob("log/*/*.avro"):
             assert list(read_partition(out / "log", path.parent.name, int(path.stem))) is not None
-        if process.returncode == 0 or killed >= 3:
+        if code == 0 or killed >= 3:
             break
     with LogWriter(tmp_path / "more") as writer:  # meanwhile the log grows; what was set out for stays the same
         more = writer.append(LIFECYCLE.name, 0, b"new", b"not read", 1, offset=10**6)

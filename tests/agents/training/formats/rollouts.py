@@ -82,14 +82,16 @@ def encoded(lines: list[Line]) -> bytes:
     return b"".join(orjson.dumps(line) + b"\n" for line in lines)
 
 
-def group_of(lines: list[Line], split: str = "train", *, in_order: bool = True) -> Group:
+def group_of(
+    lines: list[Line], split: str = "train", *, in_order: bool = True, config: EmissionConfig | None = None
+) -> Group:
     """The whole rollout in lines of one rollout; `in_order` says that all of them count."""
     rollout, reader, slicer = Rollout(lines[0]["rollout_id"]), LineReader(), Slicer()
     facts = [ready for line in lines for fact in reader.read(orjson.dumps(line)) for ready in slicer.add(fact)]
     for offset, fact in enumerate([*facts, *slicer.flush()]):
         complaints = rollout.add(fact, 1_768_467_600_000, ("facts", 0, offset))
         assert not complaints or not in_order
-    settled = Closure(settled=settle_now(rollout, EmissionConfig(), ClosingPolicy()))
+    settled = Closure(settled=settle_now(rollout, config or EmissionConfig(), ClosingPolicy()))
     rollout.add(settled, 1_768_467_600_000, ("closures", 0, 0))
     rollout.add(Closure(closed=close_now(rollout)), 1_768_467_600_000, ("closures", 0, 1))
     made = emit(rollout)
