@@ -21,6 +21,8 @@ CLOSING = "closing."
 WEIGHT = "_weight"
 WEIGHTS = ["ranking", "weights"]
 TOOLS = ["summarize", "tools"]
+HELD_AGAINST_EACH_OTHER = ("rewards", "version")
+"""Sections of which one value may be refused because of another."""
 
 
 class UnfitError(ReplayError):
@@ -77,8 +79,13 @@ class Overrides:
 
     @property
     def depends_on_pinned(self) -> bool:
-        """Whether the log tells if it fits: a weight or a tool has a name that somebody gave it. All else fits every configuration."""
-        return any(each.path[:2] in (WEIGHTS, TOOLS) for each in self._emission)
+        """Whether the log tells if it fits: names of weights and tools are free, and rewards are held against the version.
+
+        All else fits every configuration.
+        """
+        return any(
+            each.path[:2] in (WEIGHTS, TOOLS) or each.path[0] in HELD_AGAINST_EACH_OTHER for each in self._emission
+        )
 
     @property
     def redact(self) -> bool | None:

@@ -115,11 +115,12 @@ def test_what_never_settled_has_the_configuration_here(
 
 
 def test_only_names_that_somebody_gave_are_looked_for_in_the_log() -> None:
-    """What any configuration has is not: that holds as long as no setting is held against another one."""
+    """What any configuration has is not: that holds as long as no other setting is held against another one."""
     assert not Overrides(["redact=false", "summarize.max_bytes=1200", "pairs.min_probability=0.8"]).depends_on_pinned
-    for given in ("rewards.judge_weight=0.5", "summarize.tools.run.max_bytes=100", "ranking.weights=[]"):
+    for given in ("rewards.judge_weight=0.5", "summarize.tools.run.max_bytes=100", "ranking.weights=[]", "version=2"):
         assert Overrides([given]).depends_on_pinned
     models = [EmissionConfig, *(field.annotation for field in EmissionConfig.model_fields.values())]
     for model in models:
         decorators = getattr(model, "__pydantic_decorators__", None)
-        assert decorators is None or not (decorators.model_validators or decorators.field_validators)
+        known = {"_keeps_passes_ahead"} if model is EmissionConfig else set()  # rewards against the version
+        assert decorators is None or not ({*decorators.model_validators} - known or decorators.field_validators)
