@@ -1,6 +1,7 @@
 """Committed schemas: equal to the models, and able to read every earlier version."""
 
 import json
+import shutil
 from pathlib import Path
 
 import fastavro
@@ -17,20 +18,20 @@ def test_models_and_committed_files_agree() -> None:
 
 def test_a_changed_model_is_seen(tmp_path: Path) -> None:
     """A committed file that differs from its model is reported with what to do."""
-    versions.write(tmp_path)
-    path = tmp_path / "BuildVerdict.v1.avsc"
+    shutil.copytree(versions.FOLDER, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "BuildVerdict.v2.avsc"
     schema = json.loads(path.read_text())
     schema["fields"] = schema["fields"][:-1]
     path.write_text(json.dumps(schema))
     versions.committed.cache_clear()
     assert versions.check(tmp_path) == [
-        "BuildVerdict: the model differs from BuildVerdict.v1.avsc; run `braid schemas write`"
+        "BuildVerdict: the model differs from BuildVerdict.v2.avsc; run `braid schemas write`"
     ]
 
 
 def test_a_breaking_version_is_seen(tmp_path: Path) -> None:
     """A new version that cannot read what an earlier one wrote is reported, whatever lies between."""
-    versions.write(tmp_path)
+    shutil.copytree(versions.FOLDER, tmp_path, dirs_exist_ok=True)
     first = json.loads((tmp_path / "CheckVerdict.v1.avsc").read_text())
     without_status = first | {"fields": [field for field in first["fields"] if field["name"] != "status"]}
     (tmp_path / "CheckVerdict.v1.avsc").write_text(json.dumps(without_status))

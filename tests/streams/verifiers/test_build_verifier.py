@@ -8,7 +8,7 @@ import pytest
 from agents.fork.local_adapter import LocalSandbox
 from agents.fork.sandbox import CommandResult
 from agents.fork.task_adapter import find_task, load_task
-from agents.verdicts.meaning import build_meaning, hack_signals
+from agents.verdicts.meaning import CURRENT, build_meaning, hack_signals
 from schemas.closures import Closure
 from schemas.events import Workspace
 from schemas.verdicts import CheckVerdict
@@ -60,7 +60,7 @@ async def test_reference_passes_broken_fails_and_each_verdict_says_what_was_seen
         verdicts = {each.branch_index: each for each in await until_verdicts(settings, BUILD_VERDICTS, 2)}
         await until_committed(settings, "build", 4)
     good, bad = verdicts[0], verdicts[1]
-    assert (build_meaning(good).outcome, build_meaning(bad).outcome) == ("pass", "fail")
+    assert (build_meaning(good, CURRENT).outcome, build_meaning(bad, CURRENT).outcome) == ("pass", "fail")
     assert good.tests is not None
     assert (good.tests.passed, good.tests.total, good.baseline_tests) == (13, 13, 13)
     assert (good.stage, good.exit_code, good.protected_paths_intact, good.produced_by) == (
@@ -69,7 +69,7 @@ async def test_reference_passes_broken_fails_and_each_verdict_says_what_was_seen
     assert bad.stdout is not None
     assert "failed" in bad.stdout.text
     assert len(bad.stdout.digest) == 64
-    assert hack_signals({"build": good}) == ()
+    assert hack_signals({"build": good}, 2) == ()
 
 
 async def test_a_killed_verifier_is_resumed_without_a_lost_or_doubled_verdict(
@@ -93,8 +93,8 @@ async def test_a_killed_verifier_is_resumed_without_a_lost_or_doubled_verdict(
     assert code == 0
     verdicts = await records_of(settings, BUILD_VERDICTS)  # type: ignore[assignment]
     assert sorted(each.branch_index for each in verdicts) == list(range(count))
-    assert {build_meaning(each).outcome for each in verdicts if each.branch_index % 2} == {"pass"}
-    assert {build_meaning(each).outcome for each in verdicts if not each.branch_index % 2} == {"fail"}
+    assert {build_meaning(each, CURRENT).outcome for each in verdicts if each.branch_index % 2} == {"pass"}
+    assert {build_meaning(each, CURRENT).outcome for each in verdicts if not each.branch_index % 2} == {"fail"}
     assert list((tmp_path / "sandboxes").glob("*/*")) == []
 
 
@@ -140,7 +140,7 @@ async def test_what_cannot_be_known_is_unknown_with_the_reason(settings: Setting
     await put_fork(settings, elsewhere, "elsewhere", {0: solved_quick("good")})
     async with verifying(run_build_verifier, settings):
         found = await until_verdicts(settings, BUILD_VERDICTS, 5)
-    assert {build_meaning(each).outcome for each in found} == {"unknown"}
+    assert {build_meaning(each, CURRENT).outcome for each in found} == {"unknown"}
     said = {(each.rollout_id, each.branch_index, each.status): each.stderr.text for each in found}
     assert "running" in said["hangs", 0, "running"]
     assert "did not end in time" in said["hangs", 0, "unknown"]
@@ -172,7 +172,7 @@ async def test_a_dead_sandbox_is_infra_error_and_the_next_one_is_fine(
         found = {each.branch_index: each for each in await until_verdicts(settings, BUILD_VERDICTS, 3)}
     assert [found[index].status for index in range(3)] == ["infra_error", "success", "failure"]
     assert "cannot be set up" in found[0].stderr.text
-    assert build_meaning(found[0]).outcome == "unknown"
+    assert build_meaning(found[0], CURRENT).outcome == "unknown"
 
 
 CRITERIA = """
