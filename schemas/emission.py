@@ -118,15 +118,15 @@ class JudgeConfig(_Section):
     """Of a branch's judged text."""
 
 
-EmissionVersion = Literal[1, 2]
-"""Version 1 is frozen: a rollout that settled under it is emitted with the same bytes for ever."""
+NEWEST_VERSION = 2
+"""Of emission. Version 1 is frozen: a rollout that settled under it is emitted with the same bytes for ever."""
 
 
 class EmissionConfig(_Section):
     """All of it."""
 
     # Pinned texts of before there was a version have none, and must keep their digests.
-    version: EmissionVersion = Field(default=2, exclude_if=lambda version: version == 1)
+    version: int = Field(default=NEWEST_VERSION, ge=1, le=NEWEST_VERSION, exclude_if=lambda version: version == 1)
     """The rules and schemas by which everything is made that follows from a rollout."""
     required: tuple[str, ...] = ("build",)
     """Verdicts that decide the objective status where RolloutOpened does not say."""

@@ -76,6 +76,26 @@ def test_the_converter_of_the_lines_page_works(tmp_path: Path) -> None:
     assert (counts["bad_lines"], counts["dead_letters"]) == (0, 0)
 
 
+def test_the_commands_of_the_training_page_work(tmp_path: Path) -> None:
+    """A log of emission version 1 is made anew, and the difference is explained: a skipped test costs a pass nothing more."""
+    counts = {"passed": 1, "failed": 0, "skipped": 1, "total": 2}
+    place = {"rollout_id": "r", "branch_index": 0}
+    lines = (
+        {"type": "rollout", "rollout_id": "r", "task": "t", "branches": 1, "required": ["build"]},
+        {"type": "event", **place, "event": {"event": "final_answer", "data": {"answer": "42"}}},
+        {"type": "build", **place, "status": "success", "exit_code": 0, "tests": counts},
+    )
+    (tmp_path / "lines.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    first = {"BRAID_EMISSION__VERSION": "1"}
+    done = run_braid("run", tmp_path / "lines.ndjson", "--out", tmp_path / "archive", env=os.environ | first)
+    assert done.returncode == 0, done.stderr
+    (script,) = blocks(ROOT / "docs" / "training.md", "sh")
+    for line in script.splitlines():
+        done = run_braid(*line.split()[1:], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert re.search(r"ppo +changed: .*reward", done.stdout), done.stdout
+
+
 def test_the_library_example_of_the_fork_page_works(tmp_path: Path) -> None:
     """The code forks two branches in real sandboxes."""
     (code,) = blocks(ROOT / "docs" / "fork.md", "python")
