@@ -92,7 +92,7 @@ def test_the_commands_of_the_training_page_work(tmp_path: Path) -> None:
     (script,) = blocks(ROOT / "docs" / "training.md", "sh")
     for line in script.splitlines():
         done = run_braid(*line.split()[1:], cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == (1 if "diff" in line else 0), done.stderr  # as diff does where there are differences
     assert re.search(r"ppo +changed: .*reward", done.stdout), done.stdout
 
 
