@@ -99,17 +99,20 @@ async def claimed(settings: Settings, group: str, number: int) -> AsyncIterator[
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _read(file)
-            host = f"{holder.get('host', socket.gethostname())} (process {holder.get('pid', 'unknown')})"
-            raise taken(group, number, host, await members_of(settings, group)) from None
+            host, process = (
+                holder.get("host", socket.gethostname()),
+                f" (process {holder.get('pid', 'unknown')} holds it)",
+            )
+            raise taken(group, number, host, await members_of(settings, group), process) from None
         slot = Slot(settings, group, number, file)
         await slot.require()
         yield slot
 
 
-def taken(group: str, number: int, host: str, members: dict[str, Member]) -> SlotTakenError:
+def taken(group: str, number: int, host: str, members: dict[str, Member], process: str = "") -> SlotTakenError:
     """The refusal, with the first slot that is free."""
     free = next(each for each in range(len(members) + 2) if each != number and name_of(group, each) not in members)
-    return SlotTakenError(f"slot {number} is taken by {host}; use --slot {free}")
+    return SlotTakenError(f"slot {number} is taken by {host}; use --slot {free}{process}")
 
 
 async def members_of(settings: Settings, group: str) -> dict[str, Member]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 from schemas.branches import BranchStatus
+from schemas.emission import NEWEST_VERSION
 from schemas.lifecycle import RolloutOpened
 from schemas.rankings import ObjectiveStatus
 from schemas.verdicts import BuildVerdict, CheckVerdict, TestCounts, VisualVerdict
@@ -28,7 +29,7 @@ class Terms(NamedTuple):
     """Whether a build that says success passes although tests fail: the opening says so."""
 
 
-CURRENT = Terms(2)
+CURRENT = Terms(NEWEST_VERSION)
 """How a verdict is read where its rollout is not at hand."""
 
 
