@@ -27,7 +27,7 @@ class TestCounts(Record):
     total: Count
     """Tests that were collected."""
     collection_errors: Count | None = None
-    """Test files or suites that could not be collected (a syntax error, a missing import); null where nobody looked."""
+    """Test files or suites that could not be collected (a syntax error, a missing import); null where the verifier does not say."""
 
 
 class OutputTail(Record):

@@ -88,7 +88,7 @@ class Codec:
             self._by_id[schema_id] = None if schema is None else _writer(schema)
 
     def encode(self, record: Record, body: bytes | None = None, emission: int | None = None) -> bytes:
-        """The wire form of a record; `body` is its Avro body where somebody has it already.
+        """The wire form of a record; `body` is its Avro body where the caller has it already.
 
         What follows from a rollout has the schema of its `emission` version; a fact has the newest.
         """

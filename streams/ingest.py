@@ -123,7 +123,10 @@ class _Ingest:
         await self._writer.flush()
         self.rollouts += len(wire)
         for rollout_id, whole in wire.items():
-            for end in ends.get(rollout_id) or [_end(rollout_id, when_complete=not (self._close or whole))]:
+            said = ends.get(rollout_id, [])
+            if not any(_is_final(end) for end in said):
+                said.append(_end(rollout_id, when_complete=not (self._close or whole)))
+            for end in said:
                 await self._write(end)
 
     def _count(self, line: Line) -> None:
@@ -142,6 +145,14 @@ def _held(fact: Fact) -> Fact:
     if isinstance(fact, Lifecycle) and fact.opened is not None:
         return Lifecycle(opened=fact.opened.model_copy(update={"held": True}))
     return fact
+
+
+def _is_final(fact: Fact) -> bool:
+    """Whether a rollout settles by it in any case: it is cancelled, or closed whether or not it is complete."""
+    if not isinstance(fact, Lifecycle):
+        return False
+    asked = fact.close_requested
+    return fact.cancelled is not None or (asked is not None and not asked.when_complete)
 
 
 def _end(rollout_id: str, *, when_complete: bool) -> Fact:

@@ -85,7 +85,7 @@ class Digested(RawIOBase):
         return count
 
     def plain(self, name: str) -> dict[str, Any]:
-        """What was read, for a manifest."""
+        """The file as a manifest lists it."""
         return {"name": printable(name), "sha256": self._digest.hexdigest(), "bytes": self.count}
 
 

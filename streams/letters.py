@@ -77,7 +77,7 @@ class Letter(NamedTuple):
     message: str
     """What was wrong, for people; never the content itself."""
     cut: str = ""
-    """What is missing, where the letter could not hold all of the record."""
+    """The missing part, where the letter could not hold all of the record."""
 
     @property
     def origin(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from agents.evidence.signing import Json, SigningKey, sign_record
+from agents.training.formats import FORMATS
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
 from streams.durable import digest_of, write_whole
@@ -26,6 +27,8 @@ DATASET_MANIFEST = "manifest.json"
 """Of an exported dataset."""
 CHECKPOINT = "checkpoint.json"
 """Of an exported dataset: written after the manifest, which states its digest."""
+PROVENANCE = "provenance"
+"""The folder of an exported dataset that says where its rows came from."""
 
 NOT_LISTED = "the manifest does not list it"
 
@@ -59,6 +62,24 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise ManifestError(f"{path}: not a manifest")
     return plain
+
+
+def require_no_log_of_others(out: Path) -> None:
+    """Raise ManifestError for a directory with the log of an archive or a replay: another command would remove it."""
+    kind = read_manifest(out).get("kind")
+    if kind in ("archive", "replay"):
+        raise ManifestError(f"--out {out} holds the log of braid {kind}, which would be lost; give another directory")
+
+
+def datasets_of(manifest: Mapping[str, Any]) -> list[str]:
+    """The datasets inside a directory that its manifest names: folders with the names of formats."""
+    names = manifest.get("formats")
+    return [name for name in names if isinstance(name, str) and name in FORMATS] if isinstance(names, list) else []
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether a directory was exported; `braid verify` says what is missing of it."""
+    return any((folder / name).is_file() for name in (DATASET_MANIFEST, CHECKPOINT)) or (folder / PROVENANCE).is_dir()
 
 
 def described(folder: Path, paths: Iterable[Path]) -> dict[str, Json]:

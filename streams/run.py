@@ -25,6 +25,7 @@ from agents.rollouts.broken import BrokenLogError
 from agents.rollouts.decide import close_now, settle_now
 from agents.rollouts.emit import emit
 from agents.rollouts.rollout import Complaint, Fact, Ref, Rollout
+from agents.training.formats import FORMATS
 from schemas.base import Record
 from schemas.closures import Closure
 from schemas.jsontext import parse_object
@@ -40,7 +41,16 @@ from streams.judging.inline import InlineJudge
 from streams.letters import NOT_COUNTED, Letter
 from streams.log_writer import SUFFIX, LogRecord, LogWriter
 from streams.looking.files import LOG, SPOOL
-from streams.manifest import LOG_MANIFEST, ManifestError, described, read_manifest, seal
+from streams.manifest import (
+    LOG_MANIFEST,
+    ManifestError,
+    datasets_of,
+    described,
+    is_dataset,
+    read_manifest,
+    require_no_log_of_others,
+    seal,
+)
 from streams.outputs import SINK_FILES, Outputs
 from streams.spool import partitions_for, spooled, spread
 from streams.topics import BY_RECORD, DEAD_LETTERS
@@ -63,27 +73,39 @@ def run_files(
     say: Say = lambda _what, _share: None,
     judge: InlineJudge | None = None,
     beside: Sequence[str] = (),
+    formats: Sequence[str] = (),
 ) -> Counts:
     """Fold files into rankings, evidence and training rows under `out`; `judge` is asked where settings name one.
 
-    The manifest is signed with `key`. It also lists the files in the folders `beside`, which the caller wrote to `out` before.
+    The manifest is signed with `key`. It also lists the files in the folders `beside`, which the caller wrote to `out` before,
+    and the datasets (`formats`) that the caller makes of the result.
     """
     require_inputs(files)
     with held(out, RUN_LOCK, "run", InputError):
         _clear(out)
         counts, inputs = _folded(files, out, settings, key, say, judge)
         written = [*_written(out), *(path for name in beside for path in (out / name).rglob("*") if path.is_file())]
-        seal(out, RUN, described(out, [*written, *_inside(out, files)]), key, _members(counts, inputs))
+        members = _members(counts, inputs) | {"formats": list(formats)}
+        seal(out, RUN, described(out, [*written, *_inside(out, files)]), key, members)
     return counts
 
 
 def _clear(out: Path) -> None:
-    """Remove what an earlier run left that would not be replaced. Raises ManifestError for a log of another command."""
-    kind = read_manifest(out).get("kind")
-    if kind in ("archive", "replay"):
-        raise ManifestError(f"--out {out} holds the log of braid {kind}, which would be lost; give another directory")
+    """Remove the results of an earlier run: a run that is cut off must not pass for it.
+
+    Raises ManifestError for a log of another command, and for a dataset that no run made: it would say what is no longer there.
+    """
+    require_no_log_of_others(out)
+    made = datasets_of(read_manifest(out))
+    for name in FORMATS:
+        if name not in made and is_dataset(out / name):
+            raise ManifestError(
+                f"{out / name} was exported from the results that would be replaced; move it away, or give another directory"
+            )
     (out / LOG_MANIFEST).unlink(missing_ok=True)
-    for left in (*out.glob(f"{SPOOL}*"), out / LOG):
+    for name in SINK_FILES.values():
+        (out / name).unlink(missing_ok=True)
+    for left in (*out.glob(f"{SPOOL}*"), out / LOG, *(out / name for name in made)):
         shutil.rmtree(left, ignore_errors=True)
 
 
@@ -105,7 +127,7 @@ def _inside(out: Path, files: Iterable[Path]) -> list[Path]:
 
 
 def _members(counts: Counts, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a run says of itself in its manifest."""
+    """The members of a run's manifest, beside its files."""
     return {
         "config_digests": dict(sorted(counts.configs.items())),
         "inputs": {"kind": "lines", "files": inputs},
@@ -248,7 +270,7 @@ class _Folder:
         self._counts.dead_letters += 1
         letter = Letter(
             stored.key, stored.value, stored.headers, *complaint.ref, complaint.reason, NOT_COUNTED, complaint.message
-        )
+        ).fitted()
         self._log.append(
             DEAD_LETTERS.name, self._partition, letter.key, letter.value, stored.at, tuple(letter.wire_headers())
         )

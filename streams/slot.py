@@ -17,11 +17,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 import structlog
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, for_code
 
 from streams.broker import places
 from streams.cluster import ClusterError, start_admin
@@ -118,20 +118,41 @@ def taken(group: str, number: int, host: str, members: dict[str, Member], proces
 async def members_of(settings: Settings, group: str) -> dict[str, Member]:
     """The static members of a group by their names. Raises ClusterError."""
     admin = await start_admin(settings)
+    ends = time.monotonic() + settings.worker.session_timeout_s
     try:
-        (answer,) = await admin.describe_consumer_groups([group])
-        described = answer.to_object()["groups"][0]["members"]
-    except KafkaError as error:
-        if error.retriable:  # a new cluster has no coordinator yet, and no members
-            return {}
-        raise ClusterError(f"Kafka at {settings.kafka} does not describe the group {group}: {error}") from error
+        while (error := (found := await _described(admin, group)).error) is not None:
+            # A new cluster has no coordinator yet, and one that fails over loads its groups: both pass. An answer that says
+            # nothing must not read as a free slot.
+            if not error.retriable or time.monotonic() > ends:
+                raise ClusterError(f"Kafka at {settings.kafka} does not describe the group {group}: {error!r}")
+            await asyncio.sleep(LOOK_S)
     finally:
         await admin.close()
+    return found.members
+
+
+class Described(NamedTuple):
+    """The static members of a group by their names, or why they are not known."""
+
+    members: dict[str, Member]
+    error: KafkaError | None = None
+
+
+async def _described(admin: Any, group: str) -> Described:
+    try:
+        (answer,) = await admin.describe_consumer_groups([group])
+    except KafkaError as error:
+        return Described({}, error)
+    found = answer.to_object()["groups"][0]
+    if found["error_code"]:
+        return Described({}, for_code(found["error_code"])(group))
     # The broker makes a static member's id of its name and a UUID.
-    return {
-        each["member_id"][:-MEMBER_SUFFIX]: Member(each["member_id"], each["client_host"].removeprefix("/"))
-        for each in described
-    }
+    return Described(
+        {
+            each["member_id"][:-MEMBER_SUFFIX]: Member(each["member_id"], each["client_host"].removeprefix("/"))
+            for each in found["members"]
+        }
+    )
 
 
 async def _lock_file(settings: Settings, name: str) -> Path:

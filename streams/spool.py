@@ -1,6 +1,6 @@
 """Lines of large files, spread over partitions on disk: all lines of a rollout meet in one, in their order.
 
-What works through one partition at a time needs memory for that one, and is done with its rollouts when it ends.
+A caller that works through one partition at a time needs memory for that one only.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -38,14 +38,14 @@ from streams.evidence_sources import (
     lines_of,
     stored_in,
 )
-from streams.exporting.checking import DatasetCheck, files_of, is_dataset
+from streams.exporting.checking import DatasetCheck, files_of
 from streams.findings import Finding, Outcome, Tell
 from streams.headers import identity
 from streams.inspection import ROW_TOPICS, Claims, Inspection, Row
 from streams.log_writer import SUFFIX
 from streams.looking.files import LOG, home_of, schemas_of
 from streams.looking.kafka import KafkaLog
-from streams.manifest import DATASET_MANIFEST, LOG_MANIFEST, listed
+from streams.manifest import DATASET_MANIFEST, LOG_MANIFEST, datasets_of, is_dataset, listed
 from streams.outputs import SINK_FILES
 from streams.replaying.explaining import Announced, Events
 from streams.replaying.logs import ARCHIVE, ArchiveLog, ClusterLog, FactLog
@@ -226,7 +226,7 @@ class Verification:
             manifest.faults = [NO_MANIFEST]
         check.manifest(manifest)
         check.files(listed(manifest.said))
-        for name in manifest.said.get("formats") or ():
+        for name in datasets_of(manifest.said):
             if not is_dataset(folder.home / name):
                 check.tell(str(folder.home / name), ["file: it is missing: the manifest lists this dataset"])
         return manifest if folder.has_manifest else None

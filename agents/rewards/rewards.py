@@ -1,6 +1,6 @@
 """Rewards from verdicts: the verifiable reward of a branch, and the group statistics that GRPO needs.
 
-An unknown is not a zero: a branch whose outcome nobody knows has no reward, and touches no statistic. Every known pass is above
+An unknown is not a zero: a branch whose outcome is unknown has no reward, and touches no statistic. Every known pass is above
 every known fail. The rules of emission version 1, under which that did not hold, are kept for the logs that were made by them.
 """
 

@@ -275,7 +275,7 @@ def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBr
 def settled_attempt(
     index: int, number: int, attempt: Attempt | None, view: View, verdicts: Sequence[tuple[str, str]] = ()
 ) -> SettledBranch:
-    """What counts of an attempt as it stands, with (id, kind) of its verdicts."""
+    """The pin of an attempt as it stands, with (id, kind) of its verdicts."""
     end = view.end
     return _settled_branch_record(
         branch_index=index,

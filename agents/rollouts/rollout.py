@@ -141,7 +141,7 @@ class Rollout:
             return [
                 Complaint(ref, "conflict", "the rollout was opened before, with other content; the first one counts")
             ]
-        if fact.opened.held:  # whoever opens it once more has more to add: it is held until the next release
+        if fact.opened.held:  # a producer that opens it again has more to add: hold it until the next release
             self.held, self.released_at = True, None
         return []
 

@@ -287,8 +287,8 @@ class RowMaker:
     ) -> tuple[dict[str, Group], dict[int, Reward | None]]:
         """By task the statistics of its group, and by branch the reward.
 
-        Only what was asked the same is compared: branches that nobody opened may have tasks of their own. Only members that are
-        trained on count; under version 1 everybody with a reward did.
+        Only what was asked the same is compared: branches without an opening may have tasks of their own. Only members that are
+        trained on count; under version 1 every branch with a reward did.
         """
         rewards = {each.ranked.branch_index: each.reward for each in candidates}
         members: dict[str, list[int]] = {}

@@ -193,7 +193,8 @@ def outcome_of(
 ) -> BranchOutcome:
     """The outcome of a branch that ended like this, from the verdicts that count for it.
 
-    A confirmed hack has no rank, and what is mistrusted is compared with nothing; under version 1 both counted.
+    A confirmed hack has no rank. One that is mistrusted, or whose events are not known for sure, is compared with nothing. Under
+    version 1 all of them counted.
     """
     found = objective(status, required, verdicts, terms)
     flags = [flag for verdict in verdicts.values() for flag in meaning(verdict, terms).flags]
@@ -209,7 +210,7 @@ def outcome_of(
         flags.append("ended_badly")
     hacked = any(flag.startswith(CONFIRMED) for flag in flags)
     mistrusted = any(flag.startswith(MISTRUSTED) for flag in flags)
-    return BranchOutcome(found, tuple(sorted(flags)), not hacked and not mistrusted, not hacked)
+    return BranchOutcome(found, tuple(sorted(flags)), not (hacked or mistrusted or gaps or conflicts), not hacked)
 
 
 def comparable(outcomes: Mapping[int, BranchOutcome]) -> dict[int, ObjectiveStatus]:

@@ -79,7 +79,7 @@ def list_(
 def show(letter: str, /, *, json: Annotated[bool, Flag] = False) -> None:
     """Show a dead letter: where it came from, why it did not count, its headers, and a redacted look at what it holds.
 
-    Example: `braid dead-letters show agent.events.v1/3/17`
+    Example: `braid dead-letters show rollouts.agent-events.v1/3/17`
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def _on_kafka(settings: "Settings", out: Path, screen: "Console", *, keep: bool)
 
 def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
     from streams.commands.tables import counts_table
-    from streams.demo.forks import Forks, look_here, run_forks, usable
+    from streams.demo.forks import SNAPSHOTS, Forks, look_here, run_forks, usable
     from streams.demo.show import SHOWN
     from streams.forking.logs import file_log
     from streams.looking.account import account_of
@@ -96,7 +96,7 @@ def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
             await run_forks(log, working, forks, look_here)
 
     asyncio.run(fork())
-    screen.print(counts_table(run_files([lines], out, settings, signing_key(settings), beside=["snapshots"])))
+    screen.print(counts_table(run_files([lines], out, settings, signing_key(settings), beside=[SNAPSHOTS])))
     return asyncio.run(account_of(EmbeddedLog(out), SHOWN))
 
 

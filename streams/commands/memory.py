@@ -109,7 +109,7 @@ def search(
 def forget(*ids: str) -> None:
     """Remove memories.
 
-    Example: `braid memory forget csv-table/2`
+    Example: `braid memory forget csv-table/b2`
 
     Parameters
     ----------

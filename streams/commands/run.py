@@ -79,7 +79,7 @@ def run(
             sys.stderr.write(
                 f"braid: no judge is asked, although {asked.kind} is configured; --judge {asked.kind} asks it\n"
             )
-        counts = run_files(files, out, settings, signing_key(settings), say, inline)
+        counts = run_files(files, out, settings, signing_key(settings), say, inline, formats=formats)
         exported = _export(out, formats, settings, say)
     if json:
         rows = {"formats": exported} if formats else {}

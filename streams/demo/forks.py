@@ -23,6 +23,9 @@ from streams.config import Settings
 from streams.forking.logs import ForkLog
 from streams.forking.run import ForkOptions, models, prepare, sandbox_pool, snapshot_store
 
+SNAPSHOTS = "snapshots"
+"""Where the demo keeps the workspaces of its branches."""
+
 BRANCHES = 4
 TEMPERATURES = (0.2, 0.5, 0.8, 1.0)
 SLOTS = 4
@@ -61,7 +64,7 @@ class Forks:
 
 async def usable(settings: Settings, out: Path, say: Callable[[str], None]) -> Settings:
     """Settings whose sandboxes work here, with the demo's own place for snapshots."""
-    fork = settings.fork.model_copy(update={"snapshots": (out / "snapshots").resolve()})
+    fork = settings.fork.model_copy(update={"snapshots": (out / SNAPSHOTS).resolve()})
     settings = settings.model_copy(update={"fork": fork})
     try:
         async with sandbox_pool("local", settings, 1):

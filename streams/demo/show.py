@@ -37,16 +37,15 @@ from streams import broker
 from streams.broker import places
 from streams.commands.tables import Grid, table
 from streams.config import Settings
-from streams.demo.forks import BRANCHES, Forks, in_words, run_forks, usable
+from streams.demo.forks import BRANCHES, SNAPSHOTS, Forks, in_words, run_forks, usable
 from streams.forking.logs import KafkaForkLog
-from streams.holding import LOCKS
 from streams.looking.account import Account, account_of
 from streams.looking.files import LOG
 from streams.looking.kafka import KafkaLog, View
 from streams.looking.listing import listing
 from streams.looking.page import ranking_sheet
 from streams.looking.view import newest_first
-from streams.manifest import LOG_MANIFEST, described, read_manifest, seal
+from streams.manifest import LOG_MANIFEST, described, read_manifest, require_no_log_of_others, seal
 from streams.outputs import SINK_FILES, Outputs
 from streams.producing import FactWriter
 from streams.replaying.archive import archive
@@ -183,7 +182,13 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Accou
 
 def _seal(out: Path, members: dict[str, Any], key: SigningKey) -> None:
     """Write the manifest, when the processes have ended, and so have their logs."""
-    files = [path for path in out.rglob("*") if path.is_file() and path.name not in (LOG_MANIFEST, *LOCKS)]
+    ours = (
+        *(out / name for name in SINK_FILES.values()),
+        *out.glob("*.log"),
+        *(out / LOG).rglob("*"),
+        *(out / SNAPSHOTS).rglob("*"),
+    )
+    files = [path for path in ours if path.is_file() and not path.is_symlink()]
     seal(out, "demo", described(out, files), key, members)
 
 
@@ -222,6 +227,7 @@ async def _keep_log(settings: Settings, out: Path) -> dict[str, Any]:
 def clear(out: Path) -> None:
     """Make the demo's directory, without the log and the dataset of an earlier demo."""
     out.mkdir(parents=True, exist_ok=True)
+    require_no_log_of_others(out)
     for name in (LOG, DATASET):
         shutil.rmtree(out / name, ignore_errors=True)
     (out / LOG_MANIFEST).unlink(missing_ok=True)

@@ -8,8 +8,7 @@ from typing import Any
 from streams.diffing.datasets import DatasetSide
 from streams.diffing.logs import LogSide
 from streams.diffing.side import About, Side
-from streams.exporting.checking import is_dataset
-from streams.manifest import DATASET_MANIFEST, LOG_MANIFEST
+from streams.manifest import DATASET_MANIFEST, LOG_MANIFEST, is_dataset
 from streams.replaying.logs import ReplayError
 from streams.replaying.manifest import in_words
 

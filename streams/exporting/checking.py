@@ -17,19 +17,14 @@ from agents.evidence.signing import Json
 from agents.evidence.structure import quoted
 from streams.directory_check import DirectoryCheck, Manifest
 from streams.evidence_sources import Read, evidence_of, lines_of
-from streams.exporting.ledger import EVIDENCE, FOLDER, ROWS
+from streams.exporting.ledger import EVIDENCE, ROWS
 from streams.exporting.shards import ROWS_AT_ONCE, values_digest
 from streams.exporting.state import CARD, PUBLISHING
 from streams.inspection import Inspection
-from streams.manifest import CHECKPOINT, DATASET_MANIFEST, listed
+from streams.manifest import CHECKPOINT, listed
 
 DATA = (".jsonl", ".parquet")
 NOT_OURS = "not of this dataset: no line of its provenance has its digest"
-
-
-def is_dataset(folder: Path) -> bool:
-    """Whether a directory was exported; what is missing of it is for the check to say."""
-    return any((folder / name).is_file() for name in (DATASET_MANIFEST, CHECKPOINT)) or (folder / FOLDER).is_dir()
 
 
 def files_of(folder: Path) -> list[Path]:

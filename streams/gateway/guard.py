@@ -7,6 +7,7 @@ connections are limited in number, altogether and by address (`crowd.py`). The p
 
 import asyncio
 import resource
+import sys
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
@@ -194,4 +195,4 @@ def raise_file_limit() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError):  # some systems report a limit that they do not grant
         return soft
-    return hard
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard

@@ -77,7 +77,7 @@ class WarningView(BaseModel):
     field: str
     """The field that would give it a meaning."""
     reason: str
-    """What it means as it is, and what to send."""
+    """The meaning of the verdict as it is, and the field to send."""
 
 
 class AnswerView(BaseModel):
@@ -92,7 +92,7 @@ class AnswerView(BaseModel):
     errors: list[ErrorView]
     """What was not taken."""
     warnings: list[WarningView]
-    """What was taken and will mean nothing: a verdict that is neither pass nor fail."""
+    """Verdicts that were taken and will be neither pass nor fail."""
 
 
 _WORDS = {

@@ -11,10 +11,11 @@ from typing import Any
 from streams.codec import Codec
 from streams.durable import PARTIAL, digest_of
 from streams.embedded import EmbeddedLogError, partitions_of, read_segment, segments_of
-from streams.log_writer import LogRecord
+from streams.holding import RUN_LOCK
+from streams.log_writer import SUFFIX, LogRecord
 from streams.looking.log import Log, LookError, Stored
 from streams.looking.view import ViewRow
-from streams.manifest import LOG_MANIFEST, ManifestError, listed, read_manifest, shortfall
+from streams.manifest import LOG_MANIFEST, NOT_LISTED, ManifestError, listed, read_manifest, shortfall
 from streams.outputs import SINK_FILES
 from streams.topics import CLOSURES, LIFECYCLE, TOPICS, Topic
 
@@ -87,14 +88,25 @@ def _require_finished(directory: Path, home: Path, manifest: Mapping[str, Any]) 
             f"{directory} was not finished: {LOG_MANIFEST}, which is written last, is not in {home}; {again}; {salvage}"
         )
     short = [f"{name}: {why}" for name, stated in listed(manifest).items() if (why := shortfall(home / name, stated))]
+    short += [f"{path.relative_to(home)}: {NOT_LISTED}" for path in _strange(home, listed(manifest))]
     if short:
         more = f" (and {len(short) - 1:,} more)" if len(short) > 1 else ""
         raise LookError(f"{directory} is not whole by its {LOG_MANIFEST}: {short[0]}{more}; {again}; {salvage}")
 
 
+def _strange(home: Path, known: Mapping[str, Any]) -> list[Path]:
+    """Files among those of the log that its manifest does not list; none where it lists no log at all, as older ones do."""
+    found = {path.relative_to(home).as_posix(): path for path in sorted((home / LOG).glob(f"*/*{SUFFIX}"))}
+    return [path for name, path in found.items() if name not in known] if found.keys() & known.keys() else []
+
+
 def _is_older_run(home: Path) -> bool:
-    """Whether a run ended here before runs had manifests: all its files are there, and nothing that a killed one leaves."""
-    return all((home / name).is_file() for name in SINK_FILES.values()) and not any(
+    """Whether a run ended here before runs had manifests: all its files are there, and nothing that a killed one leaves.
+
+    Runs with manifests leave a lock.
+    """
+    has_all = all((home / name).is_file() for name in SINK_FILES.values()) and not (home / RUN_LOCK).exists()
+    return has_all and not any(
         path.suffix == PARTIAL or path.name.startswith(SPOOL) for path in (*home.iterdir(), *(home / LOG).glob("*/*"))
     )
 
@@ -155,7 +167,9 @@ def schemas_of(home: Path) -> dict[int, dict[str, Any]]:
 def _schemas(manifest: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
     found = manifest.get("schemas")
     pairs = found.items() if isinstance(found, dict) else ()
-    return {int(schema_id): schema for schema_id, schema in pairs if str(schema_id).isdecimal()}
+    return {
+        int(schema_id): schema for schema_id, schema in pairs if str(schema_id).isdecimal() and isinstance(schema, dict)
+    }
 
 
 def home_of(directory: Path) -> Path:

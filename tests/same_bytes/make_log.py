@@ -62,7 +62,7 @@ PHASES: tuple[dict[str, str], ...] = (
         "BRAID_EMISSION__PAIRS__MAX_PER_ROLLOUT": "9", "BRAID_EMISSION__REQUIRED": '["build", "visual"]',
     },
 )  # fmt: skip
-"""What the worker is configured with, one after the other."""
+"""Configurations of the worker, one after the other."""
 
 BUILDS: tuple[Line, ...] = (
     {"status": "success", "exit_code": 0},

@@ -18,7 +18,7 @@ from tests.agents.training.formats.rollouts import Line, branch, group_of, openi
 from tests.agents.training.test_random_rollouts import MANY, rollouts, some
 
 Meeting = tuple[float, float]
-"""What a passing and a failing branch are given; the first must be larger."""
+"""The values of a passing and of a failing branch; the first must be larger."""
 
 
 def outcomes(group: Group) -> tuple[set[int], set[int]]:
@@ -256,7 +256,7 @@ def test_a_branch_that_failed_is_never_imitated_and_never_chosen() -> None:
 
 
 def test_conflicting_events_and_gaps_are_kept_for_audit() -> None:
-    """What the branch really did is not known."""
+    """Nobody can say what the branch really did."""
     lines = [opening("r1", 1), *branch("r1", 0, "a", passes=True, calls=({"path": "x"},))]
     other = next(line for line in lines if line.get("seq") == 1)
     conflicting = other | {"event": other["event"] | {"data": {"toolName": "other"}}}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from streams.config import Settings
+from streams.run import _clear
 from streams.topics import CLOSURES, EVIDENCE
 from tests.conftest import Braid
 from tests.streams.replaying.test_archived import _archived
@@ -72,7 +73,13 @@ def half_a_manifest(log: Path) -> None:
     path.write_bytes(path.read_bytes()[:-200])
 
 
+def add_a_file(log: Path) -> None:
+    path = next((log / "log" / EVIDENCE.name).glob("*.avro"))
+    shutil.copy(path, path.with_name("00077.avro"))
+
+
 CUTS = {
+    "with a file of another log": add_a_file,
     "without a manifest": remove_the_manifest,
     "killed": leave_what_a_kill_leaves,
     "cut to nothing": cut(0),
@@ -116,11 +123,23 @@ def test_an_archive_without_its_manifest_says_what_to_do(
     assert braid(*words, "--unfinished")[0] == 0
 
 
+def test_a_run_that_was_cut_off_does_not_pass_for_the_one_before(ran: Path, braid: Braid, tmp_path: Path) -> None:
+    """Its directory held the results of a finished run: nothing of them is left to be read."""
+    out = shutil.copytree(ran, tmp_path / "out")
+    _clear(out)
+    words = ("replay", "--from-dir", out, "--dry-run", "--processes", 1)
+    assert braid(*words)[0] == 1
+    shutil.copytree(ran / "log", out / "log")  # as far as the second run came
+    assert braid(*words)[0] == 1
+
+
 def test_a_finished_run_of_before_manifests_is_read(ran: Path, braid: Braid, tmp_path: Path) -> None:
     """All its files are there. One that was killed has left others, and is refused."""
     older = shutil.copytree(ran, tmp_path / "older")
     remove_the_manifest(older)
     words = ("replay", "--from-dir", older, "--dry-run", "--verify", "--processes", 1)
+    assert braid(*words)[0] == 1  # its lock says that it had a manifest
+    (older / ".run.lock").unlink()
     assert braid(*words)[0] == 0
     for left in ("sft.jsonl.part", "braid-run-x1", f"log/{CLOSURES.name}/00001.part"):
         (older / left).touch()

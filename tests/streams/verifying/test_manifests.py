@@ -278,6 +278,32 @@ def test_a_run_does_not_replace_the_log_of_another_command(made: dict[str, Path]
     assert sorted(path for path in out.rglob("*") if path.name != ".run.lock") == before
 
 
+def test_datasets_of_an_earlier_run_go_with_it_and_exported_ones_are_kept(
+    made: dict[str, Path], check: Verify, tmp_path: Path, braid: Braid
+) -> None:
+    """A dataset says what the log beside it gives: one that was made by hand is not removed, and not left to mislead."""
+    sample, out = made["run"].parent / "sample.ndjson", tmp_path / "out"
+    assert braid("run", sample, "--out", out, "--format", "trl-dpo")[0] == 0
+    assert check(out).faults == {}
+    assert braid("run", sample, "--out", out)[0] == 0
+    assert not (out / "trl-dpo").exists()
+    assert braid("export", "--format", "trl-sft", "--from-dir", out, "--out", out / "trl-sft")[0] == 0
+    code, _, said = braid("run", sample, "--out", out)
+    assert (code, "was exported from the results that would be replaced; move it away" in said) == (1, True)
+    assert check(out).faults == {}
+
+
+@pytest.mark.parametrize(
+    "odd", [{"formats": 5}, {"formats": [1, {"a": 1}, "nowhere"]}, {"schemas": {"1": 5}}], ids=repr
+)
+def test_a_manifest_with_odd_members_is_found_without_a_traceback(
+    made: dict[str, Path], check: Verify, tmp_path: Path, odd: dict[str, Any]
+) -> None:
+    out = shutil.copytree(made["run"], tmp_path / "run")
+    edited(out / "log-manifest.json", lambda manifest: manifest.update(odd))
+    assert named(check(out), out / "log-manifest.json")
+
+
 def test_an_input_that_is_not_there_leaves_an_earlier_run_whole(
     made: dict[str, Path], check: Verify, tmp_path: Path, braid: Braid
 ) -> None:
