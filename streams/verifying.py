@@ -94,13 +94,14 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.is_output = any((path / name).is_file() for name in (EVIDENCE_FILE, *ROW_FILES))
-        self.is_dataset = is_dataset(path)
         self.home = home_of(path)
         """The directory with the manifest: another one, where a log folder was given."""
         logs = (path / LOG, path)
         self.log = next((folder for folder in logs if (folder / EVIDENCE.name).is_dir()), None)
         self.facts = next((folder for folder in logs if (folder / CLOSURES.name).is_dir()), None)
         self.has_manifest = (self.home / LOG_MANIFEST).is_file()
+        # Among the results of a run, a dataset is known by its manifest: other files that look like one are not listed.
+        self.is_dataset = is_dataset(path) and (not self.has_manifest or (path / DATASET_MANIFEST).is_file())
         if not self.is_output and not self.is_dataset and self.log is None and not self.has_manifest:
             raise NothingToVerifyError(
                 f"{path}: no evidence here; give an output directory of `braid run` (with {EVIDENCE_FILE}) or `braid export` (with "

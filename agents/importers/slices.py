@@ -45,6 +45,8 @@ class Slicer:
             yield self._pack(branch)
             waiting = None
         if waiting is None:
+            if fact.attempt:  # an older attempt that came first is written first: a newer one fences it
+                yield from [self._pack(each) for each in self._older(branch)]
             if len(self._waiting) >= MAX_WAITING:
                 yield self._pack(next(iter(self._waiting)))
             self._waiting[branch] = [fact]
@@ -52,6 +54,10 @@ class Slicer:
         else:
             waiting.append(fact)
             self._size[branch] += size
+
+    def _older(self, branch: Branch) -> list[Branch]:
+        """Earlier attempts of a branch that wait."""
+        return [each for each in self._waiting if each[:2] == branch[:2] and each[2] < branch[2]]
 
     def flush(self, rollout_id: str | None = None) -> Iterator[Fact]:
         """Let go of what waits: of one rollout, or everything."""

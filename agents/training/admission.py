@@ -60,6 +60,15 @@ def admit(judged: Judged, config: AdmissionConfig, version: int) -> Admission:
     return _admission(category=category, score=score, reasons=tuple(reasons))
 
 
+def category_of(flags: Sequence[str]) -> Category:
+    """The category of a branch with these flags, as far as they decide it."""
+    if any(flag.startswith(CONFIRMED) for flag in flags):
+        return "reject"
+    if any(flag.startswith(MISTRUSTED) for flag in flags):
+        return "quarantine"
+    return "audit_only" if any(flag in flags for flag in INCOMPLETE) else "train"
+
+
 def both(one: Admission, other: Admission) -> Admission:
     """The admission of a row made of two branches: the weaker of the two."""
     worse = max(one, other, key=lambda admission: _SEVERITY[admission.category])

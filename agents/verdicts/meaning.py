@@ -70,8 +70,7 @@ def build_meaning(verdict: BuildVerdict, terms: Terms) -> Meaning:
     """The build table: success needs exit code 0 and no failing test; a failure is a failure whatever its exit code."""
     match verdict.status, verdict.exit_code:
         case "success", 0:
-            believed = terms.version == 1 or terms.allow_failing or not _has_failing_tests(verdict.tests)
-            return PASSED if believed else INCONSISTENT
+            return PASSED if terms.version == 1 or _is_believed(verdict.tests, terms) else INCONSISTENT
         case "success", None:
             return UNKNOWN
         case "failure", code if code != 0:
@@ -82,8 +81,11 @@ def build_meaning(verdict: BuildVerdict, terms: Terms) -> Meaning:
             return UNKNOWN
 
 
-def _has_failing_tests(tests: TestCounts | None) -> bool:
-    return tests is not None and bool(tests.failed or tests.collection_errors)
+def _is_believed(tests: TestCounts | None, terms: Terms) -> bool:
+    """Whether a success agrees with its tests. Failing ones may be allowed; a file that could not be collected never is."""
+    if tests is None:
+        return True
+    return not tests.collection_errors and (terms.allow_failing or not tests.failed)
 
 
 def visual_outcome(verdict: VisualVerdict) -> Outcome:

@@ -220,7 +220,7 @@ class _Run:
             self._counts.leave(each.reason)
             if each.item is not None:
                 self._counts.contaminated[each.item] = self._counts.contaminated.get(each.item, 0) + 1
-        for rewarded in group.ppo:
+        for rewarded in group.ppo if self._recipe.form.name != "rollout-wire" else ():  # its rewards are totals
             self._state.widen(*reward_range(rewarded.components))
         rows = []
         again = self._recipe.redact and not whole.redacted and not self._recipe.form.verbatim

@@ -25,7 +25,7 @@ _SCORES = {"pass": 1, "fail": 0}
 
 def wire(group: Group) -> Iterator[Row | Left]:
     """Branches, then pairs, then rewards, each kind in files of its own."""
-    if not group.ranking.task:
+    if is_blank(group.ranking.task):
         yield from (Left("empty_task") for _ in group.ranking.branches)
         return
     calls = {branch.branch_index: _calls(branch) for branch in group.branches}

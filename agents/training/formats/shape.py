@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from agents.training.admission import category_of
 from agents.training.messages import is_blank
 from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
@@ -89,7 +90,14 @@ class Group:
         return "unknown" if ranked is None else ranked.objective_status
 
     def barred(self, branch_index: int) -> str | None:
-        """The admission category that keeps a branch out of training; None when nothing does."""
+        """The admission category that keeps a branch out of training; None when nothing does.
+
+        A branch may have no row to admit (its outcome is unknown, it said nothing): then its flags decide.
+        """
+        ranked = self.ranked(branch_index)
+        by_flags = category_of(ranked.flags) if ranked is not None else "train"
+        if by_flags != "train":
+            return by_flags
         for record in self.rejected:
             if record.admission is not None and record.branches == (branch_index,):
                 return record.admission.category

@@ -261,3 +261,23 @@ def test_a_line_may_hold_and_release_a_rollout() -> None:
     assert opening.opened is not None
     assert release.close_requested is not None
     assert (opening.opened.held, opening.opened.allow_failing, release.close_requested.when_complete) == (True,) * 3
+
+
+def test_an_attempt_that_came_first_is_written_before_the_one_that_fences_it() -> None:
+    """A gap in the newer attempt lets its first events go early: those of the older one must not come behind them."""
+    reader, slicer = LineReader(), Slicer()
+    places = [(0, 0), (1, 0), (1, 2)]
+    lines = [
+        {
+            "type": "event",
+            "rollout_id": "r",
+            "branch_index": 0,
+            "attempt": attempt,
+            "seq": seq,
+            "event": {"event": "status", "data": {}},
+        }
+        for attempt, seq in places
+    ]
+    facts = [ready for line in lines for fact in reader.read(json.dumps(line)) for ready in slicer.add(fact)]
+    written = [*facts, *slicer.flush()]
+    assert [(fact.attempt, fact.first_seq) for fact in written if isinstance(fact, AgentEvents)] == places

@@ -286,3 +286,18 @@ def test_a_pair_whose_margin_contradicts_its_outcome_is_left_out() -> None:
     assert ("margin_against_outcome",) in reasons(group, "dpo")
     usual = group_of([*lines, *votes])
     assert ("margin_against_outcome",) not in reasons(usual, "dpo")
+
+
+@pytest.mark.parametrize("name", ["atif", "rollout-wire"])
+@pytest.mark.parametrize("odd", [{"protected_paths_intact": False}, {"exit_code": 3}])
+def test_a_mistrusted_branch_is_in_no_trajectory_either(name: str, odd: dict[str, Any]) -> None:
+    """Also where nothing is required, so that it has no reward and no row that could have been refused."""
+    lines = [
+        opening("r1", 2, required=[]),
+        *branch("r1", 0, "cheat", passes=True),
+        *branch("r1", 1, "fair", passes=None),
+    ]
+    lines = [line | odd if line["type"] == "build" else line for line in lines]
+    made = of_rows(group_of(lines), name)
+    assert made
+    assert "cheat" not in repr(made)

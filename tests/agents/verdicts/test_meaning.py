@@ -145,6 +145,13 @@ def test_success_beside_a_failing_test_is_inconsistent(terms: Terms, expected: t
     assert build_meaning(build("success", 0, tests=counts), terms) == expected
 
 
+def test_a_file_that_could_not_be_collected_is_never_allowed() -> None:
+    """Lost tests are no failing tests: the opening allows only those."""
+    counts = TestCounts(passed=1, failed=0, total=1, collection_errors=1)
+    found = build_meaning(build("success", 0, tests=counts), Terms(2, allow_failing=True))
+    assert found == ("fail", ("inconsistent_build",))
+
+
 def outcome(status: BranchStatus, verdict: BuildVerdict, terms: Terms = CURRENT, **more: bool) -> BranchOutcome:
     return outcome_of(status, ["build"], {"build": verdict}, terms, **{"gaps": False, "conflicts": False} | more)
 
