@@ -39,7 +39,7 @@ async def refused(worker: Worker, host: str = "") -> None:
 
         await until(ended, "the second worker ends")
         assert worker.process is not None
-        assert worker.process.returncode == 1
+        assert worker.process.wait(1) == 1
     said = worker.log.read_text()
     assert f"braid: slot 0 is taken by {host}" in said
     assert "; use --slot 1" in said
