@@ -14,6 +14,7 @@ from streams.log_writer import LogWriter, file_of
 from streams.replaying.overrides import Overrides
 from streams.topics import CLOSURES
 from tests.conftest import Braid
+from tests.sealed import sealed
 from tests.streams.replaying.replays import replay, rewritten
 
 SCORED = EmissionConfig.model_validate(
@@ -97,7 +98,7 @@ def test_only_the_first_settling_of_a_rollout_is_asked(parted: Path, braid: Brai
         file_of(tmp_path / "more", CLOSURES.name, partition).rename(
             file_of(scored / "log", CLOSURES.name, partition, first)
         )
-    assert replay(braid, scored, "--dry-run", "--set", "rewards.taste_weight=0.5")["rollouts"] == 12
+    assert replay(braid, sealed(scored), "--dry-run", "--set", "rewards.taste_weight=0.5")["rollouts"] == 12
 
 
 def test_what_never_settled_has_the_configuration_here(

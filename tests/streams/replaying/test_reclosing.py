@@ -75,7 +75,8 @@ def test_reclose_names_rollouts_whose_records_cannot_be_read(log: Path, braid: B
             for record in more:
                 writer.append(topic.name, 1, record.key, record.value, record.at, offset=record.offset)
         file_of(tmp_path / "more", topic.name, 1).replace(path)
-        code, found, _ = braid("replay", "--from-dir", bad, "--dry-run", "--reclose", "--json", "--processes", 1)
+        words = ("replay", "--from-dir", sealed(bad), "--dry-run", "--reclose", "--json", "--processes", 1)
+        code, found, _ = braid(*words)
         return code, found
 
     known = next(iter(read_partition(log / "log", AGENT_EVENTS.name, 1)))

@@ -166,7 +166,7 @@ def test_a_decision_of_nobody_is_said_and_the_rest_is_made(log: Path, braid: Bra
         with LogWriter(tmp_path / "more") as writer:
             more = writer.append(topic.name, 2, b"\xff", b"", 1, offset=10**6)
         file_of(tmp_path / "more", topic.name, 2).replace(file_of(bad / "log", topic.name, 2, more.offset))
-        ended, found, said = braid("replay", "--from-dir", bad, "--dry-run", "--json", "--processes", 1)
+        ended, found, said = braid("replay", "--from-dir", sealed(bad), "--dry-run", "--json", "--processes", 1)
         assert (ended, found["rollouts"]) == (code, 12)
         assert found["undecodable"] == 1 + code
         assert (f"{topic.name}/2@1000000: the key is not UTF-8" in said) == bool(code)

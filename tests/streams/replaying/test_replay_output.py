@@ -66,9 +66,10 @@ def test_a_replay_that_was_killed_leaves_no_half_file_and_is_resumed(log: Path, 
     grown = file_of(log / "log", LIFECYCLE.name, 0, more.offset)
     file_of(tmp_path / "more", LIFECYCLE.name, 0).replace(grown)
     try:
-        found = replay(braid, log, "--out", out, "--processes", 1, "--resume")
+        found = replay(braid, sealed(log), "--out", out, "--processes", 1, "--resume")
     finally:
         grown.unlink()
+        sealed(log)
     assert found["undecodable"] == 0
     assert found["digests"] == expected["digests"]
     assert killed
