@@ -116,7 +116,7 @@ def test_what_never_settled_has_the_configuration_here(
 
 
 def test_only_names_that_somebody_gave_are_looked_for_in_the_log() -> None:
-    """What any configuration has is not: that holds as long as no other setting is held against another one."""
+    """Settings that every configuration has are not, as long as no other setting is held against another one."""
     assert not Overrides(["redact=false", "summarize.max_bytes=1200", "pairs.min_probability=0.8"]).depends_on_pinned
     for given in ("rewards.judge_weight=0.5", "summarize.tools.run.max_bytes=100", "ranking.weights=[]", "version=2"):
         assert Overrides([given]).depends_on_pinned
