@@ -5,8 +5,8 @@
    the id of an object that has none yet, and its bytes with that id; Reader(plan, UnusualError)(data,
    at=0) gives a value and where it ends, and its many(data, count) gives a list of values that fill the data.
 
-   Maker(model, blank, fresh, missing)(**values) gives an instance of a model, as the functions of `checked.py` do; quicken(class) lets a
-   class of named tuples make them without calling Python code. sha256(*parts) gives the digest of some bytes. */
+   Maker(model, blank, fresh, missing)(**values) gives an instance of a model, as the functions of `checked.py` do.
+   sha256(*parts) gives the digest of some bytes. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -696,7 +696,6 @@ static PyObject *digest_of(PyObject *Py_UNUSED(module), PyObject *const *args, P
 
 /* -- for Python ------------------------------------------------------------------------------------------------------ */
 
-static PyObject *fields_name;
 
 typedef struct {
     PyObject_HEAD
@@ -984,48 +983,8 @@ static PyType_Slot maker_slots[] = {
 static PyType_Spec maker_spec = {"schemas._records.Maker", sizeof(Maker), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
                                  maker_slots};
 
-/* -- named tuples -------------------------------------------------------------------------------------------------------- */
-
-/* A named tuple of values that are given in the order of its fields, by place or by name; any other call goes the usual way. */
-static PyObject *make_named(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
-    PyTypeObject *made = (PyTypeObject *)type;
-    PyObject *fields = PyDict_GetItemWithError(made->tp_dict, fields_name);
-    Py_ssize_t placed = PyVectorcall_NARGS(nargsf), named = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
-    int usual = fields != NULL && PyTuple_CheckExact(fields) && PyTuple_GET_SIZE(fields) == placed + named;
-    for (Py_ssize_t at = 0; usual && at < named; at++) /* names in code are interned, so the same name is the same object */
-        usual = PyTuple_GET_ITEM(kwnames, at) == PyTuple_GET_ITEM(fields, placed + at);
-    if (usual) {
-        PyObject *found = new_tuple(made, placed + named);
-        for (Py_ssize_t at = 0; found != NULL && at < placed + named; at++)
-            PyTuple_SET_ITEM(found, at, Py_NewRef(args[at]));
-        return found;
-    }
-    if (PyErr_Occurred())
-        return NULL;
-    PyObject *tuple = PyTuple_New(placed), *words = PyDict_New(), *result = NULL;
-    int good = tuple != NULL && words != NULL;
-    for (Py_ssize_t at = 0; good && at < placed; at++)
-        PyTuple_SET_ITEM(tuple, at, Py_NewRef(args[at]));
-    for (Py_ssize_t at = 0; good && at < named; at++)
-        good = PyDict_SetItem(words, PyTuple_GET_ITEM(kwnames, at), args[placed + at]) == 0;
-    if (good)
-        result = PyType_Type.tp_call(type, tuple, words);
-    Py_XDECREF(tuple);
-    Py_XDECREF(words);
-    return result;
-}
-
-static PyObject *quicken(PyObject *Py_UNUSED(module), PyObject *type) {
-    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) ||
-        !(((PyTypeObject *)type)->tp_flags & Py_TPFLAGS_HEAPTYPE))
-        return PyErr_Format(PyExc_TypeError, "a class of named tuples is expected");
-    ((PyTypeObject *)type)->tp_vectorcall = make_named;
-    return Py_NewRef(type);
-}
-
 static PyMethodDef methods[] = {
     {"sha256", (PyCFunction)(void (*)(void))digest_of, METH_FASTCALL, "sha256(*parts): the digest of bytes, one after the other."},
-    {"quicken", quicken, METH_O, "quicken(class): the same class of named tuples, which are made without calling Python code."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1041,10 +1000,9 @@ static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
 PyMODINIT_FUNC PyInit__records(void) {
     PyObject *module = PyModule_Create(&definition);
     PyObject *hashlib = PyImport_ImportModule("hashlib");
-    fields_name = PyUnicode_InternFromString("_fields");
     hashlib_sha256 = hashlib == NULL ? NULL : PyObject_GetAttrString(hashlib, "sha256");
     Py_XDECREF(hashlib);
-    if (hashlib_sha256 == NULL || fields_name == NULL)
+    if (hashlib_sha256 == NULL)
         Py_CLEAR(module);
     else
         reach_library();

@@ -12,7 +12,6 @@ from schemas.compiled import compiled
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T", bound=tuple[Any, ...])
 
 _C = compiled("schemas._records")
 
@@ -29,12 +28,6 @@ def unchecked(record: Callable[P, R]) -> Callable[P, R]:
     fresh = tuple(name for name, field in fields.items() if field.default_factory)
     make: Callable[P, R] = _maker(model_of(record), blank, fresh, PydanticUndefined)
     return make
-
-
-def quick(kind: type[T]) -> type[T]:
-    """The same class of named tuples, which are made at a third of the cost: for those that are made by the million."""
-    made: type[T] = kind if _C is None else _C.quicken(kind)
-    return made
 
 
 class Maker:

@@ -11,7 +11,6 @@ from typing import Any, BinaryIO, Final, NamedTuple, Self
 
 from schemas.avro_code import writer_of
 from schemas.avro_python import long_bytes
-from schemas.checked import quick
 from streams.durable import PARTIAL, naming, open_output
 
 if sys.version_info >= (3, 14):
@@ -53,7 +52,6 @@ _PACKER: Final = zstd.ZstdCompressor(LEVEL)
 """One for all files: its tables need not be made for every block. A frame does not depend on those before it."""
 
 
-@quick
 class LogRecord(NamedTuple):
     """One record of the log."""
 

@@ -12,7 +12,7 @@ from agents.evidence.side_effects import side_effect, worst
 from agents.evidence.signing import SigningKey, signed_bytes
 from agents.verdicts.meaning import Terms, Verdict, kind_of, meaning
 from schemas.branches import BranchRecord
-from schemas.checked import quick, unchecked
+from schemas.checked import unchecked
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.evidence import AepAction, AepBudget, AepClosing, AepRecord, AepSignature, AepVerifierResult, EmittedRecord
 from schemas.judging import CONTENT_JUDGE, JudgeVote
@@ -28,7 +28,6 @@ _closing: Final = unchecked(AepClosing)
 _signature: Final = unchecked(AepSignature)
 
 
-@quick
 class Judges(NamedTuple):
     """Who gave an answer about a branch, by name. A tie by content is nobody's answer, a call without one neither."""
 
@@ -129,7 +128,6 @@ def _verifier_results(
     return tuple(results)
 
 
-@quick
 class Placed(NamedTuple):
     """A record in its place in the chain."""
 

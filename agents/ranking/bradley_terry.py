@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from agents.ranking.compiled_adapter import solve
 from agents.ranking.newton import Floats, Ints, Problem, Solution
-from schemas.checked import quick
 
 Pair = tuple[int, int]
 
@@ -48,7 +47,6 @@ class Observation(NamedTuple):
     j_wins: float
 
 
-@quick
 class Group(NamedTuple):
     """Who won between n branches that may be compared with each other. `tally` makes it."""
 

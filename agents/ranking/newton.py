@@ -20,7 +20,6 @@ from math import sqrt
 from typing import NamedTuple, TypeAlias
 
 from agents.ranking.portable import exponential, grown
-from schemas.checked import quick
 
 Floats: TypeAlias = "array[float]"
 Ints: TypeAlias = "array[int]"
@@ -49,7 +48,6 @@ step that is cut short raises L by 0.006 or more, and L begins at -0.7 per compa
 NO_MAXIMUM = f"no maximum after {ROUNDS} rounds: choose a larger ridge for so many comparisons"
 
 
-@quick
 class Rules(NamedTuple):
     """When a search steps how far, and when it ends."""
 
@@ -62,7 +60,6 @@ class Rules(NamedTuple):
     rounds: int
 
 
-@quick
 class Problem(NamedTuple):
     """Connected branches, numbered from 0, and who won between them: in one group, or in several with the same pairs."""
 
@@ -75,7 +72,6 @@ class Problem(NamedTuple):
     """Wins of j."""
 
 
-@quick
 class Solution(NamedTuple):
     """The maximum of each group, one after the other, and the curvature there."""
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from agents.ranking.bradley_terry import Fit, Group, beats, fit_many
 from agents.ranking.statistics import RankingStats, ranking_stats
 from agents.ranking.votes import Place, Vote, VoteCount, count_votes
-from schemas.checked import quick
 from schemas.emission import RankingConfig
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus
@@ -36,7 +35,6 @@ NO_SCORE = 1e-12
 """Scores closer to zero are zero: what is left there is rounding, and would otherwise keep its nine digits."""
 
 
-@quick
 class Candidate(NamedTuple):
     """A branch to be ranked."""
 
@@ -50,7 +48,6 @@ class Candidate(NamedTuple):
     """Whether it may have a rank."""
 
 
-@quick
 class Contest(NamedTuple):
     """The branches of one rollout and the votes about them."""
 
@@ -59,7 +56,6 @@ class Contest(NamedTuple):
     config: RankingConfig = DEFAULTS
 
 
-@quick
 class RewardPart(NamedTuple):
     """One component of a total, kept beside it."""
 
@@ -70,7 +66,6 @@ class RewardPart(NamedTuple):
     """As configured."""
 
 
-@quick
 class BranchRank(NamedTuple):
     """One branch in the order of the ranking."""
 
@@ -91,7 +86,6 @@ class BranchRank(NamedTuple):
     judge_scalar: float | None
 
 
-@quick
 class RankingResult(NamedTuple):
     """Branches best first, those without a rank last, by index."""
 
@@ -127,7 +121,6 @@ def rank_many(contests: Iterable[Contest]) -> list[RankingResult]:
     return [draft.finish(tuple([next(fits[draft.ridge]) for _ in TIERS])) for draft in drafts]
 
 
-@quick
 class _Scored(NamedTuple):
     """A branch with everything that its order in the tier depends on."""
 

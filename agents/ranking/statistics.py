@@ -11,7 +11,6 @@ from math import sqrt
 from typing import NamedTuple
 
 from agents.ranking.votes import Vote
-from schemas.checked import quick
 from schemas.numbers import nine
 
 Z95 = 1.959963984540054
@@ -30,7 +29,6 @@ MCNEMAR_FROM = 4
 """Branches below which two halves cannot be compared."""
 
 
-@quick
 class RankingStats(NamedTuple):
     """How much the group can tell."""
 
@@ -54,7 +52,6 @@ class RankingStats(NamedTuple):
     """Share of valid votes that were ties."""
 
 
-@quick
 class VoteStats(NamedTuple):
     """How the judge voted. Ties by content are no votes of a judge and do not count here."""
 

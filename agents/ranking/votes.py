@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from agents.ranking.bradley_terry import Group, Pair, group_of
-from schemas.checked import quick
 from schemas.judging import Order, Preference
 
 
-@quick
 class Vote(NamedTuple):
     """One judge call about two branches, or a tie by content. Repetitions of a vote are removed before it gets here."""
 
@@ -30,7 +28,6 @@ class Vote(NamedTuple):
     """Who was asked: answers of different judges are never taken for two orders of one question."""
 
 
-@quick
 class Place(NamedTuple):
     """Where a branch stands before anything is ranked."""
 
@@ -39,7 +36,6 @@ class Place(NamedTuple):
     """Among the branches of its tier, by branch index."""
 
 
-@quick
 class VoteCount(NamedTuple):
     """What all votes of a rollout add up to."""
 

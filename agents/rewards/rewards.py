@@ -9,7 +9,7 @@ from math import fsum, sqrt
 from typing import Final, NamedTuple
 
 from agents.verdicts.meaning import CONFIRMED, Verdict, is_final, objective_score
-from schemas.checked import quick, unchecked
+from schemas.checked import unchecked
 from schemas.emission import EmissionConfig, RewardsConfig, Weight
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RewardComponent
@@ -18,7 +18,6 @@ from schemas.verdicts import BuildVerdict, TestCounts
 _component: Final = unchecked(RewardComponent)
 
 
-@quick
 class Reward(NamedTuple):
     """A reward, with its components."""
 
@@ -32,7 +31,6 @@ ALMOST = 0.999_999
 """The highest base of a failing branch. Closer to 1, rounding to nine digits could make it equal to a passing one."""
 
 
-@quick
 class JudgedScores(NamedTuple):
     """What the judge says of a branch, 0..10; None where it says nothing."""
 
@@ -40,7 +38,6 @@ class JudgedScores(NamedTuple):
     judge_scalar: float | None = None
 
 
-@quick
 class Group(NamedTuple):
     """Statistics over the members that have a reward."""
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from agents.summarize.branch import BranchEnd, end_status, last_word, n_events, raw_digest
 from agents.summarize.events import Piece, keep_slice
-from schemas.checked import quick
 from schemas.errors import BraidError
 from schemas.events import AgentEvents, BranchInfo, EndStatus, plain_events
 
@@ -22,7 +21,6 @@ class TooManyGapsError(BraidError):
     """A slice that would leave more events missing than a decision can name."""
 
 
-@quick
 class View(NamedTuple):
     """The events of an attempt up to some moment."""
 

@@ -20,7 +20,7 @@ from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import comparable, kind_of, terms_of
 from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
-from schemas.checked import quick, unchecked
+from schemas.checked import unchecked
 from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig
 from schemas.evidence import AepRecord, EmittedRecord
@@ -41,7 +41,6 @@ MOST_BYTES = 8 * 1024 * 1024 - 64
 """Of one record that follows: what the topics take, without the header of its value."""
 
 
-@quick
 class Emission(NamedTuple):
     """All that follows from a closed rollout, in the order in which it is written; evidence is unsigned."""
 

@@ -13,7 +13,6 @@ from agents.rollouts.attempt import Attempt, TooManyGapsError
 from agents.rollouts.status import Status
 from agents.summarize.events import Piece
 from agents.verdicts.meaning import Verdict, kind_of
-from schemas.checked import quick
 from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
 from schemas.events import AgentEvents
 from schemas.jsontext import as_array, parse
@@ -44,7 +43,6 @@ class Complaint(NamedTuple):
     message: str
 
 
-@quick
 class Stamped(NamedTuple):
     """A verdict or vote with the time at which the log took it in, and where it stands."""
 

@@ -25,7 +25,7 @@ from agents.summarize.output import shorten
 from agents.training.redaction import redact
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchCall, BranchRecord, BranchStatus, ToolFailure
-from schemas.checked import quick, unchecked
+from schemas.checked import unchecked
 from schemas.emission import EmissionConfig, SummaryLimits
 from schemas.events import AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.judging import Usage
@@ -49,7 +49,6 @@ class BranchEnd:
     workspace: Workspace | None = None
 
 
-@quick
 class BranchFacts(NamedTuple):
     """All that a branch record is made of."""
 

@@ -14,7 +14,6 @@ from orjson import OPT_SORT_KEYS, dumps
 from agents.evidence.canonical import canonical_bytes, digest, written_alike
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
 from agents.training.redaction import redact, redact_json
-from schemas.checked import quick
 from schemas.digests import sha256_of
 from schemas.events import AgentEvent, EventFields, fields_of
 from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
@@ -35,7 +34,6 @@ SHORTEST_SECRET: Final = 16
 """Characters of a name below which no rule finds a secret in it."""
 
 
-@quick
 class Call(NamedTuple):
     """A tool call."""
 
@@ -47,7 +45,6 @@ class Call(NamedTuple):
     step: int | None
 
 
-@quick
 class Result(NamedTuple):
     """A tool's answer."""
 
@@ -60,7 +57,6 @@ class Result(NamedTuple):
     error_message: str | None
 
 
-@quick
 class Start(NamedTuple):
     """How the run began."""
 
@@ -68,7 +64,6 @@ class Start(NamedTuple):
     model: str | None
 
 
-@quick
 class Said(NamedTuple):
     """Text that the model wrote while working; deltas are joined and redacted when the branch is built."""
 
@@ -76,7 +71,6 @@ class Said(NamedTuple):
     step: int | None
 
 
-@quick
 class Answer(NamedTuple):
     """The final answer."""
 
@@ -90,7 +84,6 @@ class Failure(NamedTuple):
     provider: bool
 
 
-@quick
 class Spent(NamedTuple):
     """Usage so far: token counts are cumulative for the run."""
 
@@ -113,7 +106,6 @@ Canonical = Callable[[Any], bytes]
 Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
 
 
-@quick
 class Noted(NamedTuple):
     """Something that records are made of, with when it happened and what was removed from it."""
 
@@ -123,7 +115,6 @@ class Noted(NamedTuple):
     redactions: Counts
 
 
-@quick
 class Piece(NamedTuple):
     """What is kept of contiguous events that came together, as long as their rollout is open."""
 

@@ -3,12 +3,10 @@
 from typing import NamedTuple
 
 from agents.training.redaction import Counts, redact, redact_json
-from schemas.checked import quick
 from schemas.jsontext import compact, parse
 from schemas.lifecycle import RolloutOpened
 
 
-@quick
 class CleanedOpening(NamedTuple):
     """An opening, and what was removed from it."""
 

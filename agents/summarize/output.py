@@ -7,14 +7,12 @@ character boundaries only; the same bytes on every machine. An `Excerpt` holds e
 
 from typing import Any, NamedTuple
 
-from schemas.checked import quick
 from schemas.emission import MAX_SUMMARY_BYTES, SummaryLimits
 from schemas.jsontext import compact
 
 DEFAULT_LIMITS = SummaryLimits()
 
 
-@quick
 class Excerpt(NamedTuple):
     """The two ends of a text, and how long all of it is."""
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from agents.evidence.side_effects import side_effect
 from agents.verdicts.meaning import CONFIRMED, MISTRUSTED, Verdict, is_final
 from schemas.branches import BranchRecord
-from schemas.checked import quick, unchecked
+from schemas.checked import unchecked
 from schemas.emission import AdmissionConfig
 from schemas.lifecycle import RolloutOpened
 from schemas.numbers import nine
@@ -18,7 +18,6 @@ _admission: Final = unchecked(Admission)
 _SEVERITY: dict[Category, int] = {"train": 0, "audit_only": 1, "quarantine": 2, "reject": 3}
 
 
-@quick
 class Judged(NamedTuple):
     """What admission looks at."""
 

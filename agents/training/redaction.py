@@ -20,7 +20,6 @@ from agents.training.secret_cookies import COOKIE_FIELDS, COOKIES, is_session
 from agents.training.secret_encoded import ENCODED
 from agents.training.secret_rules import CLOUD_KEYS, HEADERS_AND_URLS, MORE_VENDOR_KEYS, NAMED_KEYS, VENDOR_KEYS
 from agents.training.secret_shapes import Rule, Test
-from schemas.checked import quick
 
 Counts = tuple[tuple[str, int], ...]
 
@@ -40,7 +39,6 @@ _BETWEEN = '", "'
 _AUTHORIZATION = frozenset({"authorization", "proxy-authorization", "proxy_authorization", "x-authorization"})
 
 
-@quick
 class Redacted(NamedTuple):
     """A text without its secrets."""
 
@@ -50,7 +48,6 @@ class Redacted(NamedTuple):
     """How many of each kind were removed, sorted by kind."""
 
 
-@quick
 class RedactedJson(NamedTuple):
     """A JSON value without its secrets."""
 

@@ -16,7 +16,7 @@ from agents.training.admission import Judged, admit, both
 from agents.training.messages import Conversation, Pair, conversation, given_messages, is_blank
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
-from schemas.checked import quick, unchecked
+from schemas.checked import unchecked
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.numbers import nine
@@ -58,7 +58,6 @@ class _Common(TypedDict):
     redactions: dict[str, int]
 
 
-@quick
 class Candidate(NamedTuple):
     """A ranked branch with all that rows are made of."""
 
@@ -68,7 +67,6 @@ class Candidate(NamedTuple):
     reward: Reward | None
 
 
-@quick
 class Rows(NamedTuple):
     """What a rollout gives to training."""
 

@@ -7,7 +7,6 @@ from agents.evidence.signing import SigningKey
 from agents.rollouts.emit import Emission
 from schemas import avro_body
 from schemas.base import Record
-from schemas.checked import quick
 from schemas.digests import sha256_of
 from schemas.evidence import AepRecord
 from streams.headers import identity
@@ -17,7 +16,6 @@ DIGESTS = 2**256
 """How many SHA-256 digests there are."""
 
 
-@quick
 class Made(NamedTuple):
     """A record that is emitted."""
 

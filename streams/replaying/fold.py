@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from agents.rollouts.missing import missing
 from agents.rollouts.rollout import Fact, Rollout
-from schemas.checked import quick
 from schemas.closures import Closure
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents
@@ -49,7 +48,6 @@ class Unread:
         return self._places + ([f"and {rest:,} more records that cannot be read"] if rest else [])
 
 
-@quick
 class Said(NamedTuple):
     """A fact, and whose it is."""
 

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from io import BytesIO
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import fastavro
 import pytest
@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from schemas.avro_body import decode, decode_slice, encode, version_of
 from schemas.base import MAX_EXACT, Count, Record
-from schemas.checked import Maker, quick, unchecked
+from schemas.checked import Maker, unchecked
 from schemas.closures import RolloutClosed
 from schemas.errors import DecodeError
 from schemas.events import AgentEvent, AgentEvents, fields_of, plain_events
@@ -158,56 +158,6 @@ def _in_python(record: type[Record]) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("schemas.checked._maker", Maker)
         return unchecked(record)
-
-
-class Slow(NamedTuple):
-    one: int
-    two: str
-    three: float | None = None
-
-
-@quick
-class Quick(NamedTuple):
-    one: int
-    two: str
-    three: float | None = None
-
-
-@pytest.mark.parametrize(
-    ("places", "names"),
-    [
-        ((1, "a", 2.0), {}),
-        ((1, "a"), {"three": 2.0}),
-        ((), {"one": 1, "two": "a", "three": 2.0}),
-        ((), {"two": "a", "three": 2.0, "one": 1}),
-        ((1, "a"), {}),
-        ((1,), {"two": "a"}),
-        ((1,), {}),
-        ((1, "a", 2.0, 3), {}),
-        ((1, "a"), {"two": "b"}),
-        ((1, "a"), {"four": 4}),
-        ((), {}),
-    ],
-)
-def test_quick_named_tuples_are_like_any_other(places: tuple[Any, ...], names: dict[str, Any]) -> None:
-    def outcome(kind: Any) -> object:
-        try:
-            return kind(*places, **names)
-        except TypeError as error:
-            return str(error).replace("Quick", "Slow")
-
-    found = outcome(Quick)
-    assert found == outcome(Slow)
-    assert isinstance(found, Quick | str)
-
-
-def test_quick_named_tuples_have_methods_and_heirs() -> None:
-    class Heir(Quick):
-        __slots__ = ()
-
-    assert Quick(1, "a")._replace(one=2) == (2, "a", None)
-    assert hash(Quick(1, "a", 2.0)) == hash(Slow(1, "a", 2.0)) == hash((1, "a", 2.0))
-    assert repr(Heir(1, "a", 2.0)) == "Heir(one=1, two='a', three=2.0)"
 
 
 def test_a_limit_that_is_not_tested_is_no_limit_that_passes() -> None:
