@@ -14,12 +14,12 @@ from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
-from streams.cluster import registry_of, start_consumer, start_producer
-from streams.codec import Codec
-from streams.config import load
-from streams.headers import identity
-from streams.signing import signing_key
-from streams.topics import BY_RECORD, CLOSURES, FACTS
+from streams.cluster.config import load
+from streams.cluster.connections import registry_of, start_consumer, start_producer
+from streams.cluster.signing_keys import signing_key
+from streams.log.headers import identity
+from streams.log.topics import BY_RECORD, CLOSURES, FACTS
+from streams.log.wire import Codec
 
 
 async def main(rollouts: int) -> None:

@@ -23,10 +23,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import orjson
 
 from agents.training.formats import FORMATS
-from streams.config import Settings
-from streams.exporting.export import Recipe, export
-from streams.exporting.inputs import DirectoryInput
-from streams.run import run_files
+from streams.cluster.config import Settings
+from streams.jobs.export.export import Recipe, export
+from streams.jobs.export.inputs import DirectoryInput
+from streams.jobs.run import run_files
 
 SIZES = (2_000, 20_000)
 FULL = (10_000, 100_000)

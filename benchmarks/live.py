@@ -23,12 +23,12 @@ from typing import NamedTuple
 import psutil
 
 from benchmarks.load import BRANCHES, BUSY, REAL, Shape, rollout_facts
-from streams import broker
-from streams.broker import places
-from streams.cluster import ensure_topics
-from streams.config import Settings
-from streams.producing import FactWriter
-from streams.topics import AGENT_EVENTS, BY_RECORD, PPO, RANKINGS, changelog
+from streams.cluster import broker
+from streams.cluster.broker import places
+from streams.cluster.config import Settings
+from streams.log.kafka_writer import FactWriter
+from streams.log.topic_setup import ensure_topics
+from streams.log.topics import AGENT_EVENTS, BY_RECORD, PPO, RANKINGS, changelog
 from tests.live import read_all
 
 PARTITIONS = 8

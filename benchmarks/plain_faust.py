@@ -8,7 +8,7 @@ import faust
 import uvloop
 
 from schemas.avro_body import decode_slice
-from streams.codec import body_of
+from streams.log.wire import body_of
 
 
 async def main(kafka: str, topic: str, wanted: int, partitions: int) -> None:

@@ -15,8 +15,8 @@ from agents.importers.writing import lines_of
 from benchmarks.load import BUSY, REAL, Shape, rollout_facts
 from schemas.compiled import core
 from schemas.jsontext import parse, parse_unique
-from streams.config import Settings
-from streams.run import run_files
+from streams.cluster.config import Settings
+from streams.jobs.run import run_files
 
 OUTPUT = "\n".join(
     f'12:{number:02}:07 INFO cache.py:{number} {{"key": "value {number}", "path": "a\\\\b"}} # see https://example.org/x?y=1'

@@ -33,13 +33,14 @@ from schemas.jsontext import compact
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict
-from streams.cluster import ensure_topics, partition_of, start_producer
-from streams.codec import Codec
-from streams.config import Settings
-from streams.embedded import read_partition
-from streams.log_writer import LogRecord, LogWriter
-from streams.manifest import described, seal
-from streams.topics import BY_RECORD, FACTS, Topic
+from streams.cluster.config import Settings
+from streams.cluster.connections import partition_of, start_producer
+from streams.log.file_reader import read_partition
+from streams.log.file_writer import LogRecord, LogWriter
+from streams.log.manifest import described, seal
+from streams.log.topic_setup import ensure_topics
+from streams.log.topics import BY_RECORD, FACTS, Topic
+from streams.log.wire import Codec
 
 PARTITIONS = 8
 BRANCHES = 4
@@ -200,10 +201,10 @@ def show(found: Iterable[Row], live: float | None) -> None:
 
 def stages(directory: Path, branches: int) -> list[tuple[str, float]]:
     """CPU microseconds a branch by stage, one process, everything on."""
-    from streams.replaying.crew import Crew
-    from streams.replaying.job import Job
-    from streams.replaying.logs import ArchiveLog
-    from streams.replaying.replay import replay as run
+    from streams.jobs.replay.crew import Crew
+    from streams.jobs.replay.partition_job import Job
+    from streams.jobs.replay.replay import replay as run
+    from streams.log.fact_log import ArchiveLog
 
     async def whole() -> dict[str, float]:
         spans = await ArchiveLog(directory).spans()
@@ -215,7 +216,7 @@ def stages(directory: Path, branches: int) -> list[tuple[str, float]]:
 
 def live_rate(base: Settings, folder: Path, rollouts: int) -> float:
     """Branches a second of the live worker on the same facts."""
-    from streams.producing import FactWriter
+    from streams.log.kafka_writer import FactWriter
 
     settings = base.model_copy(update={"prefix": "live."})
 

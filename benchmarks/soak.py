@@ -23,10 +23,10 @@ from benchmarks.live import environment, fresh_broker
 from schemas.events import AgentEvent, AgentEvents
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict
-from streams.cluster import partition_of
-from streams.config import Settings
-from streams.producing import FactWriter
-from streams.topics import changelog
+from streams.cluster.config import Settings
+from streams.cluster.connections import partition_of
+from streams.log.kafka_writer import FactWriter
+from streams.log.topics import changelog
 from tests.live import read_all
 
 PARTITIONS = 8

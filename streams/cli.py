@@ -95,7 +95,7 @@ def main(words: list[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:  # a directory that is a file, a disk that is full
-        from streams.durable import problem_of
+        from streams.log.durable_files import problem_of
 
         sys.stderr.write(f"braid: {problem_of(error)}\n")
         sys.exit(1)

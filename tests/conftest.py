@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import settings as examples
 
-from streams import broker
-from streams.broker import places
 from streams.cli import main
-from streams.config import Settings
+from streams.cluster import broker
+from streams.cluster.broker import places
+from streams.cluster.config import Settings
 from tests.processes import end_forking
 
 # Fifty of everything each time; `--hypothesis-profile thorough` looks harder.

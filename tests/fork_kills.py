@@ -16,9 +16,9 @@ import psutil
 
 from agents.fork.history import History
 from schemas.events import AgentEvents
-from streams.config import Settings
-from streams.forking.logs import file_log
-from streams.topics import AGENT_EVENTS
+from streams.cluster.config import Settings
+from streams.log.topics import AGENT_EVENTS
+from streams.services.fork.logs import file_log
 from tests.live import records_of
 
 BRANCHES = 4

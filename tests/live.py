@@ -18,10 +18,10 @@ from aiokafka import TopicPartition
 from agents.rollouts.emit import emit
 from agents.rollouts.rollout import Rollout
 from schemas.base import Record
-from streams.cluster import registry_of, start_consumer
-from streams.codec import Codec, body_of
-from streams.config import Settings
-from streams.topics import BRANCHES, BY_RECORD, EVIDENCE, FACTS, MARKS_TABLE, RANKINGS, Topic, changelog
+from streams.cluster.config import Settings
+from streams.cluster.connections import registry_of, start_consumer
+from streams.log.topics import BRANCHES, BY_RECORD, EVIDENCE, FACTS, MARKS_TABLE, RANKINGS, Topic, changelog
+from streams.log.wire import Codec, body_of
 from tests.processes import Forked
 
 DEADLINE_S = 30.0

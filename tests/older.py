@@ -7,11 +7,11 @@ import orjson
 from agents.evidence.build import sign, unlisting
 from agents.evidence.signing import SigningKey
 from schemas.evidence import AepRecord
-from streams.codec import Codec
-from streams.embedded import partitions_of, read_partition
-from streams.log_writer import LogWriter
-from streams.outputs import SINK_FILES, view_of
-from streams.topics import BRANCHES, EVIDENCE
+from streams.log.file_reader import partitions_of, read_partition
+from streams.log.file_writer import LogWriter
+from streams.log.json_lines import SINK_FILES, view_of
+from streams.log.topics import BRANCHES, EVIDENCE
+from streams.log.wire import Codec
 from tests.sealed import sealed
 
 

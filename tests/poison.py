@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from confluent_kafka import Producer
 
-from streams.config import Settings
-from streams.topics import BRANCHES, JUDGE_REQUESTS, LIFECYCLE, TOPICS, Topic
+from streams.cluster.config import Settings
+from streams.log.topics import BRANCHES, JUDGE_REQUESTS, LIFECYCLE, TOPICS, Topic
 from tests.live import codec_of
 
 HUGE = bytes(11 * 1024 * 1024)

@@ -16,9 +16,9 @@ from pathlib import Path
 PRELOADED = [
     "__main__",
     *(f"streams.commands.{name}" for name in ("fork", "judge", "memory", "replay", "run", "up", "verifiers", "worker")),
-    "streams.live.worker",
-    "streams.judging.worker",
-    "streams.forking.run",
+    "streams.services.live.worker",
+    "streams.services.judge.worker",
+    "streams.services.fork.wiring",
     "tests.processes",
 ]
 

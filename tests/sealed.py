@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from agents.evidence.signing import SigningKey
-from streams.holding import LOCKS
-from streams.manifest import LOG_MANIFEST, described, seal
+from streams.log.directory_lock import LOCKS
+from streams.log.manifest import LOG_MANIFEST, described, seal
 
 
 def sealed(directory: Path, key: SigningKey | None = None) -> Path:

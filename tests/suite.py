@@ -23,12 +23,12 @@ from xml.etree import ElementTree as ET
 
 import psutil
 
-from streams import broker
+from streams.cluster import broker
 
 # pytest ends its fixtures when it is interrupted: brokers, workers and sandboxes that it started.
 PATIENCE_S = 60.0
 SLOWEST = 10
-STOP = "import shutil, sys; from pathlib import Path; from streams import broker; path = Path(sys.argv[1]); \
+STOP = "import shutil, sys; from pathlib import Path; from streams.cluster import broker; path = Path(sys.argv[1]); \
 broker.stop(path, wipe=True); shutil.rmtree(path)"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.config import Settings
+from streams.cluster.config import Settings
 from tests.conformance import conformance
 from tests.processes import run_braid
 

@@ -17,7 +17,7 @@ PYTEST = f"@{sys.executable} -m pytest -q -p no:cacheprovider -p no:asyncio --ju
 # A process where the broker would be: all that matters here is that it is stopped.
 SLEEPER = """
 import os, pathlib
-from streams.broker import process
+from streams.cluster.broker import process
 home = pathlib.Path(os.environ["TEST_BROKER"]) / "kafka"
 home.mkdir()
 print("pid", process.launch(["sleep", "600"], folder=home, log=home / "log", env=os.environ, pid_file=home / "process.json").pid)

@@ -20,10 +20,10 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from agents.training.formats.chat import messages, tool_text
 from schemas.training import DpoRecord
-from streams.cluster import registry_of, resolve, start_consumer
-from streams.codec import Codec
-from streams.config import Settings
-from streams.topics import DPO
+from streams.cluster.config import Settings
+from streams.cluster.connections import registry_of, resolve, start_consumer
+from streams.log.topics import DPO
+from streams.log.wire import Codec
 
 try:
     from torch.utils.data import IterableDataset, get_worker_info

@@ -9,7 +9,7 @@ import orjson
 from cyclopts import App, Parameter
 
 if TYPE_CHECKING:
-    from streams.replaying.archive import Archived
+    from streams.jobs.archive import Archived
 
 Flag = Parameter(negative="")
 
@@ -39,14 +39,14 @@ def archive(
     json
         Print one JSON object.
     """
-    from streams.commands.progress import progress
+    from streams.cluster.config import load
+    from streams.cluster.signing_keys import signing_key
     from streams.commands.stopping import run_stoppable
-    from streams.config import load
-    from streams.looking.kafka import hush
-    from streams.replaying.archive import archive as run
-    from streams.replaying.logs import ReplayError
-    from streams.signing import signing_key
-    from streams.topics import FACTS, TOPICS
+    from streams.jobs.archive import archive as run
+    from streams.log.fact_log import ReplayError
+    from streams.log.kafka import hush
+    from streams.log.topics import FACTS, TOPICS
+    from streams.views.progress import progress
 
     hush()
     began = time.monotonic()
@@ -74,14 +74,14 @@ def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] =
     json
         Print one JSON object.
     """
-    from streams.cluster import resolve
-    from streams.commands.progress import progress
+    from streams.cluster.config import load
+    from streams.cluster.connections import resolve
     from streams.commands.stopping import run_stoppable
-    from streams.config import load
-    from streams.looking.kafka import hush
-    from streams.replaying.archive import restore as run
-    from streams.replaying.manifest import require_manifest
-    from streams.replaying.targets import require_possible
+    from streams.jobs.archive import restore as run
+    from streams.jobs.replay.replay_manifest import require_manifest
+    from streams.jobs.replay.targets import require_possible
+    from streams.log.kafka import hush
+    from streams.views.progress import progress
 
     require_possible(to_prefix)
     require_manifest(directory)
@@ -106,8 +106,8 @@ def check(directory: Path, /, *, json: Annotated[bool, Flag] = False) -> None:
     json
         Print one JSON object.
     """
-    from streams.replaying.archive import check as run
-    from streams.replaying.manifest import require_manifest
+    from streams.jobs.archive import check as run
+    from streams.jobs.replay.replay_manifest import require_manifest
 
     require_manifest(directory)
     _show(run(directory), json=json)
@@ -117,7 +117,7 @@ def _show(found: "Archived", *, json: bool) -> None:
     if json:
         sys.stdout.write(orjson.dumps(vars(found)).decode() + "\n")
     else:
-        from streams.commands.tables import show, table
+        from streams.views.tables import show, table
 
         made = table("", "what", "count", right=("count",))
         for what in ("topics", "partitions", "records", "files", "bytes", "schemas"):

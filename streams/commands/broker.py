@@ -12,7 +12,7 @@ import orjson
 from cyclopts import App, Parameter
 
 if TYPE_CHECKING:
-    from streams.broker import ServiceStatus
+    from streams.cluster.broker import ServiceStatus
 
 app = App(name="broker", help="Run a Kafka and a schema registry on this machine, without Docker.")
 
@@ -41,10 +41,10 @@ def start(
     json
         Print one JSON object.
     """
-    from streams import broker
-    from streams.commands.progress import steps
-    from streams.config import cache_dir
-    from streams.config import state_dir as configured
+    from streams.cluster import broker
+    from streams.cluster.config import cache_dir
+    from streams.cluster.config import state_dir as configured
+    from streams.views.progress import steps
 
     state = state_dir or configured()
     with steps() as say:
@@ -79,9 +79,9 @@ def stop(
     json
         Print one JSON object.
     """
-    from streams import broker
-    from streams.commands.progress import steps
-    from streams.config import state_dir as configured
+    from streams.cluster import broker
+    from streams.cluster.config import state_dir as configured
+    from streams.views.progress import steps
 
     state = state_dir or configured()
     with steps() as say:
@@ -108,8 +108,8 @@ def status(*, state_dir: Path | None = None, json: Annotated[bool, Flag] = False
     json
         Print one JSON object.
     """
-    from streams import broker
-    from streams.config import state_dir as configured
+    from streams.cluster import broker
+    from streams.cluster.config import state_dir as configured
 
     services = broker.status(state_dir or configured())
     if json:
@@ -121,7 +121,7 @@ def status(*, state_dir: Path | None = None, json: Annotated[bool, Flag] = False
 
 
 def _print_table(services: "list[ServiceStatus]") -> None:
-    from streams.commands.tables import show, table
+    from streams.views.tables import show, table
 
     made = table("", "service", "running", "pid", "address", "log")
     for service in services:

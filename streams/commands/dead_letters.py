@@ -13,11 +13,11 @@ from cyclopts import App, Parameter
 from streams.commands.numbers import number
 
 if TYPE_CHECKING:
-    from streams.config import Settings
-    from streams.looking.kafka import KafkaLog
-    from streams.looking.letters import DeadLetter, Filters
-    from streams.looking.log import LookError, Stored
-    from streams.looking.retrying import Outcome
+    from streams.cluster.config import Settings
+    from streams.jobs.letter_retry import Outcome
+    from streams.log.kafka import KafkaLog
+    from streams.log.letter_list import DeadLetter, Filters
+    from streams.log.reader import LookError, Stored
 
 app = App(name="dead-letters", help="What did not count, why, and putting it back.")
 
@@ -53,10 +53,10 @@ def list_(
     json
         Print one JSON object.
     """
-    from streams.config import load
-    from streams.looking.letters import by_reason
-    from streams.looking.report import letter_json
-    from streams.looking.text import clean
+    from streams.cluster.config import load
+    from streams.log.letter_list import by_reason
+    from streams.log.terminal_text import clean
+    from streams.views.report import letter_json
 
     settings = load()
     letters = asyncio.run(_read(settings, _filters(settings, None, reason, topic, rollout, since)))[::-1]
@@ -88,8 +88,8 @@ def show(letter: str, /, *, json: Annotated[bool, Flag] = False) -> None:
     json
         Print one JSON object.
     """
-    from streams.config import load
-    from streams.looking.letter_page import letter_object, letter_page
+    from streams.cluster.config import load
+    from streams.views.letter_page import letter_object, letter_page
 
     settings = load()
     found = asyncio.run(_one(settings, _filters(settings, letter, None, None, None, None)))
@@ -97,7 +97,7 @@ def show(letter: str, /, *, json: Annotated[bool, Flag] = False) -> None:
     if json:
         sys.stdout.write(orjson.dumps({"letters": objects}).decode() + "\n")
         return
-    from streams.commands.tables import show as print_all
+    from streams.views.tables import show as print_all
 
     for each in objects:
         print_all(letter_page(each))
@@ -141,9 +141,9 @@ def retry(
     json
         Print one JSON object.
     """
-    from streams.config import load
-    from streams.looking.report import letter_json
-    from streams.looking.text import clean
+    from streams.cluster.config import load
+    from streams.log.terminal_text import clean
+    from streams.views.report import letter_json
 
     settings = load()
     filters = _filters(settings, letter, reason, topic, rollout, since)
@@ -163,8 +163,8 @@ def _filters(
     rollout: str | None,
     since: str | None,
 ) -> "Filters":
-    from streams.looking.letters import Filters, parse_since
-    from streams.looking.naming import find_topic
+    from streams.log.letter_list import Filters, parse_since
+    from streams.views.naming import find_topic
 
     return Filters(
         letter_id=letter,
@@ -177,9 +177,9 @@ def _filters(
 
 @asynccontextmanager
 async def _log(settings: "Settings") -> "AsyncGenerator[KafkaLog, None]":
-    from streams.commands.progress import progress
-    from streams.looking.kafka import KafkaLog, hush
-    from streams.topics import DEAD_LETTERS
+    from streams.log.kafka import KafkaLog, hush
+    from streams.log.topics import DEAD_LETTERS
+    from streams.views.progress import progress
 
     hush()
     with progress() as say:
@@ -189,7 +189,7 @@ async def _log(settings: "Settings") -> "AsyncGenerator[KafkaLog, None]":
 
 
 async def _read(settings: "Settings", filters: "Filters") -> "list[DeadLetter]":
-    from streams.looking.letters import read_letters
+    from streams.log.letter_list import read_letters
 
     async with _log(settings) as log:
         return await read_letters(log, filters)
@@ -197,9 +197,9 @@ async def _read(settings: "Settings", filters: "Filters") -> "list[DeadLetter]":
 
 async def _one(settings: "Settings", filters: "Filters") -> "list[tuple[Stored, dict[str, object] | None]]":
     """The letters of an id (one for each reason), with their original decoded where that is possible."""
-    from streams.looking.letter_page import decoded_original
-    from streams.looking.letters import dead_letter
-    from streams.topics import DEAD_LETTERS
+    from streams.log.letter_list import dead_letter
+    from streams.log.topics import DEAD_LETTERS
+    from streams.views.letter_page import decoded_original
 
     found: dict[str, Stored] = {}
     async with _log(settings) as log:
@@ -212,8 +212,8 @@ async def _one(settings: "Settings", filters: "Filters") -> "list[tuple[Stored, 
 
 
 async def _retry(settings: "Settings", filters: "Filters", limit: int | None, *, dry_run: bool) -> "list[Outcome]":
-    from streams.looking.letters import read_letters
-    from streams.looking.retrying import plan, put_back
+    from streams.jobs.letter_retry import plan, put_back
+    from streams.log.letter_list import read_letters
 
     async with _log(settings) as log:
         letters = await read_letters(log, filters)
@@ -225,15 +225,15 @@ async def _retry(settings: "Settings", filters: "Filters", limit: int | None, *,
 
 
 def _no_letter(log: "KafkaLog", filters: "Filters") -> "LookError":
-    from streams.looking.log import LookError
+    from streams.log.reader import LookError
 
     return LookError(f"{log.place}: there is no dead letter {filters.letter_id!r}; `braid dead-letters list` has ids")
 
 
 def _print_letters(letters: "Sequence[DeadLetter]", left: int) -> None:
-    from streams.commands.tables import show as print_all
-    from streams.looking.layout import sheet
-    from streams.looking.text import WHOLE, line, moment
+    from streams.log.terminal_text import WHOLE, line, moment
+    from streams.views.layout import sheet
+    from streams.views.tables import show as print_all
 
     rows = [
         (
@@ -251,17 +251,17 @@ def _print_letters(letters: "Sequence[DeadLetter]", left: int) -> None:
 
 
 def _print_counts(counts: dict[str, int]) -> None:
-    from streams.commands.tables import show as print_all
-    from streams.looking.layout import sheet
+    from streams.views.layout import sheet
+    from streams.views.tables import show as print_all
 
     rows = [*((reason, f"{count:,}") for reason, count in counts.items()), ("all", f"{sum(counts.values()):,}")]
     print_all(sheet("Letters by reason", ("reason", "letters"), rows, right=("letters",)))
 
 
 def _print_outcomes(outcomes: "Sequence[Outcome]") -> None:
-    from streams.commands.tables import show as print_all
-    from streams.looking.layout import sheet
-    from streams.looking.text import line
+    from streams.log.terminal_text import line
+    from streams.views.layout import sheet
+    from streams.views.tables import show as print_all
 
     if not outcomes:
         sys.stdout.write("no dead letters match\n")

@@ -14,8 +14,8 @@ from cyclopts import Parameter
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from streams.config import Settings
-    from streams.looking.account import Account
+    from streams.cluster.config import Settings
+    from streams.views.account import Account
 
 Flag = Parameter(negative="")
 
@@ -41,9 +41,9 @@ def demo(
     embedded
         Use the embedded log although a Kafka could be started.
     """
-    from streams.commands.tables import console
-    from streams.config import load
+    from streams.cluster.config import load
     from streams.demo.show import can_run_kafka, clear, closing_picture
+    from streams.views.tables import console
 
     settings, screen = load(), console()
     clear(out)
@@ -61,8 +61,8 @@ def demo(
 
 
 def _on_kafka(settings: "Settings", out: Path, screen: "Console", *, keep: bool) -> "Account":
-    from streams.commands.progress import steps
     from streams.demo.show import run_on_kafka, running_broker
+    from streams.views.progress import steps
 
     # A rollout closes once and for all: every demo has topics of its own.
     settings = settings.model_copy(update={"prefix": f"demo-{int(time.time())}.", "partitions": 4})
@@ -77,14 +77,14 @@ def _on_kafka(settings: "Settings", out: Path, screen: "Console", *, keep: bool)
 
 
 def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
-    from streams.commands.tables import counts_table
+    from streams.cluster.signing_keys import signing_key
     from streams.demo.forks import SNAPSHOTS, Forks, look_here, run_forks, usable
     from streams.demo.show import SHOWN
-    from streams.forking.logs import file_log
-    from streams.looking.account import account_of
-    from streams.looking.files import EmbeddedLog
-    from streams.run import run_files
-    from streams.signing import signing_key
+    from streams.jobs.run import run_files
+    from streams.log.files import EmbeddedLog
+    from streams.services.fork.logs import file_log
+    from streams.views.account import account_of
+    from streams.views.tables import counts_table
 
     lines = out / "forks.ndjson"
     lines.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
 
 
 def _say_where(screen: "Console", out: Path, seconds: float) -> None:
-    from streams.outputs import SINK_FILES
+    from streams.log.json_lines import SINK_FILES
 
     screen.print(f"\nFiles in {out.resolve()} (done in {seconds:.0f} s):", soft_wrap=True)
     for name in SINK_FILES.values():

@@ -35,9 +35,9 @@ def diff(
     json
         Print one JSON object.
     """
-    from streams.commands.tables import show, table
-    from streams.diffing.diff import diff as run
-    from streams.looking.text import visible
+    from streams.jobs.diff.diff import diff as run
+    from streams.log.terminal_text import visible
+    from streams.views.tables import show, table
 
     found = run(first, second, unfinished=unfinished)
     if json:

@@ -10,10 +10,10 @@ import orjson
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from streams.config import Settings
-    from streams.looking.checks import Check
-    from streams.looking.cluster_checks import Findings
-    from streams.looking.configuration import Setting
+    from streams.cluster.config import Settings
+    from streams.views.cluster_checks import Findings
+    from streams.views.configuration import Setting
+    from streams.views.machine_checks import Check
 
 Flag = Parameter(negative="")
 
@@ -30,15 +30,15 @@ def doctor(*, json: Annotated[bool, Flag] = False) -> None:
     json
         Print one JSON object.
     """
-    from streams.looking.checks import machine_checks
+    from streams.views.machine_checks import machine_checks
 
     settings, configuration, first = _configuration()
     checks = [first, *machine_checks(settings, os.environ)]
     findings: Findings | None = None
     if settings is not None:
-        from streams.commands.progress import progress
-        from streams.looking.cluster_checks import cluster_checks
-        from streams.looking.kafka import hush
+        from streams.log.kafka import hush
+        from streams.views.cluster_checks import cluster_checks
+        from streams.views.progress import progress
 
         hush()
         with progress() as say:
@@ -61,10 +61,10 @@ def doctor(*, json: Annotated[bool, Flag] = False) -> None:
 
 def _configuration() -> "tuple[Settings | None, list[Setting], Check]":
     """The settings, each value with its source, and whether they make sense."""
-    from streams.config import ConfigError, config_file, load
-    from streams.looking.checks import Check
-    from streams.looking.configuration import effective
-    from streams.looking.text import line
+    from streams.cluster.config import ConfigError, config_file, load
+    from streams.log.terminal_text import line
+    from streams.views.configuration import effective
+    from streams.views.machine_checks import Check
 
     try:
         settings = load()
@@ -79,7 +79,7 @@ def _configuration() -> "tuple[Settings | None, list[Setting], Check]":
 
 def _local(settings: "Settings") -> "Settings | None":
     """The settings with the local broker's addresses, when it is used and runs."""
-    from streams.cluster import ClusterError, resolve
+    from streams.cluster.connections import ClusterError, resolve
 
     try:
         return None if settings.kafka else resolve(settings)
@@ -88,9 +88,9 @@ def _local(settings: "Settings") -> "Settings | None":
 
 
 def _print(configuration: "Sequence[Setting]", checks: "Sequence[Check]", findings: "Findings | None") -> None:
-    from streams.commands.tables import show
-    from streams.looking.layout import sheet
-    from streams.looking.text import several
+    from streams.log.terminal_text import several
+    from streams.views.layout import sheet
+    from streams.views.tables import show
 
     values = [(each.name, each.value, each.source) for each in configuration]
     if values:

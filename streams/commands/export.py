@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from streams.commands.numbers import number
 
 if TYPE_CHECKING:
-    from streams.commands.tables import Grid
-    from streams.exporting.counts import Counts
+    from streams.jobs.export.export_counts import Counts
+    from streams.views.tables import Grid
 
 Flag = Parameter(negative="")
 
@@ -68,14 +68,14 @@ def export(
     from agents.training.formats import FORMATS
     from agents.training.formats.dsse import Attestor
     from agents.training.selection import Filters, Split
-    from streams.commands.progress import progress
-    from streams.config import load
-    from streams.exporting.beside import require_formats
-    from streams.exporting.export import Recipe
-    from streams.exporting.export import export as run
-    from streams.exporting.inputs import DirectoryInput, KafkaInput
-    from streams.looking.kafka import hush
-    from streams.signing import signing_key, trusted_keys
+    from streams.cluster.config import load
+    from streams.cluster.signing_keys import signing_key, trusted_keys
+    from streams.jobs.export.beside import require_formats
+    from streams.jobs.export.export import Recipe
+    from streams.jobs.export.export import export as run
+    from streams.jobs.export.inputs import DirectoryInput, KafkaInput
+    from streams.log.kafka import hush
+    from streams.views.progress import progress
 
     require_formats([format])
     settings = load()
@@ -107,14 +107,14 @@ def export(
     if json:
         sys.stdout.write(orjson.dumps(counts.plain()).decode() + "\n")
         return
-    from streams.commands.tables import show
+    from streams.views.tables import show
 
     show(_table(counts))
     sys.stdout.write(f"\n{_next(counts, out)}\n")
 
 
 def _tell_missing(counts: "Counts") -> None:
-    from streams.looking.text import visible
+    from streams.log.terminal_text import visible
 
     for line in counts.missing:
         sys.stderr.write(f"braid: not exported, incomplete: {visible(line)}\n")
@@ -135,7 +135,7 @@ def _next(counts: "Counts", out: Path) -> str:
 
 
 def _table(counts: "Counts") -> "Grid":
-    from streams.commands.tables import table
+    from streams.views.tables import table
 
     made = table("", "what", "count", right=("count",))
     labels = {

@@ -16,9 +16,9 @@ from cyclopts import Parameter
 from streams.commands.numbers import MOMENT_S, MOST_EXACT, number
 
 if TYPE_CHECKING:
-    from streams.config import Settings
-    from streams.forking.logs import ForkLog
-    from streams.forking.run import ForkOptions
+    from streams.cluster.config import Settings
+    from streams.services.fork.logs import ForkLog
+    from streams.services.fork.wiring import ForkOptions
 
 Flag = Parameter(negative="")
 
@@ -96,9 +96,9 @@ def fork(
     from agents.fork.budget import Budgets
     from agents.fork.runner import Sampling
     from agents.fork.task_adapter import find_task, load_task
-    from streams.config import load
-    from streams.forking.run import ForkOptions
-    from streams.memory import recall
+    from streams.cluster.config import load
+    from streams.jobs.memory import recall
+    from streams.services.fork.wiring import ForkOptions
 
     settings, folder = load(), find_task(task)
     loaded = load_task(folder)
@@ -136,8 +136,8 @@ async def _run(
     json: bool,
 ) -> int:
     from agents.fork.task_adapter import load_task
-    from streams.forking.board import Board
-    from streams.forking.run import models, prepare, sandbox_pool
+    from streams.services.fork.wiring import models, prepare, sandbox_pool
+    from streams.views.fork_board import Board
 
     task = load_task(folder)
     loop, current = asyncio.get_running_loop(), asyncio.current_task()
@@ -187,7 +187,7 @@ async def _run(
 
 def _path(options: "ForkOptions", settings: "Settings", path: Path | None) -> Path | None:
     """The file to write to; None for Kafka. Without a broker it is a file, and that is said."""
-    from streams.cluster import ClusterError, resolve
+    from streams.cluster.connections import ClusterError, resolve
 
     if path is not None:
         return path
@@ -200,8 +200,8 @@ def _path(options: "ForkOptions", settings: "Settings", path: Path | None) -> Pa
 
 
 def _log(settings: "Settings", path: Path | None) -> "AbstractAsyncContextManager[ForkLog]":
-    from streams.forking.logs import file_log, kafka_log
-    from streams.looking.kafka import hush
+    from streams.log.kafka import hush
+    from streams.services.fork.logs import file_log, kafka_log
 
     if path is not None:
         return file_log(path)

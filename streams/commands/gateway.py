@@ -38,11 +38,11 @@ def gateway(
 
     import uvloop
 
-    from streams import logs
-    from streams.cluster import resolve
-    from streams.config import load
-    from streams.gateway.app import create_app
-    from streams.gateway.server import address_of, listen, serve
+    from streams.cluster import structured_logs as logs
+    from streams.cluster.config import load
+    from streams.cluster.connections import resolve
+    from streams.services.gateway.app import create_app
+    from streams.services.gateway.server import address_of, listen, serve
 
     given = {"host": host, "port": port}
     settings = resolve(load(gateway={name: value for name, value in given.items() if value is not None} or None))

@@ -44,10 +44,10 @@ def ingest(
     json
         Print one JSON object.
     """
-    from streams.commands.progress import progress
-    from streams.config import load
-    from streams.ingest import ingest_files
-    from streams.inputs import SIDECAR, Rejected
+    from streams.cluster.config import load
+    from streams.jobs.ingest import ingest_files
+    from streams.log.input_lines import SIDECAR, Rejected
+    from streams.views.progress import progress
 
     sidecar = Rejected(rejected or Path(SIDECAR))
     with progress() as say:

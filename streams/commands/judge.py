@@ -87,9 +87,9 @@ def worker(
 
     import uvloop
 
-    from streams import logs
-    from streams.config import load
-    from streams.judging.worker import run_judge_worker
+    from streams.cluster import structured_logs as logs
+    from streams.cluster.config import load
+    from streams.services.judge.worker import run_judge_worker
 
     logs.configure(log_level)
     given = {"slot": slot, "rules": rules, "concurrency": concurrency, "metrics_port": metrics_port}
@@ -129,13 +129,13 @@ def probe(
     """
     import asyncio
 
-    from streams.commands.tables import show
-    from streams.config import load
-    from streams.judging.asking import Asker
-    from streams.judging.golden import GoldenPair, golden_request
-    from streams.judging.judges import make_judge
-    from streams.judging.looks import probe_page
-    from streams.looking.text import json_of
+    from streams.cluster.config import load
+    from streams.cluster.judge_client import make_judge
+    from streams.jobs.judge.asking import Asker
+    from streams.jobs.judge.calibration import GoldenPair, golden_request
+    from streams.log.terminal_text import json_of
+    from streams.views.judge_pages import probe_page
+    from streams.views.tables import show
 
     settings = load()
     first = EVIDENCE if a is None else _text(a)
@@ -213,12 +213,12 @@ def stats(
     """
     import asyncio
 
-    from streams.commands.progress import progress
-    from streams.commands.tables import show
-    from streams.config import load
-    from streams.judging.looks import stats_json, stats_page
-    from streams.judging.stored import votes_of_directory, votes_of_prefixes
-    from streams.looking.kafka import hush
+    from streams.cluster.config import load
+    from streams.jobs.judge.stored_votes import votes_of_directory, votes_of_prefixes
+    from streams.log.kafka import hush
+    from streams.views.judge_pages import stats_json, stats_page
+    from streams.views.progress import progress
+    from streams.views.tables import show
 
     if plot is not None and plot.suffix != ".svg":
         raise ProbeError(f"--plot {plot}: pictures are SVG; give a name that ends in .svg")
@@ -238,11 +238,11 @@ def stats(
 
     votes = asyncio.run(read())
     if plot is not None:
-        from streams.judging.plot import plot_svg
+        from streams.views.judge_plot import plot_svg
 
         _write("--plot", plot, plot_svg(votes, spans).encode())
     if metrics_file is not None:
-        from streams.judging.textfile import stats_metrics
+        from streams.jobs.judge.textfile import stats_metrics
 
         _write_metrics(metrics_file, stats_metrics(votes, time.time()))
     if json:
@@ -285,13 +285,13 @@ def calibrate(
     """
     import asyncio
 
-    from streams.commands.tables import show
-    from streams.config import load
-    from streams.judging.asking import Asker, Spent
-    from streams.judging.golden import Calibration, drift, read_earlier, read_golden
-    from streams.judging.golden import calibrate as ask_all
-    from streams.judging.judges import Budget, make_judge
-    from streams.judging.looks import calibration_page, reason_lines
+    from streams.cluster.config import load
+    from streams.cluster.judge_client import Budget, make_judge
+    from streams.jobs.judge.asking import Asker, Spent
+    from streams.jobs.judge.calibration import Calibration, drift, read_earlier, read_golden
+    from streams.jobs.judge.calibration import calibrate as ask_all
+    from streams.views.judge_pages import calibration_page, reason_lines
+    from streams.views.tables import show
 
     if save is not None:
         _check_place("--save", save)
@@ -323,7 +323,7 @@ def calibrate(
     if save is not None:
         _write("--save", save, orjson.dumps(found.plain(), option=orjson.OPT_INDENT_2) + b"\n")
     if metrics_file is not None:
-        from streams.judging.textfile import calibration_metrics
+        from streams.jobs.judge.textfile import calibration_metrics
 
         _write_metrics(metrics_file, calibration_metrics(found, changed, time.time()))
 
@@ -363,17 +363,17 @@ def again(
     """
     import asyncio
 
-    from streams.commands.progress import progress
-    from streams.commands.tables import show
-    from streams.config import load
-    from streams.exporting.inputs import DirectoryInput, KafkaInput
-    from streams.judging.again import AgainError, FileTarget, Judged, Target, TopicTarget, judge_again
-    from streams.judging.asking import Spent
-    from streams.judging.judges import Budget, make_judge
-    from streams.judging.looks import again_page, reason_lines
-    from streams.looking.kafka import hush
-    from streams.refold import Refold
-    from streams.signing import signing_key
+    from streams.cluster.config import load
+    from streams.cluster.judge_client import Budget, make_judge
+    from streams.cluster.signing_keys import signing_key
+    from streams.jobs.export.inputs import DirectoryInput, KafkaInput
+    from streams.jobs.judge.again import AgainError, FileTarget, Judged, Target, TopicTarget, judge_again
+    from streams.jobs.judge.asking import Spent
+    from streams.jobs.judge.refold import Refold
+    from streams.log.kafka import hush
+    from streams.views.judge_pages import again_page, reason_lines
+    from streams.views.progress import progress
+    from streams.views.tables import show
 
     if (out is None) == (to_prefix is None):
         raise AgainError("say where the results go: --out DIR, or --to-prefix PREFIX")

@@ -72,8 +72,8 @@ def _print(keys: list[PublicKey], *, json: bool) -> None:
             row = {"key_id": key.key_id, "alg": "ed25519", "public_key_hex": key.public.hex(), "file": str(key.path)}
             sys.stdout.write(orjson.dumps(row).decode() + "\n")
         return
-    from streams.commands.tables import show as print_all
-    from streams.commands.tables import table
+    from streams.views.tables import show as print_all
+    from streams.views.tables import table
 
     made = table("", "key id", "public key", "file")
     for key in keys:

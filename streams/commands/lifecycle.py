@@ -38,8 +38,8 @@ def close(rollout: str, /) -> None:
 
 
 def _write(fact: Fact) -> None:
-    from streams.config import load
-    from streams.producing import FactWriter
+    from streams.cluster.config import load
+    from streams.log.kafka_writer import FactWriter
 
     async def write() -> None:
         async with FactWriter(load(), "cli") as writer:

@@ -41,11 +41,11 @@ def add(
     import asyncio
 
     from agents.memory.memory import Memory
-    from streams.commands.progress import progress
-    from streams.config import load
-    from streams.looking.files import EmbeddedLog
-    from streams.looking.kafka import KafkaLog, hush
-    from streams.memory import memory_store, remembered
+    from streams.cluster.config import load
+    from streams.jobs.memory import memory_store, remembered
+    from streams.log.files import EmbeddedLog
+    from streams.log.kafka import KafkaLog, hush
+    from streams.views.progress import progress
 
     settings = load()
 
@@ -91,8 +91,8 @@ def search(
     json
         Print one JSON object per memory.
     """
-    from streams.config import load
-    from streams.memory import recall
+    from streams.cluster.config import load
+    from streams.jobs.memory import recall
 
     found = recall(load(), task, top_k, floor)
     for each in found:
@@ -116,8 +116,8 @@ def forget(*ids: str) -> None:
     ids
         As `braid memory search` shows them.
     """
-    from streams.config import load
-    from streams.memory import memory_store
+    from streams.cluster.config import load
+    from streams.jobs.memory import memory_store
 
     sys.stdout.write(f"{memory_store(load()).forget(ids)} forgotten\n")
 

@@ -10,8 +10,8 @@ from cyclopts import Parameter
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from streams.config import Settings
-    from streams.ranking import Ranked, Standings
+    from streams.cluster.config import Settings
+    from streams.jobs.rank import Ranked, Standings
 
 Flag = Parameter(negative="")
 
@@ -44,7 +44,7 @@ def rank(
     json
         Print one JSON object per rollout.
     """
-    from streams.config import load
+    from streams.cluster.config import load
 
     standings, bad_lines = _read(files, load())
     found = False
@@ -53,7 +53,7 @@ def rank(
         if json:
             sys.stdout.write(orjson.dumps(ranked.as_json()).decode() + "\n")
         else:
-            from streams.commands.tables import show
+            from streams.views.tables import show
 
             show(*_shown(ranked))
         _mention_ignored(ranked)
@@ -69,9 +69,9 @@ def _read(files: list[Path], settings: "Settings") -> tuple["Standings", int]:
     """Fold all lines; returns how many were bad."""
     from agents.importers.errors import LineError
     from agents.importers.lines import LineReader
-    from streams.commands.progress import progress
-    from streams.inputs import check_length, read_lines, total_bytes
-    from streams.ranking import Standings
+    from streams.jobs.rank import Standings
+    from streams.log.input_lines import check_length, read_lines, total_bytes
+    from streams.views.progress import progress
 
     standings, reader = Standings(settings.emission), LineReader()
     size = total_bytes(files)
@@ -93,7 +93,7 @@ def _read(files: list[Path], settings: "Settings") -> tuple["Standings", int]:
 
 def _mention_ignored(ranked: "Ranked") -> None:
     """What did not count is said, not swallowed."""
-    from streams.looking.text import visible
+    from streams.log.terminal_text import visible
 
     name = visible(ranked.rollout_id)
     if ranked.out_of_range:
@@ -107,8 +107,8 @@ def _mention_ignored(ranked: "Ranked") -> None:
 
 
 def _shown(ranked: "Ranked") -> "list[RenderableType]":
-    from streams.commands.tables import table
-    from streams.looking.text import visible
+    from streams.log.terminal_text import visible
+    from streams.views.tables import table
 
     numbers = ("rank", "95%", "branch", "total", "judge", "score", "se", "beats next", "votes", "missing")
     spare = ("missing", "se", "votes", "judge", "beats next", "score")

@@ -11,10 +11,10 @@ from cyclopts import Parameter
 from streams.commands.numbers import number
 
 if TYPE_CHECKING:
-    from streams.commands.tables import Grid
-    from streams.config import Settings
-    from streams.replaying.manifest import Repeat
-    from streams.replaying.replay import Replayed
+    from streams.cluster.config import Settings
+    from streams.jobs.replay.replay import Replayed
+    from streams.jobs.replay.replay_manifest import Repeat
+    from streams.views.tables import Grid
 
 Flag = Parameter(negative="")
 
@@ -88,18 +88,18 @@ def replay(
     json
         Print one JSON object with the counts.
     """
-    from streams.replaying.crew import Crew
+    from streams.jobs.replay.crew import Crew
 
     with Crew(processes or os.cpu_count() or 1) as crew:  # before anything that takes long to load
-        from streams.commands.progress import progress
+        from streams.cluster.config import load
         from streams.commands.stopping import run_stoppable
-        from streams.config import load
-        from streams.looking.kafka import hush
-        from streams.replaying.bounds import bounded, offsets_asked, require_bounds
-        from streams.replaying.job import Job
-        from streams.replaying.logs import ArchiveLog, ClusterLog, ReplayError
-        from streams.replaying.manifest import ReplayManifest, manifest_at
-        from streams.replaying.replay import replay as run
+        from streams.jobs.replay.bounds import bounded, offsets_asked, require_bounds
+        from streams.jobs.replay.partition_job import Job
+        from streams.jobs.replay.replay import replay as run
+        from streams.jobs.replay.replay_manifest import ReplayManifest, manifest_at
+        from streams.log.fact_log import ArchiveLog, ClusterLog, ReplayError
+        from streams.log.kafka import hush
+        from streams.views.progress import progress
 
         settings = load()
         if [out is not None, to_prefix is not None, dry_run].count(True) != 1:
@@ -137,7 +137,7 @@ def replay(
     if json:
         sys.stdout.write(orjson.dumps(replayed.plain()).decode() + "\n")
     else:
-        from streams.commands.tables import show
+        from streams.views.tables import show
 
         show(_table(replayed))
     if not replayed.ok:
@@ -148,10 +148,10 @@ def _require_places(
     settings: "Settings", from_dir: Path | None, out: Path | None, to_prefix: str | None, *, resume: bool
 ) -> None:
     """Raises an error when it cannot be read there, or not be written here."""
-    from streams.replaying.logs import ReplayError
-    from streams.replaying.manifest import require_manifest
-    from streams.replaying.output import require_apart
-    from streams.replaying.targets import require_prefix
+    from streams.jobs.replay.output import require_apart
+    from streams.jobs.replay.replay_manifest import require_manifest
+    from streams.jobs.replay.targets import require_prefix
+    from streams.log.fact_log import ReplayError
 
     if resume and out is None:
         raise ReplayError("--resume needs --out: what is done is noted there")
@@ -165,8 +165,8 @@ def _require_places(
 
 def _require_rules(given: list[str], *, reclose: bool, verify: bool, evidence: bool) -> None:
     """Raises an error when rules cannot be set, or not together."""
-    from streams.replaying.logs import ReplayError
-    from streams.replaying.overrides import Overrides
+    from streams.jobs.replay.overrides import Overrides
+    from streams.log.fact_log import ReplayError
 
     overrides = Overrides(given)
     if overrides.touches_closing and not reclose:
@@ -177,11 +177,11 @@ def _require_rules(given: list[str], *, reclose: bool, verify: bool, evidence: b
 
 def _require_formats(names: list[str], out: Path | None, *, evidence: bool, sign: bool) -> None:
     """Raises an error when these cannot be exported from what is replayed."""
-    from streams.replaying.logs import ReplayError
+    from streams.log.fact_log import ReplayError
 
     if not names:
         return
-    from streams.exporting.beside import require_formats
+    from streams.jobs.export.beside import require_formats
 
     if out is None:
         raise ReplayError("--format needs --out")
@@ -193,7 +193,7 @@ def _require_formats(names: list[str], out: Path | None, *, evidence: bool, sign
 
 
 def _tell(replayed: "Replayed", manifest: Path | None) -> None:
-    from streams.looking.text import visible
+    from streams.log.terminal_text import visible
 
     if replayed.finished:
         sys.stderr.write(f"braid: {replayed.counts.out} is a finished replay with these options; nothing was done\n")
@@ -215,7 +215,7 @@ def _repeated(repeat: "Repeat") -> str:
 
 
 def _table(replayed: "Replayed") -> "Grid":
-    from streams.commands.tables import table
+    from streams.views.tables import table
 
     made = table("", "what", "count", right=("count",))
     counts = replayed.counts

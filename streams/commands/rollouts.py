@@ -11,7 +11,7 @@ from schemas.errors import BraidError
 from streams.commands.numbers import number
 
 if TYPE_CHECKING:
-    from streams.config import Settings
+    from streams.cluster.config import Settings
 
 Flag = Parameter(negative="")
 
@@ -46,8 +46,8 @@ def rollouts(
     watch
         Refresh until Ctrl-C.
     """
-    from streams.config import load
-    from streams.looking.kafka import hush
+    from streams.cluster.config import load
+    from streams.log.kafka import hush
 
     if watch and json:
         raise WatchError("--watch is for people and --json for programs; use one of them")
@@ -63,13 +63,13 @@ def rollouts(
 
 
 async def _list(settings: "Settings", status: str | None, limit: int, *, as_json: bool) -> None:
-    from streams.commands.progress import progress
-    from streams.commands.tables import show
-    from streams.looking.kafka import KafkaLog, View
-    from streams.looking.listing import listing, nothing_yet
-    from streams.looking.text import clean
-    from streams.looking.view import newest_first
-    from streams.topics import FACTS
+    from streams.log.kafka import KafkaLog, View
+    from streams.log.terminal_text import clean
+    from streams.log.topics import FACTS
+    from streams.log.view_rows import newest_first
+    from streams.views.listing import listing, nothing_yet
+    from streams.views.progress import progress
+    from streams.views.tables import show
 
     with progress() as say:
         async with KafkaLog(settings, say) as log:
@@ -91,11 +91,11 @@ async def _watch(settings: "Settings", status: str | None, limit: int) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from streams.commands.tables import console
-    from streams.looking.kafka import KafkaLog, View
-    from streams.looking.listing import listing, nothing_yet
-    from streams.looking.view import newest_first
-    from streams.topics import FACTS
+    from streams.log.kafka import KafkaLog, View
+    from streams.log.topics import FACTS
+    from streams.log.view_rows import newest_first
+    from streams.views.listing import listing, nothing_yet
+    from streams.views.tables import console
 
     out = console()
     async with KafkaLog(settings) as log:

@@ -9,8 +9,8 @@ import orjson
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from streams.config import Settings
-    from streams.run import Say
+    from streams.cluster.config import Settings
+    from streams.jobs.run import Say
 
 Flag = Parameter(negative="")
 
@@ -55,16 +55,16 @@ def run(
     json
         Print one JSON object with the counts.
     """
+    from streams.cluster.config import load
+    from streams.cluster.judge_client import ASKED_BY_US
+    from streams.cluster.signing_keys import signing_key
     from streams.commands.ingest import report_bad_lines, report_warnings
-    from streams.commands.progress import progress
-    from streams.config import load
-    from streams.inputs import SIDECAR
-    from streams.judging.inline import InlineJudge
-    from streams.judging.judges import ASKED_BY_US
-    from streams.looking.text import several
-    from streams.outputs import SINK_FILES
-    from streams.run import run_files
-    from streams.signing import signing_key
+    from streams.jobs.judge.inline import InlineJudge
+    from streams.jobs.run import run_files
+    from streams.log.input_lines import SIDECAR
+    from streams.log.json_lines import SINK_FILES
+    from streams.log.terminal_text import several
+    from streams.views.progress import progress
 
     formats = _formats(format or [])
     settings = load(judge=None if rules is None else {"rules": rules})
@@ -85,11 +85,11 @@ def run(
         rows = {"formats": exported} if formats else {}
         sys.stdout.write(orjson.dumps(counts.plain() | rows).decode() + "\n")
     else:
-        from streams.commands.tables import counts_table, show
+        from streams.views.tables import counts_table, show
 
         show(counts_table(counts))
         if inline is not None:
-            from streams.judging.looks import spent_line
+            from streams.views.judge_pages import spent_line
 
             show("", spent_line(inline.spent, inline.budget))
         sys.stdout.write(
@@ -98,7 +98,7 @@ def run(
         for name, rows_written in exported.items():
             sys.stdout.write(f"dataset in {out / name}: {several(rows_written, 'row')}\n")
     if inline is not None:
-        from streams.judging.looks import reason_lines
+        from streams.views.judge_pages import reason_lines
 
         for reason in reason_lines(inline.spent):
             sys.stderr.write(f"braid: {reason}\n")
@@ -118,7 +118,7 @@ def run(
 def _formats(names: list[str]) -> list[str]:
     """The formats that are asked for, each once. Raises ExportError before anything is read."""
     if names:
-        from streams.exporting.beside import require_formats
+        from streams.jobs.export.beside import require_formats
 
         require_formats(names)
     return list(dict.fromkeys(names))
@@ -130,6 +130,6 @@ def _export(out: Path, formats: list[str], settings: "Settings", say: "Say") -> 
         return {}
     import asyncio
 
-    from streams.exporting.beside import export_beside
+    from streams.jobs.export.beside import export_beside
 
     return {name: asyncio.run(export_beside(out, name, settings, say)).rows for name in formats}

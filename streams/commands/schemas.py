@@ -34,9 +34,9 @@ def register() -> None:
 
     Example: `braid schemas register`
     """
-    from streams.cluster import registry_of, resolve
-    from streams.codec import Codec
-    from streams.config import load
+    from streams.cluster.config import load
+    from streams.cluster.connections import registry_of, resolve
+    from streams.log.wire import Codec
 
     settings = resolve(load())
     if not settings.registry:

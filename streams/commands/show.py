@@ -9,8 +9,8 @@ import orjson
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from streams.config import Settings
-    from streams.looking.account import Account
+    from streams.cluster.config import Settings
+    from streams.views.account import Account
 
 Flag = Parameter(negative="")
 
@@ -40,28 +40,28 @@ def show(
     json
         Print one JSON object.
     """
-    from streams.config import load
+    from streams.cluster.config import load
 
     settings = load()
     account = asyncio.run(_account(rollout, from_dir, settings, unfinished=unfinished))
     if json:
-        from streams.looking.report import report
+        from streams.views.report import report
 
         sys.stdout.write(orjson.dumps(report(account, settings)).decode() + "\n")
         return
-    from streams.commands.tables import show as print_all
-    from streams.looking.page import page
+    from streams.views.page import page
+    from streams.views.tables import show as print_all
 
     print_all(*page(account, settings))
 
 
 async def _account(rollout_id: str, from_dir: Path | None, settings: "Settings", *, unfinished: bool) -> "Account":
-    from streams.commands.progress import progress
-    from streams.looking.account import account_of
-    from streams.looking.files import EmbeddedLog
-    from streams.looking.kafka import KafkaLog, View, hush
-    from streams.looking.log import LookError, unknown_rollout
-    from streams.topics import LIFECYCLE
+    from streams.log.files import EmbeddedLog
+    from streams.log.kafka import KafkaLog, View, hush
+    from streams.log.reader import LookError, unknown_rollout
+    from streams.log.topics import LIFECYCLE
+    from streams.views.account import account_of
+    from streams.views.progress import progress
 
     if from_dir is not None:
         log = EmbeddedLog(from_dir, unfinished=unfinished)

@@ -11,9 +11,9 @@ from cyclopts import Parameter
 from streams.commands.numbers import number
 
 if TYPE_CHECKING:
-    from streams.config import Settings
-    from streams.looking.log import Stored
-    from streams.topics import Topic
+    from streams.cluster.config import Settings
+    from streams.log.reader import Stored
+    from streams.log.topics import Topic
 
 Flag = Parameter(negative="")
 
@@ -49,8 +49,8 @@ def tail(
     json
         Print each record as a JSON object on a line.
     """
-    from streams.config import load
-    from streams.looking.naming import find_topic
+    from streams.cluster.config import load
+    from streams.views.naming import find_topic
 
     settings = load()
     found = find_topic(topic, settings.prefix)
@@ -71,8 +71,8 @@ async def _tail(
     following: bool,
     as_json: bool,
 ) -> None:
-    from streams.looking.kafka import KafkaLog, hush
-    from streams.looking.printing import print_human, print_json
+    from streams.log.kafka import KafkaLog, hush
+    from streams.views.printing import print_human, print_json
 
     hush()
     show = print_json if as_json else print_human

@@ -20,9 +20,10 @@ def up(*, json: Annotated[bool, Parameter(negative="")] = False) -> None:
     json
         Print one JSON object.
     """
-    from streams.cluster import ensure_topics, registry_of, resolve
-    from streams.codec import Codec
-    from streams.config import load
+    from streams.cluster.config import load
+    from streams.cluster.connections import registry_of, resolve
+    from streams.log.topic_setup import ensure_topics
+    from streams.log.wire import Codec
 
     settings = resolve(load())
 

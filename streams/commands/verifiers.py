@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from streams.commands.numbers import Slot, number
 
 if TYPE_CHECKING:
-    from streams.config import Settings
+    from streams.cluster.config import Settings
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 Concurrency = Annotated[int, number("--concurrency", 1, 256)]
@@ -43,7 +43,7 @@ def build_verifier(
     log_level
         How much to say on standard error.
     """
-    from streams.verifiers.build import run_build_verifier
+    from streams.services.verifiers.build import run_build_verifier
 
     given = {"slot": slot, "concurrency": concurrency, "tasks": tasks, "sandbox": sandbox}
     _run(run_build_verifier, given, log_level)
@@ -77,7 +77,7 @@ def visual_verifier(
     log_level
         How much to say on standard error.
     """
-    from streams.verifiers.visual import run_visual_verifier
+    from streams.services.verifiers.visual import run_visual_verifier
 
     given = {"slot": slot, "concurrency": concurrency, "tasks": tasks, "browser": browser}
     _run(run_visual_verifier, given, log_level)
@@ -86,8 +86,8 @@ def visual_verifier(
 def _run(verifier: "Callable[[Settings], Awaitable[None]]", given: dict[str, Any], log_level: LogLevel) -> None:
     import asyncio
 
-    from streams import logs
-    from streams.config import load
+    from streams.cluster import structured_logs as logs
+    from streams.cluster.config import load
 
     logs.configure(log_level)
 

@@ -10,9 +10,9 @@ from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from agents.evidence.chain import ChainVerdict
-    from streams.commands.tables import Grid
-    from streams.findings import Finding
-    from streams.verifying import Verified
+    from streams.jobs.verify.findings import Finding
+    from streams.jobs.verify.verification import Verified
+    from streams.views.tables import Grid
 
 Flag = Parameter(negative="")
 
@@ -56,10 +56,10 @@ def verify(
     json
         Print one JSON object for each record, then one with the verdict.
     """
-    from streams.commands.progress import progress
-    from streams.config import load
-    from streams.signing import trusted_keys
-    from streams.verifying import Verification
+    from streams.cluster.config import load
+    from streams.cluster.signing_keys import trusted_keys
+    from streams.jobs.verify.verification import Verification
+    from streams.views.progress import progress
 
     settings = load()
     keys = trusted_keys(settings, public_key or ())
@@ -93,7 +93,7 @@ class _Printer:
 
     def tell(self, finding: "Finding") -> None:
         """Print a finding, as far as it was asked for: rows only when they are not ok."""
-        from streams.looking.text import visible
+        from streams.log.terminal_text import visible
 
         row_ok = finding.ok and finding.run_id is None
         if self._json:
@@ -113,8 +113,8 @@ class _Printer:
         if self._json:
             self._write(orjson.dumps(outcome.as_json()).decode())
             return
-        from streams.commands.tables import show
-        from streams.looking.text import visible
+        from streams.log.terminal_text import visible
+        from streams.views.tables import show
 
         if self._hidden:
             self._write(f"and {self._hidden:,} more that are not ok; --verbose shows all")
@@ -137,7 +137,7 @@ def _chain_line(chain: "ChainVerdict") -> str:
 def _summary(outcome: "Verified") -> "Grid":
     from collections import Counter
 
-    from streams.commands.tables import table
+    from streams.views.tables import table
 
     made = table("", "what", "count", right=("count",))
     made.add_row("evidence records", f"{outcome.records:,}")

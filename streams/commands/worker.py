@@ -31,9 +31,9 @@ def worker(
 
     import uvloop
 
-    from streams import logs
-    from streams.config import load
-    from streams.live.worker import run_worker
+    from streams.cluster import structured_logs as logs
+    from streams.cluster.config import load
+    from streams.services.live.worker import run_worker
 
     logs.configure(log_level)
     given = {"slot": slot, "metrics_port": metrics_port}

@@ -19,9 +19,9 @@ from agents.fork.verify import build_verdict
 from agents.fork.visual import unseen, visual_verdict
 from agents.verdicts.meaning import CURRENT, kind_of, meaning
 from schemas.verdicts import BuildVerdict, VisualVerdict
-from streams.config import Settings
-from streams.forking.logs import ForkLog
-from streams.forking.run import ForkOptions, models, prepare, sandbox_pool, snapshot_store
+from streams.cluster.config import Settings
+from streams.services.fork.logs import ForkLog
+from streams.services.fork.wiring import ForkOptions, models, prepare, sandbox_pool, snapshot_store
 
 SNAPSHOTS = "snapshots"
 """Where the demo keeps the workspaces of its branches."""

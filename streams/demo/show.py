@@ -33,24 +33,24 @@ from schemas.evidence import AepRecord
 from schemas.lifecycle import CloseRequested, Lifecycle
 from schemas.training import DpoRecord, Message
 from schemas.verdicts import BuildVerdict, VisualVerdict
-from streams import broker
-from streams.broker import places
-from streams.commands.tables import Grid, table
-from streams.config import Settings
+from streams.cluster import broker
+from streams.cluster.broker import places
+from streams.cluster.config import Settings
+from streams.cluster.signing_keys import signing_key
 from streams.demo.forks import BRANCHES, SNAPSHOTS, Forks, in_words, run_forks, usable
-from streams.forking.logs import KafkaForkLog
-from streams.looking.account import Account, account_of
-from streams.looking.files import LOG
-from streams.looking.kafka import KafkaLog, View
-from streams.looking.listing import listing
-from streams.looking.page import ranking_sheet
-from streams.looking.view import newest_first
-from streams.manifest import LOG_MANIFEST, described, read_manifest, require_no_log_of_others, seal
-from streams.outputs import SINK_FILES, Outputs
-from streams.producing import FactWriter
-from streams.replaying.archive import archive
-from streams.signing import signing_key
-from streams.topics import BUILD_VERDICTS, BY_RECORD, EVIDENCE, TOPICS, VISUAL_VERDICTS
+from streams.jobs.archive import archive
+from streams.log.files import LOG
+from streams.log.json_lines import SINK_FILES, Outputs
+from streams.log.kafka import KafkaLog, View
+from streams.log.kafka_writer import FactWriter
+from streams.log.manifest import LOG_MANIFEST, described, read_manifest, require_no_log_of_others, seal
+from streams.log.topics import BUILD_VERDICTS, BY_RECORD, EVIDENCE, TOPICS, VISUAL_VERDICTS
+from streams.log.view_rows import newest_first
+from streams.services.fork.logs import KafkaForkLog
+from streams.views.account import Account, account_of
+from streams.views.listing import listing
+from streams.views.page import ranking_sheet
+from streams.views.tables import Grid, table
 
 SHOWN = "csv-table"
 """The rollout whose ranking and pair are shown at the end: a mixed group with judged branches and a retried turn."""

@@ -8,9 +8,9 @@ from typing import Any
 import uvloop
 from faust.transport.drivers import aiokafka as driver
 
-from streams.config import load
-from streams.live import loop
-from streams.live.seams import SafeConsumer
+from streams.cluster.config import load
+from streams.services.live import loop
+from streams.services.live.seams import SafeConsumer
 
 
 def make_stock() -> None:
@@ -50,8 +50,8 @@ def make_stock() -> None:
 
 
 def main() -> None:
-    from streams import logs
-    from streams.live.worker import run_worker
+    from streams.cluster import structured_logs as logs
+    from streams.services.live.worker import run_worker
 
     make_stock()
     logs.configure("warning")

@@ -14,10 +14,10 @@ from aiokafka.errors import KafkaError
 
 from schemas.evidence import AepRecord
 from schemas.rankings import Ranking
-from streams.cluster import start_consumer
-from streams.config import Settings
-from streams.producing import FactWriter
-from streams.topics import BRANCHES, EVIDENCE, FACTS, RANKINGS
+from streams.cluster.config import Settings
+from streams.cluster.connections import start_consumer
+from streams.log.kafka_writer import FactWriter
+from streams.log.topics import BRANCHES, EVIDENCE, FACTS, RANKINGS
 from tests.faults.load import Load
 from tests.live import Worker, marks_of, records_of, refold, sinks_of, until
 

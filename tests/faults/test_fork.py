@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.config import Settings
+from streams.cluster.config import Settings
 from tests.fork_kills import Killed, kill_and_resume
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.timeout(1200)]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streams import broker
-from streams.broker import places
-from streams.config import Settings
+from streams.cluster import broker
+from streams.cluster.broker import places
+from streams.cluster.config import Settings
 from tests.faults.harness import Account, Chaos, run, table
 from tests.faults.load import make_load
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.config import Settings
+from streams.cluster.config import Settings
 from tests.conftest import Braid
 from tests.faults.harness import Chaos, run, table
 from tests.faults.load import make_load

@@ -22,12 +22,12 @@ import orjson
 
 from schemas import versions
 from schemas.compiled import VARIABLE, core
-from streams.codec import Codec
-from streams.embedded import partitions_of, read_partition
-from streams.manifest import LOG_MANIFEST, read_manifest
-from streams.outputs import view_of
-from streams.replaying.archive import check as check_archive
-from streams.replaying.comparing import SINKS
+from streams.jobs.archive import check as check_archive
+from streams.jobs.replay.comparison import SINKS
+from streams.log.file_reader import partitions_of, read_partition
+from streams.log.json_lines import view_of
+from streams.log.manifest import LOG_MANIFEST, read_manifest
+from streams.log.wire import Codec
 
 HERE = Path(__file__).parent
 KEY = "public_key"

@@ -19,8 +19,8 @@ from itertools import combinations, count, product
 from pathlib import Path
 from typing import Any
 
-from streams import broker
-from streams.broker import places
+from streams.cluster import broker
+from streams.cluster.broker import places
 from tests.live import Worker
 
 Line = dict[str, Any]
@@ -279,7 +279,7 @@ def main(out: Path, rollouts: int = 200, seed: int = 20_261_118) -> None:
 
 
 async def _phases(maker: Maker, env: dict[str, str], work: Path, rollouts: int) -> None:
-    from streams.config import load
+    from streams.cluster.config import load
 
     os.environ.update({name: env[name] for name in ("BRAID_KAFKA", "BRAID_REGISTRY", "BRAID_PARTITIONS")})
     (work / "rules.toml").write_text(RULES)

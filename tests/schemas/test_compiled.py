@@ -26,7 +26,7 @@ _LOOK = """
 import json, sys
 from schemas.compiled import core
 import agents.rollouts.emit, agents.summarize.branch
-from streams.looking.checks import check_compiled
+from streams.views.machine_checks import check_compiled
 modules = [sys.modules[name] for name in ("agents.rollouts.emit", "agents.summarize.branch")]
 files = [str(module.__spec__.origin) for module in modules]
 print(json.dumps([core().state, core().why, files, *check_compiled()[1:]]))

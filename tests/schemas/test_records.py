@@ -10,8 +10,8 @@ from schemas.closures import RolloutClosed
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents
 from schemas.versions import RECORDS
-from streams.codec import Codec, body_of
-from streams.topics import BY_RECORD
+from streams.log.topics import BY_RECORD
+from streams.log.wire import Codec, body_of
 from tests.schemas.strategies import records
 
 CODEC = Codec()

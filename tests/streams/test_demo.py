@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agents.fork.browser_adapter import find_browser
-from streams.cluster import start_consumer
-from streams.config import Settings
+from streams.cluster.config import Settings
+from streams.cluster.connections import start_consumer
 from tests.processes import run_braid
 
 PASSING = {"csv-table": {0, 2}, "name-migration": {0, 2}, "notes-api": {0, 3}, "price-page": {0, 2}}

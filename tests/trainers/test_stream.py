@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from streams.config import Settings
+from streams.cluster.config import Settings
 from tests.live import Worker
-from tests.streams.exporting.conftest import rows
-from tests.streams.exporting.test_on_kafka import ROOT, take, write
+from tests.streams.jobs.export.conftest import rows
+from tests.streams.jobs.export.test_on_kafka import ROOT, take, write
 from tests.trainers import tiny
 from tests.trainers.test_trl import options, step
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agents.training.formats.rollouts import SHAPES
-from tests.streams.exporting.conftest import ran, take  # noqa: F401 - a fixture
+from tests.streams.jobs.export.conftest import ran, take  # noqa: F401 - a fixture
 from tests.trainers import tiny
 
 pytestmark = [pytest.mark.trainers, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]

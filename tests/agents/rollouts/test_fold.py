@@ -25,7 +25,7 @@ from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.events import AgentEvents
 from schemas.evidence import AepClosing
 from schemas.lifecycle import Lifecycle, RolloutOpened
-from streams.topics import BY_RECORD, LIMITS
+from streams.log.topics import BY_RECORD, LIMITS
 
 CONFIG = EmissionConfig(judge=JudgeConfig(kind="external"))
 POLICY = ClosingPolicy(deadline_ms=10_000, judge_deadline_ms=5_000)

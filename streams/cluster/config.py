@@ -1,0 +1,329 @@
+"""The configuration: one model, from `braid.toml`, `BRAID_*` variables and flags, in rising order of precedence.
+
+`braid doctor` prints the effective values. Secrets are `SecretStr`: they never reach a log or a listing.
+"""
+
+import os
+import re
+import ssl
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from agents.rollouts.policy import ClosingPolicy
+from schemas.avro_body import first_problem
+from schemas.emission import EmissionConfig
+from schemas.errors import BraidError
+from streams.cluster.broker import places
+
+CONFIG_FILE = "braid.toml"
+
+Role = Literal["agent", "verifier", "operator"]
+
+
+class ConfigError(BraidError):
+    """The configuration does not make sense."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Security(_Section):
+    """How to talk to a cluster that is not ours."""
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Kafka's security.protocol."""
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    """SASL mechanism."""
+    username: str = ""
+    """SASL user."""
+    password: SecretStr = SecretStr("")
+    """SASL password."""
+    cafile: Path | None = None
+    """Certificates to trust; the system's when unset."""
+    certfile: Path | None = None
+    """Our own certificate, for mutual TLS."""
+    keyfile: Path | None = None
+    """Its key."""
+    registry_username: str = ""
+    """User at the schema registry, where it wants one (HTTP basic authentication)."""
+    registry_password: SecretStr = SecretStr("")
+    """Password there."""
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """The TLS context; None without TLS."""
+        return self.tls() if "SSL" in self.protocol.split("_") else None
+
+    def tls(self) -> ssl.SSLContext:
+        """TLS with the certificates given here. Raises ConfigError for files that cannot be loaded."""
+        try:
+            context = ssl.create_default_context(cafile=str(self.cafile) if self.cafile else None)
+            if self.certfile:
+                context.load_cert_chain(str(self.certfile), str(self.keyfile) if self.keyfile else None)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"security: cannot load the TLS files: {error}") from error
+        return context
+
+    def client_options(self) -> dict[str, Any]:
+        """Options of aiokafka's clients."""
+        options: dict[str, Any] = {"security_protocol": self.protocol, "ssl_context": self.ssl_context()}
+        if self.protocol.startswith("SASL"):
+            options |= {
+                "sasl_mechanism": self.mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password.get_secret_value(),
+            }
+        return options
+
+
+class Token(_Section):
+    """Who may do what at the gateway."""
+
+    token: SecretStr
+    """The bearer token."""
+    roles: tuple[Role, ...]
+    """agent: events. verifier: verdicts and votes. operator: rollouts, cancelling, everything an agent may."""
+    rollout: str | None = None
+    """An agent's token may be bound to one rollout ..."""
+    branch: int | None = Field(default=None, ge=0)
+    """... and to one branch of it."""
+
+
+class GatewayConfig(_Section):
+    """The HTTP gateway."""
+
+    host: str = "127.0.0.1"
+    """Loopback unless configured; any other address needs tokens."""
+    port: int = Field(default=8790, ge=0, le=65_535)
+    """0 takes a free one."""
+    tokens: tuple[Token, ...] = ()
+    """Without any, everybody on loopback is an operator and a verifier."""
+    redact: bool = False
+    """Remove secrets before they reach the log; digests are then those of the redacted text."""
+    max_body_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
+    """Of one request; a slice in it may have 1 MiB."""
+    header_s: float = Field(default=10.0, gt=0)
+    """A request's header has to be complete after this long."""
+    body_bytes_per_s: int = Field(default=1024, ge=0)
+    """A body has to come at least this fast, measured over every `body_grace_s`."""
+    body_grace_s: float = Field(default=10.0, gt=0)
+    """How long a body may be slower; also how long the rest of a body is read that was answered before it was complete."""
+    answer_s: float = Field(default=30.0, gt=0)
+    """A connection is closed when nothing of its answer was read for this long."""
+    keep_alive_s: float = Field(default=30.0, gt=0)
+    """Connections without a request are kept this long: agents pause between turns."""
+    max_connections: int = Field(default=4096, gt=0)
+    """At once, for a second up to twice as many; fewer where the system allows fewer open files. The oldest connections without
+    a request make room for new ones."""
+    max_connections_per_address: int = Field(default=512, gt=0)
+    """The share of one address (of IPv6: a network of 64 bits). Raise it behind a proxy: all come from its address then."""
+
+
+class WorkerConfig(_Section):
+    """The live worker."""
+
+    slot: int = Field(default=0, ge=0)
+    """Static membership: a restarted worker with the same slot is back at once. Every worker has its own."""
+    metrics_host: str = "127.0.0.1"
+    """Where /metrics, /healthz and /readyz listen."""
+    metrics_port: int = Field(default=0, ge=0, le=65_535)
+    """0 turns them off."""
+    session_timeout_s: float = Field(default=10.0, ge=1.0)
+    """After this long without a heartbeat the group goes on without the worker."""
+    checkpoint_s: float = Field(default=1.0, gt=0)
+    """How often offsets are committed."""
+    keep_marks_ms: int = Field(default=30 * 24 * 3_600_000, ge=0)
+    """How long, in the log's time, it is remembered that a rollout has closed."""
+    fetch_bytes: int = Field(default=1024 * 1024, gt=0)
+    """Read at once from a partition; smaller ones read topics more evenly when there is a backlog."""
+
+
+class JudgeWorkerConfig(_Section):
+    """The judge worker: how the judge that `emission.judge` names is asked."""
+
+    slot: int = Field(default=0, ge=0)
+    """Static membership: a restarted worker with the same slot is back at once. Every judge worker has its own."""
+    rules: Path | None = None
+    """The rule file of a scripted judge."""
+    base_url: str = ""
+    """Of the Messages API; empty: ANTHROPIC_BASE_URL, else the API itself. The key is ANTHROPIC_API_KEY."""
+    concurrency: int = Field(default=8, ge=1, le=1000)
+    """Calls under way at once."""
+    calls_per_hour: int = Field(default=3600, ge=0)
+    """Calls beyond it become votes with cause budget. Every process counts its own calls, repetitions included; a worker
+    begins with the votes of the last hour that stand in the log."""
+    timeout_s: float = Field(default=60.0, gt=0)
+    """Of one call."""
+    longest_wait_s: float = Field(default=60.0, ge=0)
+    """Before a call is repeated, however long the service asks to wait."""
+    grace_s: float = Field(default=20.0, ge=0)
+    """How long calls under way may still take when the worker is told to stop."""
+    max_tokens: int = Field(default=1024, ge=64)
+    """Of an answer."""
+    metrics_host: str = "127.0.0.1"
+    """Where /metrics, /healthz and /readyz listen."""
+    metrics_port: int = Field(default=0, ge=0, le=65_535)
+    """0 turns them off."""
+    usd_per_mtok_in: float | None = Field(default=None, ge=0)
+    """Price of a million prompt tokens; with both prices, votes say what they cost."""
+    usd_per_mtok_out: float | None = Field(default=None, ge=0)
+    """Price of a million generated tokens."""
+
+
+class ForkConfig(_Section):
+    """The fork runner: `braid fork`."""
+
+    model: str = ""
+    """The agent's model, for --model anthropic. The key is ANTHROPIC_API_KEY."""
+    base_url: str = ""
+    """Of the Messages API; empty: ANTHROPIC_BASE_URL, else the API itself."""
+    timeout_s: float = Field(default=300.0, gt=0)
+    """Of one turn."""
+    max_tokens: int = Field(default=8192, ge=256)
+    """Of one turn."""
+    isolation: Literal["namespaces", "processes"] = "namespaces"
+    """Of local sandboxes. With `processes`, agents have this user's network and files: only for machines that are thrown away."""
+    sandboxes: Path | None = None
+    """Where local sandboxes live; unset: below the state directory."""
+    snapshots: Path | None = None
+    """Where workspaces are kept; unset: below the state directory."""
+    e2b_template: str = ""
+    """Empty: E2B's base template. The key is E2B_API_KEY."""
+
+
+class VerifierConfig(_Section):
+    """The verifiers: `braid build-verifier` and `braid visual-verifier`. Sandboxes and snapshots are those of `fork`."""
+
+    slot: int = Field(default=0, ge=0)
+    """Static membership: a restarted verifier with the same slot is back at once. Every one of a kind has its own."""
+    concurrency: int = Field(default=2, ge=1, le=256)
+    """Branches that are looked at at once, each in a sandbox of its own; never more."""
+    tasks: tuple[Path, ...] = ()
+    """Folders of task directories, beside the samples. The pristine tests come from here, never from a branch."""
+    sandbox: Literal["local", "e2b"] = "local"
+    """Of the build verifier. A browser needs a local one."""
+    browser: Path | None = None
+    """Chromium itself; unset: the system's."""
+    announce_s: float = Field(default=30.0, ge=0)
+    """A build that takes longer is announced as running."""
+    grace_s: float = Field(default=20.0, ge=0)
+    """How long work under way may still take when a verifier is told to stop."""
+
+
+class MemoryConfig(_Section):
+    """Memory of what worked: `braid memory`, and `braid fork --memories`."""
+
+    path: Path | None = None
+    """The embedded store; unset: below the state directory."""
+    top_k: int = Field(default=3, ge=0, le=50)
+    """At most so many memories for a task."""
+    floor: float = Field(default=0.2, ge=0.0, le=1.0)
+    """None that fits less."""
+    embedding: str = ""
+    """`module:function` from texts to vectors; empty: BM25 in the embedded store, hashed words in a Qdrant."""
+    qdrant: str = ""
+    """URL of a Qdrant to use instead of the embedded store."""
+    qdrant_key: SecretStr = SecretStr("")
+    """Its key."""
+    collection: str = "braid-memories"
+    """In the Qdrant."""
+
+
+class Settings(BaseSettings):
+    """Everything that can be configured."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="BRAID_", env_nested_delimiter="__", frozen=True, extra="forbid", use_attribute_docstrings=True
+    )
+
+    kafka: str = ""
+    """Bootstrap servers; empty: the local broker that `braid broker start` runs."""
+    registry: str = ""
+    """Base URL of a schema registry's Confluent API; empty: the local one, or none with a foreign cluster. Without a user and a
+    password in it: these are settings of their own, and never printed."""
+    prefix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,80}$")
+    """Put before every topic and group name: a tenant, a test."""
+    partitions: int = Field(default=8, ge=1, le=10_000)
+    """Of every topic. Cannot change once there is data."""
+    replication: int = Field(default=1, ge=1)
+    """Of every topic."""
+    security: Security = Security()
+    emission: EmissionConfig = EmissionConfig()
+    closing: ClosingPolicy = ClosingPolicy()
+    gateway: GatewayConfig = GatewayConfig()
+    worker: WorkerConfig = WorkerConfig()
+    judge: JudgeWorkerConfig = JudgeWorkerConfig()
+    fork: ForkConfig = ForkConfig()
+    verifier: VerifierConfig = VerifierConfig()
+    memory: MemoryConfig = MemoryConfig()
+    signing_key: str = ""
+    """File with the evidence key; empty: a development key, made on first use."""
+    state_dir: Path | None = None
+    """Where the local broker and the embedded log live; unset: the user's state directory."""
+    cache_dir: Path | None = None
+    """Where downloaded files live; unset: the user's cache directory."""
+
+    @field_validator("registry")
+    @classmethod
+    def _holds_no_password(cls, url: str) -> str:
+        if url and not re.fullmatch(r"https?://[^/@\s]+(/[^@\s]*)?", url):
+            raise ValueError(
+                "an http(s) address is expected, without a user and a password in it: "
+                "these are security.registry_username and security.registry_password"
+            )
+        return url
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource, file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the library's signature
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        """Flags over variables over the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
+
+    @property
+    def group(self) -> str:
+        """The worker's consumer group and Faust id; its tables are named after it."""
+        return f"{self.prefix}braid-worker"
+
+    @property
+    def judge_group(self) -> str:
+        """The consumer group of the judge workers."""
+        return f"{self.prefix}braid-judge"
+
+    def verifier_group(self, kind: str) -> str:
+        """The consumer group of the verifiers of a kind."""
+        return f"{self.prefix}braid-{kind}-verifier"
+
+
+def config_file() -> Path:
+    """The file that is read: `BRAID_CONFIG`, else `braid.toml` here."""
+    return Path(os.environ.get("BRAID_CONFIG") or CONFIG_FILE)
+
+
+def load(**flags: Any) -> Settings:
+    """The effective configuration. Raises ConfigError with the field and the reason."""
+    named = os.environ.get("BRAID_CONFIG")
+    if named and not Path(named).is_file():
+        raise ConfigError(f"BRAID_CONFIG names {named}, which is not a file")
+    try:
+        return Settings(**{key: value for key, value in flags.items() if value is not None})
+    except ValidationError as error:
+        raise ConfigError(
+            f"configuration: {first_problem(error)}; `braid doctor` shows where values come from"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"configuration: {config_file()}: {error}") from None
+
+
+def state_dir() -> Path:
+    """Where the local broker lives: configured, else the user's state directory."""
+    return load().state_dir or places.state_dir()
+
+
+def cache_dir() -> Path:
+    """Where downloaded files live: configured, else the user's cache directory."""
+    return load().cache_dir or places.cache_dir()

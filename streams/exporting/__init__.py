@@ -1,1 +1,0 @@
-"""`braid export`: whole rollouts from the log, as files that trainers load."""

@@ -1,1 +1,0 @@
-"""The fork runner, wired: which log, which model, which sandboxes."""

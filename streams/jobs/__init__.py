@@ -1,0 +1,1 @@
+"""Bounded jobs: run, ingest, rank, export, replay, archive, diff, verify."""

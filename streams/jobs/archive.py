@@ -1,0 +1,208 @@
+"""`braid archive`: topics as Avro containers on disk, and back. Replay reads an archive exactly as it reads topics.
+
+Records keep their offsets, times, keys, headers and bytes; the schemas that their headers name are kept in the manifest, so
+an archive can be read where its registry is not.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agents.evidence.signing import SigningKey
+from streams.cluster.config import Settings
+from streams.cluster.connections import registry_of, start_producer
+from streams.log.fact_log import ARCHIVE, ClusterLog, ReplayError
+from streams.log.file_reader import segments_of
+from streams.log.file_writer import LogRecord, LogWriter
+from streams.log.files import LOG, LogFiles
+from streams.log.kafka import KafkaLog, Span
+from streams.log.manifest import changes, described, read_manifest, seal
+from streams.log.topic_setup import create_topics, keep_append_times
+from streams.log.topics import BY_NAME, CLOSURES, Topic
+from streams.log.wire import CONFLUENT, CONFLUENT_HEADER
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+"""Of a file, compressed; then the next one begins."""
+
+Say = Callable[[str, float], None]
+
+
+@dataclass
+class Archived:
+    """What an archive holds, or what was restored."""
+
+    topics: int = 0
+    partitions: int = 0
+    records: int = 0
+    bytes: int = 0
+    files: int = 0
+    schemas: int = 0
+    seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+
+def _schema_id(value: bytes | None) -> int | None:
+    if value and value[0] == CONFLUENT and len(value) >= CONFLUENT_HEADER:
+        return int(struct.unpack_from(">I", value, 1)[0])
+    return None
+
+
+async def archive(
+    settings: Settings,
+    out: Path,
+    topics: Iterable[Topic],
+    key: SigningKey | None,
+    say: Say = lambda _what, _share: None,
+) -> Archived:
+    """Copy topics, up to where they end now, to `out`; the manifest comes last. Raises ReplayError for a directory in use."""
+    _make_room(out)
+    found, schema_ids, decided = Archived(), set[int](), set[bytes]()
+    async with ClusterLog(settings) as log:
+        spans = await log.spans(topics)
+        total = sum(span.end - span.start for parts in spans.values() for span in parts.values())
+        files: dict[str, Any] = {}
+        with LogWriter(out / LOG, SEGMENT_BYTES) as writer:
+            for name, parts in spans.items():
+                for number, span in parts.items():
+                    async for block in log.blocks(BY_NAME[name], number, span):
+                        for record in block:
+                            headers = tuple((header, content or b"") for header, content in record.headers)
+                            writer.append(name, number, record.key, record.value, record.at, headers, record.offset)
+                            if (schema_id := _schema_id(record.value)) is not None:
+                                schema_ids.add(schema_id)
+                        if name == CLOSURES.name:
+                            decided |= {record.key for record in block if record.key}
+                        found.records += len(block)
+                        say(f"archiving {name}", found.records / max(1, total))
+                    writer.publish(name, number)
+                    files |= described(out, segments_of(out / LOG, name, number))
+        schemas = await _schemas(log, schema_ids, found)
+    members = {
+        "inputs": {"topics": {name: {str(at): list(span) for at, span in parts.items()} for name, parts in spans.items()}},
+        "schemas": schemas,
+        "rollouts": sorted(each.decode(errors="backslashreplace") for each in decided),
+    }  # fmt: skip
+    seal(out, ARCHIVE, files, key, members)
+    found.topics, found.partitions = len(spans), max((len(parts) for parts in spans.values()), default=0)
+    found.files, found.schemas = len(files), len(schemas)
+    found.bytes = sum(each["bytes"] for each in files.values())
+    return found
+
+
+def _make_room(out: Path) -> None:
+    if out.exists() and any(out.iterdir()):
+        raise ReplayError(f"{out} is not empty; give another directory")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+async def _schemas(log: ClusterLog, schema_ids: set[int], found: Archived) -> dict[str, Any]:
+    registry = registry_of(log.settings)
+    schemas: dict[str, Any] = {}
+    try:
+        for schema_id in sorted(schema_ids):
+            schema = await registry.schema(schema_id) if registry is not None else None
+            if schema is None:
+                found.problems.append(f"schema id {schema_id} is in the records and not in the registry")
+            else:
+                schemas[str(schema_id)] = schema
+    finally:
+        if registry is not None:
+            await registry.close()
+    return schemas
+
+
+def check(directory: Path) -> Archived:
+    """Whether every file of an archive is there and as it was written, and no other is."""
+    manifest = read_manifest(directory)
+    if manifest.get("kind") != ARCHIVE:
+        raise ReplayError(f"{directory} holds no archive that was finished; `braid archive --out DIR` makes one")
+    found = Archived(files=len(manifest["files"]), schemas=len(manifest["schemas"]))
+    found.problems += changes(directory, manifest)
+    found.bytes = sum(said["bytes"] for said in manifest["files"].values())
+    return found
+
+
+async def restore(directory: Path, settings: Settings, prefix: str, say: Say = lambda _what, _share: None) -> Archived:
+    """Write an archive to new topics with this prefix: same partitions, order, times, keys, headers and bodies.
+
+    Only the header of a value changes, where the registry here gives the schema another id. Offsets are the same where
+    the archived log began at 0.
+    """
+    found = check(directory)
+    if found.problems:
+        raise ReplayError(f"{directory}: {found.problems[0]}; restore from a whole copy")
+    log = LogFiles(directory)
+    spans = {
+        name: {int(number): Span(*span) for number, span in parts.items()}
+        for name, parts in log.manifest["inputs"]["topics"].items()
+    }
+    partitions = max((number + 1 for parts in spans.values() for number in parts), default=1)
+    beside = settings.model_copy(update={"prefix": prefix, "partitions": partitions})
+    names = [BY_NAME[name] for name in spans]
+    await _require_empty(beside, names)
+    await create_topics(beside, names, own_times=True)
+    headers = await _new_headers(beside, log)
+    producer = await start_producer(beside)
+    total = sum(span.end - span.start for parts in spans.values() for span in parts.values())
+    try:
+        for name, parts in spans.items():
+            for number in parts:
+                for block in log.blocks(name, number):
+                    acks = [
+                        await producer.send(
+                            prefix + name, _with_header(record, headers), key=record.key, partition=number,
+                            timestamp_ms=record.at, headers=list(record.headers),
+                        )
+                        for record in block
+                    ]  # fmt: skip
+                    for ack in acks:
+                        await ack
+                    found.records += len(block)
+                    say(f"restoring {name}", found.records / max(1, total))
+    finally:
+        await producer.stop()
+    await keep_append_times(beside, names)
+    found.topics, found.partitions = len(spans), partitions
+    return found
+
+
+async def _require_empty(settings: Settings, topics: list[Topic]) -> None:
+    async with KafkaLog(settings) as log:
+        held = await log.count([topic for topic in topics if log.partitions(log.name(topic))])
+    if held:
+        raise ReplayError(
+            f"the topics with prefix {settings.prefix!r} hold {held:,} records; restore to another prefix"
+        )
+
+
+async def _new_headers(settings: Settings, log: LogFiles) -> dict[int, bytes]:
+    """By the schema id in the archive, the header that the registry here wants."""
+    schemas = log.schemas
+    if not schemas:
+        return {}
+    registry = registry_of(settings)
+    if registry is None:
+        raise ReplayError(f"{log.home} was written with a schema registry; set BRAID_REGISTRY to restore it")
+    try:
+        subjects = {topic.record.__name__: topic for topic in BY_NAME.values() if topic.record is not None}
+        made = {}
+        for schema_id, schema in sorted(schemas.items()):
+            topic = subjects.get(str(schema.get("name", "")).rpartition(".")[2])
+            if topic is None:
+                continue  # of no record of ours; its bytes stay as they are
+            new = await registry.register(f"{settings.prefix}{topic.name}-value", schema)
+            made[schema_id] = struct.pack(">bI", CONFLUENT, new)
+        return made
+    finally:
+        await registry.close()
+
+
+def _with_header(record: LogRecord, headers: dict[int, bytes]) -> bytes | None:
+    schema_id = _schema_id(record.value)
+    if record.key is None and record.value is None:
+        return b""  # Kafka's clients write no record without key and value
+    if schema_id is None or schema_id not in headers or record.value is None:
+        return record.value
+    return headers[schema_id] + record.value[CONFLUENT_HEADER:]

@@ -1,0 +1,1 @@
+"""Datasets in the shapes that trainers load."""

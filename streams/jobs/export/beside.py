@@ -1,0 +1,33 @@
+"""Datasets inside the directory whose log they are exported from: `--format` of `braid run` and `braid replay`."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from agents.training.formats import FORMATS
+from agents.training.formats.dsse import Attestor
+from streams.cluster.config import Settings
+from streams.cluster.signing_keys import signing_key, trusted_keys
+from streams.jobs.export.checkpoint import ExportError
+from streams.jobs.export.export import Recipe, export
+from streams.jobs.export.export_counts import Counts
+from streams.jobs.export.inputs import DirectoryInput
+from streams.jobs.run import Say
+
+
+def require_formats(names: Iterable[str]) -> None:
+    """Raises ExportError for a name that is no format."""
+    for name in names:
+        if name not in FORMATS:
+            raise ExportError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
+
+
+async def export_beside(directory: Path, name: str, settings: Settings, say: Say, *, sign: bool = True) -> Counts:
+    """Export the log in `directory` to `directory/name`, in place of what an earlier export left there.
+
+    The result is that of `braid export --format NAME --from-dir DIRECTORY --out DIRECTORY/NAME`.
+    """
+    recipe = Recipe.of(FORMATS[name], None, redact=settings.emission.redact)
+    attestor = Attestor(signing_key(settings), trusted_keys(settings)) if sign else None
+    return await export(
+        DirectoryInput(directory), directory / name, recipe, attestor=attestor, from_beginning=True, say=say
+    )

@@ -1,0 +1,256 @@
+"""What lies beside the files of an export: its checkpoint, its manifest and its card.
+
+The checkpoint is written last and decides: what it does not know has not happened. It holds where every partition was read
+to and which rollouts were taken, so the next export to the directory adds what is new.
+"""
+
+import base64
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from agents.evidence.signing import SigningKey
+from agents.training.formats.shape import FileKind, Format
+from schemas.avro_body import first_problem
+from schemas.base import Record
+from schemas.errors import BraidError
+from schemas.versions import RECORDS, latest
+from streams.jobs.export.ledger import EVIDENCE, FOLDER
+from streams.jobs.export.shards import Shard, partial
+from streams.jobs.export.whole_rollouts import UNKNOWN
+from streams.log.durable_files import PARTIAL, digest_of, write_whole
+from streams.log.letters import CODE_VERSION
+from streams.log.manifest import CHECKPOINT
+from streams.log.manifest import DATASET_MANIFEST as MANIFEST
+from streams.log.manifest import write_manifest as write_signed
+
+CARD = "README.md"
+CHECKPOINT_VERSION = 3
+PUBLISHING = ".export.publishing.json"
+"""Names and digests of the files that are being published, from before the first is seen until the checkpoint knows them."""
+_PUBLISHED = re.compile(rf"({FOLDER}/)?[\w-]+-[0-9]{{5,}}\.(jsonl|parquet)")
+
+
+class ExportError(BraidError):
+    """The export cannot go on as asked."""
+
+
+@dataclass
+class State:
+    """An export directory as it stands."""
+
+    recipe: dict[str, Any]
+    """What was asked for: format, file, source, split, filters, evaluation items. Another recipe needs another directory."""
+    offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By topic and partition, where to read on."""
+    seen: dict[int, int] = field(default_factory=dict)
+    """The rollouts that were taken, with the closing evidence of each, both in short."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """By the beginning of its name, the number of the next file."""
+    shards: list[Shard] = field(default_factory=list)
+    ledgers: list[Shard] = field(default_factory=list)
+    """The files that say where rows came from."""
+    totals: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    contaminated: Counter[str] = field(default_factory=Counter)
+    configs: Counter[str] = field(default_factory=Counter)
+    """Rollouts by the digest of the configuration they were made under."""
+    reward_range: list[float] | None = None
+    """The lowest and the highest reward that the rules of the exported rollouts allow; None without any reward."""
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    """What each export read."""
+    rollouts: list[str] | None = field(default_factory=list)
+    """The rollouts whose evidence is in the dataset, by id; None where an earlier version began it and did not keep them."""
+    replaces: list[str] = field(default_factory=list)
+    """Files of an earlier export, to be removed when this one is complete."""
+
+    def widen(self, lowest: float, highest: float) -> None:
+        """Note a range of rewards."""
+        known = self.reward_range or [lowest, highest]
+        self.reward_range = [min(known[0], lowest), max(known[1], highest)]
+
+    def packed(self) -> bytes:
+        """The checkpoint."""
+        seen = b"".join(each.to_bytes(8, "big") for pair in sorted(self.seen.items()) for each in pair)
+        plain = vars(self) | {
+            "version": CHECKPOINT_VERSION,
+            "offsets": {
+                topic: {str(at): offset for at, offset in each.items()} for topic, each in self.offsets.items()
+            },
+            "seen": base64.b64encode(seen).decode(),
+            "shards": [shard._asdict() for shard in self.shards],
+            "ledgers": [shard._asdict() for shard in self.ledgers],
+        }
+        del plain["replaces"]
+        return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS) + b"\n"
+
+    def save(self, folder: Path) -> None:
+        """Write the checkpoint."""
+        write_whole(folder / CHECKPOINT, self.packed())
+
+
+class _Checkpoint(BaseModel):
+    """The shape of a checkpoint."""
+
+    version: int
+    recipe: dict[str, Any]
+    offsets: dict[str, dict[int, int]]
+    seen: str
+    numbers: dict[str, int]
+    shards: list[Shard]
+    ledgers: list[Shard]
+    totals: Counter[str]
+    rejected: Counter[str]
+    contaminated: Counter[str]
+    configs: Counter[str]
+    inputs: list[dict[str, Any]]
+    rollouts: list[str] | None = None
+    reward_range: list[float] | None = None
+
+
+def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:
+    """The state of a directory; a new one when there is none, or when all is to be exported again. Raises ExportError."""
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return State(recipe)
+    try:
+        plain = _Checkpoint.model_validate_json(path.read_bytes())
+        state = State(**{name: value for name, value in plain if name != "version"})
+        state.seen = _seen(plain.seen, plain.version)
+    except ValidationError as error:
+        why = first_problem(error)
+        raise ExportError(f"{path}: not a checkpoint of an export ({why}); export to another directory") from None
+    except (ValueError, OSError) as error:
+        raise ExportError(f"{path}: not a checkpoint of an export ({error}); export to another directory") from None
+    if from_beginning:
+        return State(recipe, numbers=state.numbers, replaces=[shard.name for shard in (*state.shards, *state.ledgers)])
+    differing = sorted(
+        name for name in recipe.keys() | state.recipe.keys() if recipe.get(name) != state.recipe.get(name)
+    )
+    if differing:
+        name = differing[0]
+        raise ExportError(
+            f"{folder} holds an export with {name} {state.recipe.get(name)!r}, not {recipe.get(name)!r}; "
+            "give another directory, or --from-beginning to replace it"
+        )
+    return state
+
+
+def _seen(text: str, version: int) -> dict[int, int]:
+    packed = base64.b64decode(text, validate=True)
+    numbers = [int.from_bytes(packed[at : at + 8], "big") for at in range(0, len(packed), 8)]
+    return dict.fromkeys(numbers, UNKNOWN) if version < 3 else dict(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def note_publishing(folder: Path, shards: Iterable[Shard]) -> None:
+    """Note which files are about to be seen: an export that is killed now has left these, and no others."""
+    write_whole(folder / PUBLISHING, orjson.dumps({shard.name: shard.sha256 for shard in shards}))
+
+
+def clear_leftovers(folder: Path, state: State, names: Iterable[str]) -> None:
+    """Remove what an export that was killed left behind. Raises ExportError for files that may be somebody else's."""
+    known = {shard.name for shard in (*state.shards, *state.ledgers)} | set(state.replaces)
+    for name, digest in _noted(folder).items():
+        partial(folder, name).unlink(missing_ok=True)
+        path = folder / name
+        if name not in known and path.is_file() and digest_of(path) == digest:
+            path.unlink()
+    ours = re.compile(
+        rf"({'|'.join(map(re.escape, {*names, *state.numbers}))})-[0-9]{{5,}}\.(jsonl|parquet)({PARTIAL})?"
+    )
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if not ours.fullmatch(name) or name in known:
+            continue
+        if not (folder / CHECKPOINT).exists() and path.suffix != PARTIAL:
+            raise ExportError(
+                f"{path}: there already, and not from an export that is known here; give another directory"
+            )
+        path.unlink()
+    (folder / PUBLISHING).unlink(missing_ok=True)
+
+
+def _noted(folder: Path) -> dict[str, str]:
+    """What an export that did not come to its end was about to publish, by name; nothing, where no note can be read."""
+    try:
+        noted = orjson.loads((folder / PUBLISHING).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    found = noted.items() if isinstance(noted, dict) else ()
+    return {name: digest for name, digest in found if _PUBLISHED.fullmatch(name)}
+
+
+def write_manifest(folder: Path, state: State, form: Format, key: SigningKey | None) -> None:
+    """Write what the dataset is made of, and from what; signed, where there is a key."""
+    rollouts = state.totals["rollouts"]
+    manifest: dict[str, Any] = {
+        "format": form.name,
+        "recipe": state.recipe,
+        "code_version": CODE_VERSION,
+        "schemas": {name: _schema(record) for name, record in sorted(RECORDS.items())},
+        "config_digests": dict(sorted(state.configs.items())),
+        "reward_range": state.reward_range,
+        # The ids of both decisions of every rollout stand in the closing records of these files.
+        "closures": {
+            "settled": rollouts,
+            "closed": rollouts,
+            "files": [shard.name for shard in state.ledgers if shard.name.startswith(EVIDENCE)],
+        },
+        "inputs": state.inputs,
+        "counts": dict(sorted(state.totals.items())),
+        "rejected": dict(sorted(state.rejected.items())),
+        "contaminated": dict(sorted(state.contaminated.items())),
+        "rollouts": state.rollouts,
+        "checkpoint": sha256(state.packed()).hexdigest(),
+        "card": sha256((folder / CARD).read_bytes()).hexdigest(),
+        "files": [shard._asdict() for shard in state.shards],
+        "provenance": [shard._asdict() for shard in state.ledgers],
+    }
+    write_signed(folder / MANIFEST, manifest, key)
+
+
+def _schema(record: type[Record]) -> dict[str, Any]:
+    version = latest(record)
+    return {"version": version.number, "fingerprint": version.fingerprint.hex()}
+
+
+def write_card(folder: Path, state: State, form: Format, kind: FileKind) -> None:
+    """Write the dataset card: what a person, and `load_dataset`, needs to know."""
+    parts: dict[str, dict[str, list[str]]] = {}
+    for shard in state.shards:
+        parts.setdefault(shard.part or "default", {}).setdefault(shard.split, []).append(shard.name)
+    lines = ["---", "configs:"]
+    for part, splits in sorted(parts.items()):
+        lines += [f"- config_name: {part}", "  data_files:"]
+        for split, names in sorted(splits.items()):
+            stem = names[0].rpartition("-")[0]
+            lines += [f"  - split: {split}", f"    path: {stem}-*.{kind}"]
+    lines = [*lines, "---"] if parts else []
+    lines += [
+        "", f"# {form.name}", "", f"{form.about}. Made by Braidstream {CODE_VERSION} from ranked agent rollouts.", "",
+        "| | |", "|---|---|",
+        *(f"| {name.replace('_', ' ')} | {count:,} |" for name, count in sorted(state.totals.items())),
+        *([] if state.reward_range is None else [f"| reward_range | {state.reward_range[0]:g} to {state.reward_range[1]:g} |"]), "",
+    ]  # fmt: skip
+    lines += _table("Left out", "reason", state.rejected)
+    lines += _table("Repeats of evaluation items", "item", state.contaminated)
+    lines += ["## Files", "", "| file | rows | SHA-256 |", "|---|---:|---|"]
+    lines += [f"| {shard.name} | {shard.rows:,} | `{shard.sha256}` |" for shard in state.shards]
+    redacted = "Rows were redacted." if state.recipe.get("redact") else "Redaction was switched off."
+    lines += ["", f"Where every row came from stands in `{FOLDER}/`, and all of it in `{MANIFEST}`. {redacted}", ""]
+    lines += ["`braid verify` checks every file and row here against the signed evidence.", ""]
+    write_whole(folder / CARD, "\n".join(lines).encode())
+
+
+def _table(title: str, what: str, counts: Mapping[str, int]) -> list[str]:
+    if not counts:
+        return []
+    rows = [f"| {name.replace('|', '/')} | {count:,} |" for name, count in sorted(counts.items())]
+    return [f"## {title}", "", f"| {what} | rows |", "|---|---:|", *rows, ""]

@@ -1,0 +1,276 @@
+"""One export: whole rollouts, selected, shaped and written; then manifest, card and checkpoint, in this order.
+
+Nothing is visible before everything is complete, and what is exported is a function of the log and the recipe: an export
+that is killed and started again gives the same files.
+"""
+
+import time
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import isfinite
+from pathlib import Path
+from typing import Any, cast
+
+from agents.rewards.rewards import reward_range
+from agents.training.contamination import EvalIndex, read_items
+from agents.training.formats.dsse import Attestor
+from agents.training.formats.shape import FileKind, Format, Group, Left, Row
+from agents.training.redaction import has_unremoved, redact_json
+from agents.training.selection import NUMBER_FILTERS, Filters, Selection, Split
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from streams.jobs.export.checkpoint import (
+    PUBLISHING,
+    ExportError,
+    State,
+    clear_leftovers,
+    load_state,
+    note_publishing,
+    write_card,
+    write_manifest,
+)
+from streams.jobs.export.export_counts import NAMED, TOTALS, Counts
+from streams.jobs.export.inputs import Input
+from streams.jobs.export.ledger import NAMES as LEDGER_NAMES
+from streams.jobs.export.ledger import ROWS as LEDGER_ROWS
+from streams.jobs.export.ledger import Ledger, clear_ledgers
+from streams.jobs.export.shards import Shard, Shards, reveal
+from streams.jobs.export.whole_rollouts import ROWS, TOPICS_OF, Contradicted, Incomplete, PartitionReader, Whole
+from streams.jobs.run import Say
+from streams.log.directory_lock import EXPORT_LOCK as LOCK
+from streams.log.directory_lock import held
+from streams.log.topics import CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
+
+SHARD_ROWS = 50_000
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to export, and how."""
+
+    form: Format
+    kind: FileKind
+    split: Split = field(default_factory=Split)
+    filters: Filters = field(default_factory=Filters)
+    eval_items: Path | None = None
+    shard_rows: int = SHARD_ROWS
+    redact: bool = True
+
+    @classmethod
+    def of(cls, form: Format, kind: FileKind | None, **more: Any) -> "Recipe":
+        """A recipe whose file suits its format, and whose filters can be met. Raises ExportError."""
+        if kind is not None and kind not in form.files:
+            raise ExportError(f"{form.name} has no {kind} form; leave --file out, or give --file {form.files[0]}")
+        recipe = cls(form, kind or form.files[0], **more)
+        for name, value in recipe.filters.wanted:
+            if name in NUMBER_FILTERS and not isfinite(float(value)):
+                raise ExportError(f"--filter {name}={value}: no number to compare with; give a finite one, as 0.5")
+        return recipe
+
+    def names(self) -> list[str]:
+        """How the names of its files begin."""
+        parts = [f"{part}-{split}" if part else split for part in self.form.columns for split, _ in self.split.shares]
+        return [*parts, *LEDGER_NAMES]
+
+    def plain(self, source: str) -> dict[str, Any]:
+        """What two exports to one directory must agree on."""
+        items = None if self.eval_items is None else sha256(_read(self.eval_items)).hexdigest()
+        return {
+            "format": self.form.name,
+            "file": self.kind,
+            "source": source,
+            "split": str(self.split),
+            "filters": [f"{name}={value}" for name, value in self.filters.wanted],
+            "eval_items": items,
+            "redact": self.redact,
+        }
+
+
+async def export(
+    source: Input,
+    out: Path,
+    recipe: Recipe,
+    *,
+    attestor: Attestor | None = None,
+    from_beginning: bool = False,
+    say: Say = lambda _what, _share: None,
+) -> Counts:
+    """Export what is new in `source` to `out`, with a manifest that `attestor` signs.
+
+    Raises ExportError when the directory holds another export, or one is being made there.
+    """
+    began = time.monotonic()
+    counts = Counts(out=str(out))
+    async with source:
+        with held(out, LOCK, "export", ExportError):
+            state = load_state(out, recipe.plain(source.identity), from_beginning=from_beginning)
+            clear_leftovers(out, state, recipe.names())
+            shards = Shards(out, recipe.form, recipe.kind, recipe.shard_rows, state.numbers)
+            ledger = Ledger(out, state.numbers.get(LEDGER_ROWS, 0))
+            try:
+                read = await _Run(source, recipe, state, shards, ledger, counts, say, attestor).read()
+                files, ledgers = shards.finish(), ledger.finish()
+            except BaseException:
+                shards.discard()
+                ledger.discard()
+                raise
+            say("finishing", 1.0)
+            note_publishing(out, [*files, *ledgers])
+            reveal(out, [*files, *ledgers])
+            state.ledgers += ledgers
+            _conclude(out, recipe, state, counts, files, source.describe(read) if counts.rollouts else None, attestor)
+    counts.seconds = time.monotonic() - began
+    return counts
+
+
+def _conclude(
+    out: Path, recipe: Recipe, state: State, counts: Counts, published: list[Shard], described: dict[str, Any] | None,
+    attestor: Attestor | None,
+) -> None:  # fmt: skip
+    """Write what stands beside the files; the checkpoint last."""
+    counts.files = len(published)
+    counts.bytes = sum(shard.bytes for shard in published)
+    state.shards += published
+    for shard in (*state.shards, *state.ledgers):
+        stem, _, number = shard.name.rpartition(".")[0].rpartition("-")
+        state.numbers[stem] = max(state.numbers.get(stem, 0), int(number) + 1)
+    state.totals.update({name: getattr(counts, name) for name in TOTALS})
+    state.totals["kept_out"] += counts.kept_out.total()
+    state.rejected.update(counts.absent())
+    state.contaminated.update(counts.contaminated)
+    if described is not None:
+        state.inputs.append(described)
+    write_card(out, state, recipe.form, recipe.kind)
+    write_manifest(out, state, recipe.form, None if attestor is None else attestor.key)
+    state.save(out)
+    (out / PUBLISHING).unlink(missing_ok=True)
+    for name in state.replaces:
+        (out / name).unlink(missing_ok=True)
+    clear_ledgers(out)
+
+
+class _Run:
+    """Reads all partitions, and writes what is whole."""
+
+    def __init__(
+        self, source: Input, recipe: Recipe, state: State, shards: Shards, ledger: Ledger, counts: Counts, say: Say,
+        attestor: Attestor | None,
+    ) -> None:  # fmt: skip
+        self._source = source
+        self._recipe = recipe
+        self._state = state
+        self._shards = shards
+        self._ledger = ledger
+        self._attestor = attestor
+        self._counts = counts
+        self._say = say
+        items = None if recipe.eval_items is None else _items(recipe.eval_items)
+        counts.short_items = 0 if items is None else items.skipped
+        self._selection = Selection(recipe.filters, items)
+
+    async def read(self) -> dict[str, dict[int, tuple[int, int]]]:
+        """Export; returns which offsets were read, by topic and partition."""
+        read: dict[str, dict[int, tuple[int, int]]] = {}
+        partitions = self._source.partitions()
+        for done, partition in enumerate(partitions):
+            starts = {name: each[partition] for name, each in self._state.offsets.items() if partition in each}
+            sources = await self._source.open(partition, self._topics(), starts)
+            reader = PartitionReader(sources, self._source.codec, self._recipe.form.needs, self._state.seen)
+            async for found in reader.rollouts():
+                if isinstance(found, Contradicted):
+                    raise ExportError(
+                        f"{self._source.place}: rollout {found.rollout_id!r} was exported before, and has other closing evidence "
+                        "now, of another run; give another directory, or --from-beginning to replace what is exported"
+                    )
+                if isinstance(found, Incomplete):
+                    self._miss(found)
+                else:
+                    self._take(found)
+                self._say("exporting", (done + sources[EVIDENCE].share) / len(partitions))
+            for name, offset in reader.offsets().items():
+                self._state.offsets.setdefault(name, {})[partition] = offset
+            for topic, each in sources.items():
+                read.setdefault(topic.name, {})[partition] = (each.start, each.position)
+            self._counts.open += reader.open
+            self._counts.bad_lines += reader.undecodable
+        return read
+
+    def _topics(self) -> list[Topic]:
+        needed = [TOPICS_OF[kind] for kind in self._recipe.form.needs]
+        labels = [LIFECYCLE] if self._recipe.filters.by_label else []
+        return list(dict.fromkeys((EVIDENCE, CLOSURES, RANKINGS, *ROWS, *sorted(needed), *labels)))
+
+    def _miss(self, found: Incomplete) -> None:
+        self._counts.incomplete += 1
+        if len(self._counts.missing) < NAMED:
+            self._counts.missing.append(f"{found.rollout_id}: {found.missing}")
+
+    def _take(self, whole: Whole) -> None:
+        self._counts.add(whole)
+        self._state.configs[whole.ranking.config_digest] += 1
+        if whole.unlisted:
+            self._counts.leave("not_listed", whole.unlisted)
+        refusal = self._recipe.filters.refuses_rollout(whole.labels)
+        if refusal is not None:
+            self._counts.leave(f"filtered:{refusal}")
+            return
+        self._counts.uncovered += whole.uncovered
+        split = self._recipe.split.of(whole.rollout_id)
+        group, refused = self._selection.select(_group(whole, split, self._attestor), self._recipe.form.needs)
+        for each in refused:
+            self._counts.leave(each.reason)
+            if each.item is not None:
+                self._counts.contaminated[each.item] = self._counts.contaminated.get(each.item, 0) + 1
+        for rewarded in group.ppo if self._recipe.form.name != "rollout-wire" else ():  # its rewards are totals
+            self._state.widen(*reward_range(rewarded.components))
+        rows = []
+        again = self._recipe.redact and not whole.redacted and not self._recipe.form.verbatim
+        for made in self._recipe.form.make(group):
+            row = self._redacted(made) if again and isinstance(made, Row) else made
+            if isinstance(row, Left):
+                self._counts.leave(row.reason)
+            else:
+                rows.append(row)
+        self._counts.rows += len(rows)
+        places = self._shards.write(rows, split, whole.weight)
+        self._ledger.add(whole, rows, places)
+        if self._state.rollouts is not None:
+            self._state.rollouts.append(whole.rollout_id)
+
+    def _redacted(self, row: Row) -> Row | Left:
+        """The last look before something leaves that was not redacted when it was made, or by other rules than ours."""
+        found = redact_json(row.value)
+        if has_unremoved(kind for kind, _ in found.counts):
+            return Left("secret_not_removed")
+        if found.value is not row.value:
+            self._counts.redacted += 1
+        return row._replace(value=found.value)
+
+
+def _group(whole: Whole, split: str, attestor: Attestor | None) -> Group:
+    return Group(
+        whole.ranking,
+        split,
+        cast("tuple[SftRecord, ...]", whole.rows.get(SFT, ())),
+        cast("tuple[DpoRecord, ...]", whole.rows.get(DPO, ())),
+        cast("tuple[PpoRecord, ...]", whole.rows.get(PPO, ())),
+        cast("tuple[RejectedRecord, ...]", whole.rows.get(REJECTED, ())),
+        whole.branches,
+        whole.evidence,
+        whole.chain,
+        attestor,
+    )
+
+
+def _items(path: Path) -> EvalIndex:
+    found = read_items(_read(path).splitlines())
+    if found.errors:
+        first = found.errors[0]
+        raise ExportError(f"{path}:{first.line}: {first.reason}; every line must be an evaluation item")
+    return EvalIndex(found.items)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ExportError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""Judging in bounded jobs: ask again, calibrate, statistics."""

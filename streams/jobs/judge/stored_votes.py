@@ -1,0 +1,61 @@
+"""Votes that stand somewhere, for looks at judges: in the log, in what `braid run` left, in what `braid judge again` left."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from agents.judge.agreement import TimedVote
+from schemas.errors import DecodeError
+from schemas.jsontext import parse_object
+from schemas.judging import JudgeVote
+from schemas.rankings import Ranking
+from streams.cluster.config import Settings
+from streams.jobs.judge.asking import VOTES_FILE, votes_in
+from streams.log.files import EmbeddedLog, find_log
+from streams.log.json_lines import SINK_FILES
+from streams.log.kafka import KafkaLog
+from streams.log.reader import Log
+from streams.log.topics import JUDGE_VOTES
+
+Say = Callable[[str, float], None]
+
+
+async def votes_of_directory(directory: Path, *, unfinished: bool = False) -> list[TimedVote]:
+    """The votes in the log of a directory, else in its votes.jsonl. Raises LookError when it has neither."""
+    path = directory / VOTES_FILE
+    if find_log(directory) is None and path.is_file():
+        # The lines have no times: a vote is as old as the closing of its rollout, else as the file.
+        times, written = _closings(directory), int(path.stat().st_mtime * 1000)
+        return [TimedVote(vote, times.get(vote.rollout_id, written)) for vote in votes_in(path)]
+    return await _votes_of(EmbeddedLog(directory, unfinished=unfinished))
+
+
+async def votes_of_prefixes(settings: Settings, prefixes: Sequence[str], say: Say) -> list[TimedVote]:
+    """The votes on Kafka, in the topics with these prefixes."""
+    found = []
+    for prefix in prefixes:
+        async with KafkaLog(settings.model_copy(update={"prefix": prefix}), say) as log:
+            log.require(JUDGE_VOTES)
+            found += await _votes_of(log)
+    return found
+
+
+async def _votes_of(log: Log) -> list[TimedVote]:
+    found = []
+    async for stored in log.records([JUDGE_VOTES]):
+        with suppress(DecodeError):  # `braid dead-letters list` tells of it
+            vote = await log.decode(stored)
+            if isinstance(vote, JudgeVote):
+                found.append(TimedVote(vote, stored.at))
+    return found
+
+
+def _closings(directory: Path) -> dict[str, int]:
+    """When rollouts closed, by the rankings in a directory; what is no ranking says nothing."""
+    found: dict[str, int] = {}
+    with suppress(OSError), (directory / SINK_FILES[Ranking]).open("rb") as lines:
+        for text in lines:
+            with suppress(ValueError, KeyError):
+                ranking = parse_object(text)
+                found[str(ranking["rollout_id"])] = int(ranking["closed_at_ms"])
+    return found

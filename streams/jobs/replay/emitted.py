@@ -1,0 +1,88 @@
+"""What a partition has emitted: counts, and one digest per sink that does not depend on the order of records."""
+
+from typing import NamedTuple
+
+from agents.evidence.build import unlisting
+from agents.evidence.signing import SigningKey
+from agents.rollouts.emit import Emission
+from schemas import avro_body
+from schemas.base import Record
+from schemas.digests import sha256_of
+from schemas.evidence import AepRecord
+from streams.log.headers import identity
+from streams.log.topics import BRANCHES, BY_RECORD, EVIDENCE, Topic
+
+DIGESTS = 2**256
+"""How many SHA-256 digests there are."""
+
+
+class Made(NamedTuple):
+    """A record that is emitted."""
+
+    topic: Topic
+    record: Record
+    """Signed, where it is evidence and there is a key."""
+    body: bytes | None
+    """Its Avro body, where it is known."""
+    redacted: bool
+    """Whether secrets were removed from it, by the rules that this code has."""
+    emission: int
+    """The emission version of its rollout."""
+
+
+class Emitted:
+    """Counts what rollouts become, as it is written."""
+
+    def __init__(self, *, remember: bool) -> None:
+        self._remember = remember
+        self._records: dict[str, int] = {}
+        self._sums: dict[str, int] = {}
+        self.known: dict[tuple[str, str], bytes] = {}
+        """By sink and id, the digest of each record; only where they are remembered."""
+        self.earlier: dict[bytes, str] = {}
+        """By the digest of closing evidence without branch records, the id of the same with them."""
+        self.rollouts: set[str] = set()
+
+    def add(self, emission: Emission, key: SigningKey | None) -> list[Made]:
+        """Count what a rollout became; returns it as it is written, evidence signed."""
+        bodies, redacted = emission.bodies, emission.redacted
+        number = bodies.numbers[AepRecord.__name__]
+        if self._remember:
+            self.rollouts.add(emission.ranking.rollout_id)
+        made = []
+        for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected):
+            topic, name = BY_RECORD[type(record)], identity(record)
+            self._count(topic.name, name, bodies.digest(name))
+            made.append(Made(topic, record, bodies[name], redacted, bodies.emission))
+        for evidence, signed in zip(emission.evidence, emission.signed(key), strict=True):
+            body = avro_body.encode(evidence, number)
+            self._count(EVIDENCE.name, evidence.record_id, sha256_of(body))
+            made.append(Made(EVIDENCE, signed, body if signed is evidence else None, redacted, bodies.emission))
+        if self._remember and emission.branches and emission.evidence:
+            last = emission.evidence[-1]
+            before = avro_body.encode(unlisting(last, BRANCHES.name), number)
+            self.earlier[sha256_of(before)] = last.record_id
+        return made
+
+    def _count(self, sink: str, record_id: str, digest: bytes) -> None:
+        self._records[sink] = self._records.get(sink, 0) + 1
+        self._sums[sink] = self._sums.get(sink, 0) + int.from_bytes(digest, "big")
+        if self._remember:
+            self.known[sink, record_id] = digest
+
+    def records(self) -> dict[str, int]:
+        """By sink, how many."""
+        return dict(sorted(self._records.items()))
+
+    def digests(self) -> dict[str, str]:
+        """By sink, the sum of all SHA-256 digests modulo 2^256: the same records in any order give the same."""
+        return {name: f"{total % DIGESTS:064x}" for name, total in sorted(self._sums.items())}
+
+
+def combined(digests: list[dict[str, str]]) -> dict[str, str]:
+    """The digests of several partitions as one."""
+    sums: dict[str, int] = {}
+    for each in digests:
+        for name, digest in each.items():
+            sums[name] = sums.get(name, 0) + int(digest, 16)
+    return {name: f"{total % DIGESTS:064x}" for name, total in sorted(sums.items())}

@@ -1,0 +1,55 @@
+"""What is read of a partition before its facts are folded: what decisions pin, and how many records each rollout has.
+
+Events come before the settling that says whether they are redacted, and nothing in a record says that it is a rollout's last.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from agents.rollouts.broken import BrokenLogError
+from agents.rollouts.decide import pinned_config
+from schemas.closures import Closure
+from schemas.emission import EmissionConfig
+from schemas.errors import DecodeError
+from streams.jobs.replay.fold import decided_in
+from streams.log.facts import read_fact, rollout_of_key
+from streams.log.file_writer import LogRecord
+from streams.log.topics import CLOSURES
+from streams.log.wire import Codec
+
+
+class Ahead:
+    """Known before the first fact."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.configs: dict[str, EmissionConfig] = {}
+        """By rollout, the configuration that it was settled under."""
+        self.unusable: dict[str, str] = {}
+        """Rollouts whose configuration cannot be told from the log, and why."""
+        self.records: Counter[str] = Counter()
+        """By rollout, how many records are about it."""
+
+    def count(self, records: Iterable[LogRecord]) -> None:
+        """Count records of any topic but the decisions."""
+        for record in records:
+            try:
+                self.records[rollout_of_key(record.key)] += 1
+            except DecodeError:
+                continue  # nobody's; named when it is folded
+
+    def decide(self, record: LogRecord) -> None:
+        """Count a decision, and keep what it pins. One that cannot be read is named when it is folded."""
+        named = set[str]()
+        try:
+            named.add(rollout_id := rollout_of_key(record.key))
+            fact = read_fact(self._codec, CLOSURES, record.value, rollout_id)
+        except DecodeError:
+            self.records.update(named | decided_in(self._codec, record))
+            return
+        self.records[rollout_id] += 1
+        if isinstance(fact, Closure) and fact.settled is not None and rollout_id not in self.configs:
+            try:
+                self.configs[rollout_id] = pinned_config(fact.settled)
+            except BrokenLogError as error:
+                self.unusable[rollout_id] = str(error)

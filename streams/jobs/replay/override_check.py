@@ -1,0 +1,61 @@
+"""Whether what is to be set fits the configurations in a log: told before anything is replayed, and of which rollout."""
+
+from agents.rollouts.broken import BrokenLogError
+from agents.rollouts.decide import pinned_config
+from schemas.closures import Closure, RolloutSettled
+from schemas.emission import EmissionConfig
+from schemas.errors import DecodeError
+from streams.jobs.replay.overrides import Overrides
+from streams.log.fact_log import FactLog, ReplayError
+from streams.log.facts import read_fact, rollout_of_key
+from streams.log.file_writer import LogRecord
+from streams.log.kafka import Span
+from streams.log.terminal_text import visible
+from streams.log.topics import CLOSURES
+
+
+def require_fitting(overrides: Overrides, config: EmissionConfig, whose: str) -> None:
+    """Raises ReplayError when what was set does not fit a configuration; `whose` says which one that is."""
+    try:
+        overrides.config(config)
+    except ReplayError as error:
+        raise ReplayError(f"{error} (in the configuration {whose})") from None
+
+
+async def require_fitting_log(overrides: Overrides, log: FactLog, decisions: dict[int, Span]) -> None:
+    """Raises ReplayError when what was set does not fit a configuration that the log pins.
+
+    `decisions` has the offsets of each partition. The first settling of a rollout counts. Most have the configuration of the one
+    before, whose text stands in the record as it is: they need not be decoded.
+    """
+    fits: bytes | None = None
+    for partition, span in sorted(decisions.items()):
+        settled: set[bytes | None] = set()
+        async for records in log.blocks(CLOSURES, partition, span):
+            await log.learn(records)
+            for record in records:
+                if record.key in settled:
+                    continue
+                if fits is None or fits not in (record.value or b""):
+                    settling = _settling(log, record)
+                    if settling is None:
+                        continue
+                    _require_fitting_one(overrides, settling)
+                    fits = settling.config.encode()
+                settled.add(record.key)
+
+
+def _settling(log: FactLog, record: LogRecord) -> RolloutSettled | None:
+    try:
+        fact = read_fact(log.codec, CLOSURES, record.value, rollout_of_key(record.key))
+    except DecodeError:
+        return None  # named when it is folded
+    return fact.settled if isinstance(fact, Closure) else None
+
+
+def _require_fitting_one(overrides: Overrides, settled: RolloutSettled) -> None:
+    try:
+        config = pinned_config(settled)
+    except BrokenLogError:
+        return  # named when it is made again
+    require_fitting(overrides, config, f"that rollout {visible(settled.rollout_id)} was settled under")

@@ -1,0 +1,107 @@
+"""The facts of one partition folded to be closed anew: a rollout leaves with its last record, whatever was decided of it.
+
+Decisions in the log only say which facts there have been. How many records each rollout has was counted before, so no more
+rollouts are held than are under way at once.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+
+from agents.rollouts.missing import missing
+from agents.rollouts.rollout import Rollout
+from schemas.closures import Closure
+from schemas.errors import DecodeError
+from streams.jobs.replay.fold import Fold, Hole
+from streams.log.file_writer import LogRecord
+from streams.log.topics import CLOSURES, Topic
+from streams.log.wire import Codec
+
+
+class Reclosing(Fold):
+    """The rollouts of one partition, for those who decide themselves."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        partition: int,
+        redacting: Callable[[str], bool],
+        coming: Counter[str],
+        lost: Mapping[str, str],
+    ) -> None:
+        super().__init__(codec, partition, redacting)
+        self._coming = coming
+        """By rollout, how many records about it have not been read; counted down here."""
+        self._lost = lost
+        self._decisions: dict[str, list[Closure]] = {}
+        """What stands in the log about rollouts that have not left."""
+        self._ready: list[str] = []
+        """Rollouts whose last record has been read."""
+        self._lacking: dict[str, tuple[str, ...]] = {}
+        """Rollouts that left without some of their facts."""
+
+    def take(self, topic: Topic, records: Sequence[LogRecord]) -> list[Rollout]:
+        """Fold records of a topic; returns the rollouts of which everything has been read and nothing is missed."""
+        for record in records:
+            said = self._read(topic, record)
+            if said is None:
+                continue
+            if isinstance(said.fact, Closure):
+                self._decisions.setdefault(said.rollout_id, []).append(said.fact)
+            else:
+                self._folded(topic, record, said)
+            self._count(said.rollout_id)
+        ready, self._ready = self._ready, []
+        return [rollout for each in ready if (rollout := self._leaving(each)) is not None]
+
+    def _refuse(self, topic: Topic, record: LogRecord, rollout_id: str | None, error: DecodeError) -> set[str]:
+        concerned = super()._refuse(topic, record, rollout_id, error)
+        for each in sorted(concerned):  # the order in which rollouts leave is that of what is written
+            self._count(each)
+        return concerned
+
+    def _count(self, rollout_id: str) -> None:
+        self._coming[rollout_id] -= 1
+        if not self._coming[rollout_id]:
+            del self._coming[rollout_id]
+            self._ready.append(rollout_id)
+
+    def _leaving(self, rollout_id: str) -> Rollout | None:
+        """Let a rollout go; None when it cannot be decided."""
+        rollout = self._open.get(rollout_id)
+        if not self._has_its_facts(rollout_id):
+            self._lacking[rollout_id] = (*self._lacks(rollout_id), *self._unread(rollout_id))
+            rollout = None
+        self._forget(rollout_id)
+        self._decisions.pop(rollout_id, None)
+        return rollout
+
+    def holes(self, lost: Mapping[str, str]) -> list[Hole]:
+        """Rollouts that left without some of their facts.
+
+        Who decides anew needs all facts: a rollout is among them when facts were lost, or cannot be read, and no decision says
+        that its own are there.
+        """
+        self._closing |= self._coming.keys()
+        for rollout_id in self._coming:
+            self._lacking[rollout_id] = ("the log was changed while it was read; replay it again",)
+        return self._named(self._lacking, lost, lost.keys())
+
+    def _has_its_facts(self, rollout_id: str) -> bool:
+        facts_lost = bool(self._lost.keys() - {CLOSURES.name})
+        decided, unread = self._decided(rollout_id), rollout_id in self._unreadable
+        if decided.closed is not None or rollout_id in self._closing:
+            return decided.has_closed_facts()
+        if unread or facts_lost:
+            return False
+        return rollout_id not in self._decisions or decided.has_settled_facts()
+
+    def _lacks(self, rollout_id: str) -> list[str]:
+        return missing(self._decided(rollout_id))
+
+    def _decided(self, rollout_id: str) -> Rollout:
+        """A rollout as the log has decided it."""
+        rollout = copy(self._open.get(rollout_id) or Rollout(rollout_id))
+        for decision in self._decisions.get(rollout_id, ()):
+            rollout.add(decision, 0, (CLOSURES.name, self._partition, 0))
+        return rollout

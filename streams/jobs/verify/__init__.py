@@ -1,0 +1,1 @@
+"""Checks of signatures, digests and completeness."""

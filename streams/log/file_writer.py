@@ -1,0 +1,178 @@
+"""Writing the files of an embedded log: Avro containers that become visible when they are complete."""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final, NamedTuple, Self
+
+from schemas.avro_code import writer_of
+from schemas.avro_python import long_bytes
+from streams.log.durable_files import PARTIAL, naming, open_output
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "braidstream.LogRecord",
+    "fields": [
+        {"name": "offset", "type": "long"},
+        {"name": "timestamp_ms", "type": "long"},
+        {"name": "key", "type": ["null", "bytes"]},
+        {"name": "value", "type": ["null", "bytes"]},
+        {
+            "name": "headers",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "braidstream.LogHeader",
+                    "fields": [{"name": "name", "type": "string"}, {"name": "value", "type": "bytes"}],
+                },
+            },
+        },
+    ],
+}
+
+BLOCK_BYTES = 256 * 1024
+RECORD_BYTES: Final = 16
+"""What a record takes at least: a block ends, too, where nothing but records without a value come."""
+SUFFIX = ".avro"
+
+CODEC = "zstandard"
+LEVEL = 3
+
+_PACKER: Final = zstd.ZstdCompressor(LEVEL)
+"""One for all files: its tables need not be made for every block. A frame does not depend on those before it."""
+
+
+class LogRecord(NamedTuple):
+    """One record of the log."""
+
+    offset: int
+    at: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+_write: Final = writer_of(SCHEMA)
+
+MAGIC = b"Obj\x01"
+MARKER_BYTES = 16
+
+
+def file_of(folder: Path, topic: str, partition: int, first: int | None = None) -> Path:
+    """The file of a partition; of a later segment, when it says with which offset it begins."""
+    segment = "" if first is None else f"-{first:020d}"
+    return folder / topic / f"{partition:05d}{segment}{SUFFIX}"
+
+
+class _File:
+    """A container that is being written."""
+
+    def __init__(self, path: Path, marker: bytes) -> None:
+        self.path = path
+        self.records = 0
+        self.written = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._out: BinaryIO = open_output(path.with_suffix(PARTIAL))
+        self._marker = marker
+        self._block: list[LogRecord] = []
+        self._size = 0
+        meta = {b"avro.codec": CODEC.encode(), b"avro.schema": json.dumps(SCHEMA, separators=(",", ":")).encode()}
+        pairs = b"".join(long_bytes(len(part)) + part for pair in meta.items() for part in pair)
+        self._put(MAGIC + long_bytes(len(meta)) + pairs + b"\0" + marker)
+
+    def append(self, record: LogRecord) -> None:
+        self._block.append(record)
+        self._size += RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+        self._size += sum(len(value) for _, value in record.headers)
+        self.records += 1
+        if self._size >= BLOCK_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._block:
+            packed = _PACKER.compress(_write.many(self._block), zstd.ZstdCompressor.FLUSH_FRAME)
+            self._put(long_bytes(len(self._block)) + long_bytes(len(packed)) + packed + self._marker)
+            self._block, self._size = [], 0
+
+    def _put(self, data: bytes) -> None:
+        self._out.write(data)
+        self.written += len(data)
+
+    def publish(self) -> None:
+        """Complete the file and give it its name."""
+        self._flush()
+        with naming(self.path):
+            self._out.flush()
+            os.fsync(self._out.fileno())
+            self._out.close()
+        self.path.with_suffix(PARTIAL).replace(self.path)
+
+    def discard(self) -> None:
+        with suppress(OSError):  # a full disk takes no last flush either
+            self._out.close()
+        self.path.with_suffix(PARTIAL).unlink(missing_ok=True)
+
+
+class LogWriter:
+    """Appends to the files of an embedded log; they become visible when it is closed without an error."""
+
+    def __init__(self, folder: Path, segment_bytes: int | None = None) -> None:
+        self.folder = folder
+        self._segment_bytes = segment_bytes
+        self._files: dict[tuple[str, int], _File] = {}
+        self._offsets: dict[tuple[str, int], int] = {}
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        at: int,
+        headers: tuple[tuple[str, bytes], ...] = (),
+        offset: int | None = None,
+    ) -> LogRecord:
+        """Write a record; returns it with its offset, the next one unless it is given."""
+        place = (topic, partition)
+        at_offset = self._offsets.get(place, 0) if offset is None else offset
+        record = LogRecord(at_offset, at, key, value, headers)
+        file = self._files.get(place)
+        if file is None:
+            file = self._files[place] = self._create(place, None)
+        elif self._segment_bytes is not None and file.written >= self._segment_bytes:
+            file.publish()
+            file = self._files[place] = self._create(place, at_offset)
+        file.append(record)
+        self._offsets[place] = at_offset + 1
+        return record
+
+    def _create(self, place: tuple[str, int], first: int | None) -> _File:
+        # The marker between blocks is a function of the place: the same records give the same file.
+        marker = sha256(f"{place[0]}/{place[1]}".encode()).digest()[:16]
+        return _File(file_of(self.folder, *place, first), marker)
+
+    def publish(self, topic: str | None = None, partition: int | None = None) -> None:
+        """Complete files (all, or those of one topic or partition) and give them their names."""
+        for place in [each for each in self._files if topic in (None, each[0]) and partition in (None, each[1])]:
+            self._files.pop(place).publish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.publish()
+        for file in self._files.values():
+            file.discard()

@@ -1,0 +1,198 @@
+"""The embedded log, looked into: the files that `braid run` leaves in `OUT/log`, read exactly as partitions are.
+
+A log is read when its manifest is there and its files are as it lists them. A log that was cut off has none: it is refused,
+unless the caller asks for what is there.
+"""
+
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from streams.log.directory_lock import RUN_LOCK
+from streams.log.durable_files import PARTIAL, digest_of
+from streams.log.file_reader import EmbeddedLogError, partitions_of, read_segment, segments_of
+from streams.log.file_writer import SUFFIX, LogRecord
+from streams.log.json_lines import SINK_FILES
+from streams.log.manifest import LOG_MANIFEST, NOT_LISTED, ManifestError, listed, read_manifest, shortfall
+from streams.log.reader import Log, LookError, Stored
+from streams.log.topics import CLOSURES, LIFECYCLE, TOPICS, Topic
+from streams.log.view_rows import ViewRow
+from streams.log.wire import Codec
+
+LOG = "log"
+"""The folder of the log in a directory that has one."""
+SPOOL = "braid-run-"
+"""How the names of a run's temporary folders begin; one that is killed leaves them."""
+
+
+class LogFiles:
+    """The files of a log, and what the manifest states of them.
+
+    Raises LookError for a log that was not finished, or has lost files since; not so with `unfinished`.
+    """
+
+    def __init__(self, directory: Path, *, unfinished: bool = False) -> None:
+        self.home = home_of(directory)
+        self.folder = log_folder(directory if self.home == directory else self.home)
+        self.manifest = read_manifest(self.home)
+        self._stated = {self.home / name: stated for name, stated in listed(self.manifest).items()}
+        self._unfinished = unfinished
+        self._unchanged: dict[Path, bool] = {}
+        """Files that were held against the manifest, and whether they are as they were written."""
+        if not unfinished:
+            _require_finished(directory, self.home, self.manifest)
+
+    @property
+    def schemas(self) -> dict[int, dict[str, Any]]:
+        """The schemas that an archive brings along, by the ids in its records."""
+        return _schemas(self.manifest)
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic that have a file."""
+        return partitions_of(self.folder, topic)
+
+    def records(self, topic: str, partition: int) -> Iterator[LogRecord]:
+        """The records of a partition, in order. Raises EmbeddedLogError for a file that is damaged, or was changed."""
+        for block in self.blocks(topic, partition):
+            yield from block
+
+    def blocks(self, topic: str, partition: int) -> Iterator[list[LogRecord]]:
+        """The same, block by block."""
+        for path in segments_of(self.folder, topic, partition):
+            if not self._unfinished:
+                self.require_unchanged(path)
+            yield from read_segment(path)
+
+    def is_unchanged(self, path: Path) -> bool:
+        """Whether a file was found to have the digest that the manifest states."""
+        return self._unchanged.get(path, False)
+
+    def require_unchanged(self, path: Path) -> None:
+        """Raise EmbeddedLogError for a file that has not the digest of the manifest: before any of it is used."""
+        stated = self._stated.get(path)
+        if stated is None:
+            return
+        if path not in self._unchanged:
+            self._unchanged[path] = digest_of(path) == stated.get("sha256")
+        if not self._unchanged[path]:
+            raise EmbeddedLogError(f"{path}: damaged: its digest is not the one in {LOG_MANIFEST} (take a whole copy)")
+
+
+def _require_finished(directory: Path, home: Path, manifest: Mapping[str, Any]) -> None:
+    again = f"take a whole copy, or make it again (for an archive: remove it, then `braid archive --out {home}`)"
+    salvage = "--unfinished reads what is there"
+    if not (home / LOG_MANIFEST).is_file():
+        if _is_older_run(home):
+            return
+        raise LookError(
+            f"{directory} was not finished: {LOG_MANIFEST}, which is written last, is not in {home}; {again}; {salvage}"
+        )
+    short = [f"{name}: {why}" for name, stated in listed(manifest).items() if (why := shortfall(home / name, stated))]
+    short += [f"{path.relative_to(home)}: {NOT_LISTED}" for path in _strange(home, listed(manifest))]
+    if short:
+        more = f" (and {len(short) - 1:,} more)" if len(short) > 1 else ""
+        raise LookError(f"{directory} is not whole by its {LOG_MANIFEST}: {short[0]}{more}; {again}; {salvage}")
+
+
+def _strange(home: Path, known: Mapping[str, Any]) -> list[Path]:
+    """Files among those of the log that its manifest does not list; none where it lists no log at all, as older ones do."""
+    found = {path.relative_to(home).as_posix(): path for path in sorted((home / LOG).glob(f"*/*{SUFFIX}"))}
+    return [path for name, path in found.items() if name not in known] if found.keys() & known.keys() else []
+
+
+def _is_older_run(home: Path) -> bool:
+    """Whether a run ended here before runs had manifests: all its files are there, and nothing that a killed one leaves.
+
+    Runs with manifests leave a lock.
+    """
+    has_all = all((home / name).is_file() for name in SINK_FILES.values()) and not (home / RUN_LOCK).exists()
+    return has_all and not any(
+        path.suffix == PARTIAL or path.name.startswith(SPOOL) for path in (*home.iterdir(), *(home / LOG).glob("*/*"))
+    )
+
+
+class EmbeddedLog(Log):
+    """A directory of partitions. There is no worker, and so no view."""
+
+    def __init__(self, directory: Path, *, unfinished: bool = False) -> None:
+        self.files = LogFiles(directory, unfinished=unfinished)
+        self.folder = self.files.folder
+        self.place = str(directory)
+        self.codec = Codec(stored=self.files.schemas)
+
+    async def records(
+        self, topics: Sequence[Topic], *, rollout_id: str | None = None, since: int | None = None
+    ) -> AsyncGenerator[Stored, None]:
+        """What stands in the files."""
+        key = None if rollout_id is None else rollout_id.encode()
+        home = None if key is None else self._home(key)
+        for topic in topics:
+            for partition in self.files.partitions(topic.name):
+                if home is not None and partition != home:
+                    continue
+                for record in self.files.records(topic.name, partition):
+                    if key in (None, record.key) and (since is None or record.at >= since):
+                        yield _stored(topic, partition, record)
+
+    async def view_row(self, rollout_id: str) -> ViewRow | None:
+        """None: nobody keeps a view of files."""
+        del rollout_id
+        return None
+
+    async def rollouts(self) -> list[str]:
+        """The ids of the rollouts that were decided or opened."""
+        keys = {stored.key async for stored in self.records([CLOSURES, LIFECYCLE]) if stored.key}
+        return sorted(key.decode(errors="replace") for key in keys)
+
+    def _home(self, key: bytes) -> int | None:
+        """The partition of a rollout, by its decisions or its opening; None when neither is there.
+
+        How many partitions a run had is not written down, so the small topics are looked through.
+        """
+        for topic in (CLOSURES, LIFECYCLE):
+            for partition in self.files.partitions(topic.name):
+                if any(record.key == key for record in self.files.records(topic.name, partition)):
+                    return partition
+        return None
+
+
+def schemas_of(home: Path) -> dict[int, dict[str, Any]]:
+    """The schemas in the manifest of a directory; none where it cannot be read."""
+    try:
+        return _schemas(read_manifest(home))
+    except ManifestError:
+        return {}
+
+
+def _schemas(manifest: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    found = manifest.get("schemas")
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {
+        int(schema_id): schema for schema_id, schema in pairs if str(schema_id).isdecimal() and isinstance(schema, dict)
+    }
+
+
+def home_of(directory: Path) -> Path:
+    """The directory with the manifest of a log: the given one, or the one around it, where its log folder was given."""
+    inside = find_log(directory) == directory and directory.resolve().name == LOG
+    return directory if not inside or (directory / LOG_MANIFEST).is_file() else directory.resolve().parent
+
+
+def log_folder(directory: Path) -> Path:
+    """The log in a directory that `braid run --out` made, or that directory itself. Raises LookError when it holds none."""
+    found = find_log(directory)
+    if found is None:
+        raise LookError(f"{directory} holds no embedded log; give the directory that `braid run --out` filled")
+    return found
+
+
+def find_log(directory: Path) -> Path | None:
+    """The same; None when there is none."""
+    for folder in (directory / LOG, directory):
+        if any((folder / topic.name).is_dir() for topic in TOPICS):
+            return folder
+    return None
+
+
+def _stored(topic: Topic, partition: int, record: LogRecord) -> Stored:
+    return Stored(topic, partition, record.offset, record.at, record.key, record.value, record.headers)

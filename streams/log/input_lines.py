@@ -1,0 +1,199 @@
+"""Files of lines: read one by one, told apart by "\n" only, with the position of every bad one.
+
+A bad line is kept in a sidecar without its secrets, with file, line, field and reason; the rest goes on.
+"""
+
+import base64
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from io import BufferedReader, RawIOBase
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import orjson
+
+from agents.evidence.structure import printable
+from agents.importers.errors import LineError
+from agents.rollouts.rollout import Fact
+from agents.training.redaction import redact
+from agents.verdicts.meaning import Doubt, doubt
+from schemas.errors import BraidError
+from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
+from streams.log.durable_files import open_output
+from streams.log.topics import SLICE_LIMIT
+
+LINE_LIMIT = 4 * SLICE_LIMIT
+"""Bytes of one line: a whole branch may stand in one."""
+
+SIDECAR = "rejected-input.jsonl"
+
+PIECE = 256 * 1024
+"""Bytes that are read and digested at once."""
+
+
+class InputError(BraidError):
+    """A file that cannot be read at all."""
+
+
+class Line(NamedTuple):
+    """One line of a file."""
+
+    source: str
+    number: int
+    """Counted from 1."""
+    text: bytes
+    """Without its end; cut when it was too long."""
+    too_long: bool = False
+
+    @property
+    def place(self) -> str:
+        """For people."""
+        return f"{self.source}:{self.number}"
+
+
+def require_inputs(files: Sequence[Path]) -> None:
+    """Raises InputError for a file that is not there: before results of an earlier run are replaced."""
+    for path in files:
+        if str(path) != "-" and not path.exists():
+            raise InputError(f"{path}: No such file or directory; is the path right?")
+
+
+def total_bytes(files: Sequence[Path]) -> int | None:
+    """How much there is to read; None when a stream is among the files."""
+    sizes = [path.stat().st_size if path.is_file() else None for path in files]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+class Digested(RawIOBase):
+    """A source of bytes that remembers the SHA-256 of what was read: in pieces, so that lines cost nothing more."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._digest = sha256()
+        self.count = 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read some bytes; none at the end."""
+        count = int(self._source.readinto1(buffer))
+        self._digest.update(memoryview(buffer)[:count])
+        self.count += count
+        return count
+
+    def plain(self, name: str) -> dict[str, Any]:
+        """The file as a manifest lists it."""
+        return {"name": printable(name), "sha256": self._digest.hexdigest(), "bytes": self.count}
+
+
+def read_lines(files: Sequence[Path], read: list[dict[str, Any]] | None = None) -> Iterator[Line]:
+    """All lines of all files that are not blank; `-` is standard input. Raises InputError for a file that cannot be opened.
+
+    What was read of each file (name, digest, size) is added to `read`.
+    """
+    for path in files:
+        if str(path) == "-":
+            yield from _digested(sys.stdin.buffer, "<stdin>", read)
+            continue
+        try:
+            with path.open("rb") as source:
+                yield from _digested(source, str(path), read)
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror or error}; is the path right?") from error
+
+
+def _digested(source: BinaryIO, name: str, read: list[dict[str, Any]] | None) -> Iterator[Line]:
+    if read is None:
+        yield from _lines(source, name)
+        return
+    digested = Digested(source)
+    yield from _lines(BufferedReader(digested, PIECE), name)
+    read.append(digested.plain(name))
+
+
+def _lines(source: BinaryIO, name: str) -> Iterator[Line]:
+    number = 0
+    while text := source.readline(LINE_LIMIT + 1):
+        number += 1
+        too_long = len(text) > LINE_LIMIT and not text.endswith(b"\n")
+        if too_long:
+            while (rest := source.readline(LINE_LIMIT)) and not rest.endswith(b"\n"):
+                pass
+        stripped = text.removesuffix(b"\n").removesuffix(b"\r")
+        if stripped.strip():
+            yield Line(name, number, stripped, too_long)
+
+
+class Rejected:
+    """The sidecar of bad lines, opened when there is one."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.count = 0
+        self.first: list[str] = []
+        """The first few, for people."""
+        self._file: BinaryIO | None = None
+
+    def add(self, line: Line, error: LineError) -> None:
+        """Keep a bad line, redacted as everything that is shown or kept; so is what is wrong with it, which may quote it."""
+        self.count += 1
+        if len(self.first) < 5:
+            self.first.append(f"{line.place}: {redact(str(error)).text}")
+        if self.path is None:
+            return
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open_output(self.path)
+        field, reason = redact(error.field).text, redact(error.reason).text
+        entry = {"file": line.source, "line": line.number, "field": field, "reason": reason}
+        try:
+            entry["text"] = redact(line.text.decode()).text
+        except UnicodeDecodeError:
+            entry["base64"] = base64.b64encode(_redacted_bytes(line.text)).decode()
+        self._file.write(orjson.dumps(entry) + b"\n")
+
+    def close(self) -> None:
+        """Finish the file; one from an earlier run is removed when there is nothing to say."""
+        if self._file is not None:
+            self._file.close()
+        elif self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+class Doubted:
+    """Verdicts of lines that will mean nothing: how many, and where the first one is."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = ""
+
+    def note(self, line: Line, facts: Iterable[Fact]) -> None:
+        """Count those of a line."""
+        for fact in facts:
+            found = fact_doubt(fact)
+            if found is not None:
+                self.count += 1
+                self.first = self.first or f"{line.place}: {found.field}: {found.reason}"
+
+
+def fact_doubt(fact: Fact) -> Doubt | None:
+    """Why a verdict will mean nothing; None for every other fact."""
+    return doubt(fact) if isinstance(fact, BuildVerdict | VisualVerdict | CheckVerdict) else None
+
+
+def _redacted_bytes(text: bytes) -> bytes:
+    """What is no UTF-8, redacted as far as it is text: as UTF-8 with odd bytes in it, then as Latin-1.
+
+    Both give every byte back that is not part of a secret.
+    """
+    odd = redact(text.decode(errors="surrogateescape")).text.encode(errors="surrogateescape")
+    return redact(odd.decode("latin-1")).text.encode("latin-1")
+
+
+def check_length(line: Line) -> None:
+    """Refuse a line over the limit. Raises LineError."""
+    if line.too_long:
+        raise LineError("", f"the line is longer than {LINE_LIMIT} bytes")

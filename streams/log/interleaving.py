@@ -1,0 +1,65 @@
+"""The topics of one partition read side by side, in step with their times.
+
+The fold does not care how topics interleave; memory does. What is read of any topic is at most a block ahead of the slowest
+one, so a rollout's facts come close together and only open rollouts are held.
+"""
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Mapping
+from itertools import accumulate
+from operator import itemgetter
+
+from streams.log.file_writer import LogRecord
+from streams.log.topics import Topic
+
+_TIME = itemgetter(LogRecord._fields.index("at"))
+
+
+class _Block:
+    """Records of a topic, of which some may have gone on."""
+
+    def __init__(self, records: list[LogRecord]) -> None:
+        self._records = records
+        self._gone = 0
+        times: list[int] = list(map(_TIME, records))
+        # The newest so far, for each of them; times are nearly always in order.
+        self._newest = times if times == sorted(times) else list(accumulate(times, max))
+
+    @property
+    def newest(self) -> int:
+        """The time of the newest record."""
+        return self._newest[-1]
+
+    @property
+    def used_up(self) -> bool:
+        """Whether all have gone on."""
+        return self._gone == len(self._records)
+
+    def take(self, until: int) -> list[LogRecord]:
+        """The next ones, up to the first that is newer."""
+        first, self._gone = self._gone, bisect_right(self._newest, until, lo=self._gone)
+        return self._records[first : self._gone]
+
+
+async def in_step(
+    sources: Mapping[Topic, AsyncIterator[list[LogRecord]]],
+) -> AsyncIterator[tuple[Topic, list[LogRecord]]]:
+    """Records of all topics, each topic in its order, some at a time."""
+    running = dict(sources)
+    held: dict[Topic, _Block] = {}
+    while True:
+        for topic in [each for each in running if each not in held]:
+            records = await anext(running[topic], None)
+            if records is None:
+                del running[topic]
+            else:
+                held[topic] = _Block(records)
+        if not held:
+            return
+        # What is not newer than the newest record held of every topic goes on; one topic is used up by that, at least.
+        reached = min(block.newest for block in held.values())
+        for topic, block in list(held.items()):
+            if ready := block.take(reached):
+                yield topic, ready
+            if block.used_up:
+                del held[topic]

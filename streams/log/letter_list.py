@@ -1,0 +1,121 @@
+"""Dead letters, looked through: which there are, which of them are the same, and which are asked for.
+
+A letter is known by where its original stands. A crash can write one twice; letters with the same origin and reason are one.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from streams.log.letters import RETRIED, Letter, read_letter
+from streams.log.reader import Log, LookError, Stored
+from streams.log.topics import DEAD_LETTERS
+
+
+class DeadLetter(NamedTuple):
+    """One letter; what it holds is read again when it is needed, so that many large ones can be listed."""
+
+    letter_id: str
+    """`topic/partition/offset` of the original; of the letter itself when it does not say where it comes from."""
+    letter: Letter
+    """Without its value."""
+    size: int
+    """Bytes of the value."""
+    at: int
+    """When it was written."""
+    place: tuple[int, int]
+    """Partition and offset of the letter itself."""
+    copies: int = 1
+
+    @property
+    def rollout_id(self) -> str:
+        """The rollout that its key names."""
+        return (self.letter.key or b"").decode(errors="replace")
+
+    @property
+    def has_origin(self) -> bool:
+        """Whether it says where the original stands."""
+        return bool(self.letter.topic) and self.letter.partition >= 0 and self.letter.offset >= 0
+
+    @property
+    def retried_from(self) -> tuple[str, ...]:
+        """The letters that the original had been put back from before."""
+        return tuple(content.decode(errors="replace") for name, content in self.letter.headers if name == RETRIED)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which letters are asked for."""
+
+    letter_id: str | None = None
+    reason: str | None = None
+    topic: str | None = None
+    """A whole name, with its prefix."""
+    rollout_id: str | None = None
+    since: int | None = None
+
+    def match(self, letter: DeadLetter) -> bool:
+        """Whether a letter is asked for."""
+        return (
+            self.letter_id in (None, letter.letter_id)
+            and self.reason in (None, letter.letter.reason)
+            and self.topic in (None, letter.letter.topic)
+            and self.rollout_id in (None, letter.rollout_id)
+            and (self.since is None or letter.at >= self.since)
+        )
+
+
+def parse_since(text: str) -> int:
+    """The time of an ISO 8601 text, in milliseconds; UTC when it names no zone. Raises LookError."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise LookError(
+            f"--since {text!r} is no time: write it as 2026-01-31, 2026-01-31T09:00 or with a zone"
+        ) from None
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def dead_letter(stored: Stored) -> DeadLetter:
+    """The letter in a record of the dead letter topic, whoever wrote it."""
+    try:
+        letter = read_letter(stored.key, stored.value, stored.headers)
+    except ValueError:  # a partition or offset that is no number: not written by us
+        letter = Letter(
+            stored.key, stored.value, stored.headers, "", -1, -1, "unknown", "", "its headers make no sense"
+        )
+    found = DeadLetter(
+        letter_id=letter.origin,
+        letter=letter._replace(value=None),
+        size=len(stored.value or b""),
+        at=stored.at,
+        place=(stored.partition, stored.offset),
+    )
+    if found.has_origin:
+        return found
+    return found._replace(letter_id=f"{stored.topic.name}/{stored.partition}/{stored.offset}")
+
+
+def fold_letter(letters: dict[tuple[str, str], DeadLetter], stored: Stored) -> None:
+    """Take a letter in; a repetition is counted, the first one stays."""
+    letter = dead_letter(stored)
+    identity = (letter.letter_id, letter.letter.reason)
+    known = letters.get(identity)
+    letters[identity] = letter if known is None else known._replace(copies=known.copies + 1)
+
+
+async def read_letters(log: Log, filters: Filters) -> list[DeadLetter]:
+    """The letters that are asked for, oldest first."""
+    found: dict[tuple[str, str], DeadLetter] = {}
+    # All partitions, even for one rollout: a record that was put into a wrong one is a letter there.
+    async for stored in log.records([DEAD_LETTERS], since=filters.since):
+        if filters.match(dead_letter(stored)):
+            fold_letter(found, stored)
+    return sorted(found.values(), key=lambda letter: (letter.at, letter.place))
+
+
+def by_reason(letters: Iterable[DeadLetter]) -> dict[str, int]:
+    """How many letters there are for each reason, most first."""
+    return dict(Counter(letter.letter.reason for letter in letters).most_common())

@@ -1,0 +1,155 @@
+"""Dead letters: records that could not count, kept as they were, with their place and the reason. The one way to bury a record.
+
+Key, value and the original headers are untouched; the context is in headers of our own (`__braid.errors.*`), in the shape
+that Kafka Streams gave dead letters. A record that no letter can hold (compressed, it fitted into its topic) is cut; the letter
+says so, and names the place where the whole of it stands.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from hashlib import sha256
+from importlib.metadata import version
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from streams.log.topics import DEAD_LETTERS
+
+PREFIX = "__braid.errors."
+RETRIED = "__braid.retried"
+"""On a fact that was put back: from which dead letter, so that it is put back once."""
+
+CODE_VERSION = version("braidstream")
+
+MAX_MESSAGE = 2000
+"""Characters of an error message in a header."""
+
+NOT_COUNTED = "NotCounted"
+"""The kind of error of a record that is well formed."""
+
+CUT_KEY = 1024
+"""Bytes of the key in a letter that is cut."""
+
+Headers = tuple[tuple[str, bytes], ...]
+RawHeaders = Iterable[tuple[str, bytes]]
+Send = Callable[[str, int, bytes | None, bytes | None, list[tuple[str, bytes]]], Awaitable[None]]
+"""Writes a record: topic, partition, key, value, headers."""
+
+log = structlog.get_logger()
+
+
+class Original(Protocol):
+    """A record as any reader of the log has it."""
+
+    @property
+    def topic(self) -> str:
+        """With the prefix."""
+
+    @property
+    def partition(self) -> int: ...  # noqa: D102 - these are Kafka's
+
+    @property
+    def offset(self) -> int: ...  # noqa: D102
+
+    @property
+    def key(self) -> bytes | None: ...  # noqa: D102
+
+    @property
+    def value(self) -> bytes | None: ...  # noqa: D102
+
+    @property
+    def headers(self) -> Iterable[tuple[str, bytes]]: ...  # noqa: D102
+
+
+class Letter(NamedTuple):
+    """A record that did not count."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    """The original ones."""
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    """A short code: undecodable, wrong_key, late, conflict, fenced, ..."""
+    error: str
+    """The kind of error."""
+    message: str
+    """What was wrong, for people; never the content itself."""
+    cut: str = ""
+    """The missing part, where the letter could not hold all of the record."""
+
+    @property
+    def origin(self) -> str:
+        """Where the original stands; letters with the same origin and reason are the same letter."""
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+    def fitted(self) -> "Letter":
+        """The letter as the dead letter topic takes it: itself, unless the record is larger than a letter may be."""
+        if self._size() <= DEAD_LETTERS.max_bytes:
+            # Kafka's clients write no record without key and value: an empty value stands for it.
+            return self._replace(value=b"") if self.key is None and self.value is None else self
+        key = self.key and self.key[:CUT_KEY]
+        whole = self.value or b""
+        part = whole[: DEAD_LETTERS.max_bytes - CUT_KEY]
+        cut = (
+            f"the first {len(part):,} of {len(whole):,} bytes of the value (SHA-256 of all: {sha256(whole).hexdigest()}), "
+            f"the first {len(key or b''):,} of {len(self.key or b''):,} bytes of the key, "
+            f"none of {len(self.headers):,} headers; all of it stands in {self.origin}"
+        )
+        return self._replace(key=key, value=part, headers=(), cut=cut)
+
+    def _size(self) -> int:
+        parts = sum(len(name.encode()) + len(content or b"") for name, content in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + parts
+
+    def wire_headers(self) -> list[tuple[str, bytes]]:
+        """The original headers, then the context."""
+        context = {
+            "topic": self.topic,
+            "partition": str(self.partition),
+            "offset": str(self.offset),
+            "reason": self.reason,
+            "exception": self.error,
+            "message": self.message[:MAX_MESSAGE],
+            "code.version": CODE_VERSION,
+        } | ({"cut": self.cut} if self.cut else {})
+        return [*self.headers, *((PREFIX + name, text.encode(errors="replace")) for name, text in context.items())]
+
+
+def letter_of(record: Original, reason: str, message: str, error: str = NOT_COUNTED) -> Letter:
+    """The letter of a record in hand."""
+    place = (record.topic, record.partition, record.offset)
+    return Letter(record.key, record.value, tuple(record.headers), *place, reason, error, message)
+
+
+async def bury(letter: Letter, prefix: str, send: Send) -> None:
+    """Write a letter to the partition that has the number of its original's."""
+    rollout = (letter.key or b"")[:CUT_KEY].decode(errors="replace")
+    log.warning("dead letter", reason=letter.reason, origin=letter.origin, message=letter.message, rollout=rollout)
+    fitted = letter.fitted()
+    topic = prefix + DEAD_LETTERS.name
+    await send(topic, letter.partition, fitted.key, fitted.value, fitted.wire_headers())
+
+
+def read_letter(key: bytes | None, value: bytes | None, headers: RawHeaders) -> Letter:
+    """A dead letter as it was written."""
+    context: dict[str, str] = {}
+    original = []
+    for name, content in headers:
+        if name.startswith(PREFIX):
+            context[name.removeprefix(PREFIX)] = (content or b"").decode(errors="replace")
+        else:
+            original.append((name, content))
+    return Letter(
+        key=key,
+        value=value,
+        headers=tuple(original),
+        topic=context.get("topic", ""),
+        partition=int(context.get("partition", "-1")),
+        offset=int(context.get("offset", "-1")),
+        reason=context.get("reason", "unknown"),
+        error=context.get("exception", ""),
+        message=context.get("message", ""),
+        cut=context.get("cut", ""),
+    )

@@ -1,0 +1,95 @@
+"""Every topic, declared once: its record, what kind of topic it is, and its limits.
+
+All topics are keyed by `rollout_id` and have the same partition count, so everything about a rollout meets in one partition
+number. Nothing here talks to a broker; `streams/cluster/connections.py` creates and checks what is declared here.
+"""
+
+from typing import Literal, NamedTuple
+
+from schemas.base import Record
+from schemas.branches import BranchRecord
+from schemas.closures import Closure
+from schemas.events import AgentEvents
+from schemas.evidence import AepRecord
+from schemas.judging import JudgeRequest, JudgeVote
+from schemas.lifecycle import Lifecycle
+from schemas.rankings import Ranking
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
+
+MIB = 1024 * 1024
+
+SLICE_LIMIT = MIB
+"""Bytes of one slice, wherever it comes in over HTTP or from a file."""
+
+Kind = Literal["fact", "work", "derived", "sink", "letters"]
+"""Facts are what replay reads; the rest can be made again from them."""
+
+LIMITS: dict[Kind, int] = {"fact": 4 * MIB, "work": 8 * MIB, "derived": 8 * MIB, "sink": 8 * MIB, "letters": 10 * MIB}
+"""Bytes of one record. Dead letters may be larger than what they hold: the original plus its context."""
+
+
+class Topic(NamedTuple):
+    """One topic."""
+
+    name: str
+    """Without the configured prefix."""
+    record: type[Record] | None
+    """What its values are; None for dead letters, whose values are whatever came."""
+    kind: Kind
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes of one record."""
+        return LIMITS[self.kind]
+
+
+LIFECYCLE = Topic("rollouts.lifecycle.v1", Lifecycle, "fact")
+AGENT_EVENTS = Topic("rollouts.agent-events.v1", AgentEvents, "fact")
+BUILD_VERDICTS = Topic("rollouts.build-verdicts.v1", BuildVerdict, "fact")
+VISUAL_VERDICTS = Topic("rollouts.visual-verdicts.v1", VisualVerdict, "fact")
+CHECK_VERDICTS = Topic("rollouts.check-verdicts.v1", CheckVerdict, "fact")
+JUDGE_REQUESTS = Topic("rollouts.judge-requests.v1", JudgeRequest, "work")
+JUDGE_VOTES = Topic("rollouts.judge-votes.v1", JudgeVote, "fact")
+CLOSURES = Topic("rollouts.closures.v1", Closure, "fact")
+BRANCHES = Topic("rollouts.branches.v1", BranchRecord, "derived")
+RANKINGS = Topic("rollouts.rankings.v1", Ranking, "derived")
+EVIDENCE = Topic("evidence.aep.v1", AepRecord, "sink")
+SFT = Topic("training.sft.v1", SftRecord, "sink")
+DPO = Topic("training.dpo.v1", DpoRecord, "sink")
+PPO = Topic("training.ppo.v1", PpoRecord, "sink")
+REJECTED = Topic("training.rejected.v1", RejectedRecord, "sink")
+DEAD_LETTERS = Topic("rollouts.dead-letters.v1", None, "letters")
+
+TOPICS: tuple[Topic, ...] = (
+    LIFECYCLE, AGENT_EVENTS, BUILD_VERDICTS, VISUAL_VERDICTS, CHECK_VERDICTS, JUDGE_REQUESTS, JUDGE_VOTES, CLOSURES,
+    BRANCHES, RANKINGS, EVIDENCE, SFT, DPO, PPO, REJECTED, DEAD_LETTERS,
+)  # fmt: skip
+
+FACTS: tuple[Topic, ...] = tuple(topic for topic in TOPICS if topic.kind == "fact")
+"""What the fold reads; the order is that of the topic table, nothing depends on it."""
+
+BY_NAME: dict[str, Topic] = {topic.name: topic for topic in TOPICS}
+BY_RECORD: dict[type[Record], Topic] = {topic.record: topic for topic in TOPICS if topic.record is not None}
+
+
+MARKS_TABLE = "closed"
+VIEW_TABLE = "rollouts"
+
+
+def changelog(group: str, table: str) -> str:
+    """The topic behind a table of the worker: compacted, last row per key wins."""
+    return f"{group}-{table}-changelog"
+
+
+def topic_config(topic: Topic, *, own_times: bool = False) -> dict[str, str]:
+    """The broker's settings for a topic. Facts are kept for ever: they are the only state there is.
+
+    With `own_times` records keep the times they are sent with: for restoring what has times already.
+    """
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "message.timestamp.type": "CreateTime" if own_times else "LogAppendTime",
+        "max.message.bytes": str(topic.max_bytes + 64 * 1024),  # room for key, headers and the batch's own header
+    }

@@ -1,0 +1,1 @@
+"""Long-running processes: live worker, judge, verifiers, gateway, fork runner."""

@@ -1,0 +1,1 @@
+"""The fork runner wired to a log and to sandboxes."""

@@ -1,0 +1,139 @@
+"""Who may write what. Pure: a header in, a caller out; a fact and a caller in, a refusal or nothing out.
+
+The role is asked of the fact that would be written, not of the route it came by, so there is no way around it: an agent
+cannot write a verdict about itself.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from hmac import compare_digest
+from ipaddress import ip_address
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from agents.importers.slices import rollout_of
+from agents.rollouts.rollout import Fact
+from schemas.base import Record
+from schemas.events import AgentEvents
+from schemas.judging import JudgeVote
+from schemas.lifecycle import Lifecycle
+from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
+from streams.cluster.config import ConfigError, GatewayConfig, Role, Token
+
+NEEDED: dict[type[Record], tuple[Role, ...]] = {
+    Lifecycle: ("operator",),
+    AgentEvents: ("agent", "operator"),
+    BuildVerdict: ("verifier",),
+    VisualVerdict: ("verifier",),
+    CheckVerdict: ("verifier",),
+    JudgeVote: ("verifier",),
+}
+"""The roles of which one is needed to write a record. What is not listed, nobody writes here."""
+
+
+class Caller(NamedTuple):
+    """Whoever sent a request."""
+
+    roles: frozenset[Role]
+    rollout: str | None = None
+    """The only rollout it may write to."""
+    branch: int | None = None
+    """The only branch it may write to."""
+
+    def refusal(self, record: type[Record], rollout_id: str | None, branch: int | None) -> str | None:
+        """Why this caller may not write such a record; None when it may. `rollout_id` is None when it is not known yet."""
+        needed = NEEDED.get(record, ())
+        if self.roles.isdisjoint(needed):
+            has = ", ".join(sorted(self.roles)) or "none"
+            return f"this needs the role {' or '.join(needed) or 'of a worker'}; the token's roles: {has}"
+        if self.rollout is not None and rollout_id is not None and rollout_id != self.rollout:
+            return "this token is bound to another rollout"
+        if self.branch is not None and branch != self.branch:
+            return "this token is bound to one branch, and this is not about that branch"
+        return None
+
+    def fact_refusal(self, fact: Fact) -> str | None:
+        """Why this caller may not write a fact."""
+        return self.refusal(type(fact), rollout_of(fact), getattr(fact, "branch_index", None))
+
+
+EVERYBODY = Caller(frozenset({"agent", "verifier", "operator"}))
+"""Whoever reaches a gateway without tokens: it listens on loopback only."""
+
+
+class Doors:
+    """The configured tokens. Only their digests are kept, and every one is compared, whichever matches."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._callers: dict[bytes, Caller] = {}
+        for number, token in enumerate(tokens):
+            secret = token.token.get_secret_value()
+            digest = sha256(secret.encode()).digest()
+            if not secret.strip():
+                raise ConfigError(f"gateway.tokens.{number}: the token is empty; give it a long random text")
+            if digest in self._callers:
+                raise ConfigError(f"gateway.tokens.{number}: the token is there twice; give each its own")
+            self._callers[digest] = Caller(frozenset(token.roles), token.rollout, token.branch)
+
+    @property
+    def are_open(self) -> bool:
+        """Whether no tokens are configured."""
+        return not self._callers
+
+    def caller(self, authorization: Sequence[bytes]) -> Caller | None:
+        """Who sends these Authorization headers; None for nobody we know."""
+        if self.are_open:
+            return EVERYBODY
+        if len(authorization) != 1:
+            return None
+        scheme, _, secret = authorization[0].strip().partition(b" ")
+        if scheme.lower() != b"bearer":
+            return None
+        given = sha256(secret.strip()).digest()
+        found = [caller for digest, caller in self._callers.items() if compare_digest(digest, given)]
+        return found[0] if found else None
+
+
+def check_bind(config: GatewayConfig) -> None:
+    """Raises ConfigError for an address that others can reach when there are no tokens."""
+    if not config.tokens and not is_loopback(config.host):
+        raise ConfigError(
+            f"gateway: {config.host or 'every address'} can be reached by others, and no tokens are configured; "
+            "set gateway.tokens (BRAID_GATEWAY__TOKENS), or listen on 127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address stays on this machine."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def browser_refusal(host: str | None, origin: str | None) -> str | None:
+    """Why a request to an open gateway may come from a page of somebody else's; None when it does not.
+
+    A page can make a browser on this machine post to loopback: then the Origin is the page's. With a name that it points
+    at loopback the Origin matches, but the Host is that name.
+    """
+    name = _name(f"//{host}") if host else None
+    if name is None or not is_loopback(name):
+        return "without tokens the gateway answers only to loopback names such as localhost (the Host header)"
+    if origin is not None and _host_and_port(origin) != (host or "").lower():
+        return "without tokens the gateway takes no requests from pages of other origins (the Origin header)"
+    return None
+
+
+def _host_and_port(url: str) -> str | None:
+    try:
+        return urlsplit(url).netloc.lower() or None
+    except ValueError:
+        return None
+
+
+def _name(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None

@@ -1,0 +1,342 @@
+"""A worker on one topic: takes records, works on several at once, writes what follows, and only then commits.
+
+A plain consumer in a group of its own, not an agent of the live worker's framework: nothing is folded here and there is no
+table, but a piece of work takes seconds (a model's answer, a test run) and pieces end in any order, and an offset may only be
+committed when all that follows from its record is acknowledged. Polling goes on while work is slow (partitions are paused,
+the group is not held up). What is in the log already is read before the first piece of a partition is taken, so a worker that
+was killed repeats at most what was under way.
+"""
+
+import asyncio
+import signal
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+import structlog
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import IllegalStateError, KafkaError
+
+from schemas.base import Record
+from schemas.closures import Closure
+from schemas.errors import DecodeError
+from streams.cluster.config import Settings
+from streams.cluster.connections import ClusterError, client_options, partition_of, registry_of, resolve, start_producer
+from streams.log.facts import read_record
+from streams.log.headers import cloud_event, identity
+from streams.log.kafka import KafkaLog
+from streams.log.letters import bury, letter_of
+from streams.log.topic_setup import ensure_topics
+from streams.log.topics import BY_RECORD, CLOSURES, Topic
+from streams.log.wire import Codec
+from streams.services.slot import Slot, claimed, name_of
+
+POLL_MS = 200
+IN_HAND = 4
+"""Records in hand for each piece of work that may be under way; with more, partitions are paused."""
+
+REMEMBERED = 100_000
+"""Decisions of a partition: work that waits longer than so many others take is done in vain, and harms nobody."""
+
+log = structlog.get_logger()
+
+
+class Recent(dict[str, None]):
+    """The ids that were added last."""
+
+    def add(self, name: str) -> None:
+        """Remember an id, and forget the oldest where there are too many."""
+        self[name] = None
+        if len(self) > REMEMBERED:
+            del self[next(iter(self))]
+
+
+class Held:
+    """One partition, from the moment it is assigned until it is taken away."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.lost = False
+        """It belongs to somebody else now: no new work is begun for it."""
+        self.is_loaded = False
+        self.written: set[str] = set()
+        """Ids of what is in the log already: it is not made again."""
+        self.settled = Recent()
+        """Rollouts that have settled: new verdicts about them would come too late."""
+        self.closed = Recent()
+        """Rollouts that have closed: new votes about them would come too late."""
+        self._under_way: dict[int, None] = {}
+        self._next: int | None = None
+
+    def begin(self, offset: int) -> None:
+        """A record is being worked on."""
+        self._under_way[offset] = None
+        self._next = offset + 1
+
+    def finish(self, offset: int) -> None:
+        """All that follows from it is acknowledged."""
+        self._under_way.pop(offset, None)
+
+    @property
+    def commit_point(self) -> int | None:
+        """The offset up to which everything is finished; None before anything has come."""
+        return next(iter(self._under_way), self._next)
+
+
+class Role(NamedTuple):
+    """What a kind of worker is, for the group."""
+
+    name: str
+    """For people, and as the source of what it writes."""
+    topic: Topic
+    """What it takes."""
+    known: tuple[Topic, ...]
+    """Where what it has written stands, with the closures that end its interest."""
+    group: str
+    slot: int
+    parallel: int
+    """Pieces of work under way at once."""
+    grace_s: float
+    """How long work under way may still take when the worker is told to stop."""
+    look_back_ms: int
+    """What is in the log already is looked for from this long before the first record on."""
+
+
+class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    """Works on the records of its partitions until `stopping` is set."""
+
+    def __init__(self, settings: Settings, role: Role, codec: Codec, producer: Any) -> None:
+        self.settings = settings
+        self.role = role
+        self.stopping = asyncio.Event()
+        self.is_ready = False
+        """Whether the group has given us our share."""
+        self._codec = codec
+        self._producer = producer
+        self._held: dict[int, Held] = {}
+        self._work: set[asyncio.Task[None]] = set()
+        self._committed: dict[int, int] = {}
+        self._failure: BaseException | None = None
+        self.slot: Slot | None = None
+
+    @abstractmethod
+    async def do(self, held: Held, record: Any, at: int) -> bool:
+        """Work on a record, appended at a time; True when all that follows from it is acknowledged, False to leave it to others."""
+
+    async def let_go(self) -> None:
+        """Called last, when no work is under way any more."""
+
+    # -- the group -----------------------------------------------------------------------------------------------------
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """Work under way is finished and written; new work is the next owner's."""
+        self.is_ready = False
+        for tp in revoked:
+            held = self._held.pop(tp.partition, None)
+            self._committed.pop(tp.partition, None)
+            if held is not None:
+                held.lost = True
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """Partitions are ours, from their commits on."""
+        for tp in assigned:
+            self._held[tp.partition] = Held(tp.partition)
+        self.is_ready = True
+        log.info("ready", partitions=sorted(self._held), worker=self.role.name)
+        if self.slot is not None:
+            await self.slot.remember()
+
+    async def run(self, consumer: AIOKafkaConsumer, decisions: AIOKafkaConsumer) -> None:
+        """Poll, work, commit; `decisions` is for hearing what settles and closes. Raises what made a piece of work fail unexpectedly."""
+        while not self.stopping.is_set():
+            found = await consumer.getmany(timeout_ms=POLL_MS)
+            await self._hear(decisions)
+            ours = [(self._held[tp.partition], records) for tp, records in found.items() if tp.partition in self._held]
+            fresh = [held for held, _ in ours if not held.is_loaded]
+            if fresh:
+                await self._load(fresh, min(records[0].timestamp for _, records in ours))
+            for held, records in ours:
+                for record in records:
+                    await self._take(held, record)
+            self._hold_back(consumer)
+            await self._commit(consumer)
+        if self._work:
+            await asyncio.wait(self._work, timeout=self.role.grace_s)
+        await self._commit(consumer)
+        for task in self._work:
+            task.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        await self.let_go()
+        if self._failure is not None:
+            raise self._failure
+
+    def _hold_back(self, consumer: AIOKafkaConsumer) -> None:
+        """Stop fetching while enough is in hand. Polling goes on, so the group never waits for slow work."""
+        assigned = consumer.assignment()
+        with suppress(IllegalStateError):  # taken away at this very moment
+            if len(self._work) >= IN_HAND * self.role.parallel:
+                consumer.pause(*assigned)
+            elif consumer.paused():
+                consumer.resume(*assigned)
+
+    async def _commit(self, consumer: AIOKafkaConsumer) -> None:
+        due = {partition: held.commit_point for partition, held in self._held.items()}
+        changed = {
+            TopicPartition(self.settings.prefix + self.role.topic.name, partition): offset
+            for partition, offset in due.items()
+            if offset is not None and self._committed.get(partition) != offset
+        }
+        if not changed:
+            return
+        try:
+            await consumer.commit(changed)
+        except KafkaError as error:  # a late commit is always safe: what is in the log already is skipped
+            log.warning("not committed", error=str(error))
+            return
+        self._committed.update({tp.partition: offset for tp, offset in changed.items()})
+
+    # -- what comes in -------------------------------------------------------------------------------------------------
+
+    async def _load(self, held: Iterable[Held], since: int) -> None:
+        """Read what partitions hold already, so that nothing is made twice or in vain."""
+        by_partition = {each.partition: each for each in held}
+        async with KafkaLog(self.settings) as kafka:
+            topics = {kafka.name(topic): topic for topic in self.role.known}
+            places = [TopicPartition(name, partition) for name in topics for partition in by_partition]
+            async for record in kafka.read(await kafka.spans(places, since - self.role.look_back_ms)):
+                with suppress(DecodeError):  # the live worker makes a dead letter of it
+                    await kafka.codec.prepare([record.value])
+                    found = read_record(kafka.codec, topics[record.topic], record.key, record.value)
+                    _note(by_partition[record.partition], found)
+        for each in by_partition.values():
+            each.is_loaded = True
+
+    async def _hear(self, decisions: AIOKafkaConsumer) -> None:
+        """Learn what has settled and closed meanwhile: work that waits for its turn may be in vain by now.
+
+        A partition is heard from the moment it is ours on, before what it holds already is read: nothing falls between.
+        """
+        topic = self.settings.prefix + CLOSURES.name
+        wanted = {TopicPartition(topic, partition) for partition in self._held}
+        known = decisions.assignment()
+        if known != wanted:
+            kept = {tp: await decisions.position(tp) for tp in wanted & known}
+            decisions.assign(wanted)
+            for tp, position in kept.items():
+                decisions.seek(tp, position)
+            await decisions.seek_to_end(*wanted - known)
+        for tp, records in (await decisions.getmany(timeout_ms=0)).items() if wanted else ():
+            for record in records:
+                with suppress(DecodeError):  # the live worker makes a dead letter of it
+                    await self._codec.prepare([record.value])
+                    closure = read_record(self._codec, CLOSURES, record.key, record.value)
+                    if tp.partition in self._held:  # else it was taken away meanwhile
+                        _note(self._held[tp.partition], closure)
+
+    async def _take(self, held: Held, record: Any) -> None:
+        held.begin(record.offset)
+        try:
+            await self._codec.prepare([record.value])
+            value = read_record(self._codec, self.role.topic, record.key, record.value)
+        except DecodeError as error:
+            letter = letter_of(record, "undecodable", str(error), type(error).__name__)
+            await bury(letter, self.settings.prefix, self._send)
+            held.finish(record.offset)
+            return
+        task = asyncio.create_task(self._do(held, record.offset, value, record.timestamp))
+        self._work.add(task)
+        task.add_done_callback(self._done)
+
+    async def _do(self, held: Held, offset: int, value: Record, at: int) -> None:
+        if await self.do(held, value, at):
+            held.finish(offset)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        if not task.cancelled() and task.exception() is not None and self._failure is None:
+            self._failure = task.exception()
+            self.stopping.set()
+
+    # -- what goes out -------------------------------------------------------------------------------------------------
+
+    async def write(self, record: Any) -> None:
+        """Write a record about a rollout; acknowledged when this returns."""
+        await self._send(
+            self.settings.prefix + BY_RECORD[type(record)].name,
+            partition_of(record.rollout_id, self.settings.partitions),
+            record.rollout_id.encode(),
+            self._codec.encode(record),
+            cloud_event(record, self.role.name),
+        )
+
+    async def _send(
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]
+    ) -> None:
+        await self._producer.send_and_wait(topic, value, key=key, partition=partition, headers=headers)
+
+
+def _note(held: Held, found: Record) -> None:
+    if not isinstance(found, Closure):
+        held.written.add(identity(found))
+    elif found.settled is not None:
+        held.settled.add(found.settled.rollout_id)
+    elif found.closed is not None:
+        held.closed.add(found.closed.rollout_id)
+
+
+@asynccontextmanager
+async def connected(settings: Settings) -> AsyncIterator[tuple[Settings, Codec, Any]]:
+    """Topics that exist, a codec and a producer: what a worker needs to be made."""
+    settings = resolve(settings)
+    await ensure_topics(settings)
+    registry = registry_of(settings)
+    codec = Codec(registry, prefix=settings.prefix)
+    await codec.register()
+    producer = await start_producer(settings)
+    try:
+        yield settings, codec, producer
+    finally:
+        await producer.stop()
+        if registry is not None:
+            await registry.close()
+
+
+async def run_in_group(worker: GroupWorker, stop: asyncio.Event | None = None) -> None:
+    """Run a worker until a signal (or `stop`) ends it. Raises SlotTakenError when another one works in its slot."""
+    if stop is not None:
+        worker.stopping = stop
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT) if stop is None else ():
+        with suppress(NotImplementedError, RuntimeError):
+            running.add_signal_handler(number, worker.stopping.set)
+    async with claimed(worker.settings, worker.role.group, worker.role.slot) as slot:
+        worker.slot = slot
+        await _run(worker)
+
+
+async def _run(worker: GroupWorker) -> None:
+    settings, role = worker.settings, worker.role
+    consumer = AIOKafkaConsumer(
+        **client_options(settings),
+        group_id=role.group,
+        group_instance_id=name_of(role.group, role.slot),
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=round(settings.worker.session_timeout_s * 1000),
+        heartbeat_interval_ms=round(min(3.0, settings.worker.session_timeout_s / 5) * 1000),
+        max_poll_records=IN_HAND * role.parallel,
+    )
+    decisions = AIOKafkaConsumer(**client_options(settings), enable_auto_commit=False)
+    log.info("starting", worker=role.name, kafka=settings.kafka, group=role.group)
+    try:
+        consumer.subscribe([settings.prefix + role.topic.name], listener=worker)
+        await decisions.start()
+        await consumer.start()
+        await worker.run(consumer, decisions)
+        log.info("stopped", worker=role.name)
+    except KafkaError as error:
+        raise ClusterError(f"Kafka at {settings.kafka}: {error}; `braid doctor` says more") from error
+    finally:
+        await consumer.stop()
+        await decisions.stop()

@@ -1,0 +1,1 @@
+"""The judge as a service: votes on requests from the log."""

@@ -1,0 +1,129 @@
+"""The judge worker: takes requests from the log, asks the judge, writes one vote per call as it comes.
+
+A call whose vote is in the log is never made again: a killed worker costs at most the calls that were under way.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from agents.judge.judge import Judge, JudgeTroubleError
+from agents.judge.votes import Call, calls_of, vote_id
+from schemas.errors import DecodeError
+from schemas.judging import JudgeRequest, JudgeVote
+from streams.cluster.config import Settings
+from streams.cluster.judge_client import Budget, ask, make_judge
+from streams.cluster.judge_metrics import JudgeMetrics
+from streams.log.kafka import KafkaLog
+from streams.log.topics import CLOSURES, JUDGE_REQUESTS, JUDGE_VOTES
+from streams.log.wire import Codec
+from streams.services.group_worker import GroupWorker, Held, Role, connected, run_in_group
+from streams.services.health import Health
+
+HOUR_MS = 3_600_000
+
+SHORTEST_LOOK_BACK_MS = HOUR_MS
+"""Votes are looked for from this long before the first request on: the live worker may have written a request again."""
+
+log = structlog.get_logger()
+
+
+class JudgeWorker(GroupWorker):
+    """Judges the requests of its partitions."""
+
+    def __init__(self, settings: Settings, judge: Judge, codec: Codec, producer: Any, metrics: JudgeMetrics) -> None:
+        role = Role(
+            name="judge",
+            topic=JUDGE_REQUESTS,
+            known=(JUDGE_VOTES, CLOSURES),
+            group=settings.judge_group,
+            slot=settings.judge.slot,
+            parallel=settings.judge.concurrency,
+            grace_s=settings.judge.grace_s,
+            look_back_ms=max(SHORTEST_LOOK_BACK_MS, 2 * settings.closing.judge_deadline_ms),
+        )
+        super().__init__(settings, role, codec, producer)
+        self._judge = judge
+        self._metrics = metrics
+        self._slots = asyncio.Semaphore(settings.judge.concurrency)
+        self._calls: dict[str, asyncio.Task[bool]] = {}
+
+    async def let_go(self) -> None:
+        """Calls that nobody waits for any more are given up."""
+        for task in self._calls.values():
+            task.cancel()
+        await asyncio.gather(*self._calls.values(), return_exceptions=True)
+
+    async def do(self, held: Held, record: JudgeRequest, at: int) -> bool:  # noqa: ARG002 - it has no use for the time
+        """Make all calls of a request whose votes are not in the log yet."""
+        calls = [call for call in calls_of(record) if vote_id(record, call, self._judge.name) not in held.written]
+        voted = await asyncio.gather(*(self._voted(held, record, call) for call in calls))
+        if all(voted):
+            said = "too late" if record.rollout_id in held.closed else "judged"
+            log.info(said, rollout=record.rollout_id, request=record.request_id, calls=len(calls))
+        return all(voted)
+
+    async def _voted(self, held: Held, request: JudgeRequest, call: Call) -> bool:
+        """Whether the call's vote is in the log, or of no use. One that is under way for the same vote is waited for, not repeated."""
+        name = vote_id(request, call, self._judge.name)
+        while not (held.lost or self.stopping.is_set()):
+            if request.rollout_id in held.closed:
+                return True
+            under_way = self._calls.get(name)
+            if under_way is None:
+                under_way = self._calls[name] = asyncio.create_task(self._vote(held, request, call))
+                under_way.add_done_callback(lambda _: self._calls.pop(name, None))
+            if await asyncio.shield(under_way):
+                held.written.add(name)
+                return True
+        return False
+
+    async def _vote(self, held: Held, request: JudgeRequest, call: Call) -> bool:
+        async with self._slots:
+            if held.lost or self.stopping.is_set() or request.rollout_id in held.closed:
+                return False
+
+            def say(trouble: JudgeTroubleError) -> None:
+                log.warning("no answer", rollout=request.rollout_id, cause=trouble.cause, why=str(trouble))
+
+            with self._metrics.under_way.track_inprogress():
+                vote = await ask(self._judge, request, call, say)
+            await self.write(vote)
+            self._metrics.count(vote)
+            return True
+
+
+async def recent_calls(settings: Settings, judge: str, now_ms: int) -> list[float]:
+    """How many seconds ago votes of the last hour were written, the oldest first. Each took a call, or more than one."""
+    found = []
+    async with KafkaLog(settings) as kafka:
+        async for stored in kafka.records([JUDGE_VOTES], since=now_ms - HOUR_MS):
+            with suppress(DecodeError):
+                vote = await kafka.decode(stored)
+                if isinstance(vote, JudgeVote) and vote.judge == judge and vote.cause != "budget":
+                    found.append(max(0.0, (now_ms - stored.at) / 1000))
+    return sorted(found, reverse=True)
+
+
+async def run_judge_worker(settings: Settings, *, stop: asyncio.Event | None = None) -> None:
+    """Run a judge worker until a signal (or `stop`) ends it."""
+    budget = Budget(settings.judge.calls_per_hour)
+    judge = make_judge(settings, budget.allow)
+    metrics = JudgeMetrics(judge.name, budget)
+    try:
+        async with connected(settings) as (resolved, codec, producer):
+            for age_s in await recent_calls(resolved, judge.name, int(time.time() * 1000)):
+                budget.remember(age_s)
+            worker = JudgeWorker(resolved, judge, codec, producer, metrics)
+            place = (settings.judge.metrics_host, settings.judge.metrics_port)
+            health = Health(*place, metrics.registry, lambda: worker.is_ready)
+            try:
+                await health.start()
+                await run_in_group(worker, stop)
+            finally:
+                await health.stop()
+    finally:
+        await judge.close()

@@ -1,0 +1,114 @@
+"""The build verifier: a task's own tests and criteria, on what a branch left, in fresh sandboxes."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from agents.criteria.criterion import ALL_TOGETHER
+from agents.criteria.run import check_kind, check_verdicts
+from agents.fork.errors import FileProblemError, SandboxError
+from agents.fork.pool import KernelPool
+from agents.fork.sandbox import Sandbox
+from agents.fork.task import Task
+from agents.fork.verify import build_verdict, run_stages, untested
+from agents.judge.judge import Judge
+from agents.verdicts.meaning import Verdict
+from schemas.verdicts import BuildVerdict, CheckVerdict
+from streams.cluster.config import Settings
+from streams.cluster.judge_client import Budget, make_judge
+from streams.log.topics import BUILD_VERDICTS, CHECK_VERDICTS
+from streams.log.wire import Codec
+from streams.services.fork.wiring import sandbox_pool, snapshot_store
+from streams.services.group_worker import Held, connected, run_in_group
+from streams.services.verifiers.worker import Branch, Untestable, Verifier
+
+TRIES = 2
+"""A sandbox that breaks is replaced once; one that breaks again is infra_error."""
+
+
+class BuildVerifier(Verifier):
+    """Gives a build verdict for tasks with tests, and a check verdict for each criterion."""
+
+    def __init__(
+        self, settings: Settings, codec: Codec, producer: Any, pool: KernelPool[Sandbox], judge: Judge | None
+    ) -> None:
+        store, topics = snapshot_store(settings), (BUILD_VERDICTS, CHECK_VERDICTS)
+        super().__init__(settings, codec, producer, pool, store, "build", topics)
+        self._judge = judge
+        self._baselines: dict[str, asyncio.Future[int | None]] = {}
+
+    def kinds(self, task: Task) -> Sequence[str]:
+        """The build, and the checks."""
+        build = ["build"] if "test.sh" in task.tests else []
+        names = [each.name for each in task.braid.criteria]
+        return build + [check_kind(name) for name in ([*names, ALL_TOGETHER] if names else [])]
+
+    def untestable(self, branch: Untestable) -> Verdict:
+        """Unknown, with the reason."""
+        return untested(branch.subject, "unknown", branch.why)
+
+    async def verdicts(self, branch: Branch, held: Held) -> Sequence[Verdict]:
+        """Test, then check; what takes long is announced as running."""
+        looking = asyncio.ensure_future(self._look(branch))
+        try:
+            done, _ = await asyncio.wait([looking], timeout=self.settings.verifier.announce_s)
+            if not done and "build" in self.kinds(branch.task):
+                await self.say(held, untested(branch.subject, "running", "the tests are running"))
+            return await looking
+        finally:
+            looking.cancel()
+
+    async def _look(self, branch: Branch) -> list[Verdict]:
+        found: list[Verdict] = []
+        if "build" in self.kinds(branch.task):
+            found.append(await self._build(branch))
+        if branch.task.braid.criteria:
+            found += await self._checks(branch)
+        return found
+
+    async def _build(self, branch: Branch) -> BuildVerdict:
+        baseline = await self._baseline(branch.task)
+        for _ in range(TRIES):
+            try:
+                async with self.pool.lease() as sandbox:
+                    verdict = await build_verdict(branch.task, branch.files, sandbox, branch.subject, baseline)
+            except SandboxError as error:
+                verdict = untested(branch.subject, "infra_error", str(error))
+            if verdict.status != "infra_error":
+                break
+        return verdict
+
+    async def _checks(self, branch: Branch) -> list[CheckVerdict]:
+        async with self.pool.lease() as sandbox:
+            return await check_verdicts(branch.task, branch.files, sandbox, self._judge, branch.subject)
+
+    async def _baseline(self, task: Task) -> int | None:
+        """How many tests the untouched task collects; None when that cannot be told. Asked once per task."""
+        if task.digest not in self._baselines:
+            self._baselines[task.digest] = asyncio.ensure_future(self._count(task))
+        return await asyncio.shield(self._baselines[task.digest])
+
+    async def _count(self, task: Task) -> int | None:
+        try:
+            async with self.pool.lease() as sandbox:
+                tests = (await run_stages(task, task.start, sandbox)).tests
+        except (SandboxError, FileProblemError):
+            return None
+        return None if tests is None else tests.total
+
+
+async def run_build_verifier(settings: Settings, *, stop: asyncio.Event | None = None) -> None:
+    """Run a build verifier until a signal (or `stop`) ends it."""
+    wanted, kind = settings.verifier, settings.emission.judge.kind
+    judge = (
+        make_judge(settings, Budget(settings.judge.calls_per_hour).allow) if kind in ("scripted", "anthropic") else None
+    )
+    try:
+        async with (
+            connected(settings) as (resolved, codec, producer),
+            sandbox_pool(wanted.sandbox, resolved, wanted.concurrency) as pool,
+        ):
+            await run_in_group(BuildVerifier(resolved, codec, producer, pool, judge), stop)
+    finally:
+        if judge is not None:
+            await judge.close()

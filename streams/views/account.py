@@ -1,0 +1,144 @@
+"""Everything that the log says about one rollout: its facts folded again, what was emitted, and what did not count."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from agents.rollouts.rollout import Fact, Rollout
+from agents.rollouts.status import Status
+from schemas.base import Record
+from schemas.branches import BranchRecord
+from schemas.closures import Closure
+from schemas.errors import DecodeError
+from schemas.evidence import AepRecord
+from schemas.judging import JudgeRequest, JudgeVote
+from schemas.rankings import Ranking
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from streams.log.headers import identity
+from streams.log.letter_list import DeadLetter, fold_letter
+from streams.log.reader import Log, Stored
+from streams.log.topics import DEAD_LETTERS, FACTS, TOPICS
+from streams.log.view_rows import ViewRow
+
+MARGIN_MS = 5 * 60_000
+"""Reading starts this long before the rollout's first fact: brokers' clocks differ, and a leader may change."""
+
+FACT_RECORDS = frozenset(topic.record for topic in FACTS)
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+class Unreadable(NamedTuple):
+    """A record of the rollout that cannot be decoded and that no dead letter tells of."""
+
+    place: str
+    """topic/partition/offset, without a prefix."""
+    reason: str
+
+
+@dataclass
+class Account:
+    """What is known of a rollout."""
+
+    rollout_id: str
+    rollout: Rollout
+    view: ViewRow | None = None
+    facts: int = 0
+    closures: list[tuple[Closure, Stored]] = field(default_factory=list)
+    emitted: dict[str, Record] = field(default_factory=dict)
+    """What follows from the facts, by id: a crash may have written it twice, with the same bytes."""
+    letters: dict[tuple[str, str], DeadLetter] = field(default_factory=dict)
+    unreadable: list[Unreadable] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody has ever heard of it."""
+        return self.view is None and not (self.facts or self.emitted or self.letters or self.unreadable)
+
+    @property
+    def status(self) -> str:
+        """How it stands, in a word: a broken one says so in the view only."""
+        if self.view is not None and self.view.status == "broken":
+            return "broken"
+        if self.rollout.status is Status.CLOSED and self.ranking is None:
+            return "closing"  # decided; what follows from it has not been written
+        return self.rollout.status.value
+
+    def all(self, kind: type[AnyRecord]) -> list[AnyRecord]:
+        """What was emitted of one kind, in the order of the log."""
+        return [record for record in self.emitted.values() if isinstance(record, kind)]
+
+    @property
+    def ranking(self) -> Ranking | None:
+        """The ranking, once there is one."""
+        return next(iter(self.all(Ranking)), None)
+
+    @property
+    def branches(self) -> dict[int, BranchRecord]:
+        """The branch records, by index."""
+        return {record.branch_index: record for record in self.all(BranchRecord)}
+
+    @property
+    def rows(self) -> list[SftRecord | DpoRecord | PpoRecord]:
+        """The training rows."""
+        return [*self.all(SftRecord), *self.all(DpoRecord), *self.all(PpoRecord)]
+
+    @property
+    def rejected(self) -> list[RejectedRecord]:
+        """What was left out."""
+        return self.all(RejectedRecord)
+
+    @property
+    def evidence(self) -> list[AepRecord]:
+        """The evidence records."""
+        return self.all(AepRecord)
+
+    @property
+    def requests(self) -> list[JudgeRequest]:
+        """What a judge was asked."""
+        return self.all(JudgeRequest)
+
+    @property
+    def votes(self) -> list[JudgeVote]:
+        """The votes that count: those that the closing pins, else all so far."""
+        closed = self.rollout.closed
+        chosen: Iterable[str] = self.rollout.votes if closed is None else closed.vote_ids
+        facts = [self.rollout.votes[vote_id].fact for vote_id in chosen if vote_id in self.rollout.votes]
+        return [vote for vote in facts if isinstance(vote, JudgeVote)]
+
+
+async def account_of(log: Log, rollout_id: str) -> Account:
+    """Read everything about a rollout. Raises nothing for an unknown one: its account is empty."""
+    account = Account(rollout_id, Rollout(rollout_id), await log.view_row(rollout_id))
+    started = account.view.started_at if account.view is not None else None
+    since = None if started is None else started - MARGIN_MS
+    async for stored in log.records(TOPICS, rollout_id=rollout_id, since=since):
+        await _take(account, log, stored)
+    # Last, whatever order topics were read in: what a decision does not pin is then still seen.
+    for closure, stored in sorted(account.closures, key=lambda entry: entry[1].offset):
+        account.rollout.add(closure, stored.at, (stored.topic.name, stored.partition, stored.offset))
+    buried = tuple(letter.letter_id for letter in account.letters.values())
+    account.unreadable = [
+        each for each in account.unreadable if not any(origin.endswith(each.place) for origin in buried)
+    ]
+    return account
+
+
+async def _take(account: Account, log: Log, stored: Stored) -> None:
+    if stored.topic is DEAD_LETTERS:
+        fold_letter(account.letters, stored)
+        return
+    try:
+        record = await log.decode(stored)
+    except DecodeError as error:
+        account.unreadable.append(Unreadable(f"{stored.topic.name}/{stored.partition}/{stored.offset}", str(error)))
+        return
+    if isinstance(record, Closure):
+        account.facts += 1
+        account.closures.append((record, stored))
+    elif type(record) in FACT_RECORDS:
+        account.facts += 1
+        fact: Fact = record  # type: ignore[assignment]  # the fact topics hold facts
+        account.rollout.add(fact, stored.at, (stored.topic.name, stored.partition, stored.offset))
+    else:
+        account.emitted.setdefault(f"{type(record).__name__}/{identity(record)}", record)

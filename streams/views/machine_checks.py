@@ -1,0 +1,244 @@
+"""What can be wrong with this machine and its configuration, each with what to do about it. Nothing is created or changed."""
+
+import hashlib
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from agents.evidence.keys import DEVELOPMENT_FILE, DEVELOPMENT_PREFIX, KeyFileError, default_directory, load_key
+from agents.fork.browser_adapter import find_browser
+from schemas.compiled import VARIABLE, compiled, core, wanted
+from streams.cluster import broker
+from streams.cluster.broker import BrokerError, artifacts, places
+from streams.cluster.broker.java import find_java
+from streams.cluster.config import ConfigError, Settings
+from streams.log.terminal_text import line
+from streams.services.gateway.auth import check_bind
+from streams.views.configuration import unknown_variables
+
+OLDEST_PYTHON = (3, 11)
+
+GIB = 1024**3
+DISK_PROBLEM = GIB
+DISK_WARNING = 5 * GIB
+"""Kafka stops taking records on a full disk, and a log that is kept for ever only grows."""
+
+Result = Literal["ok", "warning", "problem", "skipped"]
+
+
+class Check(NamedTuple):
+    """One thing that was looked at."""
+
+    name: str
+    result: Result
+    detail: str
+    advice: str = ""
+    """What to do about it."""
+
+
+def machine_checks(settings: Settings | None, environment: Mapping[str, str]) -> list[Check]:
+    """All that needs no cluster; `settings` is None when they do not make sense."""
+    local = settings is None or not settings.kafka
+    state = (settings.state_dir if settings is not None else None) or places.state_dir()
+    cache = (settings.cache_dir if settings is not None else None) or places.cache_dir()
+    jars = _has_jars(cache)
+    checks = [
+        *check_variables(environment),
+        check_python(),
+        check_compiled(),
+        check_java(needed=local),
+        check_maven(needed=local and not jars),
+        check_cache(cache, present=jars, needed=local),
+        check_broker(state, needed=local),
+        check_disk(state),
+    ]
+    if settings is not None:
+        checks += [check_key(settings), check_gateway(settings), check_browser(settings), check_judge(settings)]
+        checks += check_weights(settings)
+    return checks
+
+
+def check_variables(environment: Mapping[str, str]) -> list[Check]:
+    """Variables that nobody reads: one that resembles a setting is a typo, and what runs is not what was meant."""
+    found = unknown_variables(environment)
+    if not found:
+        return [Check("variables", "ok", "every BRAID_ variable is known")]
+    return [
+        Check(
+            "variables",
+            "warning",
+            f"{line(name)} is set, and nothing reads it",
+            "unset it if it is not for another program",
+        )
+        if meant is None
+        else Check("variables", "problem", f"{line(name)} is set, and nothing reads it", f"did you mean {meant}?")
+        for name, meant in found
+    ]
+
+
+def check_python() -> Check:
+    """The interpreter."""
+    detail = f"Python {platform.python_version()} ({sys.executable})"
+    if sys.version_info < OLDEST_PYTHON:
+        return Check("python", "problem", detail, "install Python 3.11 or newer")
+    return Check("python", "ok", detail)
+
+
+IN_C = ("schemas._records", "agents.evidence._canonical", "agents.ranking._newton")
+
+
+def check_compiled() -> Check:
+    """What is compiled: Python gives the same bytes without, and takes longer."""
+    if not wanted():
+        return Check("compiled", "warning", f"{VARIABLE} says that Python does everything", f"unset {VARIABLE}")
+    state, modules, why = core()
+    missing = [name for name in IN_C if compiled(name) is None]
+    if state == "used" and not missing:
+        return Check("compiled", "ok", f"the core ({len(modules)} modules), {', '.join(IN_C)}")
+    if state != "used":
+        missing.insert(0, "the core")
+    detail = f"not {', '.join(missing)}: Python gives the same and takes longer"
+    if state == "of other sources":
+        return Check(
+            "compiled",
+            "warning",
+            f"{detail} ({line(why)} was changed since)",
+            "`make setup`, or install the package again",
+        )
+    advice = "install a C compiler and Python's headers, then install the package again"
+    reason = f" ({line(why.splitlines()[0], 300)})" if why else ""
+    return Check("compiled", "warning", detail + reason, advice)
+
+
+def check_java(*, needed: bool) -> Check:
+    """The Java that a local broker runs on."""
+    try:
+        java = find_java()
+    except BrokerError as error:
+        if not needed:
+            return Check("java", "ok", "none; not needed, BRAID_KAFKA names a cluster")
+        return Check("java", "problem", line(str(error), 300), "install Java 17 or newer, or set BRAID_KAFKA")
+    return Check("java", "ok", f"Java {java.version} ({java.executable})")
+
+
+def check_maven(*, needed: bool) -> Check:
+    """Maven, which fetches Kafka once."""
+    found = shutil.which("mvn")
+    if found:
+        return Check("maven", "ok", found)
+    if not needed:
+        return Check("maven", "ok", "none; not needed, there is nothing to fetch")
+    return Check(
+        "maven", "problem", "no `mvn` on PATH, and Kafka is not in the cache", "install Maven, or set BRAID_KAFKA"
+    )
+
+
+def check_cache(cache: Path, *, present: bool, needed: bool) -> Check:
+    """The jars of Kafka and the registry."""
+    if present:
+        return Check("cache", "ok", f"Kafka and the registry are in {cache}")
+    if not needed:
+        return Check("cache", "ok", "empty; not needed, BRAID_KAFKA names a cluster")
+    return Check(
+        "cache", "warning", f"{cache} does not hold Kafka yet", "`braid broker start` fetches it (about 150 MB)"
+    )
+
+
+def _has_jars(cache: Path) -> bool:
+    digest = hashlib.sha256(artifacts.POM.read_bytes()).hexdigest()[:16]
+    wanted = (artifacts.KAFKA, artifacts.REGISTRY)
+    return all((cache / "jars" / f"{artifact.name}-{digest}").is_dir() for artifact in wanted)
+
+
+def check_broker(state: Path, *, needed: bool) -> Check:
+    """The local broker."""
+    services = broker.status(state)
+    running = [f"{service.name} at {service.address}" for service in services if service.running]
+    if not needed:
+        return Check("local broker", "skipped", "not used, BRAID_KAFKA names a cluster")
+    if not any(service.running for service in services if service.name == "kafka"):
+        return Check("local broker", "problem", f"none runs from {state}", "`braid broker start`, or set BRAID_KAFKA")
+    return Check("local broker", "ok", ", ".join(running))
+
+
+def check_disk(state: Path) -> Check:
+    """Room for the log."""
+    place = next(folder for folder in (state, *state.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    detail = f"{free / GIB:.1f} GiB free at {place}"
+    if free < DISK_PROBLEM:
+        return Check("disk", "problem", detail, "make room: Kafka stops when the disk is full")
+    if free < DISK_WARNING:
+        return Check("disk", "warning", detail, "make room soon: the log is kept for ever")
+    return Check("disk", "ok", detail)
+
+
+def check_key(settings: Settings) -> Check:
+    """The key that signs evidence. The development key is not made here."""
+    advice = "`braid keys new` makes one; name its file in signing_key (BRAID_SIGNING_KEY)"
+    if settings.signing_key:
+        path = Path(settings.signing_key).expanduser()
+    else:
+        path = default_directory() / DEVELOPMENT_FILE
+        if not path.exists():
+            return Check("signing key", "warning", "a development key will be made on first use", advice)
+    try:
+        key = load_key(path)
+    except KeyFileError as error:
+        return Check("signing key", "problem", line(str(error), 300), advice)
+    if key.key_id.startswith(DEVELOPMENT_PREFIX):
+        return Check("signing key", "warning", f"{key.key_id} is a development key: evidence proves little", advice)
+    return Check("signing key", "ok", f"{key.key_id} ({path})")
+
+
+def check_gateway(settings: Settings) -> Check:
+    """Whether the gateway is open to others without tokens."""
+    try:
+        check_bind(settings.gateway)
+    except ConfigError as error:
+        return Check("gateway", "problem", line(str(error), 300), "set gateway.tokens, or gateway.host to 127.0.0.1")
+    tokens = len(settings.gateway.tokens)
+    where = f"{settings.gateway.host}:{settings.gateway.port}"
+    return Check("gateway", "ok", f"{where}, " + (f"{tokens} tokens" if tokens else "no tokens, loopback only"))
+
+
+def check_browser(settings: Settings) -> Check:
+    """What the visual verifier looks at pages with."""
+    found = find_browser(settings.verifier.browser)
+    if isinstance(found, str):
+        what, _, advice = found.partition(": ")
+        return Check("browser", "warning", f"{what}; pages will be unknown", advice)
+    return Check("browser", "ok", found.program)
+
+
+def check_weights(settings: Settings) -> list[Check]:
+    """Warn of weights under which totals may contradict outcomes; ranks and rewards never do."""
+    if settings.emission.totals_follow_outcomes:
+        return []
+    return [
+        Check(
+            "weights",
+            "warning",
+            "the objective does not weigh more than all other components together: the total of a failing branch can reach that "
+            "of a passing one, and pairs whose margin is then not positive are left out",
+            "raise the weight of the component objective in emission.ranking.weights, unless nothing is ever required",
+        )
+    ]
+
+
+def check_judge(settings: Settings) -> Check:
+    """Whether scores that are asked for count: each is a call, whatever comes of it."""
+    judge, weights = settings.emission.judge, settings.emission.ranking.weights
+    counts = any(weight.component == "judge_scalar" and weight.weight for weight in weights)
+    if judge.mode != "pairwise" and not counts:
+        return Check(
+            "judge",
+            "warning",
+            f"emission.judge.mode {judge.mode} asks for scores, and no weight of the ranking has the component judge_scalar: "
+            "they are paid for and change nothing",
+            "add such a weight to emission.ranking.weights, or set emission.judge.mode to pairwise",
+        )
+    return Check("judge", "ok", f"{judge.kind}, mode {judge.mode}")

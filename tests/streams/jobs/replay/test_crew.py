@@ -1,0 +1,55 @@
+"""The processes of a replay: started first, ended always, and missed by name when one is gone."""
+
+import asyncio
+from pathlib import Path
+
+import psutil
+import pytest
+
+from streams.cluster.config import Settings
+from streams.jobs.replay.crew import Crew
+from streams.jobs.replay.partition_job import Job
+from streams.jobs.replay.replay import Replayed, replay
+from streams.log.fact_log import ArchiveLog, ReplayError
+from tests.conftest import Braid
+
+
+def children() -> list[psutil.Process]:
+    return [each for each in psutil.Process().children() if "streams.jobs.replay.processes" in each.cmdline()]
+
+
+async def replayed(log: Path, crew: Crew) -> Replayed:
+    job = Job(directory=log, spans=await ArchiveLog(log).spans(), sign=False)
+    return await replay(job, Settings(), crew)
+
+
+def test_a_crew_of_one_is_whoever_asks_for_it() -> None:
+    with Crew(1) as crew:
+        assert crew.members == []
+        assert children() == []
+
+
+def test_more_processes_than_partitions_end_with_the_others(parted: Path) -> None:
+    with Crew(5) as crew:
+        assert len(children()) == 5
+        many = asyncio.run(replayed(parted, crew))
+    assert children() == []
+    with Crew(1) as alone:
+        assert asyncio.run(replayed(parted, alone)).digests == many.digests
+
+
+def test_processes_end_when_there_is_nothing_for_them(braid: Braid, tmp_path: Path) -> None:
+    code, _, said = braid("replay", "--from-dir", tmp_path, "--dry-run", "--processes", 2)
+    assert code == 1
+    assert "holds no embedded log" in said
+    assert children() == []
+
+
+def test_a_process_that_is_gone_is_an_error_and_ends_the_others(parted: Path) -> None:
+    with Crew(2) as crew:
+        for child in children()[:1]:
+            child.kill()
+        with pytest.raises(ReplayError, match=r"partition \d+: its process ended without a word"):
+            asyncio.run(replayed(parted, crew))
+        assert [child for child in children() if child.status() != psutil.STATUS_ZOMBIE] == []
+    assert children() == []

@@ -1,0 +1,119 @@
+"""`braid judge again` on a real Kafka: a rollout that closed while the judge was away gets its votes, in topics of their own."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+
+from agents.rollouts.emit import emit
+from agents.training.formats import FORMATS
+from schemas.emission import EmissionConfig, JudgeConfig
+from schemas.rankings import Ranking
+from streams.cluster.config import Settings
+from streams.cluster.judge_client import Budget, make_judge
+from streams.jobs.export.export import Recipe, export
+from streams.jobs.export.inputs import KafkaInput
+from streams.jobs.ingest import ingest_files
+from streams.jobs.judge.again import AgainError, Judged, TopicTarget, judge_again
+from streams.jobs.judge.asking import Spent
+from streams.jobs.judge.refold import Refold
+from streams.jobs.judge.stored_votes import votes_of_prefixes
+from streams.log.input_lines import Rejected
+from streams.log.topics import CLOSURES, EVIDENCE, JUDGE_VOTES, RANKINGS
+from tests.live import Worker, read_all, records_of, sinks_of, until_closed
+from tests.messages_api import answer, messages_api
+from tests.streams.services.judge.test_live_requests import lines
+
+pytestmark = pytest.mark.kafka
+
+AWAY = {"BRAID_EMISSION__JUDGE__KIND": "anthropic", "BRAID_EMISSION__JUDGE__MODEL": "judge-model"}
+
+
+async def play(body: dict[str, Any], _number: int) -> Response:
+    """Prefers the run that is not only sure of itself, wherever it is shown."""
+    first, second = str(body["messages"]).split("BEGIN RUN B")
+    sure = "I believe"
+    return answer({"preferred": "b" if sure in first else "a" if sure in second else "tie", "reasoning": "evidence"})
+
+
+async def again(settings: Settings, prefix: str, calls: int = 1000) -> tuple[Judged, Spent]:
+    judge = make_judge(settings, Budget(calls).allow)
+    try:
+        async with KafkaInput(settings) as source, TopicTarget(settings, prefix, None) as target:
+            return await judge_again(Refold(source), target, judge, settings.emission.judge, 2)
+    finally:
+        await judge.close()
+
+
+async def test_a_rollout_that_closed_without_its_judge_is_judged_later(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The facts stay; a spent budget stops it and the next run goes on; a third one has nothing to do; another rubric needs
+    another place."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    said = lines()
+    said[0] |= {"judge_deadline_ms": 300}
+    open_one = {"type": "rollout", "rollout_id": "open", "task": "t", "branches": 2}
+    path = tmp_path / "lines.ndjson"
+    path.write_text("\n".join(map(json.dumps, [*said, open_one])))
+    await ingest_files([path], settings, Rejected(None), close=False)
+    with Worker(settings, tmp_path / "worker.log", **AWAY):
+        await until_closed(settings, {"w"})
+    facts = {topic.name: await read_all(settings, settings.prefix + topic.name) for topic in (JUDGE_VOTES, CLOSURES)}
+    (before,) = await records_of(settings, RANKINGS)
+    assert isinstance(before, Ranking)
+    assert before.close_cause == "judge_deadline"
+
+    prefix = f"{settings.prefix}again."
+    there = settings.model_copy(update={"prefix": prefix})
+    with messages_api(play) as api:
+        judge = JudgeConfig(kind="anthropic", model="judge-model")
+        asked = settings.judge.model_copy(update={"base_url": api.url})
+        chosen = settings.model_copy(update={"judge": asked, "emission": EmissionConfig(judge=judge)})
+        counts, spent = await again(chosen, prefix, calls=5)
+        assert (counts.judged, counts.unfinished, counts.open, spent.missing) == (0, 1, 1, {"budget": 3})
+        assert len(await read_all(there, prefix + JUDGE_VOTES.name)) == 5
+        counts, spent = await again(chosen, prefix)
+        assert (counts.judged, counts.unfinished, spent.asked, spent.known) == (1, 0, 3, 5)
+        assert api.calls == 8
+        counts, spent = await again(chosen, prefix)
+        assert (counts.there, counts.judged, spent.asked, api.calls) == (1, 0, 0, 8)
+        other = EmissionConfig(judge=judge.model_copy(update={"rubric": "Brevity."}))
+        with pytest.raises(AgainError, match="a --to-prefix of its own"):
+            await again(chosen.model_copy(update={"emission": other}), prefix)
+        with pytest.raises(AgainError, match="where the facts are"):
+            await again(chosen, settings.prefix)
+    assert {
+        topic.name: await read_all(settings, settings.prefix + topic.name) for topic in (JUDGE_VOTES, CLOSURES)
+    } == facts
+    (now,) = await records_of(there, RANKINGS)
+    assert isinstance(now, Ranking)
+    assert (now.close_cause, [branch.branch_index for branch in now.branches]) == ("complete", [0, 1, 2, 3])
+    assert [branch.judge_score is None for branch in now.branches] == [False, False, False, True]
+    assert len(await records_of(there, CLOSURES)) == 2
+    assert len(await records_of(there, EVIDENCE)) == 5
+    both = await votes_of_prefixes(settings, [settings.prefix, prefix], lambda _what, _share: None)
+    assert Counter(timed.vote.judge for timed in both)["judge-model"] == 8
+    exported = await export(KafkaInput(there), tmp_path / "dpo", Recipe.of(FORMATS["trl-dpo"], None))
+    assert (exported.rollouts, exported.incomplete) == (1, 0)
+
+
+async def test_closed_rollouts_are_folded_again_to_the_same_records(settings: Settings, tmp_path: Path) -> None:
+    """What a log gives when it is folded once more is what the worker wrote; open rollouts are counted and left alone."""
+    told = [line | {"rollout_id": name} for name in ("one", "two") for line in lines()]
+    path = tmp_path / "lines.ndjson"
+    path.write_text("\n".join(map(json.dumps, [*told, {"type": "rollout", "rollout_id": "open", "task": "t"}])))
+    await ingest_files([path], settings, Rejected(None), close=False)
+    with Worker(settings, tmp_path / "worker.log"):
+        await until_closed(settings, {"one", "two"})
+    async with KafkaInput(settings) as source:
+        refold = Refold(source)
+        emissions = [emit(rollout) async for rollout in refold.rollouts()]
+    assert (refold.open, refold.broken, refold.undecodable) == (1, [], 0)
+    sinks = await sinks_of(settings)
+    assert {each.ranking.ranking_id for each in emissions} == sinks.bodies[RANKINGS.name].keys()
+    found = {record.record_id for each in emissions for record in each.evidence}
+    assert found == sinks.bodies[EVIDENCE.name].keys()
