@@ -35,9 +35,10 @@ from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict
 from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of, start_producer
-from streams.log.file_reader import read_partition
-from streams.log.file_writer import LogRecord, LogWriter
+from streams.log.container import read_partition
+from streams.log.file_writer import LogWriter
 from streams.log.manifest import described, seal
+from streams.log.record import LogRecord
 from streams.log.topic_setup import ensure_topics
 from streams.log.topics import BY_RECORD, FACTS, Topic
 from streams.log.wire import Codec

@@ -43,7 +43,7 @@ def archive(
     from streams.cluster.signing_keys import signing_key
     from streams.commands.stopping import run_stoppable
     from streams.jobs.archive import archive as run
-    from streams.log.fact_log import ReplayError
+    from streams.jobs.errors import ReplayError
     from streams.log.kafka import hush
     from streams.log.topics import FACTS, TOPICS
     from streams.views.progress import progress

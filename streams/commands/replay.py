@@ -93,11 +93,12 @@ def replay(
     with Crew(processes or os.cpu_count() or 1) as crew:  # before anything that takes long to load
         from streams.cluster.config import load
         from streams.commands.stopping import run_stoppable
+        from streams.jobs.errors import ReplayError
         from streams.jobs.replay.bounds import bounded, offsets_asked, require_bounds
         from streams.jobs.replay.partition_job import Job
         from streams.jobs.replay.replay import replay as run
         from streams.jobs.replay.replay_manifest import ReplayManifest, manifest_at
-        from streams.log.fact_log import ArchiveLog, ClusterLog, ReplayError
+        from streams.log.fact_log import ArchiveLog, ClusterLog
         from streams.log.kafka import hush
         from streams.views.progress import progress
 
@@ -148,10 +149,10 @@ def _require_places(
     settings: "Settings", from_dir: Path | None, out: Path | None, to_prefix: str | None, *, resume: bool
 ) -> None:
     """Raises an error when it cannot be read there, or not be written here."""
+    from streams.jobs.errors import ReplayError
     from streams.jobs.replay.output import require_apart
     from streams.jobs.replay.replay_manifest import require_manifest
     from streams.jobs.replay.targets import require_prefix
-    from streams.log.fact_log import ReplayError
 
     if resume and out is None:
         raise ReplayError("--resume needs --out: what is done is noted there")
@@ -165,8 +166,8 @@ def _require_places(
 
 def _require_rules(given: list[str], *, reclose: bool, verify: bool, evidence: bool) -> None:
     """Raises an error when rules cannot be set, or not together."""
+    from streams.jobs.errors import ReplayError
     from streams.jobs.replay.overrides import Overrides
-    from streams.log.fact_log import ReplayError
 
     overrides = Overrides(given)
     if overrides.touches_closing and not reclose:
@@ -177,7 +178,7 @@ def _require_rules(given: list[str], *, reclose: bool, verify: bool, evidence: b
 
 def _require_formats(names: list[str], out: Path | None, *, evidence: bool, sign: bool) -> None:
     """Raises an error when these cannot be exported from what is replayed."""
-    from streams.log.fact_log import ReplayError
+    from streams.jobs.errors import ReplayError
 
     if not names:
         return

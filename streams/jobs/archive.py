@@ -13,12 +13,14 @@ from typing import Any
 from agents.evidence.signing import SigningKey
 from streams.cluster.config import Settings
 from streams.cluster.connections import registry_of, start_producer
-from streams.log.fact_log import ARCHIVE, ClusterLog, ReplayError
-from streams.log.file_reader import segments_of
-from streams.log.file_writer import LogRecord, LogWriter
+from streams.jobs.errors import ReplayError, require_topics
+from streams.log.container import segments_of
+from streams.log.fact_log import ClusterLog
+from streams.log.file_writer import LogWriter
 from streams.log.files import LOG, LogFiles
-from streams.log.kafka import KafkaLog, Span
-from streams.log.manifest import changes, described, read_manifest, seal
+from streams.log.kafka import KafkaLog
+from streams.log.manifest import ARCHIVE, changes, described, read_manifest, seal
+from streams.log.record import LogRecord, Span
 from streams.log.topic_setup import create_topics, keep_append_times
 from streams.log.topics import BY_NAME, CLOSURES, Topic
 from streams.log.wire import CONFLUENT, CONFLUENT_HEADER
@@ -61,6 +63,7 @@ async def archive(
     found, schema_ids, decided = Archived(), set[int](), set[bytes]()
     async with ClusterLog(settings) as log:
         spans = await log.spans(topics)
+        require_topics(spans, log.place)
         total = sum(span.end - span.start for parts in spans.values() for span in parts.values())
         files: dict[str, Any] = {}
         with LogWriter(out / LOG, SEGMENT_BYTES) as writer:

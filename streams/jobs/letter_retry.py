@@ -12,9 +12,10 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from streams.cluster.connections import ClusterError, start_producer
-from streams.log.kafka import KafkaLog, Span
+from streams.log.kafka import KafkaLog
 from streams.log.letter_list import DeadLetter
 from streams.log.letters import PREFIX, RETRIED
+from streams.log.record import Span
 from streams.log.topics import BY_NAME, DEAD_LETTERS
 
 NEVER = {

@@ -36,7 +36,7 @@ from streams.jobs.judge.asking import VOTES_FILE
 from streams.jobs.judge.inline import InlineJudge
 from streams.jobs.spool import partitions_for, spooled, spread
 from streams.log.directory_lock import RUN_LOCK, held
-from streams.log.file_writer import SUFFIX, LogRecord, LogWriter
+from streams.log.file_writer import SUFFIX, LogWriter
 from streams.log.files import LOG, SPOOL
 from streams.log.headers import cloud_event, domain_time, identity
 from streams.log.input_lines import (
@@ -61,6 +61,7 @@ from streams.log.manifest import (
     require_no_log_of_others,
     seal,
 )
+from streams.log.record import LogRecord
 from streams.log.topics import BY_RECORD, DEAD_LETTERS
 from streams.log.wire import Codec
 

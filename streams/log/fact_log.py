@@ -11,9 +11,8 @@ from typing import Any, Self
 
 from aiokafka import TopicPartition
 
-from schemas.errors import BraidError
 from streams.cluster.config import Settings
-from streams.log.file_reader import (
+from streams.log.container import (
     EmbeddedLogError,
     first_of,
     partitions_of,
@@ -22,30 +21,20 @@ from streams.log.file_reader import (
     read_segment,
     segments_of,
 )
-from streams.log.file_writer import LogRecord
 from streams.log.files import LogFiles
-from streams.log.kafka import KafkaLog, Span
+from streams.log.kafka import KafkaLog
 from streams.log.kafka_fetch import Fetching
-from streams.log.manifest import LOG_MANIFEST
+from streams.log.manifest import ARCHIVE, LOG_MANIFEST
+from streams.log.record import EVERYTHING, NOTHING, LogRecord, Span, Spans
 from streams.log.topics import CLOSURES, FACTS, Topic
 from streams.log.wire import Codec
 
-MANIFEST = LOG_MANIFEST
-ARCHIVE = "archive"
-EVERYTHING = Span(0, 2**62)
 NAMED = 3
 """Losses of a partition that are named."""
 SEPARATOR = "; "
 MORE = "and more"
 _VALUE = itemgetter(LogRecord._fields.index("value"))
 
-
-class ReplayError(BraidError):
-    """What was asked for cannot be replayed, archived or compared."""
-
-
-Spans = dict[str, dict[int, Span]]
-"""By topic (without prefix) and partition, which offsets."""
 
 Offsets = dict[str, dict[int, int]]
 """By topic and partition, one of them."""
@@ -153,7 +142,7 @@ class ArchiveLog(FactLog):
             return []
         named = {path for path, _ in self._listed.get((topic.name, partition), ())}
         there = segments_of(self.folder, topic.name, partition)
-        return [f"{path}: {MANIFEST} does not name it, and it was not read" for path in there if path not in named]
+        return [f"{path}: {LOG_MANIFEST} does not name it, and it was not read" for path in there if path not in named]
 
     def _span(self, topic: str, partition: int) -> Span:
         known = self._measured.get((topic, partition))
@@ -167,7 +156,7 @@ class ArchiveLog(FactLog):
             ends = [found for path in segments_of(self.folder, topic, partition) if (found := read_ends(path))]
         except EmbeddedLogError:
             ends = [(block[0], block[-1]) for block in self._whole(topic, partition)]
-        return Span(ends[0][0].offset, ends[-1][1].offset + 1) if ends else Span(0, 0)
+        return Span(ends[0][0].offset, ends[-1][1].offset + 1) if ends else NOTHING
 
     async def offsets_at(self, spans: Spans, at: int) -> Offsets:
         """Found by reading."""
@@ -198,7 +187,7 @@ class ArchiveLog(FactLog):
         listed = self._listed.get((topic.name, partition), [])
         proven = bool(listed) and self.files.is_unchanged(listed[-1][0])
         if reached < span.end and topic.name in self._known and not proven:
-            what = f"ends at offset {reached}, {MANIFEST} says {span.end} (take a whole copy)"
+            what = f"ends at offset {reached}, {LOG_MANIFEST} says {span.end} (take a whole copy)"
             _add(self.damaged, topic.name, partition, what)
 
     def _whole(self, topic: str, partition: int, span: Span = EVERYTHING) -> Iterator[list[LogRecord]]:
@@ -265,8 +254,6 @@ class ClusterLog(FactLog):
             places = [TopicPartition(name, number) for number in range(log.partitions(name))]
             found[topic.name] = {place.partition: span for place, span in (await log.spans(places)).items()}
         self._held |= found
-        if not any(found.values()):
-            raise ReplayError(f"{self.place} has no topics to read; is BRAID_PREFIX right?")
         return found
 
     def lost(self, spans: Spans, asked: Offsets | None = None, *, exact: bool = False) -> Losses:

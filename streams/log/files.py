@@ -8,13 +8,14 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from streams.log.container import EmbeddedLogError, partitions_of, read_segment, segments_of
 from streams.log.directory_lock import RUN_LOCK
 from streams.log.durable_files import PARTIAL, digest_of
-from streams.log.file_reader import EmbeddedLogError, partitions_of, read_segment, segments_of
-from streams.log.file_writer import SUFFIX, LogRecord
+from streams.log.file_writer import SUFFIX
 from streams.log.json_lines import SINK_FILES
 from streams.log.manifest import LOG_MANIFEST, NOT_LISTED, ManifestError, listed, read_manifest, shortfall
 from streams.log.reader import Log, LookError, Stored
+from streams.log.record import LogRecord
 from streams.log.topics import CLOSURES, LIFECYCLE, TOPICS, Topic
 from streams.log.view_rows import ViewRow
 from streams.log.wire import Codec

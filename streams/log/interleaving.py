@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from itertools import accumulate
 from operator import itemgetter
 
-from streams.log.file_writer import LogRecord
+from streams.log.record import LogRecord
 from streams.log.topics import Topic
 
 _TIME = itemgetter(LogRecord._fields.index("at"))

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError
 from streams.cluster.config import Settings
 from streams.cluster.connections import ClusterError, partition_of, registry_of, resolve, start_admin, start_consumer
 from streams.log.reader import Log, LookError, Stored
+from streams.log.record import Span
 from streams.log.topics import VIEW_TABLE, Topic, changelog
 from streams.log.view_rows import ViewRow, fold_row, read_key
 from streams.log.wire import Codec
@@ -27,13 +28,6 @@ STALL_S = 30.0
 
 Say = Callable[[str, float], None]
 """Progress: what is being done, and how much of it (0..1)."""
-
-
-class Span(NamedTuple):
-    """Part of a partition: offsets from `start` up to `end`, which is not part of it."""
-
-    start: int
-    end: int
 
 
 class KafkaLog(Log):

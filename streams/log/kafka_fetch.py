@@ -26,8 +26,8 @@ from aiokafka.record import MemoryRecords
 from schemas.errors import BraidError
 from streams.cluster.config import Settings
 from streams.cluster.connections import ClusterError, client_options, reach
-from streams.log.file_writer import LogRecord
-from streams.log.kafka import STALL_S, Span
+from streams.log.kafka import STALL_S
+from streams.log.record import LogRecord, Span
 
 READ_BYTES = 2 * 1024 * 1024
 """Of one request, as the broker holds them; a larger record comes all the same, alone."""

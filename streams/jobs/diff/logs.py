@@ -16,8 +16,8 @@ from schemas.jsontext import compact
 from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.jobs.diff.side import About, Row, hashed
+from streams.jobs.errors import ReplayError
 from streams.jobs.export.ledger import branches_of
-from streams.log.fact_log import ReplayError
 from streams.log.files import EmbeddedLog
 from streams.log.topics import CLOSURES, DPO, PPO, RANKINGS, REJECTED, SFT, Topic
 

@@ -20,8 +20,9 @@ from streams.cluster.connections import ClusterError, start_consumer
 from streams.log.durable_files import digest_of
 from streams.log.file_writer import SUFFIX
 from streams.log.files import EmbeddedLog, LogFiles
-from streams.log.kafka import POLL_MS, STALL_S, KafkaLog, Span
+from streams.log.kafka import POLL_MS, STALL_S, KafkaLog
 from streams.log.reader import LookError, Stored
+from streams.log.record import Span
 from streams.log.topics import EVIDENCE, LIFECYCLE, Topic
 from streams.log.wire import Codec
 

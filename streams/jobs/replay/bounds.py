@@ -4,9 +4,10 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+from streams.jobs.errors import ReplayError, require_topics
 from streams.jobs.replay.replay_manifest import manifest_at
-from streams.log.fact_log import FactLog, Offsets, ReplayError, Spans
-from streams.log.kafka import Span
+from streams.log.fact_log import FactLog, Offsets
+from streams.log.record import NOTHING, Span, Spans
 
 _OFFSET = re.compile(r"(?P<topic>[a-z0-9.-]+)/(?P<partition>[0-9]+)@(?P<offset>[0-9]+)")
 LAST_MS = 253_402_300_799_999
@@ -17,6 +18,8 @@ async def bounded(log: FactLog, start: str | None, end: str | None, manifest: Pa
     """The part of the fact topics that is asked for; all of them without bounds."""
     require_bounds(start, end, manifest)
     spans = await log.spans()
+    if log.kind == "kafka":
+        require_topics(spans, log.place)
     if manifest is not None:
         return _as_before(spans, manifest)
     first = {} if start is None else await _offsets(log, spans, start, "--from")
@@ -124,7 +127,7 @@ def _as_before(spans: Spans, manifest: Path) -> Spans:
         raise ReplayError(f"{manifest}: the manifest names no fact topics; give that of a replay or an archive")
     for name, parts in asked.items():
         for number, span in parts.items():
-            there = spans[name].get(number, Span(0, 0))
+            there = spans[name].get(number, NOTHING)
             if span.start < span.end and (span.start < there.start or span.end > there.end):
                 raise ReplayError(
                     f"{name}/{number}: the manifest asks for offsets {span.start} to {span.end}, the log holds {there.start} to "

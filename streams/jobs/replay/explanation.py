@@ -20,11 +20,8 @@ from schemas.errors import DecodeError
 from schemas.events import AgentEvents
 from streams.log.fact_log import FactLog
 from streams.log.facts import read_fact, rollout_of_key
-from streams.log.file_writer import LogRecord
-from streams.log.kafka import Span
+from streams.log.record import NOTHING, LogRecord, Span
 from streams.log.topics import AGENT_EVENTS, CLOSURES, LIFECYCLE, Topic
-
-NOTHING = Span(0, 0)
 
 
 async def closed_outside(log: FactLog, partition: int, inside: Span) -> set[str]:

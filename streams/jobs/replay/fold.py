@@ -10,7 +10,7 @@ from schemas.closures import Closure
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents
 from streams.log.facts import read_fact, rollout_of_key
-from streams.log.file_writer import LogRecord
+from streams.log.record import LogRecord
 from streams.log.topics import CLOSURES, FACTS, Topic
 from streams.log.wire import Codec
 

@@ -5,11 +5,11 @@ from agents.rollouts.decide import pinned_config
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.overrides import Overrides
-from streams.log.fact_log import FactLog, ReplayError
+from streams.log.fact_log import FactLog
 from streams.log.facts import read_fact, rollout_of_key
-from streams.log.file_writer import LogRecord
-from streams.log.kafka import Span
+from streams.log.record import LogRecord, Span
 from streams.log.terminal_text import visible
 from streams.log.topics import CLOSURES
 

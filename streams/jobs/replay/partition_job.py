@@ -18,12 +18,12 @@ from streams.jobs.replay.overrides import Overrides
 from streams.jobs.replay.reclosing import Reclosing
 from streams.jobs.replay.remake import Making, Rules
 from streams.jobs.replay.targets import Target
+from streams.log.container import partitions_of
 from streams.log.fact_log import FactLog, both
-from streams.log.file_reader import partitions_of
 from streams.log.files import log_folder
 from streams.log.interleaving import in_step
-from streams.log.kafka import Span
 from streams.log.letters import CODE_VERSION
+from streams.log.record import NOTHING, Span
 from streams.log.topics import CLOSURES, FACTS, Topic
 
 NOT_REDACTED = b'"redact":false'
@@ -77,7 +77,7 @@ class Job(BaseModel):
 
     def facts_of(self, partition: int) -> int:
         """How many offsets of a partition are read."""
-        spans = (parts.get(partition, Span(0, 0)) for parts in self.spans.values())
+        spans = (parts.get(partition, NOTHING) for parts in self.spans.values())
         return sum(max(0, span.end - span.start) for span in spans)
 
 
@@ -130,7 +130,7 @@ async def replay_partition(
     await target.publish(partition)
     compared = None
     if job.verify:
-        decisions = job.spans.get(CLOSURES.name, {}).get(partition, Span(0, 0))
+        decisions = job.spans.get(CLOSURES.name, {}).get(partition, NOTHING)
         compared = await compare(making.emitted, log, partition, decisions, {hole.rollout_id for hole in holes})
     stages = {
         "decode and fold": folding, "emit": making.emitting, "sign and digest": making.signing, "write": writing,
@@ -172,7 +172,7 @@ class _Run:
         )
 
     def _blocks(self, topic: Topic) -> AsyncIterator[Any]:
-        span = self._job.spans.get(topic.name, {}).get(self._partition, Span(0, 0))
+        span = self._job.spans.get(topic.name, {}).get(self._partition, NOTHING)
         return self._log.blocks(topic, self._partition, span)
 
     async def facts(self) -> AsyncIterator[tuple[Topic, Any]]:

@@ -16,11 +16,12 @@ import orjson
 from streams.cluster.config import Settings, load
 from streams.cluster.garbage_collector import calm_collector
 from streams.cluster.signing_keys import signing_key
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.crew import LINE_BYTES, Crew, Member, Moved
 from streams.jobs.replay.partition_job import Job, Result, replay_partition
 from streams.jobs.replay.targets import Files, Nowhere, Target, Topics, discard_half
 from streams.log.durable_files import problem_of
-from streams.log.fact_log import ArchiveLog, ClusterLog, FactLog, ReplayError
+from streams.log.fact_log import ArchiveLog, ClusterLog, FactLog
 from streams.log.kafka import hush
 
 SAY_EVERY = 2000

@@ -13,7 +13,7 @@ from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure
 from schemas.errors import DecodeError
 from streams.jobs.replay.fold import Fold, Hole
-from streams.log.file_writer import LogRecord
+from streams.log.record import LogRecord
 from streams.log.topics import CLOSURES, Topic
 from streams.log.wire import Codec
 

@@ -14,6 +14,7 @@ from typing import Any
 from streams.cluster.config import Settings
 from streams.cluster.signing_keys import signing_key
 from streams.jobs.counts import Counts
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.comparison import Comparison
 from streams.jobs.replay.crew import Crew
 from streams.jobs.replay.emitted import combined
@@ -24,7 +25,6 @@ from streams.jobs.replay.overrides import Overrides
 from streams.jobs.replay.partition_job import Job, Result
 from streams.jobs.replay.processes import log_of, run_partitions
 from streams.jobs.replay.replay_manifest import Repeat, ReplayManifest, repeat_of, write_manifest
-from streams.log.fact_log import ReplayError
 from streams.log.topics import CLOSURES
 
 Say = Callable[[str, float], None]

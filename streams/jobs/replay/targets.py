@@ -13,9 +13,9 @@ from schemas.checked import unchecked
 from schemas.closures import Closure
 from streams.cluster.config import Settings
 from streams.cluster.connections import registry_of, resolve
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.emitted import Made
 from streams.log.durable_files import PARTIAL
-from streams.log.fact_log import ReplayError
 from streams.log.file_writer import LogWriter
 from streams.log.files import LOG
 from streams.log.headers import REDACTED

@@ -41,14 +41,14 @@ from streams.jobs.verify.evidence_sources import (
 from streams.jobs.verify.export_check import DatasetCheck, files_of
 from streams.jobs.verify.findings import Finding, Outcome, Tell
 from streams.jobs.verify.inspection import ROW_TOPICS, Claims, Inspection, Row
-from streams.log.fact_log import ARCHIVE, ArchiveLog, ClusterLog, FactLog
-from streams.log.file_reader import place_of
+from streams.log.container import place_of
+from streams.log.fact_log import ArchiveLog, ClusterLog, FactLog
 from streams.log.file_writer import SUFFIX
 from streams.log.files import LOG, home_of, schemas_of
 from streams.log.headers import identity
 from streams.log.json_lines import SINK_FILES
 from streams.log.kafka import KafkaLog
-from streams.log.manifest import DATASET_MANIFEST, LOG_MANIFEST, datasets_of, is_dataset, listed
+from streams.log.manifest import ARCHIVE, DATASET_MANIFEST, LOG_MANIFEST, datasets_of, is_dataset, listed
 from streams.log.topics import CLOSURES, EVIDENCE, Topic
 from streams.log.wire import Codec, body_of
 

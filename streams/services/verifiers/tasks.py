@@ -19,7 +19,8 @@ from schemas.lifecycle import Lifecycle
 from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of
 from streams.log.facts import read_record
-from streams.log.kafka import KafkaLog, Span
+from streams.log.kafka import KafkaLog
+from streams.log.record import Span
 from streams.log.topics import LIFECYCLE
 
 REMEMBERED = 50_000

@@ -7,10 +7,11 @@ import psutil
 import pytest
 
 from streams.cluster.config import Settings
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.crew import Crew
 from streams.jobs.replay.partition_job import Job
 from streams.jobs.replay.replay import Replayed, replay
-from streams.log.fact_log import ArchiveLog, ReplayError
+from streams.log.fact_log import ArchiveLog
 from tests.conftest import Braid
 
 

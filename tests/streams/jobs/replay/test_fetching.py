@@ -17,9 +17,8 @@ from streams.cluster.config import Settings
 from streams.cluster.connections import ClusterError, start_admin, start_producer
 from streams.log import kafka_fetch as fetching
 from streams.log.fact_log import ClusterLog
-from streams.log.file_writer import LogRecord
-from streams.log.kafka import Span
 from streams.log.kafka_fetch import Fetching
+from streams.log.record import LogRecord, Span
 from streams.log.topics import Topic
 from tests.live import read_all
 

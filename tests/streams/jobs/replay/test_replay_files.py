@@ -11,7 +11,7 @@ import pytest
 
 from schemas.closures import Closure
 from streams.demo.sample import write_sample
-from streams.log.file_reader import partitions_of, read_partition
+from streams.log.container import partitions_of, read_partition
 from streams.log.file_writer import LogWriter, file_of
 from streams.log.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, FACTS, JUDGE_VOTES, SFT, Topic
 from streams.log.wire import Codec

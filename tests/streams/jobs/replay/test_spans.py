@@ -8,7 +8,8 @@ from aiokafka import TopicPartition
 
 from streams.cluster.config import Settings
 from streams.log.fact_log import ClusterLog
-from streams.log.kafka import KafkaLog, Span
+from streams.log.kafka import KafkaLog
+from streams.log.record import Span
 from streams.log.topics import CLOSURES, FACTS, TOPICS, Topic
 
 
