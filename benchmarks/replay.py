@@ -205,10 +205,10 @@ def stages(directory: Path, branches: int) -> list[tuple[str, float]]:
     from streams.jobs.replay.crew import Crew
     from streams.jobs.replay.partition_job import Job
     from streams.jobs.replay.replay import replay as run
-    from streams.log.fact_log import ArchiveLog
+    from streams.log.file_reader import FileReader
 
     async def whole() -> dict[str, float]:
-        spans = await ArchiveLog(directory).spans()
+        spans = await FileReader(directory).spans()
         done = await run(Job(directory=directory, spans=spans), Settings(), Crew(1))
         return done.stages
 

@@ -44,7 +44,7 @@ def archive(
     from streams.commands.stopping import run_stoppable
     from streams.jobs.archive import archive as run
     from streams.jobs.errors import ReplayError
-    from streams.log.kafka import hush
+    from streams.log.kafka_reader import hush
     from streams.log.topics import FACTS, TOPICS
     from streams.views.progress import progress
 
@@ -80,7 +80,7 @@ def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] =
     from streams.jobs.archive import restore as run
     from streams.jobs.replay.replay_manifest import require_manifest
     from streams.jobs.replay.targets import require_possible
-    from streams.log.kafka import hush
+    from streams.log.kafka_reader import hush
     from streams.views.progress import progress
 
     require_possible(to_prefix)

@@ -15,9 +15,10 @@ from streams.commands.numbers import number
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
     from streams.jobs.letter_retry import Outcome
-    from streams.log.kafka import KafkaLog
+    from streams.log.kafka_reader import KafkaReader
     from streams.log.letter_list import DeadLetter, Filters
-    from streams.log.reader import LookError, Stored
+    from streams.log.reader import LookError
+    from streams.log.record import Placed
 
 app = App(name="dead-letters", help="What did not count, why, and putting it back.")
 
@@ -176,14 +177,14 @@ def _filters(
 
 
 @asynccontextmanager
-async def _log(settings: "Settings") -> "AsyncGenerator[KafkaLog, None]":
-    from streams.log.kafka import KafkaLog, hush
+async def _log(settings: "Settings") -> "AsyncGenerator[KafkaReader, None]":
+    from streams.log.kafka_reader import KafkaReader, hush
     from streams.log.topics import DEAD_LETTERS
     from streams.views.progress import progress
 
     hush()
     with progress() as say:
-        async with KafkaLog(settings, say) as log:
+        async with KafkaReader(settings, say) as log:
             log.require(DEAD_LETTERS)
             yield log
 
@@ -195,20 +196,20 @@ async def _read(settings: "Settings", filters: "Filters") -> "list[DeadLetter]":
         return await read_letters(log, filters)
 
 
-async def _one(settings: "Settings", filters: "Filters") -> "list[tuple[Stored, dict[str, object] | None]]":
+async def _one(settings: "Settings", filters: "Filters") -> "list[tuple[Placed, dict[str, object] | None]]":
     """The letters of an id (one for each reason), with their original decoded where that is possible."""
     from streams.log.letter_list import dead_letter
     from streams.log.topics import DEAD_LETTERS
     from streams.views.letter_page import decoded_original
 
-    found: dict[str, Stored] = {}
+    found: dict[str, Placed] = {}
     async with _log(settings) as log:
-        async for stored in log.records([DEAD_LETTERS]):
-            if filters.match(letter := dead_letter(stored)):
-                found.setdefault(letter.letter.reason, stored)
+        async for placed in log.records([DEAD_LETTERS]):
+            if filters.match(letter := dead_letter(placed)):
+                found.setdefault(letter.letter.reason, placed)
         if not found:
             raise _no_letter(log, filters)
-        return [(stored, await decoded_original(log, stored)) for stored in found.values()]
+        return [(placed, await decoded_original(log, placed)) for placed in found.values()]
 
 
 async def _retry(settings: "Settings", filters: "Filters", limit: int | None, *, dry_run: bool) -> "list[Outcome]":
@@ -224,7 +225,7 @@ async def _retry(settings: "Settings", filters: "Filters", limit: int | None, *,
         return planned if dry_run else await put_back(log, planned)
 
 
-def _no_letter(log: "KafkaLog", filters: "Filters") -> "LookError":
+def _no_letter(log: "KafkaReader", filters: "Filters") -> "LookError":
     from streams.log.reader import LookError
 
     return LookError(f"{log.place}: there is no dead letter {filters.letter_id!r}; `braid dead-letters list` has ids")

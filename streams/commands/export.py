@@ -73,8 +73,8 @@ def export(
     from streams.jobs.export.beside import require_formats
     from streams.jobs.export.export import Recipe
     from streams.jobs.export.export import export as run
-    from streams.jobs.export.inputs import DirectoryInput, KafkaInput
-    from streams.log.kafka import hush
+    from streams.log.kafka_reader import hush
+    from streams.log.readers import reader_of
     from streams.views.progress import progress
 
     require_formats([format])
@@ -90,7 +90,7 @@ def export(
     )
     hush()
     with progress() as say:
-        source = DirectoryInput(from_dir, unfinished=unfinished) if from_dir is not None else KafkaInput(settings)
+        source = reader_of(settings, from_dir, unfinished=unfinished)
         attestor = Attestor(signing_key(settings), trusted_keys(settings))
         counts = asyncio.run(run(source, out, recipe, attestor=attestor, from_beginning=from_beginning, say=say))
     _tell_missing(counts)

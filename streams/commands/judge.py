@@ -215,7 +215,7 @@ def stats(
 
     from streams.cluster.config import load
     from streams.jobs.judge.stored_votes import votes_of_directory, votes_of_prefixes
-    from streams.log.kafka import hush
+    from streams.log.kafka_reader import hush
     from streams.views.judge_pages import stats_json, stats_page
     from streams.views.progress import progress
     from streams.views.tables import show
@@ -366,11 +366,11 @@ def again(
     from streams.cluster.config import load
     from streams.cluster.judge_client import Budget, make_judge
     from streams.cluster.signing_keys import signing_key
-    from streams.jobs.export.inputs import DirectoryInput, KafkaInput
     from streams.jobs.judge.again import AgainError, FileTarget, Judged, Target, TopicTarget, judge_again
     from streams.jobs.judge.asking import Spent
     from streams.jobs.judge.refold import Refold
-    from streams.log.kafka import hush
+    from streams.log.kafka_reader import hush
+    from streams.log.readers import reader_of
     from streams.views.judge_pages import again_page, reason_lines
     from streams.views.progress import progress
     from streams.views.tables import show
@@ -382,7 +382,7 @@ def again(
     hush()
 
     async def run() -> tuple[Judged, Spent]:
-        source = DirectoryInput(from_dir, unfinished=unfinished) if from_dir is not None else KafkaInput(settings)
+        source = reader_of(settings, from_dir, unfinished=unfinished)
         judge, key = make_judge(settings, budget.allow), signing_key(settings)
         target: Target
         target = FileTarget(out, key) if out is not None else TopicTarget(settings, to_prefix or "", key)

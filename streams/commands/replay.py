@@ -92,14 +92,15 @@ def replay(
 
     with Crew(processes or os.cpu_count() or 1) as crew:  # before anything that takes long to load
         from streams.cluster.config import load
+        from streams.cluster.connections import resolve
         from streams.commands.stopping import run_stoppable
         from streams.jobs.errors import ReplayError
         from streams.jobs.replay.bounds import bounded, offsets_asked, require_bounds
         from streams.jobs.replay.partition_job import Job
         from streams.jobs.replay.replay import replay as run
         from streams.jobs.replay.replay_manifest import ReplayManifest, manifest_at
-        from streams.log.fact_log import ArchiveLog, ClusterLog
-        from streams.log.kafka import hush
+        from streams.log.kafka_reader import hush
+        from streams.log.readers import reader_of
         from streams.views.progress import progress
 
         settings = load()
@@ -117,8 +118,7 @@ def replay(
         hush()
 
         async def whole() -> "Replayed":
-            source = ClusterLog(settings) if from_dir is None else ArchiveLog(from_dir, unfinished=unfinished)
-            async with source as log:
+            async with reader_of(settings, from_dir, unfinished=unfinished, tolerant=True) as log:
                 spans = await bounded(log, start, end, manifest)
                 lost = log.lost(spans, offsets_asked(start), exact=manifest is not None)
             job = Job(
@@ -126,7 +126,7 @@ def replay(
                 evidence=not no_evidence, sign=not no_sign, out=out, to_prefix=to_prefix, verify=verify, lost=lost,
                 formats=tuple(dict.fromkeys(format or ())), asked={name: str(each) for name, each in asked.items() if each},
             )  # fmt: skip
-            reached = settings if isinstance(source, ArchiveLog) else source.settings
+            reached = settings if from_dir is not None else resolve(settings)
             with progress() as say:
                 return await run(
                     job, reached, crew, resume=resume, say=say,

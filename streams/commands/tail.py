@@ -12,7 +12,7 @@ from streams.commands.numbers import number
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
-    from streams.log.reader import Stored
+    from streams.log.record import Placed
     from streams.log.topics import Topic
 
 Flag = Parameter(negative="")
@@ -71,21 +71,21 @@ async def _tail(
     following: bool,
     as_json: bool,
 ) -> None:
-    from streams.log.kafka import KafkaLog, hush
+    from streams.log.kafka_reader import KafkaReader, hush
     from streams.views.printing import print_human, print_json
 
     hush()
     show = print_json if as_json else print_human
-    async with KafkaLog(settings) as log:
+    async with KafkaReader(settings) as log:
         log.require(topic)
         if following:
-            records: AsyncGenerator[Stored, None] = log.follow(topic, rollout_id=rollout, from_beginning=beginning)
+            records: AsyncGenerator[Placed, None] = log.follow(topic, rollout_id=rollout, from_beginning=beginning)
         else:
             records = log.records([topic], rollout_id=rollout)
         count = 0
         async with aclosing(records) as coming:
-            async for stored in coming:
-                sys.stdout.write(await show(log, stored) + "\n")
+            async for placed in coming:
+                sys.stdout.write(await show(log, placed) + "\n")
                 sys.stdout.flush()
                 count += 1
                 if count == limit:

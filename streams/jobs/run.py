@@ -61,6 +61,7 @@ from streams.log.manifest import (
     require_no_log_of_others,
     seal,
 )
+from streams.log.progress import Say, quiet
 from streams.log.record import LogRecord
 from streams.log.topics import BY_RECORD, DEAD_LETTERS
 from streams.log.wire import Codec
@@ -71,7 +72,6 @@ STREAM_PARTITIONS = 32
 RUN = "run"
 """The kind of a run's manifest."""
 
-Say = Callable[[str, float], None]
 """Progress: what is being done, and how much of it (0..1)."""
 
 
@@ -80,7 +80,7 @@ def run_files(
     out: Path,
     settings: Settings,
     key: SigningKey | None,
-    say: Say = lambda _what, _share: None,
+    say: Say = quiet,
     judge: InlineJudge | None = None,
     beside: Sequence[str] = (),
     formats: Sequence[str] = (),

@@ -16,7 +16,8 @@ from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.log.headers import identity
 from streams.log.letter_list import DeadLetter, fold_letter
-from streams.log.reader import Log, Stored
+from streams.log.reader import LogReader
+from streams.log.record import Placed
 from streams.log.topics import DEAD_LETTERS, FACTS, TOPICS
 from streams.log.view_rows import ViewRow
 
@@ -44,7 +45,7 @@ class Account:
     rollout: Rollout
     view: ViewRow | None = None
     facts: int = 0
-    closures: list[tuple[Closure, Stored]] = field(default_factory=list)
+    closures: list[tuple[Closure, Placed]] = field(default_factory=list)
     emitted: dict[str, Record] = field(default_factory=dict)
     """What follows from the facts, by id: a crash may have written it twice, with the same bytes."""
     letters: dict[tuple[str, str], DeadLetter] = field(default_factory=dict)
@@ -107,16 +108,16 @@ class Account:
         return [vote for vote in facts if isinstance(vote, JudgeVote)]
 
 
-async def account_of(log: Log, rollout_id: str) -> Account:
+async def account_of(log: LogReader, rollout_id: str) -> Account:
     """Read everything about a rollout. Raises nothing for an unknown one: its account is empty."""
     account = Account(rollout_id, Rollout(rollout_id), await log.view_row(rollout_id))
     started = account.view.started_at if account.view is not None else None
     since = None if started is None else started - MARGIN_MS
-    async for stored in log.records(TOPICS, rollout_id=rollout_id, since=since):
-        await _take(account, log, stored)
+    async for placed in log.records(TOPICS, rollout_id=rollout_id, since=since):
+        await _take(account, log, placed)
     # Last, whatever order topics were read in: what a decision does not pin is then still seen.
-    for closure, stored in sorted(account.closures, key=lambda entry: entry[1].offset):
-        account.rollout.add(closure, stored.at, (stored.topic.name, stored.partition, stored.offset))
+    for closure, placed in sorted(account.closures, key=lambda entry: entry[1].record.offset):
+        account.rollout.add(closure, placed.record.at, placed.ref)
     buried = tuple(letter.letter_id for letter in account.letters.values())
     account.unreadable = [
         each for each in account.unreadable if not any(origin.endswith(each.place) for origin in buried)
@@ -124,21 +125,22 @@ async def account_of(log: Log, rollout_id: str) -> Account:
     return account
 
 
-async def _take(account: Account, log: Log, stored: Stored) -> None:
-    if stored.topic is DEAD_LETTERS:
-        fold_letter(account.letters, stored)
+async def _take(account: Account, log: LogReader, placed: Placed) -> None:
+    if placed.topic is DEAD_LETTERS:
+        fold_letter(account.letters, placed)
         return
     try:
-        record = await log.decode(stored)
+        record = await log.decode(placed)
     except DecodeError as error:
-        account.unreadable.append(Unreadable(f"{stored.topic.name}/{stored.partition}/{stored.offset}", str(error)))
+        topic, partition, offset = placed.ref
+        account.unreadable.append(Unreadable(f"{topic}/{partition}/{offset}", str(error)))
         return
     if isinstance(record, Closure):
         account.facts += 1
-        account.closures.append((record, stored))
+        account.closures.append((record, placed))
     elif type(record) in FACT_RECORDS:
         account.facts += 1
         fact: Fact = record  # type: ignore[assignment]  # the fact topics hold facts
-        account.rollout.add(fact, stored.at, (stored.topic.name, stored.partition, stored.offset))
+        account.rollout.add(fact, placed.record.at, placed.ref)
     else:
         account.emitted.setdefault(f"{type(record).__name__}/{identity(record)}", record)

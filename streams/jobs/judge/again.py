@@ -5,7 +5,7 @@ was killed, or whose budget was spent, is simply started again: it goes on where
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,12 +33,11 @@ from streams.jobs.judge.asking import AT_ONCE, Asker, Spent, VoteFile
 from streams.jobs.judge.refold import Refold
 from streams.log.files import find_log
 from streams.log.json_lines import SINK_FILES, Outputs
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import FactWriter
 from streams.log.manifest import LOG_MANIFEST, described, seal
+from streams.log.progress import Say, quiet
 from streams.log.topics import CLOSURES, EVIDENCE, JUDGE_VOTES
-
-Say = Callable[[str, float], None]
 
 
 class AgainError(BraidError):
@@ -139,10 +138,10 @@ class TopicTarget(Target):
 
     async def _look(self) -> None:
         votes: dict[str, JudgeVote] = {}
-        async with KafkaLog(self._settings) as log:
-            async for stored in log.records([JUDGE_VOTES, CLOSURES, EVIDENCE]):
+        async with KafkaReader(self._settings) as log:
+            async for placed in log.records([JUDGE_VOTES, CLOSURES, EVIDENCE]):
                 try:
-                    record = await log.decode(stored)
+                    record = await log.decode(placed)
                 except DecodeError:
                     continue
                 if isinstance(record, JudgeVote):
@@ -235,7 +234,7 @@ async def judge_again(
     judge: Judge,
     config: JudgeConfig,
     concurrency: int,
-    say: Say = lambda _what, _share: None,
+    say: Say = quiet,
 ) -> tuple[Judged, Spent]:
     """Judge every closed rollout of a log. Raises JudgeSetupError when the judge cannot be asked, AgainError for a target in use."""
     counts, asker = Judged(), Asker(judge, concurrency, target.votes, target.keep)

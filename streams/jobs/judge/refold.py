@@ -13,17 +13,19 @@ from agents.rollouts.rollout import Fact, Rollout
 from schemas.closures import SettledBranch
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents
-from streams.jobs.export.inputs import Input, Source
 from streams.log.facts import read_fact, rollout_of_key
-from streams.log.reader import Stored
+from streams.log.reader import LogReader
+from streams.log.record import NOTHING, Placed, Spans
 from streams.log.topics import (
     AGENT_EVENTS,
     BUILD_VERDICTS,
     CHECK_VERDICTS,
     CLOSURES,
+    EVIDENCE,
     JUDGE_VOTES,
     LIFECYCLE,
     VISUAL_VERDICTS,
+    Topic,
 )
 
 SMALL = (LIFECYCLE, BUILD_VERDICTS, VISUAL_VERDICTS, CHECK_VERDICTS, JUDGE_VOTES, CLOSURES)
@@ -35,7 +37,7 @@ count, but they were paid for."""
 class Refold:
     """Folds a log again; says afterwards what it left out."""
 
-    source: Input
+    log: LogReader
     open: int = 0
     """Rollouts that have not closed."""
     broken: list[str] = field(default_factory=list)
@@ -45,31 +47,33 @@ class Refold:
 
     async def rollouts(self) -> AsyncGenerator[Rollout, None]:
         """Every closed rollout with its facts, by partition, in the order in which their events are complete."""
-        for partition in self.source.partitions():
+        for topic in (EVIDENCE, *SMALL, AGENT_EVENTS):
+            self.log.require(topic)
+        for partition in self.log.partitions(EVIDENCE):
             async for rollout in self._partition(partition):
                 yield rollout
 
     async def _partition(self, partition: int) -> AsyncGenerator[Rollout, None]:
-        sources = await self.source.open(partition, (*SMALL, AGENT_EVENTS), {})
+        spans = await self.log.spans((*SMALL, AGENT_EVENTS))
         rollouts: dict[str, Rollout] = {}
         for topic in SMALL:
-            async for rollout_id, fact, stored in self._facts(sources[topic]):
+            async for rollout_id, fact, placed in self._facts(spans, topic, partition):
                 rollout = rollouts.get(rollout_id)
                 if rollout is None:
                     rollout = rollouts[rollout_id] = Rollout(rollout_id)
-                _add(rollout, fact, stored)
+                _add(rollout, fact, placed)
         waiting = {rollout_id: rollout for rollout_id, rollout in rollouts.items() if rollout.closed is not None}
         unclosed = rollouts.keys() - waiting.keys()
         del rollouts
         for rollout in waiting.values():
             assert rollout.settled is not None
             rollout.redacting = pinned_config(rollout.settled).redact
-        async for rollout_id, fact, stored in self._facts(sources[AGENT_EVENTS]):
+        async for rollout_id, fact, placed in self._facts(spans, AGENT_EVENTS, partition):
             if rollout_id not in waiting:
                 unclosed.add(rollout_id)
                 continue
             rollout = waiting[rollout_id]
-            _add(rollout, fact, stored)
+            _add(rollout, fact, placed)
             if _may_be_last(rollout, fact) and rollout.has_closed_facts():
                 yield waiting.pop(rollout_id)
         # What had no events, or got them in another order than they were made.
@@ -79,20 +83,23 @@ class Refold:
         self.broken += sorted(waiting)
         self.open += len(unclosed)
 
-    async def _facts(self, source: Source) -> AsyncGenerator[tuple[str, Fact, Stored], None]:
-        codec = self.source.codec
-        while (stored := await source.next()) is not None:
-            await codec.prepare([stored.value])
+    async def _facts(
+        self, spans: Spans, topic: Topic, partition: int
+    ) -> AsyncGenerator[tuple[str, Fact, Placed], None]:
+        held = {topic.name: {partition: spans[topic.name].get(partition, NOTHING)}}
+        async for placed in self.log.read(held):
+            record = placed.record
+            await self.log.learn([record])
             try:
-                rollout_id = rollout_of_key(stored.key)
-                yield rollout_id, read_fact(codec, stored.topic, stored.value, rollout_id), stored
+                rollout_id = rollout_of_key(record.key)
+                yield rollout_id, read_fact(self.log.codec, topic, record.value, rollout_id), placed
             except DecodeError:
                 self.undecodable += 1
 
 
-def _add(rollout: Rollout, fact: Fact, stored: Stored) -> None:
+def _add(rollout: Rollout, fact: Fact, placed: Placed) -> None:
     # What does not count is not ours to report: it became a dead letter when it was read first.
-    rollout.add(fact, stored.at, (stored.topic.name, stored.partition, stored.offset))
+    rollout.add(fact, placed.record.at, placed.ref)
 
 
 def _may_be_last(rollout: Rollout, fact: Fact) -> bool:

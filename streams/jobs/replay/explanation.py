@@ -18,13 +18,13 @@ from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents
-from streams.log.fact_log import FactLog
 from streams.log.facts import read_fact, rollout_of_key
+from streams.log.reader import LogReader
 from streams.log.record import NOTHING, LogRecord, Span
 from streams.log.topics import AGENT_EVENTS, CLOSURES, LIFECYCLE, Topic
 
 
-async def closed_outside(log: FactLog, partition: int, inside: Span) -> set[str]:
+async def closed_outside(log: LogReader, partition: int, inside: Span) -> set[str]:
     """The rollouts of a partition that have a closing in the log, before or after this part of its decisions."""
     there = (await log.spans((CLOSURES,)))[CLOSURES.name].get(partition, NOTHING)
     found = set()
@@ -57,7 +57,7 @@ class Announced:
         self._events: set[Events] = set()
 
     @classmethod
-    async def of(cls, log: FactLog, partition: int, suspects: Iterable[Events]) -> "Announced":
+    async def of(cls, log: LogReader, partition: int, suspects: Iterable[Events]) -> "Announced":
         """Fold the events of the branches that records claim to be of, as far as the log goes."""
         found, branches = cls(), frozenset((each.rollout_id, each.branch_index) for each in suspects)
         wanted = frozenset(rollout_id for rollout_id, _ in branches)
@@ -92,7 +92,7 @@ class Announced:
         return events in self._events
 
 
-async def _pinned(log: FactLog, partition: int) -> list[EmissionConfig]:
+async def _pinned(log: LogReader, partition: int) -> list[EmissionConfig]:
     span = (await log.spans((CLOSURES,)))[CLOSURES.name].get(partition, NOTHING)
     found: dict[str, EmissionConfig] = {}
     async for _, fact, _ in _facts(log, CLOSURES, partition, span):
@@ -103,7 +103,7 @@ async def _pinned(log: FactLog, partition: int) -> list[EmissionConfig]:
 
 
 async def _facts(
-    log: FactLog, topic: Topic, partition: int, span: Span, wanted: frozenset[str] | None = None
+    log: LogReader, topic: Topic, partition: int, span: Span, wanted: frozenset[str] | None = None
 ) -> AsyncIterator[tuple[str, Fact, LogRecord]]:
     """The facts of part of a partition that can be read, of some rollouts or of all."""
     if span.start >= span.end:

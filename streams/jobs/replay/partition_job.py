@@ -19,10 +19,11 @@ from streams.jobs.replay.reclosing import Reclosing
 from streams.jobs.replay.remake import Making, Rules
 from streams.jobs.replay.targets import Target
 from streams.log.container import partitions_of
-from streams.log.fact_log import FactLog, both
 from streams.log.files import log_folder
 from streams.log.interleaving import in_step
 from streams.log.letters import CODE_VERSION
+from streams.log.losses import both
+from streams.log.reader import LogReader
 from streams.log.record import NOTHING, Span
 from streams.log.topics import CLOSURES, FACTS, Topic
 
@@ -103,7 +104,7 @@ class Result(BaseModel):
 
 
 async def replay_partition(
-    log: FactLog,
+    log: LogReader,
     job: Job,
     partition: int,
     target: Target,
@@ -144,7 +145,7 @@ async def replay_partition(
     )  # fmt: skip
 
 
-def _lost(job: Job, log: FactLog, partition: int) -> dict[str, str]:
+def _lost(job: Job, log: LogReader, partition: int) -> dict[str, str]:
     """By fact topic, what is gone of a partition: as was known before, and as reading it has shown."""
     lost: dict[str, str] = {}
     for losses in (job.lost, log.damaged):
@@ -158,7 +159,7 @@ def _lost(job: Job, log: FactLog, partition: int) -> dict[str, str]:
 class _Run:
     """A partition read under the job's rules."""
 
-    def __init__(self, log: FactLog, job: Job, partition: int) -> None:
+    def __init__(self, log: LogReader, job: Job, partition: int) -> None:
         self._log = log
         self._job = job
         self._partition = partition

@@ -7,7 +7,6 @@ is resumed with the partitions that are left.
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -25,9 +24,8 @@ from streams.jobs.replay.overrides import Overrides
 from streams.jobs.replay.partition_job import Job, Result
 from streams.jobs.replay.processes import log_of, run_partitions
 from streams.jobs.replay.replay_manifest import Repeat, ReplayManifest, repeat_of, write_manifest
+from streams.log.progress import Say, quiet
 from streams.log.topics import CLOSURES
-
-Say = Callable[[str, float], None]
 
 
 @dataclass
@@ -73,7 +71,7 @@ async def replay(
     *,
     resume: bool = False,
     earlier: ReplayManifest | None = None,
-    say: Say = lambda _what, _share: None,
+    say: Say = quiet,
 ) -> Replayed:
     """Replay everything that the job names, and compare with an earlier replay, if there is one.
 

@@ -19,7 +19,7 @@ from streams.log.durable_files import PARTIAL
 from streams.log.file_writer import LogWriter
 from streams.log.files import LOG
 from streams.log.headers import REDACTED
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import FactWriter
 from streams.log.topic_setup import ensure_topics
 from streams.log.topics import CLOSURES, TOPICS
@@ -112,8 +112,8 @@ class Topics(Target):
 
     async def prepare(self) -> None:
         """Create the topics and register the schemas, once for all processes. Raises ReplayError when anything is in them."""
-        async with KafkaLog(self._beside) as log:
-            held = await log.count([topic for topic in TOPICS if log.partitions(log.name(topic))])
+        async with KafkaReader(self._beside) as log:
+            held = await log.count(TOPICS)
         if held:
             raise ReplayError(
                 f"the topics with prefix {self._beside.prefix!r} hold {held:,} records already, of an earlier replay or of a live "
