@@ -368,7 +368,7 @@ def again(
     from streams.cluster.signing_keys import signing_key
     from streams.jobs.judge.again import AgainError, FileTarget, Judged, Target, TopicTarget, judge_again
     from streams.jobs.judge.asking import Spent
-    from streams.jobs.judge.refold import Refold
+    from streams.jobs.judge.closed_rollouts import ClosedRollouts
     from streams.log.kafka_reader import hush
     from streams.log.readers import reader_of
     from streams.views.judge_pages import again_page, reason_lines
@@ -390,7 +390,7 @@ def again(
             with progress() as say:
                 async with source, target:
                     chosen, concurrency = settings.emission.judge, settings.judge.concurrency
-                    return await judge_again(Refold(source), target, judge, chosen, concurrency, say)
+                    return await judge_again(ClosedRollouts(source), target, judge, chosen, concurrency, say)
         finally:
             await judge.close()
 

@@ -111,6 +111,8 @@ class FileReader(LogReader):
 
     async def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncGenerator[list[LogRecord], None]:
         """Block by block, as they were written."""
+        if span.start >= span.end:
+            return
         reached = span.start
         for block in self._segments(topic.name, partition, span):
             reached = block[-1].offset + 1

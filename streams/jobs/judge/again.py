@@ -30,7 +30,7 @@ from schemas.lifecycle import Lifecycle
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.cluster.config import Settings
 from streams.jobs.judge.asking import AT_ONCE, Asker, Spent, VoteFile
-from streams.jobs.judge.refold import Refold
+from streams.jobs.judge.closed_rollouts import ClosedRollouts
 from streams.log.files import find_log
 from streams.log.json_lines import SINK_FILES, Outputs
 from streams.log.kafka_reader import KafkaReader
@@ -229,7 +229,7 @@ class _Work(NamedTuple):
 
 
 async def judge_again(
-    refold: Refold,
+    closed: ClosedRollouts,
     target: Target,
     judge: Judge,
     config: JudgeConfig,
@@ -240,7 +240,7 @@ async def judge_again(
     counts, asker = Judged(), Asker(judge, concurrency, target.votes, target.keep)
     spent = asker.spent
 
-    async for works in _batches(refold, target, config, counts, spent, AT_ONCE * concurrency):
+    async for works in _batches(closed, target, config, counts, spent, AT_ONCE * concurrency):
         requests = [request for work in works for request in work.asking.requests]
         goal = spent.votes + sum(len(calls_of(request)) for request in requests)
         begun = spent.votes
@@ -253,8 +253,8 @@ async def judge_again(
         answers = iter(await asker.votes(requests, paid, tell))
         for work in works:
             await _finish(work, [vote for _ in work.asking.requests for vote in next(answers)], target, counts)
-    counts.open = refold.open
-    counts.broken += refold.broken
+    counts.open = closed.open
+    counts.broken += closed.broken
     return counts, spent
 
 
@@ -277,12 +277,12 @@ async def _finish(work: _Work, answers: list[JudgeVote], target: Target, counts:
 
 
 async def _batches(
-    refold: Refold, target: Target, config: JudgeConfig, counts: Judged, spent: Spent, calls: int
+    closed: ClosedRollouts, target: Target, config: JudgeConfig, counts: Judged, spent: Spent, calls: int
 ) -> AsyncGenerator[list[_Work], None]:
     """Rollouts with what is asked about them, as many together as make so many calls."""
     works: list[_Work] = []
     waiting = 0
-    async for rollout in refold.rollouts():
+    async for rollout in closed.rollouts():
         assert rollout.settled is not None
         assert rollout.closed is not None
         if rollout.settled.cause == "cancelled":

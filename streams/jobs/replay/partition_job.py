@@ -1,7 +1,7 @@
 """One partition replayed: facts folded, records emitted, written, and compared with those that the worker emitted."""
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from agents.rollouts.policy import ClosingPolicy
 from agents.training.redaction import RULES_VERSION
 from schemas.emission import EmissionConfig
 from streams.jobs.replay.comparison import SINKS, Comparison, compare
-from streams.jobs.replay.fold import Fold, Hole
 from streams.jobs.replay.lookahead import Ahead
 from streams.jobs.replay.overrides import Overrides
 from streams.jobs.replay.reclosing import Reclosing
@@ -20,11 +19,12 @@ from streams.jobs.replay.remake import Making, Rules
 from streams.jobs.replay.targets import Target
 from streams.log.container import partitions_of
 from streams.log.files import log_folder
-from streams.log.interleaving import in_step
+from streams.log.fold import Fold, Hole
+from streams.log.interleaving import Order, in_step, in_turn, partition_blocks
 from streams.log.letters import CODE_VERSION
 from streams.log.losses import both
 from streams.log.reader import LogReader
-from streams.log.record import NOTHING, Span
+from streams.log.record import NOTHING, LogRecord, Span
 from streams.log.topics import CLOSURES, FACTS, Topic
 
 NOT_REDACTED = b'"redact":false'
@@ -172,31 +172,24 @@ class _Run:
             evidence=job.evidence,
         )
 
-    def _blocks(self, topic: Topic) -> AsyncIterator[Any]:
-        span = self._job.spans.get(topic.name, {}).get(self._partition, NOTHING)
-        return self._log.blocks(topic, self._partition, span)
-
-    async def facts(self) -> AsyncIterator[tuple[Topic, Any]]:
-        """All facts of the partition."""
-        async for topic, records in in_step({topic: self._blocks(topic) for topic in FACTS}):
-            await self._log.learn(records)
-            yield topic, records
+    def facts(
+        self, topics: Iterable[Topic] = FACTS, order: Order = in_step
+    ) -> AsyncIterator[tuple[Topic, list[LogRecord]]]:
+        """The facts of the partition."""
+        return partition_blocks(self._log, self._partition, topics, self._job.spans, order)
 
     async def fold(self) -> Fold:
         """What the facts go into; what has to be known for it is read first."""
         reclose = self.rules.reclose
         if reclose or self.rules.overrides.redact is None:
-            async for records in self._blocks(CLOSURES):
-                await self._log.learn(records)
+            async for _, records in self.facts((CLOSURES,)):
                 for record in records:
                     if reclose or NOT_REDACTED in (record.value or b""):
                         self.ahead.decide(record)
         if not reclose:
             return Fold(self._log.codec, self._partition, self._redacts)
-        for topic in FACTS:
-            if topic is not CLOSURES:
-                async for records in self._blocks(topic):
-                    self.ahead.count(records)
+        async for _, records in self.facts([topic for topic in FACTS if topic is not CLOSURES], in_turn):
+            self.ahead.count(records)
         lost = _lost(self._job, self._log, self._partition)
         return Reclosing(self._log.codec, self._partition, self._redacts, self.ahead.records, lost)
 

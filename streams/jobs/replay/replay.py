@@ -17,13 +17,13 @@ from streams.jobs.errors import ReplayError
 from streams.jobs.replay.comparison import Comparison
 from streams.jobs.replay.crew import Crew
 from streams.jobs.replay.emitted import combined
-from streams.jobs.replay.fold import Hole
 from streams.jobs.replay.output import Output
 from streams.jobs.replay.override_check import require_fitting, require_fitting_log
 from streams.jobs.replay.overrides import Overrides
 from streams.jobs.replay.partition_job import Job, Result
 from streams.jobs.replay.processes import log_of, run_partitions
 from streams.jobs.replay.replay_manifest import Repeat, ReplayManifest, repeat_of, write_manifest
+from streams.log.fold import Hole
 from streams.log.progress import Say, quiet
 from streams.log.topics import CLOSURES
 

@@ -14,10 +14,10 @@ from schemas.jsontext import compact
 from schemas.versions import RECORDS, latest
 from streams.jobs.errors import ReplayError
 from streams.jobs.replay.comparison import Comparison
-from streams.jobs.replay.fold import Hole
 from streams.jobs.replay.partition_job import Job
 from streams.log.file_writer import SUFFIX
 from streams.log.files import LOG
+from streams.log.fold import Hole
 from streams.log.manifest import ARCHIVE, LOG_MANIFEST, described, read_manifest, seal
 from streams.log.record import Span
 from streams.log.topics import BY_NAME

@@ -18,7 +18,7 @@ from streams.jobs.export.export import Recipe, export
 from streams.jobs.ingest import ingest_files
 from streams.jobs.judge.again import AgainError, Judged, TopicTarget, judge_again
 from streams.jobs.judge.asking import Spent
-from streams.jobs.judge.refold import Refold
+from streams.jobs.judge.closed_rollouts import ClosedRollouts
 from streams.jobs.judge.stored_votes import votes_of_prefixes
 from streams.log.input_lines import Rejected
 from streams.log.kafka_reader import KafkaReader
@@ -43,7 +43,7 @@ async def again(settings: Settings, prefix: str, calls: int = 1000) -> tuple[Jud
     judge = make_judge(settings, Budget(calls).allow)
     try:
         async with KafkaReader(settings) as source, TopicTarget(settings, prefix, None) as target:
-            return await judge_again(Refold(source), target, judge, settings.emission.judge, 2)
+            return await judge_again(ClosedRollouts(source), target, judge, settings.emission.judge, 2)
     finally:
         await judge.close()
 
@@ -110,9 +110,9 @@ async def test_closed_rollouts_are_folded_again_to_the_same_records(settings: Se
     with Worker(settings, tmp_path / "worker.log"):
         await until_closed(settings, {"one", "two"})
     async with KafkaReader(settings) as source:
-        refold = Refold(source)
-        emissions = [emit(rollout) async for rollout in refold.rollouts()]
-    assert (refold.open, refold.broken, refold.undecodable) == (1, [], 0)
+        closed = ClosedRollouts(source)
+        emissions = [emit(rollout) async for rollout in closed.rollouts()]
+    assert (closed.open, closed.broken, closed.undecodable) == (1, [], 0)
     sinks = await sinks_of(settings)
     assert {each.ranking.ranking_id for each in emissions} == sinks.bodies[RANKINGS.name].keys()
     found = {record.record_id for each in emissions for record in each.evidence}
