@@ -43,16 +43,9 @@ class EmbeddedLogError(BraidError):
 
 def read_partition(folder: Path, topic: str, partition: int) -> Iterator[LogRecord]:
     """The records of a partition, in order; none when it has no file. Raises EmbeddedLogError for a damaged file."""
-    for block in read_blocks(folder, topic, partition):
-        yield from block
-
-
-def read_blocks(folder: Path, topic: str, partition: int, start: int = 0) -> Iterator[list[LogRecord]]:
-    """The same, block by block; segments that end before `start` are passed over."""
-    segments = segments_of(folder, topic, partition)
-    for number, path in enumerate(segments):
-        if number + 1 == len(segments) or (first_of(segments[number + 1]) or 0) > start:
-            yield from read_segment(path)
+    for path in segments_of(folder, topic, partition):
+        for block in read_segment(path):
+            yield from block
 
 
 def read_segment(path: Path) -> Iterator[list[LogRecord]]:

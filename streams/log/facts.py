@@ -1,6 +1,6 @@
 """Facts as they stand in the log: the rollout that a record is about, and its content."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from agents.rollouts.rollout import Fact
 from schemas.base import Record
@@ -31,14 +31,16 @@ def read_fact(codec: Codec, topic: Topic, value: bytes | None, rollout_id: str) 
     return _about(rollout_id, topic, codec.decode_for_fold(topic, value))  # type: ignore[return-value]  # the fact topics hold facts
 
 
-def readable_facts(codec: Codec, topic: Topic, records: Iterable[LogRecord]) -> Iterator[tuple[str, Fact]]:
+def readable_facts(codec: Codec, topic: Topic, records: Iterable[LogRecord]) -> list[tuple[str, Fact]]:
     """The facts of records with their rollouts, without those that cannot be read."""
+    found: list[tuple[str, Fact]] = []
     for record in records:
         try:
             rollout_id = rollout_of_key(record.key)
-            yield rollout_id, read_fact(codec, topic, record.value, rollout_id)
+            found.append((rollout_id, read_fact(codec, topic, record.value, rollout_id)))
         except DecodeError:
             continue
+    return found
 
 
 def read_record(codec: Codec, topic: Topic, key: bytes | None, value: bytes | None) -> Record:
