@@ -15,8 +15,8 @@ import orjson
 
 from agents.evidence.structure import printable
 from agents.importers.errors import LineError
+from agents.redaction.redaction import redact
 from agents.rollouts.rollout import Fact
-from agents.training.redaction import redact
 from agents.verdicts.meaning import Doubt, doubt
 from schemas.errors import BraidError
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict

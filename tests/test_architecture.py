@@ -13,6 +13,7 @@ PURE = (
     "verdicts",
     "ranking",
     "rewards",
+    "redaction",
     "training",
     "evidence",
     "importers",

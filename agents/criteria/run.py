@@ -16,7 +16,7 @@ from agents.judge.judge import Judge, JudgeTroubleError
 from agents.judge.judged_text import judged_branch
 from agents.judge.prompt import prompt_of
 from agents.judge.votes import calls_of
-from agents.training.redaction import redact
+from agents.redaction.redaction import redact
 from schemas.judging import HIGHEST_SCORE, JudgeRequest
 from schemas.numbers import nine
 from schemas.verdicts import CheckVerdict

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
+from agents.redaction.redaction import redact
 from agents.rollouts.rollout import Rollout
-from agents.training.redaction import redact
 from schemas.errors import BraidError
 
 P = ParamSpec("P")

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from agents.evidence.build import Placed, branch_evidence, chain_of, judges_of, sign
 from agents.evidence.signing import SigningKey
 from agents.ranking.ranking import RankingResult
+from agents.redaction.redaction import has_unremoved
 from agents.rewards.rewards import JudgedScores, reward_of
 from agents.rollouts.broken import BrokenLogError, breaks_alone
 from agents.rollouts.decide import branch_outcomes, pinned_config, settled_attempt
@@ -15,7 +16,6 @@ from agents.summarize.branch import BranchFacts, build_branch, n_events, raw_dig
 from agents.summarize.events import Decision, Piece
 from agents.summarize.opening import cleaned_opening
 from agents.training.admission import Judged
-from agents.training.redaction import has_unremoved
 from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import comparable, kind_of, terms_of
 from schemas.avro_body import Bodies

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from agents.evidence.canonical import digest
+from agents.redaction.redaction import redact
 from agents.summarize.events import (
     DIGEST,
     SHORTEST_SECRET,
@@ -22,7 +23,6 @@ from agents.summarize.events import (
     Start,
 )
 from agents.summarize.output import shorten
-from agents.training.redaction import redact
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchCall, BranchRecord, BranchStatus, ToolFailure
 from schemas.checked import unchecked

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from orjson import OPT_SORT_KEYS, dumps
 
 from agents.evidence.canonical import canonical_bytes, digest, written_alike
+from agents.redaction.redaction import redact, redact_json
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
-from agents.training.redaction import redact, redact_json
 from schemas.digests import sha256_of
 from schemas.events import AgentEvent, EventFields, fields_of
 from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers

@@ -9,8 +9,8 @@ from typing import Any
 
 from agents.importers.errors import LineError
 from agents.importers.lines import LineReader
+from agents.redaction.redaction import redact_json
 from agents.rollouts.rollout import Fact
-from agents.training.redaction import redact_json
 from schemas.events import AgentEvents
 from streams.gateway.auth import Caller
 from streams.gateway.bodies import Item

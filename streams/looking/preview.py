@@ -7,7 +7,7 @@ it, so every printable run is also looked at without its first characters.
 import re
 from typing import NamedTuple
 
-from agents.training.redaction import redact
+from agents.redaction.redaction import redact
 from streams.codec import CONFLUENT, CONFLUENT_HEADER, SINGLE_HEADER, SINGLE_OBJECT
 from streams.looking.text import cut, visible
 

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
+from agents.redaction.redaction import redact
 from agents.rollouts.decide import counting_attempt, pinned_config, required_verdicts
 from agents.rollouts.rollout import Rollout, Stamped, VerdictKey, verdict_key
 from agents.summarize.branch import last_word, n_events
 from agents.summarize.events import Call
-from agents.training.redaction import redact
 from agents.verdicts.meaning import CURRENT, Meaning, Terms, Verdict, counting, kind_of, meaning, objective, terms_of
 from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig

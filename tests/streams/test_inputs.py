@@ -9,7 +9,7 @@ import pytest
 
 from agents.importers.errors import LineError
 from streams.inputs import LINE_LIMIT, Line, Rejected, read_lines
-from tests.agents.training.secrets_corpus import FORMATS, IN_CONTEXT
+from tests.agents.redaction.secrets_corpus import FORMATS, IN_CONTEXT
 
 TOKEN = FORMATS[10].text
 ODD = b"\xff"

@@ -11,7 +11,7 @@ import orjson
 import pytest
 import structlog
 
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 from streams import logs
 from streams.cluster import partition_of, start_producer
 from streams.config import Settings
@@ -21,8 +21,8 @@ from streams.ingest import ingest_files
 from streams.inputs import Rejected
 from streams.run import run_files
 from streams.topics import AGENT_EVENTS, CLOSURES, DEAD_LETTERS, TOPICS
-from tests.agents.training import secrets_corpus as corpus
-from tests.agents.training.formats.rollouts import Line, encoded, opening
+from tests.agents.formats.rollouts import Line, encoded, opening
+from tests.agents.redaction import secrets_corpus as corpus
 from tests.live import Worker, read_all, until, until_closed
 from tests.streams.looking.conftest import Braid, braid  # noqa: F401 - a fixture
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agents.training.redaction import RULES_VERSION
+from agents.redaction.redaction import RULES_VERSION
 from streams.cluster import partition_of
 from streams.embedded import partitions_of, read_partition
 from streams.log_writer import LogWriter, file_of

@@ -12,14 +12,14 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
-from agents.training.personal_rules import ADDRESSES, HOMES
-from agents.training.private_keys import PRIVATE_KEYS
-from agents.training.secret_assignments import ASSIGNMENTS, SecretName, looks_secret, secret_name
-from agents.training.secret_commands import COMMANDS, is_command
-from agents.training.secret_cookies import COOKIE_FIELDS, COOKIES, is_session
-from agents.training.secret_encoded import ENCODED
-from agents.training.secret_rules import CLOUD_KEYS, HEADERS_AND_URLS, MORE_VENDOR_KEYS, NAMED_KEYS, VENDOR_KEYS
-from agents.training.secret_shapes import Rule, Test
+from agents.redaction.personal_rules import ADDRESSES, HOMES
+from agents.redaction.private_keys import PRIVATE_KEYS
+from agents.redaction.secret_assignments import ASSIGNMENTS, SecretName, looks_secret, secret_name
+from agents.redaction.secret_commands import COMMANDS, is_command
+from agents.redaction.secret_cookies import COOKIE_FIELDS, COOKIES, is_session
+from agents.redaction.secret_encoded import ENCODED
+from agents.redaction.secret_rules import CLOUD_KEYS, HEADERS_AND_URLS, MORE_VENDOR_KEYS, NAMED_KEYS, VENDOR_KEYS
+from agents.redaction.secret_shapes import Rule, Test
 
 Counts = tuple[tuple[str, int], ...]
 

@@ -7,7 +7,7 @@ of accounts that every image or runner has (`/home/user`, `/home/runner`), and `
 
 import re
 
-from agents.training.secret_shapes import Rule, Span, after_escape
+from agents.redaction.secret_shapes import Rule, Span, after_escape
 
 _NOBODY = frozenset({"git", "hg", "root", "noreply", "no-reply", "donotreply", "do-not-reply"})
 _LONGEST_LOCAL = 64

@@ -11,7 +11,7 @@ from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
 
-from agents.training.secret_shapes import Rule, Span, after_escape, end_of, is_placeholder, random_length
+from agents.redaction.secret_shapes import Rule, Span, after_escape, end_of, is_placeholder, random_length
 
 
 class SecretName(Enum):

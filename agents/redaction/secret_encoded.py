@@ -9,7 +9,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
-from agents.training.secret_shapes import Rule, Span, end_of, starts_word
+from agents.redaction.secret_shapes import Rule, Span, end_of, starts_word
 
 _HEAD = re.compile(r"[A-Za-z0-9+/]{4,64}")
 _WHOLE = re.compile(r"(?:[A-Za-z0-9+/]{60,}+(?:\r?\n|\\{1,4}n)[ \t]{0,16})*+[A-Za-z0-9+/_\-]*+={0,2}")

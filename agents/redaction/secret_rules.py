@@ -7,8 +7,8 @@ order, and within a table the more specific rule stands first. Names that give a
 
 import re
 
-from agents.training.secret_encoded import decoded
-from agents.training.secret_shapes import (
+from agents.redaction.secret_encoded import decoded
+from agents.redaction.secret_shapes import (
     Rule,
     Span,
     context,

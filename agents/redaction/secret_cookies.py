@@ -7,7 +7,7 @@ would write; any other name needs a long one. `theme=dark`, `sessionid=abc123`, 
 
 import re
 
-from agents.training.secret_shapes import Rule, Span, is_placeholder, nothing_until, random_length
+from agents.redaction.secret_shapes import Rule, Span, is_placeholder, nothing_until, random_length
 
 COOKIE_FIELDS = frozenset({"cookie", "cookies", "set-cookie", "set_cookie", "setcookie"})
 """Names of fields that hold cookies."""

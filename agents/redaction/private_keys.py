@@ -6,7 +6,7 @@ code that looks for keys has it, is left alone.
 
 import re
 
-from agents.training.secret_shapes import Rule, Span, after_escape, random_length, token
+from agents.redaction.secret_shapes import Rule, Span, after_escape, random_length, token
 
 LONGEST_KEY = 65_536
 """Characters between the BEGIN and END of a key; a longer block is treated as cut off."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from agents.training.secret_shapes import Accept, Rule, Span, is_placeholder, nothing_until, random_length, starts_word
+from agents.redaction.secret_shapes import Accept, Rule, Span, is_placeholder, nothing_until, random_length, starts_word
 
 _KIND = "command_password"
 _MOST_WORDS = 48
