@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from agents.evidence.signing import Json, SigningKey, sign_record
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
 from streams.durable import digest_of, write_whole

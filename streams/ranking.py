@@ -11,11 +11,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from agents.evidence.canonical import CanonicalError
-from agents.importers.errors import LineError
-from agents.importers.slices import rollout_of
+from agents.facts.fact import Fact, rollout_of
+from agents.importers.line_error import LineError
 from agents.ranking.ranking import BranchRank, Candidate, Contest, RankingResult, rank_many
 from agents.rollouts.ranking import counted, scalar_of
-from agents.rollouts.rollout import Fact, VerdictKey, verdict_key
+from agents.rollouts.rollout import VerdictKey, verdict_key
 from agents.summarize.branch import BranchEnd, end_status
 from agents.summarize.events import Answer, Body, Failure, keep
 from agents.verdicts.meaning import Verdict, counting, outcome_of, terms_of

@@ -15,7 +15,7 @@ import anthropic
 import httpx2
 from anthropic import APIConnectionError, APIStatusError, APITimeoutError, AsyncAnthropic
 
-from agents.fork.errors import ForkError
+from agents.fork.fork_error import ForkError
 from agents.fork.model import Answers, Ask, Assistant, ModelTroubleError, Stop, Tokens, ToolUse, TroubleKind, Turn
 from schemas.retry_after import seconds_until
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from agents.fork.errors import ForkError
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
+from agents.fork.fork_error import ForkError
 from agents.summarize.events import first
 from schemas.closures import Closure
 from schemas.events import AgentEvent, AgentEvents

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
-from agents.fork.errors import ForkError
+from agents.fork.fork_error import ForkError
 from agents.fork.model import Ask, Assistant, ModelTroubleError, Tokens, ToolUse, TroubleKind, Turn
 from schemas.avro_body import first_problem
 from schemas.jsontext import compact

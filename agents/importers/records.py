@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import ValidationError
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from agents.summarize.events import first
 from schemas.avro_body import first_problem
 from schemas.base import Record

@@ -18,7 +18,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
-from agents.training.formats.chat import messages, tool_text
+from agents.formats.chat import messages, tool_text
 from schemas.training import DpoRecord
 from streams.cluster import registry_of, resolve, start_consumer
 from streams.codec import Codec

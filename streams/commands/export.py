@@ -65,9 +65,9 @@ def export(
     json
         Print one JSON object with the counts.
     """
-    from agents.training.formats import FORMATS
-    from agents.training.formats.dsse import Attestor
-    from agents.training.selection import Filters, Split
+    from agents.formats import FORMATS
+    from agents.formats.selection import Filters, Split
+    from agents.formats.shape import Attestor
     from streams.commands.progress import progress
     from streams.config import load
     from streams.exporting.beside import require_formats

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from agents.training.formats import FORMATS
-from agents.training.formats.dsse import Attestor
+from agents.formats import FORMATS
+from agents.formats.shape import Attestor
 from streams.config import Settings
 from streams.exporting.counts import Counts
 from streams.exporting.export import Recipe, export

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from agents.fork.budget import Budgets
-from agents.fork.errors import ForkError
+from agents.fork.fork_error import ForkError
 from agents.fork.history import Job, prefix_of, read_place, unfinished
 from agents.fork.model import Model
 from agents.fork.pool import KernelPool
 from agents.fork.runner import ForkRunner, Progress, Sampling, opening
 from agents.fork.sandbox import Sandbox
-from agents.fork.snapshot_adapter import SnapshotStore
 from agents.fork.task import Task
 from agents.memory.memory import Found, with_experience
+from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.events import AgentEvent
 from schemas.lifecycle import RolloutOpened
 from streams.broker import places

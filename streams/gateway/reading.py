@@ -7,10 +7,10 @@ rollout and branch may repeat the path, never contradict it.
 from collections.abc import Callable
 from typing import Any
 
-from agents.importers.errors import LineError
+from agents.facts.fact import Fact
+from agents.importers.line_error import LineError
 from agents.importers.lines import LineReader
 from agents.redaction.redaction import redact_json
-from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvents
 from streams.gateway.auth import Caller
 from streams.gateway.bodies import Item

@@ -12,11 +12,12 @@ import structlog
 from faust.types.tuples import TP
 
 from agents.evidence.signing import SigningKey
-from agents.judge.requests import judge_requests
+from agents.facts.fact import Fact
 from agents.rollouts.broken import BrokenLogError
 from agents.rollouts.decide import decide, has_read, next_cutoff, pinned_config, read_first
 from agents.rollouts.emit import Emission, Ended, emit, ended_branch
-from agents.rollouts.rollout import Complaint, Fact, Rollout
+from agents.rollouts.judge_requests import judge_requests
+from agents.rollouts.rollout import Complaint, Rollout
 from agents.rollouts.status import Status
 from schemas.base import Record
 from schemas.closures import Closure, RolloutSettled

@@ -12,7 +12,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 from streams.durable import PARTIAL, write_whole
 from streams.holding import REPLAY_LOCK as LOCK
 from streams.holding import held

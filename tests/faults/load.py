@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 from agents.summarize.branch import raw_digest
 from agents.summarize.events import keep_slice
 from schemas.events import AgentEvent, AgentEvents, fields_of

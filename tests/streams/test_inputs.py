@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from streams.inputs import LINE_LIMIT, Line, Rejected, read_lines
 from tests.agents.redaction.secrets_corpus import FORMATS, IN_CONTEXT
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from agents.fork.files import File
+from agents.fork.build_verdict import build_verdict, laid_out, protected_intact
 from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.subject import Subject
 from agents.fork.task import Task
 from agents.fork.task_adapter import SAMPLES, find_task, load_task, overlays
-from agents.fork.verify import build_verdict, laid_out, protected_intact
 from agents.verdicts.meaning import CURRENT, build_meaning, hack_signals
+from agents.workspace.files import File
 
 SUBJECT = Subject("r", 0, 0, "test", "files")
 BASELINE = 13

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from agents.redaction import redaction
 from agents.redaction.redaction import RULES, Redacted, contains_secret, placeholder, redact, redact_json
 from agents.redaction.secret_assignments import SecretName, secret_name
+from tests.agents.formats.rollouts import branch, group_of, opening
 from tests.agents.redaction.secrets_corpus import CUT_KEYS, FORMATS, IN_CONTEXT, LOOK_ALIKES, Found, Secret, fake, pem
-from tests.agents.training.formats.rollouts import branch, group_of, opening
 
 CONTEXTS: dict[str, str] = {
     "alone": "%s",

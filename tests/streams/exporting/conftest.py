@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 from streams.config import Settings
 from streams.exporting.counts import Counts
 from streams.exporting.export import Recipe, export
 from streams.exporting.inputs import DirectoryInput
 from streams.run import run_files
-from tests.agents.training.formats.rollouts import Line, encoded, mixed
+from tests.agents.formats.rollouts import Line, encoded, mixed
 
 ROLLOUTS = ("r1", "r2", "r3")
 

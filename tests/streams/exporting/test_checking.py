@@ -13,9 +13,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from agents.evidence.signing import SigningKey, sign_record
-from agents.training.formats import FORMATS
-from agents.training.formats.dsse import Attestor
-from agents.training.selection import Split
+from agents.formats import FORMATS
+from agents.formats.selection import Split
+from agents.formats.shape import Attestor
 from streams.config import Settings
 from streams.exporting.export import Recipe, export
 from streams.exporting.inputs import DirectoryInput
@@ -23,7 +23,7 @@ from streams.findings import Finding, Outcome
 from streams.run import run_files
 from streams.topics import BRANCHES, EVIDENCE
 from streams.verifying import Verification
-from tests.agents.training.formats.rollouts import encoded, mixed
+from tests.agents.formats.rollouts import encoded, mixed
 from tests.older import made_older
 from tests.sealed import sealed
 from tests.streams.exporting.test_loading import BOTH

@@ -9,7 +9,7 @@ import pytest
 
 from streams import cli
 from streams.counts import Counts as RunCounts
-from tests.agents.training.formats.rollouts import encoded, mixed
+from tests.agents.formats.rollouts import encoded, mixed
 from tests.streams.exporting.conftest import rows, visible
 
 Output = pytest.CaptureFixture[str]

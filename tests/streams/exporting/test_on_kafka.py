@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 from streams.config import Settings
 from streams.exporting.counts import Counts
 from streams.exporting.export import Recipe, export
@@ -18,7 +18,7 @@ from streams.ingest import ingest_files
 from streams.inputs import Rejected
 from streams.looking.log import LookError
 from streams.topics import EVIDENCE, SFT
-from tests.agents.training.formats.rollouts import encoded, mixed
+from tests.agents.formats.rollouts import encoded, mixed
 from tests.live import Worker, until_closed
 from tests.streams.exporting.conftest import rows
 

@@ -99,7 +99,7 @@ async def test_a_killed_verifier_is_resumed_without_a_lost_or_doubled_verdict(
 
 
 def solved_quick(text: str) -> dict[str, object]:
-    from agents.fork.files import File
+    from agents.workspace.files import File
 
     return {"work.txt": File(f"{text}\n".encode())}
 
@@ -200,7 +200,7 @@ async def test_criteria_become_check_verdicts_and_settled_rollouts_are_left_alon
     settings: Settings, tmp_path: Path
 ) -> None:
     """Each with its hint, and one for all together; without a judge the judged one is unknown, so together is no pass."""
-    from agents.fork.files import File
+    from agents.workspace.files import File
 
     folder = quick_task(tmp_path / "tasks" / "notes", options=CRITERIA)
     (folder / "tests" / "test.sh").unlink()
