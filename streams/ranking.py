@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from agents.evidence.canonical import CanonicalError
 from agents.facts.fact import Fact, rollout_of
 from agents.importers.line_error import LineError
-from agents.ranking.ranking import BranchRank, Candidate, Contest, RankingResult, rank_many
-from agents.rollouts.ranking import counted, scalar_of
+from agents.ranking.ranking import Candidate, Contest, RankingResult, rank_many
+from agents.ranking.vote_count import counted, scalar_of
 from agents.rollouts.rollout import VerdictKey, verdict_key
 from agents.summarize.branch import BranchEnd, end_status
 from agents.summarize.events import Answer, Body, Failure, keep
@@ -25,6 +25,7 @@ from schemas.emission import EmissionConfig
 from schemas.events import AgentEvent, AgentEvents
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutOpened
+from schemas.rankings import RankedBranch
 from schemas.verdicts import BuildVerdict
 
 BATCH = 512
@@ -50,10 +51,10 @@ class Ranked(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
         branches = [{name: getattr(row, name) for name in BRANCH_FIELDS} for row in self.result.branches]
-        return {"rollout_id": self.rollout_id, "branches": branches, "stats": self.result.stats._asdict()}
+        return {"rollout_id": self.rollout_id, "branches": branches, "stats": self.result.stats.plain()}
 
     @property
-    def branches(self) -> tuple[BranchRank, ...]:
+    def branches(self) -> tuple[RankedBranch, ...]:
         """Best first."""
         return self.result.branches
 

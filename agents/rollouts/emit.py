@@ -10,7 +10,7 @@ from agents.redaction.redaction import has_unremoved
 from agents.rewards.rewards import JudgedScores, reward_of
 from agents.rollouts.broken import BrokenLogError, breaks_alone
 from agents.rollouts.decide import branch_outcomes, pinned_config, settled_attempt
-from agents.rollouts.ranking import ranking_of
+from agents.rollouts.ranking_record import ranking_of
 from agents.rollouts.rollout import Rollout
 from agents.summarize.branch import BranchFacts, build_branch, n_events, raw_digest
 from agents.summarize.events import Decision, Piece

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.ranking.votes import Place, Vote, VoteCount, count_votes, tie_by_content
+from agents.ranking.vote_count import Place, Vote, VoteCount, count_votes, tie_by_content
 
 PLACES = {0: Place(0, 0), 4: Place(0, 1), 7: Place(0, 2), 2: Place(1, 0)}
 """Three branches in one tier and one in another."""

@@ -5,10 +5,12 @@ unknown, or it does not exist), or about a branch and itself are counted as igno
 """
 
 from collections.abc import Mapping, Sequence
+from math import fsum
 from typing import NamedTuple
 
 from agents.ranking.bradley_terry import Group, Pair, group_of
-from schemas.judging import Order, Preference
+from schemas.judging import CONTENT_JUDGE, JudgeVote, Order, Preference
+from schemas.numbers import nine
 
 
 class Vote(NamedTuple):
@@ -53,6 +55,19 @@ class VoteCount(NamedTuple):
 def tie_by_content(a: int, b: int) -> Vote:
     """Two branches whose judged texts are identical: one tie, without an order and without a judge."""
     return Vote(a, b, None, 0, "tie")
+
+
+def counted(vote: JudgeVote, b: int) -> Vote:
+    """A vote as the ranking counts it; a tie by content is nobody's answer and has no order."""
+    if vote.judge == CONTENT_JUDGE:
+        return tie_by_content(vote.a, b)
+    return Vote(vote.a, b, vote.order, vote.sample, vote.preferred, vote.judge)
+
+
+def scalar_of(index: int, votes: Sequence[JudgeVote]) -> float | None:
+    """Mean of the valid scores of a branch; None without any, never 5 and never 0."""
+    scores = [vote.score for vote in votes if vote.b is None and vote.a == index and vote.score is not None]
+    return nine(fsum(scores) / len(scores)) if scores else None
 
 
 def count_votes(votes: Sequence[Vote], places: Mapping[int, Place], sizes: Sequence[int]) -> VoteCount:
