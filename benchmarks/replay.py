@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from agents.facts.fact import Fact
-from agents.rollouts.decide import decide
+from agents.rollouts.decision import decide
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from benchmarks.live import environment, fresh_broker, run_worker

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from agents.facts.fact import Fact
-from agents.rollouts.decide import pinned_config
+from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout
 from schemas.closures import SettledBranch
 from schemas.errors import DecodeError

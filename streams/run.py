@@ -23,11 +23,12 @@ from agents.importers.lines import LineReader
 from agents.importers.slices import Slicer
 from agents.judge.requests import Asking
 from agents.judge.votes import calls_of
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import close_now, settle_now
+from agents.rollouts.broken_log import BrokenLogError
+from agents.rollouts.closure import close_now
 from agents.rollouts.emit import emit
 from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.rollout import Complaint, Ref, Rollout
+from agents.rollouts.settlement import settle_now
 from schemas.base import Record
 from schemas.closures import Closure
 from schemas.jsontext import parse_object

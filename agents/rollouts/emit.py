@@ -8,10 +8,12 @@ from agents.evidence.signing import SigningKey
 from agents.ranking.ranking import RankingResult
 from agents.redaction.redaction import has_unremoved
 from agents.rewards.rewards import JudgedScores, reward_of
-from agents.rollouts.broken import BrokenLogError, breaks_alone
-from agents.rollouts.decide import branch_outcomes, pinned_config, settled_attempt
+from agents.rollouts.branch_outcomes import branch_outcomes
+from agents.rollouts.broken_log import BrokenLogError, breaks_alone
+from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.ranking_record import ranking_of
 from agents.rollouts.rollout import Rollout
+from agents.rollouts.settlement import settled_attempt
 from agents.summarize.branch import BranchFacts, build_branch, n_events, raw_digest
 from agents.summarize.events import Decision, Piece
 from agents.summarize.opening import cleaned_opening

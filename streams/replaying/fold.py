@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from agents.facts.fact import Fact
-from agents.rollouts.missing import missing
+from agents.rollouts.missing_facts import missing
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure
 from schemas.errors import DecodeError

@@ -8,10 +8,11 @@ from agents.formats import FORMATS
 from agents.formats.shape import Group, Left, Row
 from agents.importers.lines import LineReader
 from agents.importers.slices import Slicer
-from agents.rollouts.decide import close_now, settle_now
+from agents.rollouts.closure import close_now
 from agents.rollouts.emit import emit
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
+from agents.rollouts.settlement import settle_now
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from schemas.training import DpoRecord, PpoRecord, SftRecord

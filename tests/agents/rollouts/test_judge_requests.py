@@ -6,11 +6,13 @@ import pytest
 
 from agents.importers.lines import LineReader
 from agents.judge.schedule import Pair, Schedule
-from agents.rollouts.decide import close_now, decide, missing_calls, settle_now
+from agents.rollouts.closure import close_now, missing_calls
+from agents.rollouts.decision import decide
 from agents.rollouts.emit import emit
 from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
+from agents.rollouts.settlement import settle_now
 from schemas.closures import Closure, RolloutClosed
 from schemas.emission import EmissionConfig, JudgeConfig
 from tests.agents.judge.injections import INJECTIONS

@@ -7,7 +7,9 @@ because its configuration is another; what follows from it is emitted by the sam
 from collections.abc import Sequence
 
 from agents.judge.schedule import Schedule, schedule
-from agents.rollouts.decide import branch_outcomes, close_now, pinned_config
+from agents.rollouts.branch_outcomes import branch_outcomes
+from agents.rollouts.closure import close_now
+from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout
 from agents.verdicts.meaning import comparable
 from schemas.avro_body import with_content_id

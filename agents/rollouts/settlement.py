@@ -1,22 +1,19 @@
-"""When a rollout settles and closes, and what each decision pins.
+"""The settling of a rollout: when its branches and verdicts are pinned, and which.
 
-Both decisions are functions of the facts read so far, the policy, and the watermark: the time up to which every fact topic
-of the rollout's partition has been read. A deadline is decided only when the watermark has passed it, so a backlog or a
-re-read never closes early by somebody's clock. Facts appended after a deadline do not count.
+A function of the facts read so far, the policy, and the watermark: the time up to which every fact topic of the rollout's
+partition has been read. A deadline is decided only when the watermark has passed it, so a backlog or a re-read never settles
+early by the clock of a machine. Facts appended after a deadline do not count.
 
 A held rollout (`braid ingest`) does not settle because it is complete, but when it is complete and everything that was
 appended before its release has been read: no fact before the release is too late, whichever topic is read first.
 """
 
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Sequence
 from typing import Final, NamedTuple
-
-from pydantic import ValidationError
 
 from agents.judge.schedule import Schedule, schedule
 from agents.rollouts.attempt import Attempt, View
-from agents.rollouts.broken import BrokenLogError, breaks_alone
+from agents.rollouts.branch_outcomes import branch_outcomes, required_verdicts
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status
@@ -24,23 +21,18 @@ from agents.summarize.branch import n_events, raw_digest
 from agents.summarize.output import summarize
 from agents.verdicts.meaning import (
     UNDECIDED_ENDS,
-    BranchOutcome,
-    Verdict,
     comparable,
     counting,
     is_final,
-    outcome_of,
-    terms_of,
 )
-from schemas.avro_body import first_problem, with_content_id
+from schemas.avro_body import with_content_id
 from schemas.checked import unchecked
-from schemas.closures import CloseCause, RolloutClosed, RolloutSettled, SettleCause, SettledBranch
-from schemas.emission import EmissionConfig, JudgeConfig
-from schemas.judging import CONTENT_JUDGE, JudgeVote
+from schemas.closures import RolloutSettled, SettleCause, SettledBranch
+from schemas.emission import EmissionConfig
+from schemas.judging import JudgeVote
 
 _settled_branch_record: Final = unchecked(SettledBranch)
 _settled_record: Final = unchecked(RolloutSettled)
-_closed_record: Final = unchecked(RolloutClosed)
 
 MAX_ERROR_BYTES = 2000
 """Of a producer's error text, in the settling."""
@@ -51,30 +43,6 @@ class Cutoff(NamedTuple):
 
     at: int
     cause: SettleCause
-
-
-@breaks_alone
-def decide(
-    rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, watermark: int | None, read_to: Mapping[str, int]
-) -> RolloutSettled | RolloutClosed | None:
-    """The decision that is due, if any. The caller writes it, reads it back, and only then goes on.
-
-    `read_to` says, by fact topic, how far the log has been read.
-    """
-    if rollout.status is Status.OPEN:
-        settled = settle(rollout, config, policy, watermark)
-        if settled is not None:
-            rollout.status = rollout.status.to(Status.SETTLING)
-        return settled
-    if rollout.status is Status.SETTLED:
-        closed = close(rollout, watermark, read_to)
-        if closed is not None:
-            rollout.status = rollout.status.to(Status.CLOSING)
-        return closed
-    return None
-
-
-# -- settling ------------------------------------------------------------------------------------------------------------
 
 
 def settle(
@@ -148,13 +116,6 @@ def _idle_until(rollout: Rollout, idle_ms: int) -> int:
     return until
 
 
-def required_verdicts(rollout: Rollout, config: EmissionConfig) -> tuple[str, ...]:
-    """The verdicts a branch needs: RolloutOpened says, else the configuration."""
-    if rollout.opened is not None and rollout.opened.required is not None:
-        return rollout.opened.required
-    return config.required
-
-
 def is_complete(rollout: Rollout, config: EmissionConfig, until: int) -> bool:
     """Whether all expected branches had ended and all required verdicts were final by then."""
     if rollout.opened is None or rollout.opened.branches is None or rollout.opened_at > until:
@@ -187,24 +148,6 @@ def _final_verdicts(rollout: Rollout, until: int) -> set[tuple[int, int, str]]:
             kind = next(iter(counting([verdict])))
             found.add((verdict.branch_index, verdict.attempt, kind))
     return found
-
-
-def read_first(rollout: Rollout) -> int | None:
-    """The time up to which everything has to be read before facts alone can lead to the next decision; None: nothing has.
-
-    Who settles after a cutoff or a release has read all votes up to it; who closes may be another worker, which has not.
-    """
-    settled = rollout.settled
-    if settled is None:
-        return rollout.released_at if rollout.held else None
-    whole = settled.cause == "complete" and not rollout.held and rollout.latest >= settled.decided_at_ms
-    return None if whole else settled.decided_at_ms
-
-
-def has_read(rollout: Rollout, watermark: int | None) -> bool:
-    """Whether everything has been read that has to be before the next decision."""
-    until = read_first(rollout)
-    return until is None or (watermark is not None and watermark >= until)
 
 
 def _settled(
@@ -305,119 +248,3 @@ def counting_attempt(attempts: dict[int, Attempt], until: int | None) -> tuple[i
         return 0, None, _NOTHING
     number = next((number for number, view in seen.items() if view.status is not None), next(iter(seen)))
     return number, attempts[number], seen[number]
-
-
-def branch_outcomes(
-    rollout: Rollout, config: EmissionConfig, pins: Sequence[SettledBranch]
-) -> dict[int, BranchOutcome]:
-    """By branch, the outcome that the pinned verdicts give. Raises BrokenLogError when one of them is not there."""
-    required, terms = required_verdicts(rollout, config), terms_of(config.version, rollout.opened)
-    found: dict[int, BranchOutcome] = {}
-    for pin in pins:
-        stamped = rollout.pinned_by(pin)
-        if None in stamped:
-            raise BrokenLogError(f"rollout {rollout.rollout_id}: verdicts that were settled are not in the log")
-        facts = [each.fact for each in stamped if each is not None]
-        by_kind: dict[str, Verdict] = counting(fact for fact in facts if not isinstance(fact, JudgeVote))
-        found[pin.branch_index] = outcome_of(
-            pin.status or "running", required, by_kind, terms, gaps=bool(pin.gaps), conflicts=bool(pin.conflicts)
-        )
-    return found
-
-
-# -- closing -------------------------------------------------------------------------------------------------------------
-
-
-def close(rollout: Rollout, watermark: int | None, read_to: Mapping[str, int]) -> RolloutClosed | None:
-    """The closing that is due: nobody to ask, all votes in, or the judge's deadline passed."""
-    settled = rollout.settled
-    if settled is None or not rollout.has_settled_facts() or not has_read(rollout, watermark):
-        return None
-    config = pinned_config(settled)
-    deadline = settled.judge_deadline_ms
-    if settled.cause == "cancelled":
-        return _closed(rollout, "cancelled", settled.decided_at_ms, read_to)
-    if deadline is None:  # nobody is asked; votes that somebody wrote anyway and that have been read count
-        return _closed(
-            rollout, "no_judge", max([settled.decided_at_ms, *(vote.at for vote in rollout.votes.values())]), read_to
-        )
-    asked = schedule(comparable(branch_outcomes(rollout, config, settled.branches)), config.judge)
-    if not missing_calls(rollout, asked, config.judge, deadline):
-        in_time = [vote.at for vote in rollout.votes.values() if vote.at <= deadline]
-        return _closed(rollout, "complete", max([settled.decided_at_ms, *in_time]), read_to)
-    if watermark is not None and watermark >= deadline:
-        return _closed(rollout, "judge_deadline", deadline, read_to)
-    return None
-
-
-def close_now(rollout: Rollout) -> RolloutClosed:
-    """The closing of a rollout of which everything there is has been read: every vote counts."""
-    assert rollout.settled is not None
-    rollout.status = rollout.status.to(Status.CLOSING)
-    cause: CloseCause = "complete" if rollout.votes else "no_judge"
-    if rollout.settled.cause == "cancelled":
-        cause = "cancelled"
-    return _closed(
-        rollout, cause, max([rollout.settled.decided_at_ms, *(vote.at for vote in rollout.votes.values())]), {}
-    )
-
-
-def missing_calls(rollout: Rollout, asked: Schedule, judge: JudgeConfig, until: int) -> int:
-    """How many judge calls have not been answered by then, not even with a cause."""
-    answered: dict[tuple[int, int], set[tuple[str, int]]] = {}
-    scored: dict[int, set[int]] = {}
-    by_content: set[tuple[int, int]] = set()
-    """Pairs of identical texts: one tie is all that there will be."""
-    for stamped in rollout.votes.values():
-        vote = stamped.fact
-        if not isinstance(vote, JudgeVote) or stamped.at > until:
-            continue
-        if vote.b is None:
-            scored.setdefault(vote.a, set()).add(vote.sample)
-        else:
-            swapped = vote.a > vote.b
-            if vote.judge == CONTENT_JUDGE:
-                by_content.add((min(vote.a, vote.b), max(vote.a, vote.b)))
-            order = vote.order if not swapped else ("ba" if vote.order == "ab" else "ab")
-            answered.setdefault((min(vote.a, vote.b), max(vote.a, vote.b)), set()).add((order, vote.sample))
-    scores = sum(max(0, judge.scalar_samples - len(scored.get(index, ()))) for index in asked.scored)
-    return scores + sum(
-        max(0, 2 * judge.samples - len(answered.get((pair.a, pair.b), ())))
-        for pair in asked.pairs
-        if (pair.a, pair.b) not in by_content
-    )
-
-
-def _closed(rollout: Rollout, cause: CloseCause, decided_at: int, read_to: Mapping[str, int]) -> RolloutClosed:
-    assert rollout.settled is not None
-    return with_content_id(
-        _closed_record(
-            closed_id="-",
-            rollout_id=rollout.rollout_id,
-            settled_id=rollout.settled.settled_id,
-            cause=cause,
-            decided_at_ms=decided_at,
-            vote_ids=tuple(sorted(vote_id for vote_id, vote in rollout.votes.items() if vote.at <= decided_at)),
-            read_to=dict(read_to),
-        ),
-        "closed_id",
-    )
-
-
-def pinned_config(settled: RolloutSettled) -> EmissionConfig:
-    """The configuration that a settling pins. Raises BrokenLogError for one that cannot be read."""
-    config = _configs.get(settled.config_digest)
-    if config is None:
-        try:
-            config = EmissionConfig.pinned(settled.config)
-        except ValueError as error:
-            reason = first_problem(error) if isinstance(error, ValidationError) else str(error)
-            problem = f"the configuration that its settling pins cannot be read: {reason}"
-            raise BrokenLogError(f"rollout {settled.rollout_id}: {problem}") from None
-        if sha256(settled.config.encode()).hexdigest() != settled.config_digest:
-            raise BrokenLogError(f"rollout {settled.rollout_id}: the pinned configuration does not match its digest")
-        _configs[settled.config_digest] = config
-    return config
-
-
-_configs: dict[str, EmissionConfig] = {}
