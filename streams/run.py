@@ -25,7 +25,7 @@ from agents.judge.requests import Asking
 from agents.judge.votes import calls_of
 from agents.rollouts.broken_log import BrokenLogError
 from agents.rollouts.closure import close_now
-from agents.rollouts.emit import emit
+from agents.rollouts.emission import emit
 from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.rollout import Complaint, Ref, Rollout
 from agents.rollouts.settlement import settle_now

@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 PURE = (
+    "rules",
     "rollouts",
     "summarize",
     "verdicts",

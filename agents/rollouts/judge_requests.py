@@ -4,8 +4,8 @@ from agents.judge.judged_text import Branch
 from agents.judge.requests import Asking, asking_of
 from agents.judge.schedule import schedule
 from agents.rollouts.branch_outcomes import branch_outcomes
+from agents.rollouts.branch_records import branch_record
 from agents.rollouts.broken_log import breaks_alone
-from agents.rollouts.emit import branch_record
 from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout
 from agents.verdicts.meaning import comparable

@@ -5,12 +5,10 @@ from typing import Final
 
 from agents.ranking.ranking import Candidate, RankingResult, rank
 from agents.ranking.vote_count import counted, scalar_of
-from agents.verdicts.meaning import BranchOutcome
-from schemas.avro_body import Bodies, with_content_id
+from agents.rollouts.closed_rollout import ClosedRollout
+from schemas.avro_body import with_content_id
 from schemas.branches import BranchRecord
 from schemas.checked import unchecked
-from schemas.closures import RolloutClosed, RolloutSettled
-from schemas.emission import EmissionConfig
 from schemas.judging import JudgeVote
 from schemas.rankings import Ranking
 
@@ -18,16 +16,10 @@ _ranking: Final = unchecked(Ranking)
 
 
 def ranking_of(
-    settled: RolloutSettled,
-    closed: RolloutClosed,
-    branches: Mapping[int, BranchRecord],
-    outcomes: Mapping[int, BranchOutcome],
-    votes: Sequence[JudgeVote],
-    config: EmissionConfig,
-    config_digest: str,
-    bodies: Bodies,
+    source: ClosedRollout, branches: Mapping[int, BranchRecord], votes: Sequence[JudgeVote]
 ) -> tuple[Ranking, RankingResult]:
     """The record, and the result that probabilities can be asked of."""
+    settled, closed = source.settled, source.closed
     scores = [vote for vote in votes if vote.b is None]
     result = rank(
         [
@@ -40,10 +32,10 @@ def ranking_of(
                 branches[index].attempt,
                 found.flags,
             )
-            for index, found in sorted(outcomes.items())
+            for index, found in sorted(source.outcomes.items())
         ],
         [counted(vote, vote.b) for vote in votes if vote.b is not None],
-        config.ranking,
+        source.config.ranking,
     )
     record = _ranking(
         ranking_id="-",
@@ -56,6 +48,6 @@ def ranking_of(
         closed_at_ms=closed.decided_at_ms,
         branches=result.branches,
         stats=result.stats,
-        config_digest=config_digest,
+        config_digest=source.config_digest,
     )
-    return with_content_id(record, "ranking_id", bodies), result
+    return with_content_id(record, "ranking_id", source.bodies), result

@@ -17,7 +17,7 @@ from agents.judge.judge import Judge
 from agents.judge.requests import Asking
 from agents.judge.votes import calls_of
 from agents.rollouts.broken_log import BrokenLogError
-from agents.rollouts.emit import Emission, emit
+from agents.rollouts.emission import Emission, emit
 from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.rejudgment import closed_again, settled_again
 from agents.rollouts.rollout import Rollout

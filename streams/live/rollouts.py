@@ -13,10 +13,11 @@ from faust.types.tuples import TP
 
 from agents.evidence.signing import SigningKey
 from agents.facts.fact import Fact
+from agents.rollouts.branch_records import Ended, ended_branch
 from agents.rollouts.broken_log import BrokenLogError
 from agents.rollouts.closure import has_read, read_first
 from agents.rollouts.decision import decide
-from agents.rollouts.emit import Emission, Ended, emit, ended_branch
+from agents.rollouts.emission import Emission, emit
 from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Complaint, Rollout

@@ -10,8 +10,8 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from agents.facts.fact import Fact
+from agents.rollouts.branch_records import ended_branch
 from agents.rollouts.broken_log import BrokenLogError
-from agents.rollouts.emit import ended_branch
 from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout
 from schemas.branches import BranchRecord

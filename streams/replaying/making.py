@@ -6,7 +6,7 @@ from typing import NamedTuple
 from agents.evidence.signing import SigningKey
 from agents.rollouts.broken_log import BrokenLogError
 from agents.rollouts.decision import decide
-from agents.rollouts.emit import Emission, emit
+from agents.rollouts.emission import Emission, emit
 from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout

@@ -9,7 +9,7 @@ from agents.formats.shape import Group, Left, Row
 from agents.importers.lines import LineReader
 from agents.importers.slices import Slicer
 from agents.rollouts.closure import close_now
-from agents.rollouts.emit import emit
+from agents.rollouts.emission import emit
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.settlement import settle_now

@@ -7,7 +7,7 @@ from agents.judge.prompt import prompt_of
 from agents.judge.schedule import Pair, Schedule, schedule
 from agents.judge.votes import Asked, answered, calls_of, missing
 from agents.rollouts.closure import close, missing_calls
-from agents.rollouts.emit import Emission, emit
+from agents.rollouts.emission import Emission, emit
 from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure, RolloutClosed

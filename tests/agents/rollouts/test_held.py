@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.facts.fact import Fact
 from agents.rollouts.closure import close_now
 from agents.rollouts.decision import decide
-from agents.rollouts.emit import Emission, emit
+from agents.rollouts.emission import Emission, emit
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Complaint, Rollout
 from agents.rollouts.settlement import settle_now

@@ -8,7 +8,7 @@ from agents.importers.lines import LineReader
 from agents.judge.schedule import Pair, Schedule
 from agents.rollouts.closure import close_now, missing_calls
 from agents.rollouts.decision import decide
-from agents.rollouts.emit import emit
+from agents.rollouts.emission import emit
 from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agents.rollouts.broken_log import BrokenLogError, breaks_alone
 from agents.rollouts.decision import decide
-from agents.rollouts.emit import emit
+from agents.rollouts.emission import emit
 from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout

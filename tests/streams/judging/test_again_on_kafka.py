@@ -9,7 +9,7 @@ import pytest
 from starlette.responses import Response
 
 from agents.formats import FORMATS
-from agents.rollouts.emit import emit
+from agents.rollouts.emission import emit
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.rankings import Ranking
 from streams.config import Settings

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.redaction.redaction import RULES_VERSION
-from agents.rollouts.emit import ended_branch
+from agents.rollouts.branch_records import ended_branch
 from agents.rollouts.rollout import Rollout
 from schemas.base import Record
 from schemas.branches import BranchRecord
