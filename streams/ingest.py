@@ -15,8 +15,8 @@ from typing import NamedTuple
 from agents.facts.fact import Fact, rollout_of
 from agents.importers.line_error import LineError
 from agents.importers.lines import LineReader, read_line
-from agents.importers.rollout_wire import is_wire
 from agents.importers.slices import Slicer
+from agents.importers.wire_reader import is_wire
 from schemas.lifecycle import CloseRequested, Lifecycle
 from streams.config import Settings
 from streams.inputs import Doubted, Line, Rejected, check_length, read_lines, total_bytes

@@ -17,7 +17,8 @@ from agents.ranking.ranking import Candidate, Contest, RankingResult, rank_many
 from agents.ranking.vote_count import counted, scalar_of
 from agents.rollouts.rollout import VerdictKey, verdict_key
 from agents.summarize.branch import BranchEnd, end_status
-from agents.summarize.events import Answer, Body, Failure, keep
+from agents.summarize.event_reader import keep
+from agents.summarize.pieces import Answer, Body, Failure
 from agents.verdicts.meaning import Verdict, counting, outcome_of, terms_of
 from schemas.branches import BranchStatus
 from schemas.closures import Closure

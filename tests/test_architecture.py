@@ -27,8 +27,8 @@ PURE = (
 )
 ADAPTERS = {
     "agents/evidence/keys.py",
-    "agents/judge/anthropic_adapter.py",
-    "agents/judge/scripted_adapter.py",
+    "agents/judge/anthropic_judge_adapter.py",
+    "agents/judge/scripted_judge_adapter.py",
     "agents/memory/disk_adapter.py",
     "agents/memory/qdrant_adapter.py",
     "agents/workspace/snapshot_adapter.py",

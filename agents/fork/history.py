@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from agents.facts.fact import Fact
 from agents.fork.fork_error import ForkError
-from agents.summarize.events import first
+from agents.summarize.loose_fields import first
 from schemas.closures import Closure
 from schemas.events import AgentEvent, AgentEvents
 from schemas.jsontext import parse_object

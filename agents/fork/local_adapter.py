@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from agents.fork.output import Collector
+from agents.fork.command_output import Collector
 from agents.fork.sandbox import NO_ENV, CommandResult, Ended, Limits, SandboxError
 from agents.workspace.files import MAX_FILES, MAX_TOTAL, File, FileProblemError, Files, checked, is_kept, stays_inside
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.facts.fact import Fact
-from agents.importers.events import read_event
 from agents.importers.line_error import LineError
+from agents.importers.loose_events import read_event
 from agents.importers.records import VerdictIds, content_id, make, read_build, read_visual
-from agents.importers.rollout_wire import is_wire, read_wire
+from agents.importers.wire_reader import is_wire, read_wire
 from schemas.events import AgentEvents, BranchInfo
 from schemas.jsontext import as_array, as_object, compact, kind_of, parse, parse_unique
 from schemas.judging import HIGHEST_SCORE, JudgeVote

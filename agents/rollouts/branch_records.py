@@ -7,7 +7,7 @@ from agents.rollouts.broken_log import BrokenLogError, breaks_alone
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.settlement import settled_attempt
 from agents.summarize.branch import BranchFacts, build_branch, n_events, raw_digest
-from agents.summarize.events import Piece
+from agents.summarize.pieces import Piece
 from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
 from schemas.closures import SettledBranch

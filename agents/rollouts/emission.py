@@ -19,7 +19,7 @@ from agents.rollouts.broken_log import BrokenLogError, breaks_alone
 from agents.rollouts.closed_rollout import ClosedRollout, closed_rollout
 from agents.rollouts.ranking_record import ranking_of
 from agents.rollouts.rollout import Rollout
-from agents.summarize.events import Decision, Piece
+from agents.summarize.pieces import Decision, Piece
 from agents.training.admission import Judged
 from agents.training.rows import Candidate, Row, RowMaker, Rows
 from agents.verdicts.meaning import comparable, kind_of

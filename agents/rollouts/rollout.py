@@ -12,7 +12,7 @@ from agents.evidence.canonical import CanonicalError
 from agents.facts.fact import Fact
 from agents.rollouts.attempt import Attempt, TooManyGapsError
 from agents.rollouts.status import Status
-from agents.summarize.events import Piece
+from agents.summarize.pieces import Piece
 from agents.verdicts.meaning import Verdict, kind_of
 from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
 from schemas.events import AgentEvents

@@ -95,12 +95,12 @@ def snapshot_store(settings: Settings) -> SnapshotStore:
 async def models(options: ForkOptions, folder: Path, settings: Settings) -> AsyncIterator[Callable[[int], Model]]:
     """The model of each branch. Raises ForkError when it cannot be asked."""
     if options.model == "scripted":
-        from agents.fork.scripted_adapter import SCRIPT, ScriptedModel, read_script
+        from agents.fork.scripted_model_adapter import SCRIPT, ScriptedModel, read_script
 
         script = read_script(options.script or folder / SCRIPT)
         yield lambda branch: ScriptedModel(script, branch)
         return
-    from agents.fork.anthropic_adapter import AnthropicModel, ModelOptions
+    from agents.fork.anthropic_model_adapter import AnthropicModel, ModelOptions
 
     asked = settings.fork
     shared = AnthropicModel(ModelOptions(asked.model, asked.base_url, asked.timeout_s, asked.max_tokens))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from agents.facts.fact import Fact
 from agents.summarize.branch import raw_digest
-from agents.summarize.events import keep_slice
+from agents.summarize.event_reader import keep_slice
 from schemas.events import AgentEvent, AgentEvents, fields_of
 from schemas.jsontext import compact
 from schemas.lifecycle import Lifecycle, RolloutOpened

@@ -14,7 +14,7 @@ from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.subject import Subject
 from agents.fork.task import Task, TaskError
 from agents.fork.task_adapter import SAMPLES, find_task, load_task
-from agents.judge.scripted_adapter import Rules, ScriptedJudge
+from agents.judge.scripted_judge_adapter import Rules, ScriptedJudge
 from agents.workspace.files import File
 
 NOTES = "# One\n\ntext here\n\n```\n# not a heading\n```\n## Two\n#no\n"

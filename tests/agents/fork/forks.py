@@ -17,7 +17,7 @@ from agents.fork.runner import BranchResult, ForkRunner, Sampling, opening
 from agents.fork.task import Task
 from agents.fork.task_adapter import find_task, load_task
 from agents.summarize.branch import BranchFacts, build_branch, raw_digest
-from agents.summarize.events import keep_slice
+from agents.summarize.event_reader import keep_slice
 from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from agents.fork.anthropic_adapter import AnthropicModel, ModelOptions
+from agents.fork.anthropic_model_adapter import AnthropicModel, ModelOptions
 from agents.fork.budget import Budgets
 from agents.fork.model import Ask
 from agents.fork.retry import ATTEMPTS

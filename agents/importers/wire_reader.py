@@ -7,8 +7,8 @@ The objective status is the explicit one, else what the build result says, else 
 from typing import Any
 
 from agents.facts.fact import Fact
-from agents.importers.events import read_event
 from agents.importers.line_error import LineError
+from agents.importers.loose_events import read_event
 from agents.importers.records import BUILD_STATUS, VerdictIds, make, read_build
 from schemas.events import AgentEvent, AgentEvents, AgentInfo, BranchInfo
 from schemas.jsontext import compact, kind_of

@@ -1,4 +1,4 @@
-"""What is kept of agent events while their rollout is open: their digests, and the few fields that records are made of.
+"""Reads agent events into pieces: their digests, and the few fields that records are made of.
 
 Raw bytes are not held: an output is redacted whole and cut to an excerpt on the way in, with the digest of its raw form.
 Unknown kinds keep their digest, so they still count in the branch's raw digest.
@@ -7,19 +7,18 @@ Unknown kinds keep their digest, so they still count in the branch's raw digest.
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from orjson import OPT_SORT_KEYS, dumps
 
 from agents.evidence.canonical import canonical_bytes, digest, written_alike
-from agents.redaction.redaction import redact, redact_json
-from agents.summarize.output import Excerpt, byte_length, excerpt, render
+from agents.redaction.redaction import Counts, redact, redact_json
+from agents.summarize.loose_fields import first, text_or_none, whole_or_none
+from agents.summarize.output import byte_length, excerpt, render
+from agents.summarize.pieces import Answer, Body, Call, Decision, Failure, Noted, Piece, Result, Said, Spent, Start
 from schemas.digests import sha256_of
 from schemas.events import AgentEvent, EventFields, fields_of
 from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
-
-Counts = tuple[tuple[str, int], ...]
-"""Redactions by kind, sorted."""
 
 PROVIDER_TROUBLE = (
     "overloaded", "rate limit", "rate_limit", "ratelimit", "too many requests", "service unavailable", "bad gateway",
@@ -34,113 +33,8 @@ SHORTEST_SECRET: Final = 16
 """Characters of a name below which no rule finds a secret in it."""
 
 
-class Call(NamedTuple):
-    """A tool call."""
-
-    call_id: str | None
-    name: str
-    arguments: str
-    arguments_digest: str
-    batch: str | None
-    step: int | None
-
-
-class Result(NamedTuple):
-    """A tool's answer."""
-
-    call_id: str | None
-    name: str | None
-    output: Excerpt | None
-    output_digest: str
-    output_bytes: int
-    error_code: str | None
-    error_message: str | None
-
-
-class Start(NamedTuple):
-    """How the run began."""
-
-    task: str | None
-    model: str | None
-
-
-class Said(NamedTuple):
-    """Text that the model wrote while working; deltas are joined and redacted when the branch is built."""
-
-    text: str
-    step: int | None
-
-
-class Answer(NamedTuple):
-    """The final answer."""
-
-    text: str
-
-
-class Failure(NamedTuple):
-    """An error that ended the run."""
-
-    message: str
-    provider: bool
-
-
-class Spent(NamedTuple):
-    """Usage so far: token counts are cumulative for the run."""
-
-    input_tokens: int | None
-    output_tokens: int | None
-    cached_tokens: int | None
-    usd: float | None
-    model: str | None
-
-
-class Decision(NamedTuple):
-    """Somebody or something other than the agent decided what it may do: a supervisor, a guardrail."""
-
-    kind: str
-
-
 Canonical = Callable[[Any], bytes]
 """Canonical JSON of data: by orjson alone where that is enough."""
-
-Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
-
-
-class Noted(NamedTuple):
-    """Something that records are made of, with when it happened and what was removed from it."""
-
-    body: Call | Result | Start | Said | Answer | Failure | Spent | Decision
-    time: int | None
-    """By the producer's clock."""
-    redactions: Counts
-
-
-class Piece(NamedTuple):
-    """What is kept of contiguous events that came together, as long as their rollout is open."""
-
-    first_seq: int
-    at: int
-    """When the log took them in, in its own time."""
-    digests: bytes
-    """SHA-256 of the canonical JSON of each raw event, one after the other."""
-    noted: tuple[Noted, ...]
-    """What they say, in order; what the model wrote in one step is joined."""
-    first_time: int | None
-    last_time: int | None
-
-    @property
-    def stop(self) -> int:
-        """The seq after its last."""
-        return self.first_seq + len(self.digests) // DIGEST
-
-    def digest(self, seq: int) -> bytes:
-        """Of one of its events."""
-        at = (seq - self.first_seq) * DIGEST
-        return self.digests[at : at + DIGEST]
-
-
-DIGEST: Final = 32
-"""Bytes of a SHA-256."""
 
 
 def keep(event: AgentEvent, *, redacting: bool) -> Body:
@@ -362,31 +256,6 @@ def is_provider_trouble(message: str) -> bool:
     text = message.lower()
     words = set(text.replace(":", " ").replace(",", " ").replace("(", " ").replace(")", " ").replace('"', " ").split())
     return any((sign in words) if sign.isdigit() else (sign in text) for sign in PROVIDER_TROUBLE)
-
-
-def first(data: dict[str, Any], *names: str, default: Any = None) -> Any:
-    """The first of these keys that is there and not null."""
-    for name in names:
-        value = data.get(name)
-        if value is not None:
-            return value
-    return default
-
-
-def text_or_none(value: Any) -> str | None:
-    """A string; numbers as text; None for anything else, and for what is empty."""
-    if isinstance(value, str):
-        return value or None
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def whole_or_none(value: Any) -> int | None:
-    """A whole number that fits a record; None for anything else."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
-        return value
-    return None
 
 
 def _clean_name(value: Any, redacting: bool, counts: dict[str, int]) -> str | None:

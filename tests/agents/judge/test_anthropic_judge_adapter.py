@@ -9,7 +9,7 @@ import pytest
 from starlette.responses import Response, StreamingResponse
 
 from agents.judge.answers import Answer
-from agents.judge.anthropic_adapter import AnthropicJudge, ModelOptions
+from agents.judge.anthropic_judge_adapter import AnthropicJudge, ModelOptions
 from agents.judge.judge import JudgeSetupError, JudgeTroubleError
 from agents.judge.prompt import prompt_of
 from agents.judge.votes import Call

@@ -6,7 +6,7 @@ import pytest
 
 from agents.judge.judge import JudgeSetupError, JudgeTroubleError
 from agents.judge.prompt import prompt_of
-from agents.judge.scripted_adapter import ScriptedJudge, read_rules
+from agents.judge.scripted_judge_adapter import ScriptedJudge, read_rules
 from agents.judge.votes import Call
 from schemas.judging import CONTENT_JUDGE, Order
 from tests.agents.judge.asking import request_of

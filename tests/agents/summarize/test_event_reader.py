@@ -7,7 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.evidence.canonical import canonical_bytes
-from agents.summarize.events import Answer, Call, Failure, Piece, Result, Said, is_provider_trouble, keep, keep_slice
+from agents.summarize.event_reader import is_provider_trouble, keep, keep_slice
+from agents.summarize.pieces import Answer, Call, Failure, Piece, Result, Said
 from schemas.events import AgentEvent, fields_of
 from schemas.jsontext import parse_object
 
