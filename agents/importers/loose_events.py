@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agents.importers.line_error import LineError
+from agents.summarize.loose_fields import first
 from schemas.avro_body import first_problem
 from schemas.events import AgentEvent
 from schemas.jsontext import compact, kind_of
@@ -35,7 +36,7 @@ def read_event(value: Any, field: str = "event") -> AgentEvent:
     """An AgentEvent from JSON. Fields beside the common ones are kept in its data. Raises LineError."""
     if not isinstance(value, dict):
         raise LineError(field, f"expected an object, found {kind_of(value)}")
-    found = {name: _first(value, names) for name, names in _NAMES.items()}
+    found = {name: first(value, *names) for name, names in _NAMES.items()}
     kind = found["event"]
     if not isinstance(kind, str) or not kind:
         raise LineError(f"{field}.event", "the event's kind is missing")
@@ -62,10 +63,3 @@ def read_event(value: Any, field: str = "event") -> AgentEvent:
         raise LineError(
             f"{field}.{first_problem(error).partition(':')[0]}", first_problem(error).partition(": ")[2]
         ) from None
-
-
-def _first(value: dict[str, Any], names: tuple[str, ...]) -> Any:
-    for name in names:
-        if value.get(name) is not None:
-            return value[name]
-    return None
