@@ -1,4 +1,4 @@
-"""What a dataset format is: a function from the records of one whole rollout to JSON rows, and the types of its columns.
+"""A dataset format: a function from the records of one whole rollout to JSON rows, and the types of its columns.
 
 A format never sees half a rollout. What it cannot carry it leaves out with a reason, so that counts always add up. Free-form
 JSON (tool arguments, tool definitions) is text wherever rows become columns: Arrow gives every row of a struct the fields

@@ -1,4 +1,4 @@
-"""What is wrong with something from outside, at its own position."""
+"""The error of one line or item of an input."""
 
 from schemas.errors import BraidError
 

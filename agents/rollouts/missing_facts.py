@@ -1,4 +1,4 @@
-"""What a rollout lacks to be made again: named, so that people know what a hole in the log has cost."""
+"""The facts that a rollout lacks to be made again, by name: the cost of a hole in the log."""
 
 from collections.abc import Iterator
 
