@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 from schemas.base import Record
 from schemas.closures import Closure
 from schemas.errors import DecodeError

@@ -7,7 +7,7 @@ by then it is known whose are needed and how many, so a rollout leaves as soon a
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from agents.rollouts.decide import pinned_config
+from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout
 from schemas.events import AgentEvents
 from streams.log.fold import Fold, Said
