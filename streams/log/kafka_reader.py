@@ -42,7 +42,8 @@ class KafkaReader(LogReader):
         self.view_topic = changelog(self.settings.group, VIEW_TABLE)
         self._counts: dict[str, int] = {}
         self._held: Spans = {}
-        self._asked: asyncio.Future[AIOKafkaConsumer] | None = None
+        self._client: AIOKafkaConsumer | None = None
+        self._starting = asyncio.Lock()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -129,14 +130,15 @@ class KafkaReader(LogReader):
 
     async def _consumer(self) -> AIOKafkaConsumer:
         """The client that is asked for offsets. It is started when it is needed: reading known spans goes without."""
-        if self._asked is None:
-            self._asked = asyncio.ensure_future(start_consumer(self.settings))
-        return await self._asked
+        async with self._starting:
+            if self._client is None:
+                self._client = await start_consumer(self.settings)
+                await asyncio.sleep(0)  # a client that is stopped before its own tasks ran raises CancelledError
+        return self._client
 
     async def _stop_consumer(self) -> None:
-        if self._asked is not None and not self._asked.cancelled() and self._asked.exception() is None:
-            await asyncio.sleep(0)  # a client that is stopped before its own tasks ran raises CancelledError
-            await self._asked.result().stop()
+        if self._client is not None:
+            await self._client.stop()
 
     # -- losses --------------------------------------------------------------------------------------------------------
 
