@@ -134,7 +134,7 @@ class Intake:
             # It settles what was appended before it, so everything before it has to be in the log first.
             await self._sender.acknowledge([sent.acknowledged for sent in self._sent])
         try:
-            value = self._sender.encode(fact)
+            record = self._sender.outgoing(fact, self._traceparent)
         except (ValueError, TypeError, OverflowError) as error:
             self._problems += [
                 _problem(at, f"a value does not fit its field: {error}", BAD_CONTENT) for at in piece.items
@@ -142,7 +142,7 @@ class Intake:
             return
         except SchemaError as error:
             raise BrokerAwayError(str(error)) from None
-        acknowledged = await self._sender.send(fact, value, self._traceparent)
+        acknowledged = await self._sender.send(record)
         self._sent.append(Sent(_view(fact), piece.items, acknowledged))
 
     def _outcome(self, status: int | None = None) -> Outcome:
