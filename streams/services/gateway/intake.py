@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from agents.importers.errors import LineError
+from agents.importers.slices import Piece
 from agents.rollouts.rollout import Fact
 from schemas.errors import SchemaError
 from schemas.events import AgentEvents
@@ -17,7 +18,7 @@ from schemas.lifecycle import Lifecycle
 from streams.log.headers import identity
 from streams.log.input_lines import fact_doubt
 from streams.services.gateway.bodies import MAX_ITEMS, Item
-from streams.services.gateway.packing import Packer, Piece
+from streams.services.gateway.packing import Packer
 from streams.services.gateway.problems import (
     BAD_CONTENT,
     TOO_LARGE,
@@ -128,7 +129,7 @@ class Intake:
         for piece in pieces:
             await self._write(piece)
 
-    async def _write(self, piece: Piece) -> None:
+    async def _write(self, piece: Piece[Position]) -> None:
         fact = piece.fact
         if isinstance(fact, Lifecycle) and fact.opened is None:
             # It settles what was appended before it, so everything before it has to be in the log first.
