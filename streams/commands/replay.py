@@ -150,7 +150,7 @@ def _require_places(
     """Raises an error when it cannot be read there, or not be written here."""
     from streams.jobs.replay.output import require_apart
     from streams.jobs.replay.replay_manifest import require_manifest
-    from streams.jobs.replay.targets import require_prefix
+    from streams.jobs.targets import require_prefix
     from streams.log.fact_log import ReplayError
 
     if resume and out is None:
