@@ -22,15 +22,15 @@ from schemas.lifecycle import Lifecycle
 from streams.cluster.config import Settings
 from streams.cluster.connections import registry_of
 from streams.log.durable_files import PARTIAL
-from streams.log.envelope import Envelope
 from streams.log.file_writer import LogWriter
 from streams.log.files import LOG
+from streams.log.headers import REDACTED
 from streams.log.json_lines import SINK_FILES, Outputs
 from streams.log.kafka import KafkaLog
 from streams.log.kafka_writer import FactWriter
 from streams.log.manifest import LOG_MANIFEST, described, seal
 from streams.log.topic_setup import ensure_topics
-from streams.log.topics import CLOSURES, EVIDENCE, TOPICS
+from streams.log.topics import BY_RECORD, CLOSURES, EVIDENCE, TOPICS
 from streams.log.wire import Codec
 
 _PREFIX: TypeAdapter[str] = TypeAdapter(Annotated[str, Settings.model_fields["prefix"]])
@@ -98,18 +98,20 @@ class LogDirectory(Target):
     def __init__(self, out: Path) -> None:
         self._out = out
         self._writer = LogWriter(out / LOG)
-        self._envelope = Envelope(Codec(), None, 1, is_limited=False)
+        self._codec = Codec()
         self._partition: int | None = None
 
     async def write(self, rollout: Rollout, made: Sequence[Made], partition: int = 0) -> None:
         """Append to the files of the partition."""
+        # Without an envelope: key and partition are known, there are no headers, and it would take 0.6 us more a record.
         assert rollout.closed is not None
         self._partition = partition
-        outgoing, write, at = self._envelope.outgoing, self._writer.write, rollout.closed.decided_at_ms
+        key, at = rollout.rollout_id.encode(), rollout.closed.decided_at_ms
         for closure in _decisions(rollout):
-            write(outgoing(closure, partition=partition), at)
+            self._writer.append(CLOSURES.name, partition, key, self._codec.encode(closure), at)
         for record, body, redacted, emission in made:
-            write(outgoing(record, body, emission, partition=partition, redacted=redacted), at)
+            topic, value = BY_RECORD[type(record)].name, self._codec.encode(record, body, emission)
+            self._writer.append(topic, partition, key, value, at, (REDACTED,) if redacted else ())
 
     async def publish(self, partition: int) -> None:
         """Give the partition's files their names."""

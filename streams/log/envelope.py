@@ -3,13 +3,11 @@
 Pure: nothing here talks to a broker or opens a file.
 """
 
-from typing import NamedTuple
-
 from agents.importers.slices import rollout_of
 from schemas.base import Record
 from schemas.errors import BraidError
 from streams.cluster.connections import partition_of
-from streams.log.headers import REDACTED, cloud_event
+from streams.log.headers import cloud_event
 from streams.log.outgoing import Outgoing
 from streams.log.topics import BY_RECORD, Topic
 from streams.log.wire import Codec
@@ -24,16 +22,20 @@ class TooLargeError(BraidError):
         self.limit = topic.max_bytes
 
 
-class Envelope(NamedTuple):
-    """Addresses the records of one writer."""
+class Envelope:
+    """Addresses the records of one writer.
 
-    codec: Codec
-    source: str | None
-    """The part of the product that writes, for the CloudEvents headers. None: the records have none."""
-    partitions: int
-    prefix: str = ""
-    is_limited: bool = True
-    """Whether records over their topic's limit are refused. Files take records of any size."""
+    `source` is the part of the product that writes, for the CloudEvents headers. Files take records of any size (`is_limited`).
+    """
+
+    def __init__(
+        self, codec: Codec, source: str, partitions: int, prefix: str = "", *, is_limited: bool = True
+    ) -> None:
+        self._codec = codec
+        self._source = source
+        self._partitions = partitions
+        self._prefix = prefix
+        self._is_limited = is_limited
 
     def outgoing(
         self,
@@ -51,13 +53,10 @@ class Envelope(NamedTuple):
         that of its rollout where it is known.
         """
         topic = BY_RECORD[type(record)]
-        value = self.codec.encode(record, body, emission)
-        if self.is_limited and len(value) > topic.max_bytes:
+        value = self._codec.encode(record, body, emission)
+        if self._is_limited and len(value) > topic.max_bytes:
             raise TooLargeError(len(value), topic)
         rollout_id = rollout_of(record)
-        if self.source is None:
-            headers = [REDACTED] if redacted else []
-        else:
-            headers = cloud_event(record, self.source, traceparent=traceparent, redacted=redacted)
-        at = partition_of(rollout_id, self.partitions) if partition is None else partition
-        return Outgoing(self.prefix + topic.name, at, rollout_id.encode(), value, headers)
+        headers = cloud_event(record, self._source, traceparent=traceparent, redacted=redacted)
+        at = partition_of(rollout_id, self._partitions) if partition is None else partition
+        return Outgoing(self._prefix + topic.name, at, rollout_id.encode(), value, headers)

@@ -6,7 +6,7 @@ from schemas.events import AgentEvent, AgentEvents
 from streams.cluster.connections import partition_of
 from streams.log.envelope import Envelope, TooLargeError
 from streams.log.file_writer import LogRecord
-from streams.log.headers import REDACTED, cloud_event
+from streams.log.headers import cloud_event
 from streams.log.letters import letter_of
 from streams.log.topics import AGENT_EVENTS, DEAD_LETTERS
 from streams.log.wire import Codec
@@ -25,11 +25,6 @@ def test_a_record_goes_to_the_partition_of_its_rollout_with_its_id_as_key() -> N
 
 def test_a_known_partition_is_taken_as_it_is() -> None:
     assert Envelope(Codec(), "test", 12).outgoing(SLICE, partition=99).partition == 99
-
-
-def test_without_a_source_there_are_no_cloud_event_headers() -> None:
-    bare = Envelope(Codec(), None, 12)
-    assert (bare.outgoing(SLICE).headers, bare.outgoing(SLICE, redacted=True).headers) == ([], [REDACTED])
 
 
 def test_a_record_over_the_limit_of_its_topic_is_refused_where_there_are_limits() -> None:
