@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 from benchmarks.live import environment, fresh_broker
 from schemas.events import AgentEvent, AgentEvents
 from schemas.lifecycle import Lifecycle, RolloutOpened

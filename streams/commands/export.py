@@ -65,9 +65,9 @@ def export(
     json
         Print one JSON object with the counts.
     """
-    from agents.training.formats import FORMATS
-    from agents.training.formats.dsse import Attestor
-    from agents.training.selection import Filters, Split
+    from agents.formats import FORMATS
+    from agents.formats.selection import Filters, Split
+    from agents.formats.shape import Attestor
     from streams.cluster.config import load
     from streams.cluster.signing_keys import signing_key, trusted_keys
     from streams.jobs.export.beside import require_formats

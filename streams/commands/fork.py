@@ -114,7 +114,7 @@ def fork(
 
 
 def _temperatures(said: str) -> tuple[float, ...]:
-    from agents.fork.errors import ForkError
+    from agents.fork.fork_error import ForkError
 
     try:
         found = tuple(float(each) for each in said.split(",")) if said else ()

@@ -3,7 +3,7 @@
 Pure: nothing here talks to a broker or opens a file.
 """
 
-from agents.importers.slices import rollout_of
+from agents.facts.fact import rollout_of
 from schemas.base import Record
 from schemas.errors import BraidError
 from streams.cluster.connections import partition_of

@@ -2,7 +2,7 @@
 
 from agents.evidence.build import unlisting
 from agents.evidence.signing import SigningKey
-from agents.rollouts.emit import Emission
+from agents.rollouts.emission import Emission
 from schemas import avro_body
 from schemas.digests import sha256_of
 from schemas.evidence import AepRecord

@@ -6,8 +6,8 @@ Pure. Each piece knows its items, so that the broker's answer about a record can
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from agents.facts.fact import Fact
 from agents.importers.slices import Limits, Piece, SlicePacker
-from agents.rollouts.rollout import Fact
 from schemas.base import Record
 from schemas.events import AgentEvent, AgentEvents
 from streams.log.topics import BY_RECORD, SLICE_LIMIT

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 from schemas.base import Record
 from schemas.errors import BraidError, SchemaError
 from streams.cluster.config import Settings

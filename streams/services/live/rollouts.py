@@ -12,11 +12,16 @@ import structlog
 from faust.types.tuples import TP
 
 from agents.evidence.signing import SigningKey
-from agents.judge.requests import judge_requests
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import decide, has_read, next_cutoff, pinned_config, read_first
-from agents.rollouts.emit import Emission, Ended, emit, ended_branch
-from agents.rollouts.rollout import Complaint, Fact, Rollout
+from agents.facts.fact import Fact
+from agents.rollouts.branch_records import Ended, ended_branch
+from agents.rollouts.broken_log import BrokenLogError
+from agents.rollouts.closure import has_read, read_first
+from agents.rollouts.decision import decide
+from agents.rollouts.emission import Emission, emit
+from agents.rollouts.judge_requests import judge_requests
+from agents.rollouts.pinned_config import pinned_config
+from agents.rollouts.rollout import Complaint, Rollout
+from agents.rollouts.settlement import next_cutoff
 from agents.rollouts.status import Status
 from schemas.base import Record
 from schemas.closures import Closure, RolloutSettled
