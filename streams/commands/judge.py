@@ -366,9 +366,10 @@ def again(
     from streams.cluster.config import load
     from streams.cluster.judge_client import Budget, make_judge
     from streams.cluster.signing_keys import signing_key
-    from streams.jobs.judge.again import AgainError, FileTarget, Judged, Target, TopicTarget, judge_again
+    from streams.jobs.judge.again import Judged, into_directory, into_topics, judge_again
     from streams.jobs.judge.asking import Spent
     from streams.jobs.judge.closed_rollouts import ClosedRollouts
+    from streams.jobs.targets import TargetError
     from streams.log.kafka_reader import hush
     from streams.log.readers import reader_of
     from streams.views.judge_pages import again_page, reason_lines
@@ -376,7 +377,7 @@ def again(
     from streams.views.tables import show
 
     if (out is None) == (to_prefix is None):
-        raise AgainError("say where the results go: --out DIR, or --to-prefix PREFIX")
+        raise TargetError("say where the results go: --out DIR, or --to-prefix PREFIX")
     settings = load()
     budget = Budget(settings.judge.calls_per_hour)
     hush()
@@ -384,13 +385,12 @@ def again(
     async def run() -> tuple[Judged, Spent]:
         source = reader_of(settings, from_dir, unfinished=unfinished)
         judge, key = make_judge(settings, budget.allow), signing_key(settings)
-        target: Target
-        target = FileTarget(out, key) if out is not None else TopicTarget(settings, to_prefix or "", key)
+        into = into_directory(out, key) if out is not None else into_topics(settings, to_prefix or "", key)
         try:
             with progress() as say:
-                async with source, target:
+                async with source, into as results:
                     chosen, concurrency = settings.emission.judge, settings.judge.concurrency
-                    return await judge_again(ClosedRollouts(source), target, judge, chosen, concurrency, say)
+                    return await judge_again(ClosedRollouts(source), results, judge, chosen, concurrency, say)
         finally:
             await judge.close()
 

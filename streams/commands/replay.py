@@ -152,7 +152,7 @@ def _require_places(
     from streams.jobs.errors import ReplayError
     from streams.jobs.replay.output import require_apart
     from streams.jobs.replay.replay_manifest import require_manifest
-    from streams.jobs.replay.targets import require_prefix
+    from streams.jobs.targets import require_prefix
 
     if resume and out is None:
         raise ReplayError("--resume needs --out: what is done is noted there")

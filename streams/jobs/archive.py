@@ -19,7 +19,9 @@ from streams.log.file_reader import FileReader
 from streams.log.file_writer import LogWriter
 from streams.log.files import LOG, LogFiles
 from streams.log.kafka_reader import KafkaReader
+from streams.log.kafka_writer import send
 from streams.log.manifest import ARCHIVE, changes, described, read_manifest, seal
+from streams.log.outgoing import Outgoing
 from streams.log.progress import Say, quiet
 from streams.log.record import LogRecord
 from streams.log.topic_setup import create_topics, keep_append_times
@@ -150,12 +152,9 @@ async def restore(directory: Path, settings: Settings, prefix: str, say: Say = q
             for number, span in parts.items():
                 async for block in log.blocks(BY_NAME[name], number, span):
                     acks = [
-                        await producer.send(
-                            prefix + name, _with_header(record, headers), key=record.key, partition=number,
-                            timestamp_ms=record.at, headers=list(record.headers),
-                        )
+                        await send(producer, _copy(record, prefix + name, number, headers), record.at)
                         for record in block
-                    ]  # fmt: skip
+                    ]
                     for ack in acks:
                         await ack
                     found.records += len(block)
@@ -196,6 +195,10 @@ async def _new_headers(settings: Settings, log: LogFiles) -> dict[int, bytes]:
         return made
     finally:
         await registry.close()
+
+
+def _copy(record: LogRecord, topic: str, partition: int, headers: dict[int, bytes]) -> Outgoing:
+    return Outgoing(topic, partition, record.key, _with_header(record, headers), list(record.headers))
 
 
 def _with_header(record: LogRecord, headers: dict[int, bytes]) -> bytes | None:

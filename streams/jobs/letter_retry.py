@@ -12,8 +12,10 @@ from aiokafka.errors import KafkaError
 
 from streams.cluster.connections import ClusterError, start_producer
 from streams.log.kafka_reader import KafkaReader
+from streams.log.kafka_writer import send
 from streams.log.letter_list import DeadLetter
 from streams.log.letters import PREFIX, RETRIED
+from streams.log.outgoing import Outgoing
 from streams.log.record import Span
 from streams.log.topics import BY_NAME, DEAD_LETTERS
 
@@ -113,14 +115,9 @@ async def put_back(log: KafkaReader, outcomes: Sequence[Outcome]) -> list[Outcom
                 continue
             letter = outcome.letter.letter
             headers = [(name, content) for name, content in record.headers if not name.startswith(PREFIX)]
+            headers.append((RETRIED, letter.origin.encode()))
             acknowledgements.append(
-                await producer.send(
-                    letter.topic,
-                    record.value,
-                    key=record.key,
-                    partition=letter.partition,
-                    headers=[*headers, (RETRIED, letter.origin.encode())],
-                )
+                await send(producer, Outgoing(letter.topic, letter.partition, record.key, record.value, headers))
             )
             done.add(outcome.letter.place)
         for acknowledgement in acknowledgements:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final, Self
 from schemas.avro_code import writer_of
 from schemas.avro_python import long_bytes
 from streams.log.durable_files import PARTIAL, naming, open_output
+from streams.log.outgoing import Outgoing
 from streams.log.record import LogRecord
 
 if sys.version_info >= (3, 14):
@@ -122,6 +123,10 @@ class LogWriter:
         self._segment_bytes = segment_bytes
         self._files: dict[tuple[str, int], _File] = {}
         self._offsets: dict[tuple[str, int], int] = {}
+
+    def write(self, record: Outgoing, at: int) -> LogRecord:
+        """Write a record with a time; returns it with its offset."""
+        return self.append(record.topic, record.partition, record.key, record.value, at, tuple(record.headers))
 
     def append(
         self,

@@ -19,7 +19,7 @@ from streams.log.kafka_fetch import Fetching
 from streams.log.losses import Losses, Offsets, add_loss, trimmed
 from streams.log.progress import Say, quiet
 from streams.log.reader import LogReader, LookError
-from streams.log.record import LogRecord, Placed, Span, Spans
+from streams.log.record import LogRecord, Placed, Span, Spans, consumed
 from streams.log.topics import CLOSURES, EVIDENCE, FACTS, VIEW_TABLE, Topic, changelog
 from streams.log.view_rows import ViewRow, fold_row, read_key
 from streams.log.wire import Codec
@@ -215,8 +215,7 @@ class KafkaReader(LogReader):
                 found = await consumer.getmany(timeout_ms=POLL_MS)
             for each in _by_time(found.values()):
                 if key is None or each.key == key:
-                    record = LogRecord(each.offset, each.timestamp, each.key, each.value, tuple(each.headers))
-                    yield Placed(topic, each.partition, record)
+                    yield Placed(topic, each.partition, consumed(each))
             await asyncio.sleep(0)
 
 

@@ -1,6 +1,6 @@
 """The record of the log, and the parts of partitions it is read in: the same for Kafka and for files."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streams.log.topics import Topic
 
@@ -14,6 +14,11 @@ class LogRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
+
+
+def consumed(record: Any) -> LogRecord:
+    """Convert a record of a Kafka consumer."""
+    return LogRecord(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
 
 
 class Placed(NamedTuple):

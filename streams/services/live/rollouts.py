@@ -30,8 +30,9 @@ from schemas.events import AgentEvents
 from schemas.judging import JudgeVote
 from streams.cluster.config import Settings
 from streams.cluster.judge_client import ASKED_BY_US
+from streams.log.envelope import Envelope, TooLargeError
 from streams.log.facts import read_fact, rollout_of_key
-from streams.log.headers import cloud_event, identity
+from streams.log.headers import identity
 from streams.log.topics import BY_RECORD, CLOSURES, FACTS, Topic
 from streams.log.wire import Codec
 from streams.services.live.forgetting import Forgetting
@@ -54,6 +55,7 @@ class RolloutDriver:
         self._loop = loop
         self._settings = settings
         self._codec = codec
+        self._envelope = Envelope(codec, "worker", settings.partitions, settings.prefix)
         self._key = key
         self._metrics = metrics
         self._config_digest = settings.emission.digest
@@ -454,14 +456,13 @@ class RolloutDriver:
         self, record: Record, rollout_id: str, partition: int, body: bytes | None = None, emission: int | None = None,
         *, redacted: bool = False,
     ) -> None:  # fmt: skip
-        topic = BY_RECORD[type(record)]
-        value = self._codec.encode(record, body, emission)
-        if len(value) > topic.max_bytes:
-            what = f"a {type(record).__name__} of {len(value):,} bytes, and {topic.max_bytes:,} are allowed"
-            raise BrokenLogError(f"rollout {rollout_id}: it needs {what}")
-        self._written[topic].inc()
-        headers = cloud_event(record, "worker", redacted=redacted)
-        await self._loop.send(self._settings.prefix + topic.name, partition, rollout_id.encode(), value, headers)
+        try:
+            outgoing = self._envelope.outgoing(record, body, emission, partition=partition, redacted=redacted)
+        except TooLargeError as error:
+            what = f"a {type(record).__name__} of {error.size:,} bytes, and {error.limit:,} are allowed"
+            raise BrokenLogError(f"rollout {rollout_id}: it needs {what}") from None
+        self._written[BY_RECORD[type(record)]].inc()
+        await self._loop.send(outgoing)
 
     # -- the view ------------------------------------------------------------------------------------------------------
 
