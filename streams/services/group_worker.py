@@ -202,7 +202,10 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         by_partition = {each.partition: each for each in held}
         async with KafkaReader(self.settings) as kafka:
             spans = await kafka.spans(self.role.known, since=since - self.role.look_back_ms)
-            ours = {name: {at: parts[at] for at in parts.keys() & by_partition} for name, parts in spans.items()}
+            ours = {
+                name: {number: span for number, span in parts.items() if number in by_partition}
+                for name, parts in spans.items()
+            }
             async for placed in kafka.read(ours):
                 with suppress(DecodeError):  # the live worker makes a dead letter of it
                     _note(by_partition[placed.partition], await kafka.decode(placed))
