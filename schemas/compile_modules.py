@@ -6,7 +6,6 @@ runs this; nothing imports it.
 
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -30,21 +29,6 @@ FLAGS = ("-O2", "-ffp-contract=off", "-fPIC")
 # As Python itself is compiled, but with less optimization: it takes half the time, and the code 2% more. Warnings about C that
 # was generated are for nobody.
 CORE_FLAGS = ("-O1", "-fwrapv", "-DNDEBUG", "-fvisibility=hidden", "-w")
-# What other modules define is looked up by name at each use. As long as nothing in a module changes, and nothing does once it is loaded,
-# what was found there last is found again: before Python 3.12 a number says whether a dict has changed.
-GLOBAL_NAMED = """\
-#define GLOBAL_NAMED(names, name) ({ \\
-    static uint64_t seen_; \\
-    static PyObject *found_; \\
-    uint64_t now_ = ((PyDictObject *)(names))->ma_version_tag; \\
-    PyObject *got_ = now_ == seen_ ? Py_NewRef(found_) : CPyDict_GetItem(names, name); \\
-    if (got_ != NULL) { seen_ = now_; found_ = got_; } \\
-    got_; })
-"""
-_LOOKED_UP = re.compile(
-    r"(?P<names>\w+) = CPyStatic_\w+___globals;\n\s+(?P<name>\w+) = CPyStatics\[\d+\];[^\n]*\n\s+\w+ = "
-    r"CPyDict_GetItem\((?P=names), (?P=name)\);"
-)
 CORE_PLACE = Path("schemas/_core")
 GROUP = "braid_core"
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
@@ -180,7 +164,7 @@ def _generate(modules: Sequence[str], directory: Path) -> _Generated:
         raise ValueError("\n".join(errors.new_messages()))
     (contents,) = written
     for name, text in contents:
-        (directory / name).write_text(_with_globals_kept(text), "utf-8")
+        (directory / name).write_text(text, "utf-8")
 
     library = Path(mypyc.__file__).parent / "lib-rt"
     needed = emitmodule.collect_source_dependencies(compiled)
@@ -203,13 +187,6 @@ def _generate(modules: Sequence[str], directory: Path) -> _Generated:
         [str(directory), str(library), *(str(library / name) for each in needed for name in each.include_dirs)],
         {path: _digest(Path(path)) for path in sorted(_ours(state.path for state in checked.graph.values()))},
     )
-
-
-def _with_globals_kept(text: str) -> str:
-    """The same C, in which names of a module are not looked up again as long as it does not change."""
-    if sys.version_info >= (3, 12):
-        return text
-    return GLOBAL_NAMED + _LOOKED_UP.sub(lambda found: found[0].replace("CPyDict_GetItem(", "GLOBAL_NAMED("), text)
 
 
 def _ours(paths: Iterator[str | None]) -> set[str]:
