@@ -74,16 +74,6 @@ static PyObject *instance(const Model *model, PyObject *values) {
     return made;
 }
 
-/* A record has fields and nothing else that its users ask for by the million: fields are looked for first, and pydantic's way of
-   looking for more is not asked at all. */
-static PyObject *field_of(PyObject *self, PyObject *name) {
-    PyObject **values = _PyObject_GetDictPtr(self);
-    PyObject *value = values == NULL || *values == NULL ? NULL : PyDict_GetItemWithError(*values, name);
-    if (value != NULL)
-        return Py_NewRef(value);
-    return PyErr_Occurred() ? NULL : PyObject_GenericGetAttr(self, name);
-}
-
 /* -- plans --------------------------------------------------------------------------------------------------------- */
 
 static void forget_model(Model *model) {
@@ -132,8 +122,6 @@ static int learn_model(Model *model, PyObject *made) {
     }
     model->type = (PyTypeObject *)Py_NewRef(type);
     model->set = Py_NewRef(set);
-    model->type->tp_getattro = field_of;
-    PyType_Modified(model->type);
     for (int slot = 0; slot < SLOTS; slot++) {
         PyObject *descriptor = PyTuple_GET_ITEM(slots, slot);
         PyMemberDef *member = Py_IS_TYPE(descriptor, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)descriptor)->d_member : NULL;
