@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agents.importers.errors import LineError
-from schemas.avro_body import first_problem
+from schemas.codec.body import first_problem
 from schemas.events import AgentEvent
 from schemas.jsontext import compact, kind_of
 

@@ -16,8 +16,8 @@ from agents.rollouts.decide import branch_outcomes, pinned_config
 from agents.rollouts.emit import branch_record
 from agents.rollouts.rollout import Rollout
 from agents.verdicts.meaning import comparable, terms_of
-from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
+from schemas.codec.body import Bodies
 from schemas.emission import EmissionConfig
 from schemas.jsontext import compact
 from schemas.judging import JudgedBranch, JudgeRequest, JudgeVote

@@ -10,8 +10,8 @@ from agents.judge.schedule import Schedule, schedule
 from agents.rollouts.decide import branch_outcomes, close_now, pinned_config
 from agents.rollouts.rollout import Rollout
 from agents.verdicts.meaning import comparable
-from schemas.avro_body import with_content_id
 from schemas.closures import Closure
+from schemas.codec.body import with_content_id
 from schemas.emission import JudgeConfig
 from schemas.judging import JudgeVote
 

@@ -32,9 +32,9 @@ from agents.verdicts.meaning import (
     outcome_of,
     terms_of,
 )
-from schemas.avro_body import first_problem, with_content_id
-from schemas.checked import unchecked
 from schemas.closures import CloseCause, RolloutClosed, RolloutSettled, SettleCause, SettledBranch
+from schemas.codec.body import first_problem, with_content_id
+from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.judging import CONTENT_JUDGE, JudgeVote
 

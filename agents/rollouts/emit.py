@@ -18,10 +18,10 @@ from agents.training.admission import Judged
 from agents.training.redaction import has_unremoved
 from agents.training.rows import Candidate, Row, RowMaker
 from agents.verdicts.meaning import comparable, kind_of, terms_of
-from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
-from schemas.checked import unchecked
 from schemas.closures import SettledBranch
+from schemas.codec.body import Bodies
+from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig
 from schemas.evidence import AepRecord, EmittedRecord
 from schemas.judging import JudgeVote
@@ -211,8 +211,8 @@ def _check_sizes(rollout: Rollout, bodies: Iterable[bytes]) -> None:
 
 def _holds_decision(pieces: list[Piece]) -> bool:
     for piece in pieces:
-        for body, _, _ in piece.noted:
-            if type(body) is Decision:
+        for each in piece.noted:
+            if type(each.body) is Decision:
                 return True
     return False
 

@@ -8,10 +8,10 @@ from agents.ranking.ranking import Candidate, RankingResult, rank
 from agents.ranking.statistics import RankingStats as StatsOfGroup
 from agents.ranking.votes import Vote, tie_by_content
 from agents.verdicts.meaning import BranchOutcome
-from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
-from schemas.checked import unchecked
 from schemas.closures import RolloutClosed, RolloutSettled
+from schemas.codec.body import Bodies, with_content_id
+from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig
 from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.numbers import nine

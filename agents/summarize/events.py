@@ -7,14 +7,14 @@ Unknown kinds keep their digest, so they still count in the branch's raw digest.
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from hashlib import sha256
+from typing import Any, Final, NamedTuple, final
 
 from orjson import OPT_SORT_KEYS, dumps
 
 from agents.evidence.canonical import canonical_bytes, digest, written_alike
 from agents.summarize.output import Excerpt, byte_length, excerpt, render
 from agents.training.redaction import redact, redact_json
-from schemas.digests import sha256_of
 from schemas.events import AgentEvent, EventFields, fields_of
 from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
 
@@ -106,13 +106,21 @@ Canonical = Callable[[Any], bytes]
 Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
 
 
-class Noted(NamedTuple):
-    """Something that records are made of, with when it happened and what was removed from it."""
+@final
+class Noted:
+    """Something that records are made of, with its time by the producer's clock and the redactions in it."""
 
-    body: Call | Result | Start | Said | Answer | Failure | Spent | Decision
-    time: int | None
-    """By the producer's clock."""
-    redactions: Counts
+    __slots__ = ("body", "redactions", "time")
+
+    def __init__(
+        self,
+        body: Call | Result | Start | Said | Answer | Failure | Spent | Decision,
+        time: int | None,
+        redactions: Counts,
+    ) -> None:
+        self.body = body
+        self.time = time
+        self.redactions = redactions
 
 
 class Piece(NamedTuple):
@@ -178,7 +186,7 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
         if time is not None:
             moment = str(time).encode()
             first, last = time if first is None else first, time
-        digests.append(sha256_of(before, canonical, between, moment, after))
+        digests.append(sha256(b"".join((before, canonical, between, moment, after))).digest())
     said.end()
     return Piece(first_seq, at, b"".join(digests), tuple(noted), first, last)
 

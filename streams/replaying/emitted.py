@@ -1,13 +1,13 @@
 """What a partition has emitted: counts, and one digest per sink that does not depend on the order of records."""
 
-from typing import NamedTuple
+from hashlib import sha256
+from typing import final
 
 from agents.evidence.build import unlisting
 from agents.evidence.signing import SigningKey
 from agents.rollouts.emit import Emission
-from schemas import avro_body
 from schemas.base import Record
-from schemas.digests import sha256_of
+from schemas.codec import body as avro_body
 from schemas.evidence import AepRecord
 from streams.headers import identity
 from streams.topics import BRANCHES, BY_RECORD, EVIDENCE, Topic
@@ -16,18 +16,22 @@ DIGESTS = 2**256
 """How many SHA-256 digests there are."""
 
 
-class Made(NamedTuple):
+@final
+class Made:
     """A record that is emitted."""
 
-    topic: Topic
-    record: Record
-    """Signed, where it is evidence and there is a key."""
-    body: bytes | None
-    """Its Avro body, where it is known."""
-    redacted: bool
-    """Whether secrets were removed from it, by the rules that this code has."""
-    emission: int
-    """The emission version of its rollout."""
+    __slots__ = ("body", "emission", "record", "redacted", "topic")
+
+    def __init__(self, topic: Topic, record: Record, body: bytes | None, redacted: bool, emission: int) -> None:
+        self.topic = topic
+        self.record = record
+        """Signed, where it is evidence and there is a key."""
+        self.body = body
+        """Its Avro body, where it is known."""
+        self.redacted = redacted
+        """Whether secrets were removed from it, by the rules that this code has."""
+        self.emission = emission
+        """The emission version of its rollout."""
 
 
 class Emitted:
@@ -56,12 +60,12 @@ class Emitted:
             made.append(Made(topic, record, bodies[name], redacted, bodies.emission))
         for evidence, signed in zip(emission.evidence, emission.signed(key), strict=True):
             body = avro_body.encode(evidence, number)
-            self._count(EVIDENCE.name, evidence.record_id, sha256_of(body))
+            self._count(EVIDENCE.name, evidence.record_id, sha256(body).digest())
             made.append(Made(EVIDENCE, signed, body if signed is evidence else None, redacted, bodies.emission))
         if self._remember and emission.branches and emission.evidence:
             last = emission.evidence[-1]
             before = avro_body.encode(unlisting(last, BRANCHES.name), number)
-            self.earlier[sha256_of(before)] = last.record_id
+            self.earlier[sha256(before).digest()] = last.record_id
         return made
 
     def _count(self, sink: str, record_id: str, digest: bytes) -> None:

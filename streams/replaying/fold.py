@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 from agents.rollouts.missing import missing
 from agents.rollouts.rollout import Fact, Rollout
@@ -48,11 +48,15 @@ class Unread:
         return self._places + ([f"and {rest:,} more records that cannot be read"] if rest else [])
 
 
-class Said(NamedTuple):
+@final
+class Said:
     """A fact, and whose it is."""
 
-    rollout_id: str
-    fact: Fact
+    __slots__ = ("fact", "rollout_id")
+
+    def __init__(self, rollout_id: str, fact: Fact) -> None:
+        self.rollout_id = rollout_id
+        self.fact = fact
 
 
 class Fold:

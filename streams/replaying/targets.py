@@ -9,8 +9,8 @@ from typing import Annotated, Self
 from pydantic import TypeAdapter, ValidationError
 
 from agents.rollouts.rollout import Rollout
-from schemas.checked import unchecked
 from schemas.closures import Closure
+from schemas.codec.maker import unchecked
 from streams.cluster import ensure_topics, registry_of, resolve
 from streams.codec import Codec
 from streams.config import Settings
@@ -77,9 +77,10 @@ class Files(Target):
         key, at = rollout.rollout_id.encode(), rollout.closed.decided_at_ms
         for closure in _decisions(rollout):
             self._writer.append(CLOSURES.name, partition, key, self._codec.encode(closure), at)
-        for topic, record, body, redacted, emission in made:
-            headers = (REDACTED,) if redacted else ()
-            self._writer.append(topic.name, partition, key, self._codec.encode(record, body, emission), at, headers)
+        for each in made:
+            headers = (REDACTED,) if each.redacted else ()
+            value = self._codec.encode(each.record, each.body, each.emission)
+            self._writer.append(each.topic.name, partition, key, value, at, headers)
 
     async def publish(self, partition: int) -> None:
         """Give the partition's files their names."""
@@ -131,8 +132,8 @@ class Topics(Target):
         del partition
         for closure in _decisions(rollout):
             await self._writer.write(closure)
-        for _, record, body, redacted, emission in made:
-            await self._writer.write(record, body, emission, redacted=redacted)
+        for each in made:
+            await self._writer.write(each.record, each.body, each.emission, redacted=each.redacted)
 
     async def publish(self, partition: int) -> None:
         """Wait until the broker has everything."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 import pytest
 
-from schemas.avro_code import COMPILED
+from schemas.codec.avro import COMPILED
 from streams.config import Settings
 from streams.looking.account import account_of
 from streams.looking.kafka import KafkaLog, View
