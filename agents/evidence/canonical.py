@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 import orjson
 
@@ -24,14 +24,14 @@ BigIntegers = Literal["error", "exact"]
 """What becomes of an integer beyond 2^53: refused (evidence), or printed digit by digit (digests of raw events)."""
 
 # The largest integer up to which every integer is a JavaScript number.
-MAX_INTEGER = 2**53
+MAX_INTEGER: Final = 9007199254740992  # 2**53; a literal is compiled in
 # Deeper values are refused: parsers disagree about them, and some fall over.
-MAX_DEPTH = 200
+MAX_DEPTH: Final = 200
 
 # orjson and JavaScript print fractions between these two alike, without an exponent.
-_SAME_FRACTION_FROM = 1e-4
-_SAME_FRACTION_BELOW = 1e15
-_KEPT_DEPTH = 2
+_SAME_FRACTION_FROM: Final = 1e-4
+_SAME_FRACTION_BELOW: Final = 1e15
+_KEPT_DEPTH: Final = 2
 
 
 class CanonicalError(BraidError):
@@ -114,7 +114,7 @@ def _all_alike(children: Iterable[Any], depth: int) -> bool:
         if kind is str or kind is bool or child is None:
             continue
         if kind is int:
-            if not -MAX_INTEGER <= child <= MAX_INTEGER:
+            if child > MAX_INTEGER or child < -MAX_INTEGER:
                 return False
         elif kind is dict:
             # ASCII keys have one order in UTF-8 and UTF-16.
