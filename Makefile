@@ -11,13 +11,16 @@ READY := .venv/.ready
 COMPILED := .venv/.compiled
 TRAINERS := .venv-trainers
 
-.PHONY: help setup browser demo test test-cores test-live test-log test-kafka long test-long test-trainers check same-bytes lock schemas bench faults clean
+.PHONY: help setup plain browser demo test test-cores test-live test-log test-kafka long test-long test-trainers check same-bytes lock schemas bench faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: $(COMPILED) ## Install uv (if missing) and the virtual environment
 	@echo "ready: . $(BIN)/activate, then braid --help"
+
+plain: ## Delete the compiled modules: Python and fastavro do the same, more slowly
+	@find . -name '*.so' -not -path './.*' -delete
 
 browser: ## Install Chromium for the visual verifier (Debian, Ubuntu; needs root)
 	@if command -v chromium chromium-browser >/dev/null; then :; \
@@ -85,7 +88,8 @@ faults: $(COMPILED) ## The long fault run: workers and broker killed over thousa
 	@$(BIN)/pytest -m faults -s tests/faults
 
 clean: ## Remove the virtual environment and caches (Kafka's jars stay in the user's cache)
-	@rm -rf .venv .venv-trainers .tools .logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache schemas/_core
+	@rm -rf .venv .venv-trainers .tools .logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache schemas/compiled.json
+	@$(MAKE) --no-print-directory -s plain
 
 .tools/bin/uv:
 	@.ci/step "installing uv into .tools" bash -c '$(PYTHON) -m venv .tools && .tools/bin/pip install -q --disable-pip-version-check uv'
@@ -97,10 +101,9 @@ $(READY): requirements-dev.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q schemas agents streams
 	@touch $@
 
-# What is tested is what is shipped: compiled, of the sources as they are now. Whoever runs $(BIN)/pytest after an edit runs Python.
-$(COMPILED): $(READY) $(shell find schemas agents streams -name '*.py' -o -name '*.c')
-	@.ci/step "compiling (without a C compiler Python does the same, slower)" $(UV) pip install -q --python $(BIN)/python --no-deps -e .
-	@head -n 20 schemas/_core/failed* 2>/dev/null || true
+# What is tested is what is shipped: compiled, from the sources as they are now. Tests refuse modules compiled from others.
+$(COMPILED): $(READY) hatch_build.py $(shell find schemas agents streams -name '*.py' -o -name '*.c')
+	@$(BIN)/python hatch_build.py
 	@touch $@
 
 $(TRAINERS)/.ready: requirements-trainers.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))

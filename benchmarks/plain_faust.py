@@ -7,7 +7,7 @@ import time
 import faust
 import uvloop
 
-from schemas.avro_body import decode_slice
+from schemas.codec.body import decode_slice
 from streams.log.wire import body_of
 
 

@@ -114,7 +114,7 @@ class AgentEvents(Record):
 
 
 def plain_events(piece: AgentEvents) -> tuple[EventFields, ...]:
-    """The events of a slice without models: those of one from the log are so already (see `avro_body.decode_slice`)."""
+    """The events of a slice without models: those of one from the log are so already (see `codec.body.decode_slice`)."""
     events: tuple[AgentEvent | EventFields, ...] = piece.events
     if {*map(type, events)} == {EventFields}:
         return events  # type: ignore[return-value]  # all of them are

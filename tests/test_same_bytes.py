@@ -1,7 +1,6 @@
 """The guard of old logs: a record or rule that changes without a new emission version is refused."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.plain import plain_copy
 
 FIELD = '''    rank: Count | None = None
     """Its rank in the rollout."""
@@ -27,9 +26,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("schemas", "agents", "streams", "tests"):
-            skipped = shutil.ignore_patterns("__pycache__", "*.so", "_core")
-            shutil.copytree(ROOT / name, folder / name, ignore=skipped)
+        plain_copy(folder)
 
     def edit(self, path: str, before: str, after: str) -> None:
         file = self.folder / path
@@ -38,7 +35,7 @@ class Copy:
         file.write_text(text.replace(before, after), "utf-8")
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        env = os.environ | {"PYTHONPATH": str(self.folder), "BRAID_COMPILED": "no"}
+        env = os.environ | {"PYTHONPATH": str(self.folder)}
         return subprocess.run(
             [sys.executable, "-m", *words], cwd=self.folder, env=env, capture_output=True, text=True, check=False
         )
@@ -61,7 +58,7 @@ def new_field_and_schema(product: Copy) -> None:
 def new_field_in_the_released_schema(product: Copy) -> None:
     new_field(product)
     script = "from schemas import versions; versions.write(amend=True)"
-    env = os.environ | {"PYTHONPATH": str(product.folder), "BRAID_COMPILED": "no"}
+    env = os.environ | {"PYTHONPATH": str(product.folder)}
     subprocess.run([sys.executable, "-c", script], cwd=product.folder, env=env, check=True)
 
 

@@ -12,8 +12,8 @@ from agents.evidence.side_effects import side_effect, worst
 from agents.evidence.signing import SigningKey, signed_bytes
 from agents.verdicts.meaning import Terms, Verdict, kind_of, meaning
 from schemas.branches import BranchRecord
-from schemas.checked import unchecked
 from schemas.closures import RolloutClosed, RolloutSettled
+from schemas.codec.maker import unchecked
 from schemas.evidence import AepAction, AepBudget, AepClosing, AepRecord, AepSignature, AepVerifierResult, EmittedRecord
 from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.lifecycle import RolloutOpened

@@ -11,13 +11,12 @@ rewritten into one that it writes right; a walk over the value decides which.
 
 import json
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, NoReturn
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any, Final, Literal, NoReturn
 
 import orjson
 
-from schemas.compiled import compiled
-from schemas.digests import sha256_of
 from schemas.errors import BraidError
 from schemas.repeated_keys import RepeatedKeyError, refuse_repeated_keys
 
@@ -25,14 +24,14 @@ BigIntegers = Literal["error", "exact"]
 """What becomes of an integer beyond 2^53: refused (evidence), or printed digit by digit (digests of raw events)."""
 
 # The largest integer up to which every integer is a JavaScript number.
-MAX_INTEGER = 2**53
+MAX_INTEGER: Final = 9007199254740992  # 2**53; a literal is compiled in
 # Deeper values are refused: parsers disagree about them, and some fall over.
-MAX_DEPTH = 200
+MAX_DEPTH: Final = 200
 
 # orjson and JavaScript print fractions between these two alike, without an exponent.
-_SAME_FRACTION_FROM = 1e-4
-_SAME_FRACTION_BELOW = 1e15
-_KEPT_DEPTH = 2
+_SAME_FRACTION_FROM: Final = 1e-4
+_SAME_FRACTION_BELOW: Final = 1e15
+_KEPT_DEPTH: Final = 2
 
 
 class CanonicalError(BraidError):
@@ -77,7 +76,7 @@ def parse_evidence(text: bytes | str) -> Any:
 
 def digest(data: bytes) -> str:
     """Return the SHA-256 of the bytes as lower-case hex."""
-    return sha256_of(data).hex()
+    return sha256(data).hexdigest()
 
 
 def javascript_number(number: float) -> str:
@@ -101,8 +100,11 @@ def javascript_number(number: float) -> str:
     return f"{sign}{digits[0]}{fraction}e{point - 1:+d}"
 
 
-def in_python(value: Any, depth: int = 0) -> bool:
-    """Whether orjson, with sorted keys, writes a value in canonical form. Raises TypeError for a key that is no string."""
+def written_alike(value: Any, depth: int = 0) -> bool:
+    """Whether orjson, with sorted keys, writes a value in canonical form: it has then read it exactly, too.
+
+    Raises TypeError for a key that is no string.
+    """
     return _all_alike((value,), depth)
 
 
@@ -112,7 +114,7 @@ def _all_alike(children: Iterable[Any], depth: int) -> bool:
         if kind is str or kind is bool or child is None:
             continue
         if kind is int:
-            if not -MAX_INTEGER <= child <= MAX_INTEGER:
+            if child > MAX_INTEGER or child < -MAX_INTEGER:
                 return False
         elif kind is dict:
             # ASCII keys have one order in UTF-8 and UTF-16.
@@ -124,11 +126,6 @@ def _all_alike(children: Iterable[Any], depth: int) -> bool:
         elif kind is not float or not _same_fraction(child):
             return False
     return True
-
-
-_C = compiled("agents.evidence._canonical")
-written_alike: Callable[..., bool] = in_python if _C is None else _C.same_in_orjson
-"""The same, compiled where there is a compiler. What orjson writes so it has read exactly, too."""
 
 
 def _same_fraction(number: float) -> bool:

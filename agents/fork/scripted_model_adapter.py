@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 
 from agents.fork.fork_error import ForkError
 from agents.fork.model import Ask, Assistant, ModelTroubleError, Tokens, ToolUse, TroubleKind, Turn
-from schemas.avro_body import first_problem
+from schemas.codec.body import first_problem
 from schemas.jsontext import compact
 
 SCRIPT = "script.toml"

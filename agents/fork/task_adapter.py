@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from agents.fork.task import MAX_INSTRUCTION, NOT_WORKSPACE, Task, TaskError, TaskToml
 from agents.workspace.files import MAX_FILES, MAX_TOTAL, File, Files, is_kept
-from schemas.avro_body import first_problem
+from schemas.codec.body import first_problem
 
 SAMPLES = Path(__file__).parent / "tasks"
 """The tasks that come with the product; they are named without a path."""

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from agents.importers.line_error import LineError
 from agents.summarize.loose_fields import first
-from schemas.avro_body import first_problem
+from schemas.codec.body import first_problem
 from schemas.events import AgentEvent
 from schemas.jsontext import compact, kind_of
 

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from agents.importers.line_error import LineError
 from agents.summarize.loose_fields import first
-from schemas.avro_body import first_problem
 from schemas.base import Record
+from schemas.codec.body import first_problem
 from schemas.jsontext import compact
 from schemas.verdicts import BuildVerdict, VisualVerdict
 

@@ -32,7 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from agents.judge.answers import Answer, Letter
 from agents.judge.judge import JudgeSetupError, JudgeTroubleError
 from agents.judge.prompt import Prompt
-from schemas.avro_body import first_problem
+from schemas.codec.body import first_problem
 from schemas.judging import CONTENT_JUDGE, MissingCause
 
 Preferring = Literal["contains", "lacks", "matches", "longest", "shortest", "first", "second", "tie"]

@@ -1,4 +1,3 @@
 from agents.ranking.newton import Way
 
-SOURCE: str
 fit: Way

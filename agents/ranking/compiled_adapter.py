@@ -4,7 +4,16 @@ from array import array
 
 from agents.ranking import newton
 from agents.ranking.newton import Problem, Rules, Solution, Way, in_python
-from schemas.compiled import compiled
+
+try:
+    from agents.ranking._newton import fit
+except ImportError:
+    COMPILED = False
+else:
+    COMPILED = True
+
+WAY: Way = fit if COMPILED else in_python
+"""How fits are made."""
 
 
 def solve(problem: Problem, ridge: float) -> Solution:
@@ -16,13 +25,3 @@ def solve(problem: Problem, ridge: float) -> Solution:
     if not WAY(n, groups, pairs, ahead, behind, *found, rules):
         raise ArithmeticError(newton.NO_MAXIMUM)
     return found
-
-
-def choose() -> tuple[Way, bool]:
-    """The compiled way, if it is there."""
-    module = compiled("agents.ranking._newton")
-    return (in_python, False) if module is None else (module.fit, True)
-
-
-WAY, COMPILED = choose()
-"""How fits are made, and whether that is compiled."""

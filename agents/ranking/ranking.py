@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from agents.ranking.bradley_terry import Fit, Group, beats, fit_many
 from agents.ranking.statistics import ranking_stats
 from agents.ranking.vote_count import Place, Vote, VoteCount, count_votes
-from schemas.checked import unchecked
+from schemas.codec.maker import unchecked
 from schemas.emission import RankingConfig
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RankedBranch, RankingStats, RewardComponent

@@ -11,7 +11,7 @@ from math import sqrt
 from typing import Final, NamedTuple
 
 from agents.ranking.vote_count import Vote
-from schemas.checked import unchecked
+from schemas.codec.maker import unchecked
 from schemas.numbers import nine
 from schemas.rankings import RankingStats
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from agents.rules.emission_rules import Rules
 from agents.verdicts.meaning import CONFIRMED, Verdict, is_final, objective_score
-from schemas.checked import unchecked
+from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig, RewardsConfig, Weight
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus, RewardComponent

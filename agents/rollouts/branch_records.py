@@ -8,9 +8,9 @@ from agents.rollouts.rollout import Rollout
 from agents.rollouts.settlement import settled_attempt
 from agents.summarize.branch import BranchFacts, build_branch, n_events, raw_digest
 from agents.summarize.pieces import Piece
-from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
 from schemas.closures import SettledBranch
+from schemas.codec.body import Bodies
 from schemas.emission import EmissionConfig
 
 MOST_BYTES = 8 * 1024 * 1024 - 64

@@ -8,8 +8,8 @@ from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout
 from agents.summarize.opening import CleanedOpening, cleaned_opening
 from agents.verdicts.meaning import BranchOutcome, Terms, Verdict, terms_of
-from schemas.avro_body import Bodies
 from schemas.closures import RolloutClosed, RolloutSettled
+from schemas.codec.body import Bodies
 from schemas.emission import EmissionConfig
 
 

@@ -14,9 +14,9 @@ from agents.rollouts.status import Status
 from agents.verdicts.meaning import (
     comparable,
 )
-from schemas.avro_body import with_content_id
-from schemas.checked import unchecked
 from schemas.closures import CloseCause, RolloutClosed
+from schemas.codec.body import with_content_id
+from schemas.codec.maker import unchecked
 from schemas.emission import JudgeConfig
 from schemas.judging import CONTENT_JUDGE, JudgeVote
 

@@ -23,9 +23,9 @@ from agents.summarize.pieces import Decision, Piece
 from agents.training.admission import Judged
 from agents.training.rows import Candidate, Row, RowMaker, Rows
 from agents.verdicts.meaning import comparable, kind_of
-from schemas.avro_body import Bodies
 from schemas.branches import BranchRecord
-from schemas.checked import unchecked
+from schemas.codec.body import Bodies
+from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig
 from schemas.evidence import AepRecord, EmittedRecord
 from schemas.judging import JudgeVote
@@ -202,8 +202,8 @@ def evidence_of(
 
 def _holds_decision(pieces: list[Piece]) -> bool:
     for piece in pieces:
-        for body, _, _ in piece.noted:
-            if type(body) is Decision:
+        for each in piece.noted:
+            if type(each.body) is Decision:
                 return True
     return False
 

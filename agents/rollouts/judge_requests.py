@@ -9,7 +9,7 @@ from agents.rollouts.broken_log import breaks_alone
 from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout
 from agents.verdicts.meaning import comparable
-from schemas.avro_body import Bodies
+from schemas.codec.body import Bodies
 
 
 @breaks_alone

@@ -5,8 +5,8 @@ from hashlib import sha256
 from pydantic import ValidationError
 
 from agents.rollouts.broken_log import BrokenLogError
-from schemas.avro_body import first_problem
 from schemas.closures import RolloutSettled
+from schemas.codec.body import first_problem
 from schemas.emission import EmissionConfig
 
 

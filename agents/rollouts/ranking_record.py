@@ -6,9 +6,9 @@ from typing import Final
 from agents.ranking.ranking import Candidate, RankingResult, rank
 from agents.ranking.vote_count import counted, scalar_of
 from agents.rollouts.closed_rollout import ClosedRollout
-from schemas.avro_body import with_content_id
 from schemas.branches import BranchRecord
-from schemas.checked import unchecked
+from schemas.codec.body import with_content_id
+from schemas.codec.maker import unchecked
 from schemas.judging import JudgeVote
 from schemas.rankings import Ranking
 

@@ -12,8 +12,8 @@ from agents.rollouts.closure import close_now
 from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout
 from agents.verdicts.meaning import comparable
-from schemas.avro_body import with_content_id
 from schemas.closures import Closure
+from schemas.codec.body import with_content_id
 from schemas.emission import JudgeConfig
 from schemas.judging import JudgeVote
 

@@ -6,7 +6,7 @@ order of topics, or a repetition gives the same bytes.
 """
 
 from copy import copy
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, final
 
 from agents.evidence.canonical import CanonicalError
 from agents.facts.fact import Fact
@@ -42,12 +42,16 @@ class Complaint(NamedTuple):
     message: str
 
 
-class Stamped(NamedTuple):
+@final
+class Stamped:
     """A verdict or vote with the time at which the log took it in, and where it stands."""
 
-    fact: Verdict | JudgeVote
-    at: int
-    ref: Ref
+    __slots__ = ("at", "fact", "ref")
+
+    def __init__(self, fact: Verdict | JudgeVote, at: int, ref: Ref) -> None:
+        self.fact = fact
+        self.at = at
+        self.ref = ref
 
 
 class Rollout:

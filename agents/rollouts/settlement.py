@@ -25,9 +25,9 @@ from agents.verdicts.meaning import (
     counting,
     is_final,
 )
-from schemas.avro_body import with_content_id
-from schemas.checked import unchecked
 from schemas.closures import RolloutSettled, SettleCause, SettledBranch
+from schemas.codec.body import with_content_id
+from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig
 from schemas.judging import JudgeVote
 

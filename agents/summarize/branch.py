@@ -12,9 +12,9 @@ from agents.redaction.redaction import redact
 from agents.summarize.event_reader import SHORTEST_SECRET
 from agents.summarize.output import shorten
 from agents.summarize.pieces import DIGEST, Answer, Body, Call, Failure, Piece, Result, Said, Spent, Start
-from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchCall, BranchRecord, BranchStatus, ToolFailure
-from schemas.checked import unchecked
+from schemas.codec.body import Bodies, with_content_id
+from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig, SummaryLimits
 from schemas.events import AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.judging import Usage
@@ -26,7 +26,6 @@ _usage: Final = unchecked(Usage)
 _agent_info: Final = unchecked(AgentInfo)
 
 NO_INFO = BranchInfo()
-NOTHING_SPENT = Spent(None, None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +60,9 @@ class BranchFacts(NamedTuple):
 def last_word(pieces: Sequence[Piece]) -> Answer | Failure | None:
     """The last answer or error among events."""
     for piece in reversed(pieces):
-        for body, *_ in reversed(piece.noted):
-            if isinstance(body, (Answer, Failure)):
-                return body
+        for each in reversed(piece.noted):
+            if isinstance(each.body, (Answer, Failure)):
+                return each.body
     return None
 
 
@@ -216,10 +215,10 @@ class _Reading:
                 if time is not None:
                     self.first_ms = time if self.first_ms is None else self.first_ms
                     self.last_ms = time
-            for body, when, redactions in noted:
-                for kind, count in redactions:
+            for each in noted:
+                for kind, count in each.redactions:
                     self.redactions[kind] = self.redactions.get(kind, 0) + count
-                self._take_body(body, when)
+                self._take_body(each.body, each.time)
 
     def _take_body(self, body: Body, time: int | None) -> None:
         match body:
@@ -272,14 +271,18 @@ class _Reading:
 
     def _take_usage(self, spent: Spent) -> None:
         # Counts are cumulative for the run, so the last one that is given is the total.
-        before = self.spent or NOTHING_SPENT
+        before = self.spent
         self.model = self.model or spent.model
-        self.spent = Spent(
-            before.input_tokens if spent.input_tokens is None else spent.input_tokens,
-            before.output_tokens if spent.output_tokens is None else spent.output_tokens,
-            before.cached_tokens if spent.cached_tokens is None else spent.cached_tokens,
-            before.usd if spent.usd is None else spent.usd,
-            None,
+        self.spent = (
+            spent
+            if before is None
+            else Spent(
+                before.input_tokens if spent.input_tokens is None else spent.input_tokens,
+                before.output_tokens if spent.output_tokens is None else spent.output_tokens,
+                before.cached_tokens if spent.cached_tokens is None else spent.cached_tokens,
+                before.usd if spent.usd is None else spent.usd,
+                None,
+            )
         )
 
     def usage(self) -> Usage | None:

@@ -7,6 +7,7 @@ Unknown kinds keep their digest, so they still count in the branch's raw digest.
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final
 
 from orjson import OPT_SORT_KEYS, dumps
@@ -16,7 +17,6 @@ from agents.redaction.redaction import Counts, redact, redact_json
 from agents.summarize.loose_fields import first, text_or_none, whole_or_none
 from agents.summarize.output import byte_length, excerpt, render
 from agents.summarize.pieces import Answer, Body, Call, Decision, Failure, Noted, Piece, Result, Said, Spent, Start
-from schemas.digests import sha256_of
 from schemas.events import AgentEvent, EventFields, fields_of
 from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
 
@@ -72,7 +72,7 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
         if time is not None:
             moment = str(time).encode()
             first, last = time if first is None else first, time
-        digests.append(sha256_of(before, canonical, between, moment, after))
+        digests.append(sha256(b"".join((before, canonical, between, moment, after))).digest())
     said.end()
     return Piece(first_seq, at, b"".join(digests), tuple(noted), first, last)
 

@@ -1,6 +1,6 @@
 """The few fields of agent events that records are made of, kept while their rollout is open."""
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from agents.redaction.redaction import Counts
 from agents.summarize.output import Excerpt
@@ -75,13 +75,21 @@ class Decision(NamedTuple):
 Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
 
 
-class Noted(NamedTuple):
-    """Something that records are made of, with when it happened and what was removed from it."""
+@final
+class Noted:
+    """Something that records are made of, with its time by the producer's clock and the redactions in it."""
 
-    body: Call | Result | Start | Said | Answer | Failure | Spent | Decision
-    time: int | None
-    """By the producer's clock."""
-    redactions: Counts
+    __slots__ = ("body", "redactions", "time")
+
+    def __init__(
+        self,
+        body: Call | Result | Start | Said | Answer | Failure | Spent | Decision,
+        time: int | None,
+        redactions: Counts,
+    ) -> None:
+        self.body = body
+        self.time = time
+        self.redactions = redactions
 
 
 class Piece(NamedTuple):

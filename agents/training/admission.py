@@ -7,7 +7,7 @@ from agents.evidence.side_effects import side_effect
 from agents.rules.emission_rules import Rules
 from agents.verdicts.meaning import CONFIRMED, MISTRUSTED, Verdict, is_final
 from schemas.branches import BranchRecord
-from schemas.checked import unchecked
+from schemas.codec.maker import unchecked
 from schemas.emission import AdmissionConfig
 from schemas.lifecycle import RolloutOpened
 from schemas.numbers import nine

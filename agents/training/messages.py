@@ -11,7 +11,7 @@ from typing import Final
 
 from agents.training.text_overlap import INVISIBLE
 from schemas.branches import BranchCall, BranchRecord
-from schemas.checked import unchecked
+from schemas.codec.maker import unchecked
 from schemas.lifecycle import RolloutOpened
 from schemas.training import FunctionCall, Message, ToolCall
 

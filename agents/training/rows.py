@@ -15,10 +15,10 @@ from agents.rules.emission_rules import Rules
 from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
 from agents.training.messages import Conversation, Pair, conversation, given_messages, is_blank
-from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchRecord
-from schemas.checked import unchecked
 from schemas.closures import RolloutClosed, RolloutSettled
+from schemas.codec.body import Bodies, with_content_id
+from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig
 from schemas.numbers import nine
 from schemas.rankings import RankedBranch

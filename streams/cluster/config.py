@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from agents.rollouts.policy import ClosingPolicy
-from schemas.avro_body import first_problem
+from schemas.codec.body import first_problem
 from schemas.emission import EmissionConfig
 from schemas.errors import BraidError
 from streams.cluster.broker import places

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 from agents.evidence.signing import SigningKey
 from agents.rollouts.rollout import Rollout
 from schemas.base import Record
-from schemas.checked import unchecked
 from schemas.closures import Closure
+from schemas.codec.maker import unchecked
 from schemas.errors import BraidError, DecodeError
 from schemas.evidence import AepRecord
 from schemas.lifecycle import Lifecycle

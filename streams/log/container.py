@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from schemas.avro_code import reader_of
+from schemas.codec.avro import reader_of
 from schemas.errors import BraidError
-from streams.log.file_writer import CODEC, MAGIC, MARKER_BYTES, SCHEMA, SUFFIX
+from streams.log.file_writer import CODEC, MAGIC, MARKER_BYTES, META_SCHEMA, SCHEMA, SUFFIX
 from streams.log.record import LogRecord
 
 if sys.version_info >= (3, 14):
@@ -25,13 +25,7 @@ else:
 _NAME = re.compile(rf"(?P<partition>\d{{5,}})(-(?P<first>\d{{20}}))?\{SUFFIX}")
 
 _read = reader_of(SCHEMA, {"LogRecord": LogRecord, "LogHeader": tuple})
-_read_meta = reader_of(
-    {
-        "type": "record",
-        "name": "braidstream.LogMeta",
-        "fields": [{"name": "meta", "type": {"type": "map", "values": "bytes"}}],
-    }
-)
+_read_meta = reader_of(META_SCHEMA)
 
 HEAD_BYTES = 64 * 1024
 """More than any container of ours has before its first block."""

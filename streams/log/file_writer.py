@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
-from schemas.avro_code import writer_of
-from schemas.avro_python import long_bytes
+from schemas.codec.avro import writer_of
 from streams.log.durable_files import PARTIAL, naming, open_output
 from streams.log.outgoing import Outgoing
 from streams.log.record import LogRecord
@@ -54,7 +53,23 @@ _PACKER: Final = zstd.ZstdCompressor(LEVEL)
 """One for all files: its tables need not be made for every block. A frame does not depend on those before it."""
 
 
+META_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "braidstream.LogMeta",
+    "fields": [{"name": "meta", "type": {"type": "map", "values": "bytes"}}],
+}
+"""The header of a container, before its marker."""
+
+SIZES_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "braidstream.BlockSizes",
+    "fields": [{"name": "records", "type": "long"}, {"name": "bytes", "type": "long"}],
+}
+"""The first two numbers of every block."""
+
 _write: Final = writer_of(SCHEMA)
+_write_meta: Final = writer_of(META_SCHEMA)
+_write_sizes: Final = writer_of(SIZES_SCHEMA)
 
 MAGIC = b"Obj\x01"
 MARKER_BYTES = 16
@@ -78,9 +93,8 @@ class _File:
         self._marker = marker
         self._block: list[LogRecord] = []
         self._size = 0
-        meta = {b"avro.codec": CODEC.encode(), b"avro.schema": json.dumps(SCHEMA, separators=(",", ":")).encode()}
-        pairs = b"".join(long_bytes(len(part)) + part for pair in meta.items() for part in pair)
-        self._put(MAGIC + long_bytes(len(meta)) + pairs + b"\0" + marker)
+        meta = {"avro.codec": CODEC.encode(), "avro.schema": json.dumps(SCHEMA, separators=(",", ":")).encode()}
+        self._put(MAGIC + _write_meta((meta,)) + marker)
 
     def append(self, record: LogRecord) -> None:
         self._block.append(record)
@@ -93,7 +107,7 @@ class _File:
     def _flush(self) -> None:
         if self._block:
             packed = _PACKER.compress(_write.many(self._block), zstd.ZstdCompressor.FLUSH_FRAME)
-            self._put(long_bytes(len(self._block)) + long_bytes(len(packed)) + packed + self._marker)
+            self._put(_write_sizes((len(self._block), len(packed))) + packed + self._marker)
             self._block, self._size = [], 0
 
     def _put(self, data: bytes) -> None:

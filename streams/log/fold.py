@@ -6,7 +6,7 @@ unless the caller decides that itself, fact by fact.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 from agents.facts.fact import Fact
 from agents.rollouts.missing_facts import missing
@@ -55,11 +55,15 @@ class Unread:
         return self._places + ([f"and {rest:,} more records that cannot be read"] if rest else [])
 
 
-class Said(NamedTuple):
+@final
+class Said:
     """A fact, and the rollout that it is about."""
 
-    rollout_id: str
-    fact: Fact
+    __slots__ = ("fact", "rollout_id")
+
+    def __init__(self, rollout_id: str, fact: Fact) -> None:
+        self.rollout_id = rollout_id
+        self.fact = fact
 
 
 class Fold:

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import fastavro
 
-from schemas import avro_body
 from schemas.base import Record
+from schemas.codec import body as avro_body
 from schemas.errors import DecodeError, SchemaError
 from schemas.events import AgentEvents
 from schemas.versions import Version, committed, emitted, incompatibilities

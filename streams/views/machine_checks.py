@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from agents.evidence.keys import DEVELOPMENT_FILE, DEVELOPMENT_PREFIX, KeyFileError, default_directory, load_key
 from agents.fork.browser_adapter import find_browser
-from schemas.compiled import VARIABLE, compiled, core, wanted
+from schemas.compiled import compiled
 from streams.cluster import broker
 from streams.cluster.broker import BrokerError, artifacts, places
 from streams.cluster.broker.java import find_java
@@ -87,30 +87,22 @@ def check_python() -> Check:
     return Check("python", "ok", detail)
 
 
-IN_C = ("schemas._records", "agents.evidence._canonical", "agents.ranking._newton")
-
-
 def check_compiled() -> Check:
-    """What is compiled: Python gives the same bytes without, and takes longer."""
-    if not wanted():
-        return Check("compiled", "warning", f"{VARIABLE} says that Python does everything", f"unset {VARIABLE}")
-    state, modules, why = core()
-    missing = [name for name in IN_C if compiled(name) is None]
-    if state == "used" and not missing:
-        return Check("compiled", "ok", f"the core ({len(modules)} modules), {', '.join(IN_C)}")
-    if state != "used":
-        missing.insert(0, "the core")
-    detail = f"not {', '.join(missing)}: Python gives the same and takes longer"
-    if state == "of other sources":
-        return Check(
-            "compiled",
-            "warning",
-            f"{detail} ({line(why)} was changed since)",
-            "`make setup`, or install the package again",
-        )
-    advice = "install a C compiler and Python's headers, then install the package again"
-    reason = f" ({line(why.splitlines()[0], 300)})" if why else ""
-    return Check("compiled", "warning", detail + reason, advice)
+    """Whether compiled modules are used: Python gives the same bytes without them, and takes longer."""
+    modules, changed, failed = compiled()
+    if changed:
+        more = f" and {len(changed) - 1} more" if changed[1:] else ""
+        detail = f"compiled from other sources: {line(changed[0])}{more}"
+        return Check("compiled", "problem", detail, "`make setup`, or `make plain` to run without compiled modules")
+    if modules:
+        return Check("compiled", "ok", f"{len(modules)} modules")
+    reason = f" ({line(failed.splitlines()[0], 300)})" if failed else ""
+    return Check(
+        "compiled",
+        "warning",
+        f"no: Python and fastavro give the same and take longer{reason}",
+        "install a C compiler and Python's headers, then install the package again",
+    )
 
 
 def check_java(*, needed: bool) -> Check:

@@ -16,18 +16,20 @@ import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
 
 from schemas import versions
-from schemas.compiled import VARIABLE, core
+from schemas.compiled import compiled
 from streams.jobs.archive import check as check_archive
 from streams.jobs.replay.comparison import SINKS
 from streams.log.container import partitions_of, read_partition
 from streams.log.json_lines import view_of
 from streams.log.manifest import LOG_MANIFEST, read_manifest
 from streams.log.wire import Codec
+from tests.plain import plain_copy
 
 HERE = Path(__file__).parent
 KEY = "public_key"
@@ -63,26 +65,33 @@ def _stored(folder: Path) -> Iterator[str]:
 
 
 def _replayed(folder: Path) -> Iterator[str]:
-    """Replay the log with everything compiled, then without, and verify every record and signature."""
+    """Replay the log with compiled modules, then by a copy without any, and verify every record and signature."""
     expected = json.loads((folder / "expected.json").read_text("utf-8"))
-    state = core().state
-    ways = [("compiled", {})] if state == "used" else []
-    if not ways:
-        sys.stdout.write(f"same-bytes: the compiled core is {state}: only plain Python is checked\n")
-    for way, env in [*ways, ("plain Python", {VARIABLE: "no"})]:
-        began = time.monotonic()
-        found, verified = _replay(folder, env)
-        if not verified["ok"]:
-            yield f"{folder.name}, {way}: replay --verify: {'; '.join(verified['named'][:3])}"
-        yield from _differences(f"{folder.name}, {way}: replay", expected["replay"], found)
-        done = f"{verified['identical']:,} records identical, {time.monotonic() - began:.1f} s"
-        sys.stdout.write(f"same-bytes: {folder.name}, {way}: {done}\n")
+    modules, changed, _ = compiled()
+    if not modules or changed:
+        sys.stdout.write("same-bytes: nothing is compiled from these sources: only plain Python is checked\n")
+    with TemporaryDirectory() as copy:
+        ways = [("plain Python", plain_copy(Path(copy)))]
+        if modules and not changed:
+            ways.insert(0, ("compiled", Path.cwd()))
+        for way, place in ways:
+            yield from _replayed_at(folder, expected, way, place)
     key = f"{expected[KEY]['key_id']}={expected[KEY]['public_key_hex']}"
     done = _braid(
-        {}, "verify", str(folder / "archive"), "--public-key", key, "--unfinished"
+        Path.cwd(), "verify", str(folder / "archive"), "--public-key", key, "--unfinished"
     )  # archives of version 1 have no signed manifest
     if done.returncode:
         yield f"{folder.name}: braid verify: {done.stdout.strip().splitlines()[-1]}"
+
+
+def _replayed_at(folder: Path, expected: Found, way: str, place: Path) -> Iterator[str]:
+    began = time.monotonic()
+    found, verified = _replay(folder, place)
+    if not verified["ok"]:
+        yield f"{folder.name}, {way}: replay --verify: {'; '.join(verified['named'][:3])}"
+    yield from _differences(f"{folder.name}, {way}: replay", expected["replay"], found)
+    done = f"{verified['identical']:,} records identical, {time.monotonic() - began:.1f} s"
+    sys.stdout.write(f"same-bytes: {folder.name}, {way}: {done}\n")
 
 
 def _differences(where: str, expected: Found, found: Found) -> Iterator[str]:
@@ -116,17 +125,18 @@ def _views(folder: Path) -> Found:
     return found
 
 
-def _replay(folder: Path, env: dict[str, str]) -> tuple[Found, Found]:
-    done = _braid(env, "replay", "--from-dir", str(folder / "archive"), "--dry-run", "--verify", "--json")
+def _replay(folder: Path, place: Path) -> tuple[Found, Found]:
+    done = _braid(place, "replay", "--from-dir", str(folder / "archive"), "--dry-run", "--verify", "--json")
     if not done.stdout.startswith("{"):
         raise SystemExit(f"same-bytes: {folder.name}: the replay failed: {done.stderr.strip()}")
     said = json.loads(done.stdout)
     return said["digests"] | {f"{name}, records": count for name, count in said["records"].items()}, said["verified"]
 
 
-def _braid(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "streams.cli", *words]
-    return subprocess.run(command, env=os.environ | env, capture_output=True, text=True, check=False)
+def _braid(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line of the packages in a directory."""
+    command, env = [sys.executable, "-m", "streams.cli", *words], os.environ | {"PYTHONPATH": str(place)}
+    return subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, check=False)
 
 
 def _record(folder: Path) -> int:
@@ -135,7 +145,7 @@ def _record(folder: Path) -> int:
     if path.exists():
         sys.stdout.write(f"{path} is there already, and is never written again\n")
         return 1
-    replay, verified = _replay(folder, {})
+    replay, verified = _replay(folder, Path.cwd())
     assert verified["ok"], verified
     expected = {
         KEY: json.loads((folder / "public-key.json").read_text("utf-8")), "archive": _archive(folder),

@@ -1,4 +1,4 @@
-"""The compiled core: made of the Python that lies here, or not used at all."""
+"""Compiled modules: made from the Python that lies here, beside it, and refused when it has changed."""
 
 import ast
 import json
@@ -14,31 +14,28 @@ from zipfile import ZipFile
 
 import pytest
 
-from schemas.compiled import VARIABLE, core
+from schemas.compiled import compiled
+from tests.plain import plain_copy
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-CORE = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["core"]
+MODULES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["modules"]
+IN_C = ("schemas/codec/_avro.c", "agents/ranking/_newton.c")
 PACKAGES = ("schemas", "agents", "streams")
-used = pytest.mark.skipif(core().state != "used", reason=f"the compiled core is {core().state}: `make setup`")
+used = pytest.mark.skipif(not compiled().modules, reason="nothing is compiled: `make setup`")
 
 _LOOK = """
 import json, sys
-from schemas.compiled import core
 import agents.rollouts.emission, agents.summarize.branch
 from streams.views.machine_checks import check_compiled
 modules = [sys.modules[name] for name in ("agents.rollouts.emission", "agents.summarize.branch")]
-files = [str(module.__spec__.origin) for module in modules]
-print(json.dumps([core().state, core().why, files, *check_compiled()[1:]]))
+print(json.dumps([[str(module.__spec__.origin) for module in modules], *check_compiled()[1:]]))
 """
 
 
-def look(tree: Path = ROOT, **variables: str) -> list[str]:
-    """What another process uses that runs what lies in this directory, and what `braid doctor` says there."""
-    environment = {name: value for name, value in os.environ.items() if name != VARIABLE} | variables
-    done = subprocess.run(
-        [sys.executable, "-c", _LOOK], cwd=tree, env=environment, capture_output=True, text=True, check=False
-    )
+def look(tree: Path = ROOT) -> list[str]:
+    """The modules that another process uses which runs in this directory, and what `braid doctor` says there."""
+    done = subprocess.run([sys.executable, "-c", _LOOK], cwd=tree, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert isinstance(found, list)
@@ -50,86 +47,82 @@ def tree(tmp_path: Path) -> Path:
     """The packages as they are here, compiled modules and all."""
     for name in PACKAGES:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("tasks"))
+    for library in ROOT.glob("*.so"):
+        shutil.copy(library, tmp_path)
     return tmp_path
 
 
-def test_a_machine_with_a_compiler_has_the_compiled_core() -> None:
+def test_a_machine_with_a_compiler_has_compiled_modules() -> None:
     """Where there is a compiler, as on any machine that tests, nothing is skipped below."""
-    if (shutil.which("cc") is None and not os.environ.get("CI")) or VARIABLE in os.environ:
+    if (shutil.which("cc") is None and not os.environ.get("CI")) or "BRAID_COMPILED" in os.environ:
         pytest.skip("no C compiler, or compiled code is turned off")
-    assert (core().state, core().why) == ("used", "")
-    assert core().modules == {*CORE}
+    assert compiled().failed == ""
+    assert compiled().modules == (*MODULES, *IN_C)
 
 
 @used
-def test_what_was_compiled_of_these_sources_is_used(tree: Path) -> None:
-    """Its modules come from the directory of the core, wherever the package lies."""
-    state, _, files, result, *_ = look(tree)
-    assert (state, result) == ("used", "ok")
-    assert all(file.startswith(f"{tree}/schemas/_core/") and file.endswith(EXTENSION_SUFFIXES[0]) for file in files)
+def test_compiled_modules_lie_beside_their_sources(tree: Path) -> None:
+    """Wherever the package lies."""
+    files, result, *_ = look(tree)
+    assert result == "ok"
+    assert files == [
+        str(tree / f"agents/{name}{EXTENSION_SUFFIXES[0]}") for name in ("rollouts/emission", "summarize/branch")
+    ]
 
 
 @used
-@pytest.mark.parametrize("changed", ["agents/rewards/rewards.py", "schemas/base.py"])
-def test_an_edited_source_turns_all_of_it_off(tree: Path, changed: str) -> None:
-    """Also one that is not compiled itself, as schemas/base.py: what is compiled was made for its types."""
+@pytest.mark.parametrize("changed", ["agents/rewards/rewards.py", "schemas/base.py", "schemas/codec/_avro.c"])
+def test_an_edited_source_is_reported(tree: Path, changed: str) -> None:
+    """Also one that is not compiled itself, as schemas/base.py: its types are compiled in."""
     with (tree / changed).open("a") as source:
         source.write("\n")
-    state, why, files, result, detail, advice = look(tree)
-    assert (state, why) == ("of other sources", changed)
-    assert files == [str(tree / "agents/rollouts/emission.py"), str(tree / "agents/summarize/branch.py")]
-    assert result == "warning"
-    assert detail.startswith("not the core: ")
-    assert changed in detail
+    _, result, detail, advice = look(tree)
+    assert (result, detail) == ("problem", f"compiled from other sources: {changed}")
     assert "make setup" in advice
+    assert "make plain" in advice
 
 
 @used
-def test_what_was_compiled_for_another_python_is_not_there(tree: Path) -> None:
-    """Its files have other names."""
-    for file in (tree / "schemas/_core").iterdir():
+def test_tests_refuse_modules_compiled_from_other_sources(tree: Path) -> None:
+    shutil.copytree(ROOT / "tests", tree / "tests", ignore=shutil.ignore_patterns("v1", "__pycache__"))
+    with (tree / "agents/rewards/rewards.py").open("a") as source:
+        source.write("\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/schemas/test_retry_after.py"]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr.splitlines() == [
+        "compiled from other sources (agents/rewards/rewards.py has changed): run `make setup`, or `make plain` to test without"
+    ]
+
+
+@used
+def test_modules_compiled_for_another_python_are_not_used(tree: Path) -> None:
+    """Their files have other names."""
+    for file in [file for package in PACKAGES for file in (tree / package).rglob("*.so")]:
         file.rename(file.with_name(file.name.replace(EXTENSION_SUFFIXES[0], ".cpython-299-elsewhere.so")))
-    state, _, files, result, detail, advice = look(tree)
-    assert (state, files[0], result) == ("missing", str(tree / "agents/rollouts/emission.py"), "warning")
-    assert detail.startswith("not the core: ")
+    files, result, detail, advice = look(tree)
+    assert (files[0], result) == (str(tree / "agents/rollouts/emission.py"), "warning")
+    assert detail == "no: Python and fastavro give the same and take longer"
     assert advice.startswith("install a C compiler")
 
 
-@used
-def test_a_library_that_cannot_be_loaded_is_not_used(tree: Path) -> None:
-    """As one that was copied from a machine with another C library."""
-    (tree / "schemas/_core" / f"braid_core__mypyc{EXTENSION_SUFFIXES[0]}").write_bytes(b"no library")
-    state, why, files, *_ = look(tree)
-    assert (state, files[0]) == ("does not load", str(tree / "agents/rollouts/emission.py"))
-    assert "braid_core__mypyc" in why
-
-
-@pytest.mark.parametrize("value", ["no", "Off "])
-def test_a_variable_turns_compiled_code_off(value: str) -> None:
-    """Also what is written in C: for those who debug."""
-    state, _, files, result, detail, advice = look(BRAID_COMPILED=value)
-    assert (state, files[0], result) == ("off", str(ROOT / "agents/rollouts/emission.py"), "warning")
-    assert (detail, advice) == ("BRAID_COMPILED says that Python does everything", "unset BRAID_COMPILED")
-
-
-def _state() -> tuple[str, str]:
+def _origin() -> str:
     from agents.rollouts import emission
 
-    return core().state, str(emission.__spec__.origin if emission.__spec__ else None)
+    return str(emission.__spec__.origin if emission.__spec__ else None)
 
 
 @used
-def test_processes_that_are_started_use_it_too() -> None:
-    """They begin with an import of their own."""
+def test_processes_that_are_started_use_them_too() -> None:
     with get_context("spawn").Pool(1) as pool:
-        assert pool.apply(_state) == _state()
+        assert pool.apply(_origin) == _origin()
 
 
 def test_without_a_compiler_the_package_is_built_all_the_same(
     tree: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """For any machine, of Python alone, also where compiled modules lie about; and it says why."""
-    for name in ("pyproject.toml", "README.md", ".gitignore"):
+    """For any machine, of Python alone, also where compiled modules lie about; and `braid doctor` has the reason."""
+    for name in ("pyproject.toml", "README.md", ".gitignore", "hatch_build.py"):
         shutil.copy(ROOT / name, tree)
     with (tree / "agents/rewards/rewards.py").open("a") as source:
         source.write("\n")
@@ -137,19 +130,26 @@ def test_without_a_compiler_the_package_is_built_all_the_same(
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out],
         cwd=tree,
-        env={name: value for name, value in os.environ.items() if name != VARIABLE} | {"CC": "/nonexistent"},
+        env={name: value for name, value in os.environ.items() if name != "BRAID_COMPILED"} | {"CC": "/nonexistent"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Python will do what the compiled core would do faster, because this failed" in done.stdout + done.stderr
-    state, why, _, _, detail, _ = look(tree)
-    assert (state, why) == ("missing", "/nonexistent")
-    assert detail.endswith("(/nonexistent)")
+    assert "not compiled: " in done.stdout + done.stderr
+    files, result, detail, _ = look(tree)
+    assert (files[0], result) == (str(tree / "agents/rollouts/emission.py"), "warning")
+    assert "/nonexistent" in detail
     (wheel,) = out.iterdir()
     assert wheel.name.endswith("-py3-none-any.whl")
-    assert not [name for name in ZipFile(wheel).namelist() if name.endswith(".so") or "_core" in name]
+    names = ZipFile(wheel).namelist()
+    assert "schemas/compiled.json" in names
+    assert not [name for name in names if name.endswith(".so")]
+
+
+def test_a_copy_without_compiled_modules_runs(tmp_path: Path) -> None:
+    files, result, *_ = look(plain_copy(tmp_path))
+    assert (files[0], result) == (str(tmp_path / "agents/rollouts/emission.py"), "warning")
 
 
 SOURCES = {
@@ -160,13 +160,13 @@ SOURCES = {
 }
 
 
-def test_every_module_of_the_core_is_there() -> None:
+def test_every_listed_module_is_there() -> None:
     """Once, and in order, so that a name is found."""
-    assert sorted({*CORE} & {*SOURCES}) == CORE
+    assert sorted({*MODULES} & {*SOURCES}) == MODULES
 
 
-@pytest.mark.parametrize("module", CORE)
-def test_modules_of_the_core_have_nothing_that_differs_when_compiled(module: str) -> None:
+@pytest.mark.parametrize("module", MODULES)
+def test_listed_modules_have_nothing_that_differs_when_compiled(module: str) -> None:
     """No `__file__`; and no generator that closes something after itself: compiled, it is dropped without when it is left early."""
     nodes = list(ast.walk(SOURCES[module]))
     assert "__file__" not in {node.id for node in nodes if isinstance(node, ast.Name)}
@@ -175,18 +175,18 @@ def test_modules_of_the_core_have_nothing_that_differs_when_compiled(module: str
     assert not [node.lineno for node in inside if isinstance(node, ast.Yield | ast.YieldFrom)]
 
 
-def test_no_class_of_the_core_has_subclasses_that_are_not_compiled() -> None:
+def test_no_compiled_class_has_subclasses_that_are_not_compiled() -> None:
     """Compiled classes refuse them, when one is made. Errors do not."""
     found = []
     for name, tree in SOURCES.items():
         imported = {
             alias.asname or alias.name
             for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom) and node.module in CORE
+            if isinstance(node, ast.ImportFrom) and node.module in MODULES
             for alias in node.names
         }
         for node in ast.walk(tree):
-            if name not in CORE and isinstance(node, ast.ClassDef):
+            if name not in MODULES and isinstance(node, ast.ClassDef):
                 bases = {base.id for base in node.bases if isinstance(base, ast.Name)} & imported
                 found += [(name, node.name) for base in bases if not base.endswith("Error")]
     assert found == []

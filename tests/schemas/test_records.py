@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas import avro_body
 from schemas.base import Record
 from schemas.closures import RolloutClosed
+from schemas.codec import body as avro_body
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents
 from schemas.versions import RECORDS

@@ -7,7 +7,7 @@ from pathlib import Path
 import fastavro
 
 from schemas import versions
-from schemas.avro_body import decode, encode
+from schemas.codec.body import decode, encode
 from schemas.events import AgentEvents
 
 

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ValidationError
 
 from agents.evidence.signing import SigningKey
 from agents.formats.shape import FileKind, Format
-from schemas.avro_body import first_problem
 from schemas.base import Record
+from schemas.codec.body import first_problem
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
 from streams.jobs.export.ledger import EVIDENCE, FOLDER

@@ -15,7 +15,7 @@ from agents.judge.agreement import JudgeStats, judge_stats
 from agents.judge.judged_text import fitting, judged_branch
 from agents.judge.requests import rubric_hash
 from agents.ranking.statistics import mcnemar, wilson
-from schemas.avro_body import first_problem
+from schemas.codec.body import first_problem
 from schemas.emission import JudgeConfig
 from schemas.errors import BraidError
 from schemas.jsontext import parse_object

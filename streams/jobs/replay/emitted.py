@@ -1,10 +1,11 @@
 """What a partition has emitted: counts, and one digest per sink that does not depend on the order of records."""
 
+from hashlib import sha256
+
 from agents.evidence.build import unlisting
 from agents.evidence.signing import SigningKey
 from agents.rollouts.emission import Emission
-from schemas import avro_body
-from schemas.digests import sha256_of
+from schemas.codec import body as avro_body
 from schemas.evidence import AepRecord
 from streams.jobs.targets import Made
 from streams.log.headers import identity
@@ -40,12 +41,12 @@ class Emitted:
             made.append(Made(record, bodies[name], redacted, bodies.emission))
         for evidence, signed in zip(emission.evidence, emission.signed(key), strict=True):
             body = avro_body.encode(evidence, number)
-            self._count(EVIDENCE.name, evidence.record_id, sha256_of(body))
+            self._count(EVIDENCE.name, evidence.record_id, sha256(body).digest())
             made.append(Made(signed, body if signed is evidence else None, redacted, bodies.emission))
         if self._remember and emission.branches and emission.evidence:
             last = emission.evidence[-1]
             before = avro_body.encode(unlisting(last, BRANCHES.name), number)
-            self.earlier[sha256_of(before)] = last.record_id
+            self.earlier[sha256(before).digest()] = last.record_id
         return made
 
     def _count(self, sink: str, record_id: str, digest: bytes) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from agents.rollouts.policy import ClosingPolicy
-from schemas.avro_body import first_problem
+from schemas.codec.body import first_problem
 from schemas.emission import EmissionConfig
 from streams.jobs.errors import ReplayError
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from agents.evidence.signing import SigningKey
-from schemas.avro_body import first_problem
+from schemas.codec.body import first_problem
 from schemas.emission import EmissionConfig
 from schemas.jsontext import compact
 from schemas.versions import RECORDS, latest

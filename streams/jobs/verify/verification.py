@@ -17,9 +17,9 @@ from pydantic import ValidationError
 
 from agents.evidence.build import json_view
 from agents.evidence.verification import Evidence, read_record
-from schemas.avro_body import first_problem
 from schemas.base import Record
 from schemas.branches import BranchRecord
+from schemas.codec.body import first_problem
 from schemas.errors import BraidError, DecodeError
 from schemas.evidence import AepRecord
 from schemas.jsontext import parse_unique

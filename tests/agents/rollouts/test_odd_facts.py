@@ -14,9 +14,9 @@ from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status
-from schemas.avro_body import decode, encode
 from schemas.base import Record
 from schemas.closures import Closure, RolloutClosed, RolloutSettled
+from schemas.codec.body import decode, encode
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.events import AgentEvent, AgentEvents
 from schemas.judging import JudgeVote

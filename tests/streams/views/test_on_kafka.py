@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 import pytest
 
-from schemas.avro_code import COMPILED
+from schemas.codec.avro import COMPILED
 from streams.cluster.config import Settings
 from streams.log.kafka_reader import KafkaReader, View
 from streams.log.topics import LIFECYCLE, TOPICS

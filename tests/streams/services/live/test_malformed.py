@@ -36,7 +36,7 @@ def poison(number: int, good: bytes, chance: random.Random) -> tuple[bytes | Non
         events=(AgentEvent(channel="c", event="e", data='{"a":' * 5000 + "1" + "}" * 5000),),
     )
     not_object = AgentEvents(rollout_id="x", branch_index=0, events=(AgentEvent(channel="c", event="e", data="[1]"),))
-    from schemas.avro_body import encode
+    from schemas.codec.body import encode
 
     ways = [
         (b"k", chance.randbytes(chance.randrange(1, 400))),

@@ -1,25 +1,22 @@
-"""Records without pydantic, of values that are right because of where they come from."""
+"""Build records without validation, for values we computed ourselves."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
 
 from pydantic_core import PydanticUndefined
 
-from schemas.avro_plan import Model, model_of
-from schemas.avro_python import instance
 from schemas.base import Record
-from schemas.compiled import compiled
+from schemas.codec.plan import Model, model_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_C = compiled("schemas._records")
-
 
 def unchecked(record: Callable[P, R]) -> Callable[P, R]:
-    """A maker of records: nothing is tested and nothing converted.
+    """Return a maker of records, which validates and converts nothing.
 
-    It takes what the model takes, by name. For what we compute ourselves by the thousand; bytes from outside are tested.
+    It takes what the model takes, by name. For values that we compute by the thousand; bytes from outside are validated.
     """
     assert isinstance(record, type)
     assert issubclass(record, Record)
@@ -31,7 +28,7 @@ def unchecked(record: Callable[P, R]) -> Callable[P, R]:
 
 
 class Maker:
-    """Makes instances of a model: what `_records.c` does, in Python."""
+    """Makes instances of a model, as `_avro.c` does."""
 
     def __init__(self, model: Model, blank: dict[str, Any], fresh: tuple[str, ...], missing: object) -> None:
         self._model = model
@@ -42,7 +39,7 @@ class Maker:
         self._missing = missing
 
     def __call__(self, **given: Any) -> Any:
-        """The record of these values. Raises TypeError when one is missing or unknown."""
+        """Return the record of these values. Raises TypeError when one is missing or unknown."""
         values = self._blank | given
         for name in self._fresh:
             values[name] = {} if values[name] is None else values[name]
@@ -51,7 +48,15 @@ class Maker:
         for name, value in values.items():
             if value is self._missing:
                 raise TypeError(f"{self._model.record.__name__} needs {name}")
-        return instance(self._model, values)
+        made = object.__new__(self._model.record)
+        object.__setattr__(made, "__dict__", values)
+        for slot, value in zip(self._model.slots, (self._model.names, None, None), strict=True):
+            slot.__set__(made, value)
+        return made
 
 
-_maker: Any = Maker if _C is None else _C.Maker
+_maker: Any = Maker
+with suppress(ImportError):
+    from schemas.codec import _avro
+
+    _maker = _avro.Maker

@@ -1,8 +1,8 @@
-"""What a reader or writer of Avro has to do, as plain data: the walk over a schema, done once.
+"""Plans of readers and writers of Avro, as plain data: a schema is walked once.
 
 A plan knows what our schemas use (records, arrays, maps, strings, bytes, longs, doubles, booleans, unions of null and one other
-type). Where it makes records of a model, it also says which values the model allows beyond their Avro type: what does not pass is
-left to the model, which says exactly what is wrong. `avro_python` follows plans, and `_records.c` does the same a few times as fast.
+type). Where it makes records of a model, it also has the limits of the model's fields: a value outside of them is left to the
+model, which says exactly what is wrong. `_avro.c` follows plans.
 """
 
 import sys

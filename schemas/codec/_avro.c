@@ -1,17 +1,14 @@
-/* Records from bytes, to bytes, and from values.
+/* Records from Avro bytes, to Avro bytes, and from values.
 
-   Plans of `avro_plan.py` are followed as `avro_python.py` follows them: the same bytes, the same values, the same errors. A plan is
-   read once, into nodes. Writer(plan)(object) gives bytes, its many(objects) those of all of them, and its identified(object, salt)
-   the id of an object that has none yet, and its bytes with that id; Reader(plan, UnusualError)(data,
-   at=0) gives a value and where it ends, and its many(data, count) gives a list of values that fill the data.
+   A plan of `plan.py` is read once, into nodes. Writer(plan)(object) returns bytes, and its many(objects) those of all of them.
+   Reader(plan, UnusualError)(data, at=0) returns a value and where it ends, and its many(data, count) a list of values that fill
+   the data. Wrong bytes are a ValueError; a value that only the model can judge is an UnusualError.
 
-   Maker(model, blank, fresh, missing)(**values) gives an instance of a model, as the functions of `checked.py` do.
-   sha256(*parts) gives the digest of some bytes. */
+   Maker(model, blank, fresh, missing)(**values) returns an instance of a model, as the class of that name in `maker.py` does. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
-#include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -74,16 +71,6 @@ static PyObject *instance(const Model *model, PyObject *values) {
     return made;
 }
 
-/* A record has fields and nothing else that its users ask for by the million: fields are looked for first, and pydantic's way of
-   looking for more is not asked at all. */
-static PyObject *field_of(PyObject *self, PyObject *name) {
-    PyObject **values = _PyObject_GetDictPtr(self);
-    PyObject *value = values == NULL || *values == NULL ? NULL : PyDict_GetItemWithError(*values, name);
-    if (value != NULL)
-        return Py_NewRef(value);
-    return PyErr_Occurred() ? NULL : PyObject_GenericGetAttr(self, name);
-}
-
 /* -- plans --------------------------------------------------------------------------------------------------------- */
 
 static void forget_model(Model *model) {
@@ -132,8 +119,6 @@ static int learn_model(Model *model, PyObject *made) {
     }
     model->type = (PyTypeObject *)Py_NewRef(type);
     model->set = Py_NewRef(set);
-    model->type->tp_getattro = field_of;
-    PyType_Modified(model->type);
     for (int slot = 0; slot < SLOTS; slot++) {
         PyObject *descriptor = PyTuple_GET_ITEM(slots, slot);
         PyMemberDef *member = Py_IS_TYPE(descriptor, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)descriptor)->d_member : NULL;
@@ -609,93 +594,7 @@ static PyObject *take(In *in, const Node *node) {
     Py_UNREACHABLE();
 }
 
-/* -- digests --------------------------------------------------------------------------------------------------------- */
-
-/* The library that Python's own hashlib uses, asked directly: what hashlib spends around a short text is five times its SHA-256. */
-static struct {
-    int (*init)(void *), (*update)(void *, const void *, size_t), (*final)(unsigned char *, void *);
-} library;
-
-static PyObject *hashlib_sha256; /* where that library cannot be reached */
-
-enum { DIGEST = 32, STATE = 256 }; /* OpenSSL's state has 112 bytes */
-
-typedef struct {
-    const char *bytes;
-    size_t size;
-} Span;
-
-static void reach_library(void) {
-    PyObject *module = PyImport_ImportModule("_hashlib");
-    PyObject *file = module == NULL ? NULL : PyObject_GetAttrString(module, "__file__");
-    const char *path = file == NULL ? NULL : PyUnicode_AsUTF8(file);
-    void *held = path == NULL ? NULL : dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    if (held != NULL) {
-        library.init = (int (*)(void *))dlsym(held, "SHA256_Init");
-        library.update = (int (*)(void *, const void *, size_t))dlsym(held, "SHA256_Update");
-        library.final = (int (*)(unsigned char *, void *))dlsym(held, "SHA256_Final");
-    }
-    if (library.update == NULL || library.final == NULL)
-        library.init = NULL;
-    PyErr_Clear();
-    Py_XDECREF(file);
-    Py_XDECREF(module);
-}
-
-static int hash_by_hashlib(const Span *parts, Py_ssize_t count, unsigned char *digest) {
-    PyObject *hashed = PyObject_CallNoArgs(hashlib_sha256), *found = NULL;
-    for (Py_ssize_t at = 0; hashed != NULL && at < count; at++) {
-        PyObject *done = PyObject_CallMethod(hashed, "update", "y#", parts[at].bytes, (Py_ssize_t)parts[at].size);
-        if (done == NULL)
-            Py_CLEAR(hashed);
-        Py_XDECREF(done);
-    }
-    if (hashed != NULL)
-        found = PyObject_CallMethod(hashed, "digest", NULL);
-    int good = found != NULL && PyBytes_Check(found) && PyBytes_GET_SIZE(found) == DIGEST;
-    if (good)
-        memcpy(digest, PyBytes_AS_STRING(found), DIGEST);
-    else if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "a SHA-256 has 32 bytes");
-    Py_XDECREF(found);
-    Py_XDECREF(hashed);
-    return good;
-}
-
-/* The SHA-256 of parts, one after the other. */
-static int hash(const Span *parts, Py_ssize_t count, unsigned char *digest) {
-    if (library.init == NULL)
-        return hash_by_hashlib(parts, count, digest);
-    union {
-        long long aligned;
-        char bytes[STATE];
-    } state;
-    int good = library.init(&state);
-    for (Py_ssize_t at = 0; good && at < count; at++)
-        good = library.update(&state, parts[at].bytes, parts[at].size);
-    if (good && library.final(digest, &state))
-        return 1;
-    PyErr_SetString(PyExc_RuntimeError, "SHA-256 could not be computed");
-    return 0;
-}
-
-enum { PARTS = 8 };
-
-static PyObject *digest_of(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
-    Span parts[PARTS];
-    unsigned char digest[DIGEST];
-    if (count > PARTS)
-        return PyErr_Format(PyExc_TypeError, "at most %d parts are taken", PARTS);
-    for (Py_ssize_t at = 0; at < count; at++) {
-        if (!PyBytes_Check(args[at]))
-            return PyErr_Format(PyExc_TypeError, "bytes are expected, not %s", Py_TYPE(args[at])->tp_name);
-        parts[at] = (Span){PyBytes_AS_STRING(args[at]), (size_t)PyBytes_GET_SIZE(args[at])};
-    }
-    return hash(parts, count, digest) ? PyBytes_FromStringAndSize((const char *)digest, DIGEST) : NULL;
-}
-
 /* -- for Python ------------------------------------------------------------------------------------------------------ */
-
 
 typedef struct {
     PyObject_HEAD
@@ -754,49 +653,6 @@ static PyObject *write_many(PyObject *self, PyObject *values) {
     PyObject *result = written(self, PySequence_Fast_ITEMS(held), PyTuple_GET_SIZE(held), 512 * 1024);
     Py_DECREF(held);
     return result;
-}
-
-enum { ID_LENGTH = 32 }; /* hex digits of a content id */
-
-/* The id in the first half of a digest, and the bytes with it in the place of the blank one. */
-static PyObject *with_id(const unsigned char *digest, const char *blank, size_t size) {
-    static const char HEX[] = "0123456789abcdef";
-    PyObject *id = PyUnicode_New(ID_LENGTH, 127), *both = NULL;
-    PyObject *body = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size - 1 + ID_LENGTH);
-    if (id != NULL && body != NULL) {
-        char *digits = (char *)PyUnicode_1BYTE_DATA(id), *at = PyBytes_AS_STRING(body);
-        for (int place = 0; place < ID_LENGTH / 2; place++) {
-            digits[2 * place] = HEX[digest[place] >> 4];
-            digits[2 * place + 1] = HEX[digest[place] & 15];
-        }
-        *at++ = 2 * ID_LENGTH; /* the length of a string, as Avro writes it */
-        memcpy(at, digits, ID_LENGTH);
-        memcpy(at + ID_LENGTH, blank + 2, size - 2);
-        both = PyTuple_Pack(2, id, body);
-    }
-    Py_XDECREF(id);
-    Py_XDECREF(body);
-    return both;
-}
-
-static PyObject *identified(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    if (count != 2 || !PyBytes_Check(args[1]))
-        return PyErr_Format(PyExc_TypeError, "an object and bytes are taken");
-    PyObject *both = NULL;
-    unsigned char digest[DIGEST];
-    size_t room = 4096;
-    Out out = {PyMem_Malloc(room), 0, room};
-    if (out.bytes == NULL)
-        return PyErr_NoMemory();
-    if (put(&out, &((Follower *)self)->node, args[0])) {
-        Span parts[] = {{PyBytes_AS_STRING(args[1]), (size_t)PyBytes_GET_SIZE(args[1])}, {out.bytes, out.used}};
-        if (out.used < 2 || out.bytes[0] != 2 || out.bytes[1] != '-')
-            wrong("the first field of what gets an id is a blank one");
-        else if (hash(parts, 2, digest))
-            both = with_id(digest, out.bytes, out.used);
-    }
-    PyMem_Free(out.bytes);
-    return both;
 }
 
 static PyObject *read_value(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
@@ -859,8 +715,6 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 }
 
 static PyMethodDef writer_methods[] = {
-    {"identified", (PyCFunction)(void (*)(void))identified, METH_FASTCALL,
-     "identified(value, salt): the id of a value that has a blank one, and its bytes with that id."},
     {"many", write_many, METH_O, "many(values): the bytes of all of them, one after the other."},
     {NULL, NULL, 0, NULL},
 };
@@ -881,9 +735,9 @@ static PyType_Slot reader_slots[] = {
     {Py_tp_new, reader_new}, {Py_tp_dealloc, follower_free}, {Py_tp_call, PyVectorcall_Call},
     {Py_tp_methods, reader_methods}, {Py_tp_members, follower_members}, {0, NULL},
 };
-static PyType_Spec writer_spec = {"schemas._records.Writer", sizeof(Follower), 0,
+static PyType_Spec writer_spec = {"schemas.codec._avro.Writer", sizeof(Follower), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, writer_slots};
-static PyType_Spec reader_spec = {"schemas._records.Reader", sizeof(Follower), 0,
+static PyType_Spec reader_spec = {"schemas.codec._avro.Reader", sizeof(Follower), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, reader_slots};
 
 /* -- records of values ------------------------------------------------------------------------------------------------ */
@@ -980,15 +834,10 @@ static PyMemberDef maker_members[] = {
 static PyType_Slot maker_slots[] = {
     {Py_tp_new, maker_new}, {Py_tp_dealloc, maker_free}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, maker_members}, {0, NULL},
 };
-static PyType_Spec maker_spec = {"schemas._records.Maker", sizeof(Maker), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+static PyType_Spec maker_spec = {"schemas.codec._avro.Maker", sizeof(Maker), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
                                  maker_slots};
 
-static PyMethodDef methods[] = {
-    {"sha256", (PyCFunction)(void (*)(void))digest_of, METH_FASTCALL, "sha256(*parts): the digest of bytes, one after the other."},
-    {NULL, NULL, 0, NULL},
-};
-
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_records", NULL, -1, methods, NULL, NULL, NULL, NULL};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_avro", NULL, -1, NULL, NULL, NULL, NULL, NULL};
 
 static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
     PyObject *type = PyType_FromSpec(spec);
@@ -997,17 +846,9 @@ static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
     return added;
 }
 
-PyMODINIT_FUNC PyInit__records(void) {
+PyMODINIT_FUNC PyInit__avro(void) {
     PyObject *module = PyModule_Create(&definition);
-    PyObject *hashlib = PyImport_ImportModule("hashlib");
-    hashlib_sha256 = hashlib == NULL ? NULL : PyObject_GetAttrString(hashlib, "sha256");
-    Py_XDECREF(hashlib);
-    if (hashlib_sha256 == NULL)
-        Py_CLEAR(module);
-    else
-        reach_library();
-    if (module != NULL && !(PyModule_AddStringConstant(module, "SOURCE", SOURCE) == 0 &&
-                            add_type(module, "Writer", &writer_spec) && add_type(module, "Reader", &reader_spec) &&
+    if (module != NULL && !(add_type(module, "Writer", &writer_spec) && add_type(module, "Reader", &reader_spec) &&
                             add_type(module, "Maker", &maker_spec)))
         Py_CLEAR(module);
     return module;

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from functools import cache, partial
+from hashlib import sha256
 from io import BytesIO
 from typing import Any, Final, TypeVar
 
 from fastavro import schemaless_reader
 from pydantic import ValidationError
 
-from schemas.avro_code import Read, Write, reader_of, writer_of
-from schemas.avro_plan import UnusualError, records_in
 from schemas.base import Record
-from schemas.digests import sha256_of
+from schemas.codec.avro import COMPILED, Read, Write, reader_of, writer_of
+from schemas.codec.plan import UnusualError, records_in
 from schemas.errors import DecodeError
 from schemas.events import AgentEvent, AgentEvents, EventFields
 from schemas.versions import RECORDS, Version, emitted, latest, numbered, unversioned
@@ -63,7 +63,7 @@ def encode(record: Record, number: int = NEWEST) -> bytes:
 
 def decode(record: type[AnyRecord], body: bytes, number: int = NEWEST, foreign: Any = None) -> AnyRecord:
     """The record in an Avro body that a version of our schema wrote, or a `foreign` one. Raises DecodeError for anything else."""
-    if foreign is None:
+    if foreign is None and COMPILED:
         try:
             made: AnyRecord = _whole(record, body, _maker(record, number))
         except UnusualError:
@@ -77,7 +77,9 @@ def decode(record: type[AnyRecord], body: bytes, number: int = NEWEST, foreign: 
 
 
 def decode_slice(body: bytes, number: int = NEWEST) -> AgentEvents:
-    """The same for a slice, its events as EventFields: only the fold reads it like this."""
+    """The same for a slice, its events as EventFields where that is quicker: only the fold reads it like this."""
+    if not COMPILED:
+        return decode(AgentEvents, body, number)
     try:
         made: AgentEvents = _whole(AgentEvents, body, _maker(AgentEvents, number, for_fold=True))
     except UnusualError:
@@ -133,7 +135,7 @@ class Bodies(dict[str, bytes]):
         """SHA-256 of a body: evidence names it, and a replay counts it."""
         found = self._digests.get(content_id)
         if found is None:
-            found = self._digests[content_id] = sha256_of(self[content_id])
+            found = self._digests[content_id] = sha256(self[content_id]).digest()
         return found
 
 
@@ -158,9 +160,10 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
         assert next(iter(kind.model_fields)) == field
         how = _IDENTIFIED[kind, number] = (kind.__name__.encode() + b"\0", _writer(kind, number))
     salt, write = how
-    found, body = write.identified(fresh, salt)
+    blank = write(fresh)
+    found = sha256(salt + blank).hexdigest()[:ID_LENGTH]
     if bodies is not None:
-        bodies[found] = body
+        bodies[found] = ID_PREFIX + found.encode() + blank[len(BLANK_BYTES) :]
     values[field] = found  # a record without its id is nobody's yet: it need not be copied to get one
     return fresh
 
@@ -173,3 +176,12 @@ _IDENTIFIED: Final[dict[tuple[type[Record], int], tuple[bytes, Write]]] = {}
 
 BLANK: Final = "-"
 """Stands where the id will be."""
+
+BLANK_BYTES: Final = b"\x02-"
+"""The same, as Avro writes it."""
+
+ID_LENGTH: Final = 32
+"""Hex digits of a content id."""
+
+ID_PREFIX: Final = b"\x40"
+"""Its length, as Avro writes it."""

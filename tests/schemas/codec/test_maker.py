@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, field_validator
 
-from schemas.avro_body import decode, decode_slice, encode, version_of
 from schemas.base import MAX_EXACT, Count, Record
-from schemas.checked import Maker, unchecked
 from schemas.closures import RolloutClosed
+from schemas.codec.body import decode, decode_slice, encode, version_of
+from schemas.codec.maker import Maker, unchecked
 from schemas.errors import DecodeError
 from schemas.events import AgentEvent, AgentEvents, fields_of, plain_events
 from schemas.judging import Usage
@@ -156,7 +156,7 @@ def test_makers_in_python_and_compiled_do_the_same() -> None:
 
 def _in_python(record: type[Record]) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("schemas.checked._maker", Maker)
+        patch.setattr("schemas.codec.maker._maker", Maker)
         return unchecked(record)
 
 
