@@ -149,7 +149,11 @@ def test_without_a_compiler_the_package_is_built_all_the_same(
     assert detail.endswith("(/nonexistent)")
     (wheel,) = out.iterdir()
     assert wheel.name.endswith("-py3-none-any.whl")
-    assert not [name for name in ZipFile(wheel).namelist() if name.endswith(".so") or "_core" in name]
+    names = ZipFile(wheel).namelist()
+    assert not [name for name in names if name.endswith(".so") or "_core" in name]
+    assert not [name for name in names if name.endswith(".ndjson")], "sample data belongs to the tests"
+    demo = {name.removeprefix("streams/demo/") for name in names if name.startswith("streams/demo/")}
+    assert demo == {"__init__.py", "forks.py", "judge.toml", "show.py"}
 
 
 SOURCES = {

@@ -1,4 +1,4 @@
-"""The demo's sample: it is the same on every machine, well-formed, and shows every outcome that the product knows."""
+"""The sample: it is the same on every machine, well-formed, and shows every outcome that the product knows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from schemas.lifecycle import RolloutOpened
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
-from streams.demo.sample import BASE_MS, sample_lines, write_sample
-from streams.demo.script import RolloutScript, scripts
+from tests.sample.rollout_script import RolloutScript, scripts
+from tests.sample.sample_lines import BASE_MS, sample_lines, write_sample
 
 Line = dict[str, Any]
 
@@ -52,7 +52,7 @@ def lines() -> list[Line]:
 
 @pytest.fixture(scope="module")
 def golden() -> list[Line]:
-    text = (files("streams.demo") / "golden_trajectory.ndjson").read_bytes()
+    text = (files("tests.sample") / "golden_trajectory.ndjson").read_bytes()
     return [orjson.loads(line) for line in text.splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""The demo's sample: scripted rollouts as the NDJSON lines that `braid ingest` and `braid run` read.
+"""The sample: scripted rollouts as the NDJSON lines that `braid ingest` and `braid run` read.
 
 `sample_lines()` gives them in the order in which a busy system would have written them: rollouts overlap, the branches
 of one progress side by side, verdicts follow the end of their branch, and votes come last. There is no clock and no
@@ -18,7 +18,7 @@ import orjson
 from pydantic import JsonValue
 from pydantic.alias_generators import to_snake
 
-from streams.demo.script import (
+from tests.sample.rollout_script import (
     Branch,
     Call,
     PairVotes,

@@ -1,7 +1,7 @@
 """The script of a rollout: what a person writes in `rollouts/*.toml`, checked on reading.
 
 A script holds only what someone would want to read or change: the turns of each branch, its verdicts, and what a judge
-preferred. Ids, timestamps, sequence numbers and token counts follow from it (see `sample.py`). An unknown key is an
+preferred. Ids, timestamps, sequence numbers and token counts follow from it (see `sample_lines.py`). An unknown key is an
 error, so a typing mistake in a script cannot pass unnoticed.
 """
 
