@@ -20,7 +20,7 @@ from streams.log.wire import Codec
 from streams.services.health import Health
 from streams.services.live.loop import Loop
 from streams.services.live.metrics import Metrics
-from streams.services.live.rollouts import RolloutDriver
+from streams.services.live.rollout_driver import RolloutDriver
 from streams.services.slot import Slot, claimed
 
 log = structlog.get_logger()
