@@ -15,7 +15,10 @@ from pathlib import Path
 
 PRELOADED = [
     "__main__",
-    *(f"streams.commands.{name}" for name in ("fork", "judge", "memory", "replay", "run", "up", "verifiers", "worker")),
+    *(
+        f"streams.commands.{name}"
+        for name in ("fork", "judge.app", "memory", "replay", "run", "up", "verifiers", "worker")
+    ),
     "streams.services.live.worker",
     "streams.services.judge.worker",
     "streams.services.fork.wiring",

@@ -1,27 +1,22 @@
 """`braid show`: everything about one rollout."""
 
 import asyncio
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import orjson
-from cyclopts import Parameter
+from streams.commands.console_output import print_json
+from streams.commands.options import Json, LogFlags
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
     from streams.views.account import Account
-
-Flag = Parameter(negative="")
 
 
 def show(
     rollout: str,
     /,
     *,
-    from_dir: Path | None = None,
-    unfinished: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
+    source: LogFlags = LogFlags(),
+    json: Json = False,
 ) -> None:
     """Show one rollout: ranking, verdicts, votes, training rows, what was left out and why, evidence, dead letters.
 
@@ -33,21 +28,15 @@ def show(
     ----------
     rollout
         The rollout's id.
-    from_dir
-        Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
-    unfinished
-        Read it although it has no manifest, or has lost files since.
-    json
-        Print one JSON object.
     """
     from streams.cluster.config import load
 
     settings = load()
-    account = asyncio.run(_account(rollout, from_dir, settings, unfinished=unfinished))
+    account = asyncio.run(_account(rollout, source, settings))
     if json:
         from streams.views.report import report
 
-        sys.stdout.write(orjson.dumps(report(account, settings)).decode() + "\n")
+        print_json(report(account, settings))
         return
     from streams.views.page import page
     from streams.views.tables import show as print_all
@@ -55,7 +44,7 @@ def show(
     print_all(*page(account, settings))
 
 
-async def _account(rollout_id: str, from_dir: Path | None, settings: "Settings", *, unfinished: bool) -> "Account":
+async def _account(rollout_id: str, source: LogFlags, settings: "Settings") -> "Account":
     from streams.log.files import EmbeddedLog
     from streams.log.kafka import KafkaLog, View, hush
     from streams.log.reader import LookError, unknown_rollout
@@ -63,8 +52,8 @@ async def _account(rollout_id: str, from_dir: Path | None, settings: "Settings",
     from streams.views.account import account_of
     from streams.views.progress import progress
 
-    if from_dir is not None:
-        log = EmbeddedLog(from_dir, unfinished=unfinished)
+    if source.from_dir is not None:
+        log = EmbeddedLog(source.from_dir, unfinished=source.unfinished)
         account = await account_of(log, rollout_id)
         if account.is_empty:
             raise LookError(unknown_rollout(rollout_id, log.place, await log.rollouts()))
