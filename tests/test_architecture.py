@@ -93,3 +93,9 @@ def test_schemas_know_only_schemas() -> None:
     """Records import no code of ours but each other."""
     for path in (ROOT / "schemas").rglob("*.py"):
         assert not imports(path) & {"agents", "streams"}, path
+
+
+def test_benchmarks_know_no_tests() -> None:
+    """They run on a checkout without tests, and measure the product alone."""
+    for path in (ROOT / "benchmarks").rglob("*.py"):
+        assert "tests" not in imports(path), path
