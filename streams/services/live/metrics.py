@@ -2,6 +2,10 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from agents.rollouts.rollout import Fact
+from schemas.events import AgentEvents
+from schemas.judging import JudgeVote
+
 LATENCY_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
 
 
@@ -48,3 +52,11 @@ class Metrics:
             buckets=LATENCY_BUCKETS,
             registry=self.registry,
         )
+
+    def count(self, fact: Fact) -> None:
+        """Count a fact that is folded."""
+        if isinstance(fact, AgentEvents):
+            self.slices.inc()
+            self.events.inc(len(fact.events))
+        elif isinstance(fact, JudgeVote):
+            self.votes.labels(fact.cause or fact.preferred or "score").inc()

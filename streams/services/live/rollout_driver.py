@@ -16,8 +16,6 @@ from agents.rollouts.rollout import Complaint, Fact, Rollout
 from agents.rollouts.status import Status
 from schemas.closures import Closure
 from schemas.errors import DecodeError
-from schemas.events import AgentEvents
-from schemas.judging import JudgeVote
 from streams.cluster.config import Settings
 from streams.log.facts import read_fact, rollout_of_key
 from streams.log.topics import CLOSURES, FACTS, Topic
@@ -90,7 +88,7 @@ class RolloutDriver:
             rollout = Rollout(rollout_id, redacting=self._settings.emission.redact)
             opened = OpenRollout(rollout, record.partition, is_news=True)
         rollout = opened.rollout
-        self._count(fact)
+        self._metrics.count(fact)
         was = rollout.status
         ref = (record.topic, record.partition, record.offset)
         complaints = rollout.add(fact, record.at, ref)
@@ -126,13 +124,6 @@ class RolloutDriver:
             self._refused.add(record, "given_up", "the rollout was given up; `braid show` says why")
         else:
             self._refused.add(record, "late", "the rollout has closed")
-
-    def _count(self, fact: Fact) -> None:
-        if isinstance(fact, AgentEvents):
-            self._metrics.slices.inc()
-            self._metrics.events.inc(len(fact.events))
-        elif isinstance(fact, JudgeVote):
-            self._metrics.votes.labels(fact.cause or fact.preferred or "score").inc()
 
     def _settled_read_back(self, opened: OpenRollout) -> None:
         if opened.last_read is not None:
