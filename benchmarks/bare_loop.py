@@ -8,8 +8,8 @@ import uvloop
 from aiokafka import TopicPartition
 
 from agents.evidence.build import sign
-from agents.rollouts.decide import decide
-from agents.rollouts.emit import emit
+from agents.rollouts.decision import decide
+from agents.rollouts.emission import emit
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure, RolloutSettled

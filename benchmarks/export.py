@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import orjson
 
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 from streams.cluster.config import Settings
 from streams.jobs.export.export import Recipe, export
 from streams.jobs.export.inputs import DirectoryInput

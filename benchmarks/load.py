@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 from schemas.events import AgentEvent, AgentEvents
 from schemas.jsontext import compact
 from schemas.lifecycle import Lifecycle, RolloutOpened

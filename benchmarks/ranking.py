@@ -27,7 +27,7 @@ from agents.judge.schedule import tier_pairs
 from agents.ranking.bradley_terry import Group, Observation, Pair, fit, fit_many, tally
 from agents.ranking.compiled_adapter import COMPILED
 from agents.ranking.ranking import Candidate, Contest, rank, rank_many
-from agents.ranking.votes import Vote
+from agents.ranking.vote_count import Vote
 
 SEED = 20240611
 TIES = 0.15

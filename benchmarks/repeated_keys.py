@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from agents.importers.writing import lines_of
+from agents.importers.line_writer import lines_of
 from benchmarks.load import BUSY, REAL, Shape, rollout_facts
 from schemas.compiled import core
 from schemas.jsontext import parse, parse_unique

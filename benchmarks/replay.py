@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from agents.rollouts.decide import decide
+from agents.facts.fact import Fact
+from agents.rollouts.decision import decide
 from agents.rollouts.policy import ClosingPolicy
-from agents.rollouts.rollout import Fact, Rollout
+from agents.rollouts.rollout import Rollout
 from benchmarks.live import environment, fresh_broker, run_worker
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig

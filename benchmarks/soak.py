@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 from benchmarks.live import environment, fresh_broker
 from benchmarks.topic_records import read_all
 from schemas.events import AgentEvent, AgentEvents

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import orjson
 from aiokafka import TopicPartition
 
-from agents.rollouts.emit import emit
+from agents.rollouts.emission import emit
 from agents.rollouts.rollout import Rollout
 from schemas.base import Record
 from streams.cluster.config import Settings

@@ -13,7 +13,7 @@ from agents.criteria.criterion import (
     OfFiles,
     WordCountMin,
 )
-from agents.fork.files import Files
+from agents.workspace.files import Files
 from schemas.verdicts import CheckStatus
 
 _FENCE = re.compile(r"^ {0,3}(```|~~~)")

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agents.fork.budget import Budgets, Spent, exhausted
-from agents.fork.errors import SandboxError
 from agents.fork.model import (
     Answers,
     Ask,
@@ -26,6 +25,7 @@ from agents.fork.model import (
 from agents.fork.observed import observed
 from agents.fork.recorder import Recorder
 from agents.fork.retry import ATTEMPTS, wait_s
+from agents.fork.sandbox import SandboxError
 from agents.fork.tools import DEFINITIONS, Outcome, Tools
 from agents.summarize.branch import ToolLimits
 from schemas.emission import EmissionConfig

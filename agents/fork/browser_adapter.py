@@ -4,7 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from agents.fork.visual import Browser
+from agents.fork.visual_verdict import Browser
 
 SCRIPT = Path(__file__).with_name("look_adapter.py")
 

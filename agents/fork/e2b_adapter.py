@@ -22,11 +22,10 @@ from e2b import AsyncSandbox, CommandExitException, FileNotFoundException, Sandb
 from e2b import CommandResult as RemoteResult
 from e2b.exceptions import AuthenticationException, NotFoundException, ServiceBusyException
 
-from agents.fork.errors import FileProblemError, SandboxError
-from agents.fork.files import LEFT_OUT, MAX_FILES, MAX_TOTAL, File, Files, checked, stays_inside
-from agents.fork.output import Collector
-from agents.fork.sandbox import NO_ENV, CommandResult, Ended, Limits
-from agents.fork.snapshot import pack
+from agents.fork.command_output import Collector
+from agents.fork.sandbox import NO_ENV, CommandResult, Ended, Limits, SandboxError
+from agents.workspace.files import LEFT_OUT, MAX_FILES, MAX_TOTAL, File, FileProblemError, Files, checked, stays_inside
+from agents.workspace.snapshot import pack
 
 KEEPER = Path(__file__).with_name("confine_adapter.py")
 STOP_S = 5.0

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from agents.fork.errors import ForkError
-from agents.rollouts.rollout import Fact
-from agents.summarize.events import first
+from agents.facts.fact import Fact
+from agents.fork.fork_error import ForkError
+from agents.summarize.loose_fields import first
 from schemas.closures import Closure
 from schemas.events import AgentEvent, AgentEvents
 from schemas.jsontext import parse_object

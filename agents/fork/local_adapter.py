@@ -18,10 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from agents.fork.errors import FileProblemError, SandboxError
-from agents.fork.files import MAX_FILES, MAX_TOTAL, File, Files, checked, is_kept, stays_inside
-from agents.fork.output import Collector
-from agents.fork.sandbox import NO_ENV, CommandResult, Ended, Limits
+from agents.fork.command_output import Collector
+from agents.fork.sandbox import NO_ENV, CommandResult, Ended, Limits, SandboxError
+from agents.workspace.files import MAX_FILES, MAX_TOTAL, File, FileProblemError, Files, checked, is_kept, stays_inside
 
 CONFINE = Path(__file__).with_name("confine_adapter.py")
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 
 
 class Log(Protocol):

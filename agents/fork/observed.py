@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from agents.summarize.events import Result, keep
+from agents.summarize.event_reader import keep
 from agents.summarize.output import shorten
+from agents.summarize.pieces import Result
 from agents.training.messages import tool_content
 from schemas.branches import BranchCall, ToolFailure
 from schemas.emission import SummaryLimits

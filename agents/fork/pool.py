@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
-from agents.fork.errors import SandboxError
-from agents.fork.sandbox import Sandbox
+from agents.fork.sandbox import Sandbox, SandboxError
 
 AnySandbox = TypeVar("AnySandbox", bound=Sandbox)
 

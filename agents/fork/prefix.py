@@ -6,7 +6,7 @@ from typing import NamedTuple
 from agents.fork.model import Answers, Assistant, Entry, Tokens, ToolAnswer, ToolUse
 from agents.fork.observed import observed
 from agents.fork.tools import Tools
-from agents.summarize.events import first, whole_or_none
+from agents.summarize.loose_fields import first, whole_or_none
 from schemas.emission import SummaryLimits
 from schemas.events import AgentEvent
 from schemas.jsontext import parse_object

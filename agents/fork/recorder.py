@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.fork.log import Log
-from agents.importers.events import CHANNELS
+from agents.importers.loose_events import CHANNELS
 from agents.importers.slices import MAX_TEXT
 from agents.summarize.output import byte_length
 from schemas.events import AgentEvent, AgentEvents, BranchInfo, EndStatus, Workspace

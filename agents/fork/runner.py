@@ -13,18 +13,18 @@ from typing import NamedTuple, Protocol
 
 from agents.fork.agent import Agent, Ending
 from agents.fork.budget import Budgets, Spent
-from agents.fork.errors import FileProblemError, SandboxError, SnapshotError
-from agents.fork.files import Files
 from agents.fork.history import Job
 from agents.fork.log import Log
 from agents.fork.model import Model, Tokens
 from agents.fork.pool import KernelPool
 from agents.fork.prefix import read_prefix, replay
 from agents.fork.recorder import Clock, Recorder
-from agents.fork.sandbox import Limits, Sandbox
+from agents.fork.sandbox import Limits, Sandbox, SandboxError
 from agents.fork.task import Task
 from agents.fork.tools import DEFINITIONS, SUMMARIES, Tools
 from agents.summarize.branch import ToolLimits
+from agents.workspace.files import FileProblemError, Files
+from agents.workspace.snapshot import SnapshotError
 from schemas.emission import EmissionConfig
 from schemas.events import AgentEvent, AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.jsontext import compact

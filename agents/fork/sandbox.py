@@ -8,12 +8,17 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from agents.fork.files import File, Files
+from agents.workspace.files import File, Files
+from schemas.errors import BraidError
 
 MAX_OUTPUT = 128 * 1024
 """Bytes kept of each output stream: half from its beginning, half from its end. A slice of events takes 1 MiB."""
 
 NO_ENV: Mapping[str, str] = {}
+
+
+class SandboxError(BraidError):
+    """A sandbox cannot be made, or is broken. What runs inside never raises this: it has an exit code."""
 
 
 class Ended(StrEnum):

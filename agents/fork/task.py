@@ -27,13 +27,18 @@ from typing import NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agents.criteria.criterion import ALL_TOGETHER, Criterion
-from agents.fork.files import File, Files, digest
+from agents.workspace.files import File, Files, digest
+from schemas.errors import BraidError
 from schemas.jsontext import compact
 
 NOT_WORKSPACE = ("Dockerfile", "docker-compose.yaml", "docker-compose.yml", ".dockerignore")
 """Files of environment/ that build an image: the agent does not start with them."""
 
 MAX_INSTRUCTION = 64 * 1024
+
+
+class TaskError(BraidError):
+    """A task directory that is not one; says which file, which field, and why."""
 
 
 class _Part(BaseModel):

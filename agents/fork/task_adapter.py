@@ -7,9 +7,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agents.fork.errors import TaskError
-from agents.fork.files import MAX_FILES, MAX_TOTAL, File, Files, is_kept
-from agents.fork.task import MAX_INSTRUCTION, NOT_WORKSPACE, Task, TaskToml
+from agents.fork.task import MAX_INSTRUCTION, NOT_WORKSPACE, Task, TaskError, TaskToml
+from agents.workspace.files import MAX_FILES, MAX_TOTAL, File, Files, is_kept
 from schemas.avro_body import first_problem
 
 SAMPLES = Path(__file__).parent / "tasks"

@@ -6,10 +6,9 @@ Reads come in pages that fit the summary limit of their tool, so that what is cu
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-from agents.fork.errors import FileProblemError
-from agents.fork.files import LEFT_OUT, MAX_FILES, checked
 from agents.fork.sandbox import CommandResult, Ended, Limits, Sandbox
 from agents.summarize.output import byte_length
+from agents.workspace.files import LEFT_OUT, MAX_FILES, FileProblemError, checked
 from schemas.lifecycle import SummaryOptions
 
 PAGE_BYTES = 15 * 1024

@@ -7,11 +7,11 @@ is not touched by it. The gateway reads the same objects with the same code.
 from collections.abc import Callable
 from typing import Any
 
-from agents.importers.errors import LineError
-from agents.importers.events import read_event
+from agents.facts.fact import Fact
+from agents.importers.line_error import LineError
+from agents.importers.loose_events import read_event
 from agents.importers.records import VerdictIds, content_id, make, read_build, read_visual
-from agents.importers.rollout_wire import is_wire, read_wire
-from agents.rollouts.rollout import Fact
+from agents.importers.wire_reader import is_wire, read_wire
 from schemas.events import AgentEvents, BranchInfo
 from schemas.jsontext import as_array, as_object, compact, kind_of, parse, parse_unique
 from schemas.judging import HIGHEST_SCORE, JudgeVote

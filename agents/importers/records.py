@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import ValidationError
 
-from agents.importers.errors import LineError
-from agents.summarize.events import first
+from agents.importers.line_error import LineError
+from agents.summarize.loose_fields import first
 from schemas.avro_body import first_problem
 from schemas.base import Record
 from schemas.jsontext import compact

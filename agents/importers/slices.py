@@ -3,12 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact, rollout_of
 from agents.summarize.output import byte_length
-from schemas.base import Record
-from schemas.closures import Closure
 from schemas.events import AgentEvent, AgentEvents
-from schemas.lifecycle import Lifecycle
 
 MAX_EVENTS = 64
 """Beyond this packing gains little, and a slice is what a crash can lose of a running agent."""
@@ -75,12 +72,3 @@ class Slicer:
 def _size(event: AgentEvent) -> int:
     """Bytes of an event in a slice, rather more than less."""
     return byte_length(event.data) + 4 * (len(event.trace_id) + len(event.event) + len(event.channel)) + 64
-
-
-def rollout_of(record: Record) -> str:
-    """The rollout that a record is about: its key in the log."""
-    if isinstance(record, Lifecycle | Closure):
-        inner = next((part for part in dict(record).values() if part is not None), None)
-        return inner.rollout_id if inner else ""
-    found = getattr(record, "rollout_id", None)
-    return found if isinstance(found, str) else ""

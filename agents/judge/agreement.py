@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from agents.ranking.statistics import vote_stats
-from agents.ranking.votes import Vote
+from agents.ranking.vote_count import Vote
 from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.numbers import nine
 

@@ -10,9 +10,9 @@ from hashlib import sha256
 from itertools import zip_longest
 from typing import NamedTuple
 
+from agents.redaction.redaction import redact
 from agents.summarize.output import summarize
 from agents.training.messages import conversation, given_messages
-from agents.training.redaction import redact
 from agents.verdicts.meaning import Terms, Verdict, kind_of, meaning
 from schemas.branches import BranchRecord
 from schemas.judging import JudgedBranch

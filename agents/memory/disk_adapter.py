@@ -12,8 +12,7 @@ import orjson
 
 from agents.memory.bm25 import Bm25
 from agents.memory.embedding import Embed, cosine
-from agents.memory.errors import MemoryStoreError
-from agents.memory.memory import Found, Memory
+from agents.memory.memory import Found, Memory, MemoryStoreError
 from schemas.numbers import nine
 
 WAIT_S = 30.0

@@ -9,8 +9,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 from qdrant_client.models import Distance, PointIdsList, PointStruct, VectorParams
 
 from agents.memory.embedding import Embed, hashed_words
-from agents.memory.errors import MemoryStoreError
-from agents.memory.memory import Found, Memory
+from agents.memory.memory import Found, Memory, MemoryStoreError
 from schemas.numbers import nine
 
 NAMES = uuid.UUID("5f1d7c9e-9f0a-5c56-9a33-6d2f6f0b7a11")

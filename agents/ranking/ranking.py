@@ -9,14 +9,18 @@ nine significant digits, and every comparison of floats is made after rounding.
 from collections.abc import Iterable, Sequence
 from math import fsum, inf
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agents.ranking.bradley_terry import Fit, Group, beats, fit_many
-from agents.ranking.statistics import RankingStats, ranking_stats
-from agents.ranking.votes import Place, Vote, VoteCount, count_votes
+from agents.ranking.statistics import ranking_stats
+from agents.ranking.vote_count import Place, Vote, VoteCount, count_votes
+from schemas.checked import unchecked
 from schemas.emission import RankingConfig
 from schemas.numbers import nine
-from schemas.rankings import ObjectiveStatus
+from schemas.rankings import ObjectiveStatus, RankedBranch, RankingStats, RewardComponent
+
+_ranked: Final = unchecked(RankedBranch)
+_component: Final = unchecked(RewardComponent)
 
 TIERS: tuple[ObjectiveStatus, ...] = ("pass", "not_required", "fail")
 """Best first. Branches of one rollout have the same required verdicts, so `not_required` never meets the other two."""
@@ -46,6 +50,10 @@ class Candidate(NamedTuple):
     """Whether statistics and comparisons count it. One that is mistrusted is ranked by its outcome, and touches no other."""
     is_ranked: bool = True
     """Whether it may have a rank."""
+    attempt: int = 0
+    """The attempt that counts."""
+    flags: tuple[str, ...] = ()
+    """Everything that is odd about it."""
 
 
 class Contest(NamedTuple):
@@ -56,40 +64,10 @@ class Contest(NamedTuple):
     config: RankingConfig = DEFAULTS
 
 
-class RewardPart(NamedTuple):
-    """One component of a total, kept beside it."""
-
-    key: str
-    value: float | None
-    """In [0, 1]; None when it was left out."""
-    weight: float
-    """As configured."""
-
-
-class BranchRank(NamedTuple):
-    """One branch in the order of the ranking."""
-
-    branch_index: int
-    objective_status: ObjectiveStatus
-    objective_score: float | None
-    bt_score: float | None
-    se: float | None
-    judge_score: float | None
-    total: float | None
-    rank: int | None
-    rank_low: int | None
-    rank_high: int | None
-    p_beats_next: float | None
-    n_comparisons: int
-    n_missing: int
-    components: tuple[RewardPart, ...]
-    judge_scalar: float | None
-
-
 class RankingResult(NamedTuple):
     """Branches best first, those without a rank last, by index."""
 
-    branches: tuple[BranchRank, ...]
+    branches: tuple[RankedBranch, ...]
     stats: RankingStats
     ignored_votes: int
     """Votes that are not about two branches of one tier."""
@@ -126,7 +104,7 @@ class _Scored(NamedTuple):
 
     position: int
     branch: Candidate
-    parts: tuple[RewardPart, ...]
+    parts: tuple[RewardComponent, ...]
     total: float | None
     bt_score: float | None
     se: float | None
@@ -159,7 +137,7 @@ class _Draft:
         self.count: VoteCount = count_votes(votes, self.places, [len(tier) for tier in self.tiers])
 
     def finish(self, fits: tuple[Fit, ...]) -> RankingResult:
-        ranked: list[BranchRank] = []
+        ranked: list[RankedBranch] = []
         for tier, fit in zip(self.tiers, fits):  # noqa: B905 - one for each
             if tier:
                 ranked += self._ranked_tier(tier, fit, above=len(ranked))
@@ -172,7 +150,7 @@ class _Draft:
         stats = ranking_stats(outcomes, self.count.counted)
         return RankingResult((*ranked, *unknown), stats, self.count.ignored, self.places, fits)
 
-    def _ranked_tier(self, tier: list[Candidate], fit: Fit, above: int) -> list[BranchRank]:
+    def _ranked_tier(self, tier: list[Candidate], fit: Fit, above: int) -> list[RankedBranch]:
         """The branches of a tier in order; `above` are in better tiers."""
         rows = sorted([self._scored(at, branch, fit) for at, branch in enumerate(tier)], key=_order)
         better, worse = surely(fit)
@@ -181,10 +159,12 @@ class _Draft:
             position, branch, parts, *_ = row
             beats_next = None if number == len(rows) else fit.probability(position, rows[number].position)
             ranked.append(
-                BranchRank(
+                _ranked(
                     branch_index=branch.branch_index,
+                    attempt=branch.attempt,
                     objective_status=branch.objective_status,
                     objective_score=OBJECTIVE_SCORES.get(branch.objective_status),
+                    flags=branch.flags,
                     bt_score=row.bt_score,
                     se=row.se,
                     judge_score=row.judge_score,
@@ -213,36 +193,33 @@ class _Draft:
         score = 0.0 if -NO_SCORE < score < NO_SCORE else nine(score)
         return _Scored(position, branch, parts, total(parts), score, nine(component.se(at)), judge)
 
-    def _parts(self, branch: Candidate, judge_score: float | None) -> tuple[RewardPart, ...]:
+    def _parts(self, branch: Candidate, judge_score: float | None) -> tuple[RewardComponent, ...]:
         values = {
             "objective": OBJECTIVE_SCORES.get(branch.objective_status),
             "judge": _tenth(judge_score),
             "judge_scalar": _tenth(branch.judge_scalar),
         }
-        return tuple([RewardPart(weight.key, values[weight.component], weight.weight) for weight in self.weights])
+        return tuple(
+            [
+                _component(key=weight.key, value=values[weight.component], weight=weight.weight)
+                for weight in self.weights
+            ]
+        )
 
-    def _unranked(self, branch: Candidate) -> BranchRank:
+    def _unranked(self, branch: Candidate) -> RankedBranch:
         """A branch whose outcome is unknown, or a confirmed hack: no score, no total, no rank."""
-        return BranchRank(
+        return _ranked(
             branch_index=branch.branch_index,
+            attempt=branch.attempt,
             objective_status=branch.objective_status,
             objective_score=OBJECTIVE_SCORES.get(branch.objective_status),
-            bt_score=None,
-            se=None,
-            judge_score=None,
-            total=None,
-            rank=None,
-            rank_low=None,
-            rank_high=None,
-            p_beats_next=None,
-            n_comparisons=0,
-            n_missing=0,
-            components=self._parts(branch, None),
+            flags=branch.flags,
             judge_scalar=branch.judge_scalar,
+            components=self._parts(branch, None),
         )
 
 
-def total(parts: Sequence[RewardPart]) -> float | None:
+def total(parts: Sequence[RewardComponent]) -> float | None:
     """Sum of weight x value over the parts that are known, scaled up to the weight of all parts; None without any.
 
     A total therefore has the same scale whether or not there was a judge: 1.3 is the best with the default weights.

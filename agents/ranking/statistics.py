@@ -8,10 +8,14 @@ decides anything: the numbers are descriptive.
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import sqrt
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from agents.ranking.votes import Vote
+from agents.ranking.vote_count import Vote
+from schemas.checked import unchecked
 from schemas.numbers import nine
+from schemas.rankings import RankingStats
+
+_stats: Final = unchecked(RankingStats)
 
 Z95 = 1.959963984540054
 """The 97.5% point of the normal distribution: two-sided 95%."""
@@ -29,29 +33,6 @@ MCNEMAR_FROM = 4
 """Branches below which two halves cannot be compared."""
 
 
-class RankingStats(NamedTuple):
-    """How much the group can tell."""
-
-    n: int
-    """Branches that pass or fail; unknown and not required ones do not count."""
-    passes: int
-    pass_rate: float | None
-    wilson_low: float | None
-    wilson_high: float | None
-    powered: bool
-    """False when n < 10 or the interval's half-width is 30 percentage points or more."""
-    min_detectable_delta_pp: float | None
-    """The half-width in percentage points, to one decimal."""
-    mcnemar_p: float | None
-    """Exact McNemar of the i-th of the top half against the i-th of the bottom half."""
-    position_consistency: float | None
-    """Share of pairs and samples asked in both orders whose two answers agree."""
-    first_position_rate: float | None
-    """Share of decided votes that went to what was shown first: 0.5 for a fair judge."""
-    tie_rate: float | None
-    """Share of valid votes that were ties."""
-
-
 class VoteStats(NamedTuple):
     """How the judge voted. Ties by content are no votes of a judge and do not count here."""
 
@@ -64,18 +45,31 @@ def ranking_stats(outcomes: Sequence[bool], votes: Iterable[Vote]) -> RankingSta
     """From what is known to pass or fail, in the order of the ranking, and the votes that count."""
     n, passes = len(outcomes), sum(outcomes)
     judge = vote_stats(votes)
-    if n == 0:
-        return RankingStats(0, 0, None, None, None, False, None, None, *judge)
-    return RankingStats(*_power(passes, n), halves_p(outcomes), *judge)
+    pass_rate, low, high, powered, half_width_pp = _power(passes, n)
+    return _stats(
+        n=n,
+        passes=passes,
+        pass_rate=pass_rate,
+        wilson_low=low,
+        wilson_high=high,
+        powered=powered,
+        min_detectable_delta_pp=half_width_pp,
+        mcnemar_p=halves_p(outcomes),
+        position_consistency=judge.position_consistency,
+        first_position_rate=judge.first_position_rate,
+        tie_rate=judge.tie_rate,
+    )
 
 
 @lru_cache(maxsize=4096)  # groups are small: the same few counts come again and again
-def _power(passes: int, n: int) -> tuple[int, int, float, float, float, bool, float]:
-    """The first fields of RankingStats, n > 0."""
+def _power(passes: int, n: int) -> tuple[float | None, float | None, float | None, bool, float | None]:
+    """Pass rate, Wilson interval, whether it is powered, and the interval's half-width in percentage points, to one decimal."""
+    if n == 0:
+        return None, None, None, False, None
     low, high = map(nine, wilson(passes, n))
     half_width_pp = nine(50.0 * (high - low))
     powered = n >= POWERED_FROM and half_width_pp < POWERED_WITHIN_PP
-    return n, passes, nine(passes / n), low, high, powered, round(half_width_pp, 1)
+    return nine(passes / n), low, high, powered, round(half_width_pp, 1)
 
 
 def vote_stats(votes: Iterable[Vote]) -> VoteStats:

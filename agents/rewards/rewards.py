@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from math import fsum, sqrt
 from typing import Final, NamedTuple
 
+from agents.rules.emission_rules import Rules
 from agents.verdicts.meaning import CONFIRMED, Verdict, is_final, objective_score
 from schemas.checked import unchecked
 from schemas.emission import EmissionConfig, RewardsConfig, Weight
@@ -58,14 +59,15 @@ def reward_of(
     judged: JudgedScores,
     config: EmissionConfig,
     flags: Sequence[str],
+    rules: Rules,
 ) -> Reward | None:
     """The reward of a branch, without a bonus that its group decides; None when nothing is known."""
     if status == "not_required":
         return _judged_reward(judged, config.ranking.weights)
     hacked = 1.0 if any(flag.startswith(CONFIRMED) for flag in flags) else 0.0
-    if config.version == 1:
-        return _verified_reward_of_version_1(status, verdicts, config.rewards, hacked)
-    return _verified_reward(status, verdicts, config.rewards, hacked)
+    if rules.passes_earn_most:
+        return _verified_reward(status, verdicts, config.rewards, hacked)
+    return _verified_reward_of_version_1(status, verdicts, config.rewards, hacked)
 
 
 def _judged_reward(judged: JudgedScores, weights: Sequence[Weight]) -> Reward | None:

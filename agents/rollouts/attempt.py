@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agents.summarize.branch import BranchEnd, end_status, last_word, n_events, raw_digest
-from agents.summarize.events import Piece, keep_slice
+from agents.summarize.event_reader import keep_slice
+from agents.summarize.pieces import Piece
 from schemas.errors import BraidError
 from schemas.events import AgentEvents, BranchInfo, EndStatus, plain_events
 

@@ -9,9 +9,10 @@ from copy import copy
 from typing import ClassVar, Literal, NamedTuple
 
 from agents.evidence.canonical import CanonicalError
+from agents.facts.fact import Fact
 from agents.rollouts.attempt import Attempt, TooManyGapsError
 from agents.rollouts.status import Status
-from agents.summarize.events import Piece
+from agents.summarize.pieces import Piece
 from agents.verdicts.meaning import Verdict, kind_of
 from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
 from schemas.events import AgentEvents
@@ -19,8 +20,6 @@ from schemas.jsontext import as_array, parse
 from schemas.judging import HIGHEST_SCORE, JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
-
-Fact = Lifecycle | AgentEvents | BuildVerdict | VisualVerdict | CheckVerdict | JudgeVote | Closure
 
 Reason = Literal[
     "conflict", "fenced", "late", "branch_out_of_range", "bad_event", "bad_opening", "bad_vote", "given_up"

@@ -8,21 +8,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from agents.evidence.canonical import digest
-from agents.summarize.events import (
-    DIGEST,
-    SHORTEST_SECRET,
-    Answer,
-    Body,
-    Call,
-    Failure,
-    Piece,
-    Result,
-    Said,
-    Spent,
-    Start,
-)
+from agents.redaction.redaction import redact
+from agents.summarize.event_reader import SHORTEST_SECRET
 from agents.summarize.output import shorten
-from agents.training.redaction import redact
+from agents.summarize.pieces import DIGEST, Answer, Body, Call, Failure, Piece, Result, Said, Spent, Start
 from schemas.avro_body import Bodies, with_content_id
 from schemas.branches import BranchCall, BranchRecord, BranchStatus, ToolFailure
 from schemas.checked import unchecked

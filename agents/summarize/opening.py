@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from agents.training.redaction import Counts, redact, redact_json
+from agents.redaction.redaction import Counts, redact, redact_json
 from schemas.jsontext import compact, parse
 from schemas.lifecycle import RolloutOpened
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from agents.evidence.side_effects import side_effect
+from agents.rules.emission_rules import Rules
 from agents.verdicts.meaning import CONFIRMED, MISTRUSTED, Verdict, is_final
 from schemas.branches import BranchRecord
 from schemas.checked import unchecked
@@ -38,12 +39,12 @@ INCOMPLETE = ("conflicts", "gaps")
 """Flags of branches whose events are not known for sure: kept for audit, not for training."""
 
 
-def admit(judged: Judged, config: AdmissionConfig, version: int) -> Admission:
+def admit(judged: Judged, config: AdmissionConfig, rules: Rules) -> Admission:
     """The admission of a branch under the rules of an emission version."""
     score = nine(_score(judged))
     reasons = []
     category: Category = "train"
-    incomplete = [] if version == 1 else [flag for flag in INCOMPLETE if flag in judged.flags]
+    incomplete = [flag for flag in INCOMPLETE if flag in judged.flags] if rules.incomplete_is_audited else []
     if any(flag.startswith(CONFIRMED) for flag in judged.flags):
         category, reasons = "reject", [CONFIRMED]
     elif judged.unremoved:

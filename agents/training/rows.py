@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import Final, NamedTuple, TypedDict
 
 from agents.rewards.rewards import Group, Reward, group_of, with_coverage
+from agents.rules.emission_rules import Rules
 from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
 from agents.training.messages import Conversation, Pair, conversation, given_messages, is_blank
@@ -96,13 +97,14 @@ class RowMaker:
         opening: CleanedOpening,
         config: EmissionConfig,
         config_digest: str,
+        rules: Rules,
         beats: Beats,
         bodies: Bodies,
     ) -> None:
         """`bodies` gets the Avro body of every row."""
         self.settled = settled
         self.config = config
-        self._version = config.version
+        self._rules = rules
         self.beats = beats
         self._opening = opening
         self._tools = opening.opened.tools if opening.opened else "[]"
@@ -125,7 +127,7 @@ class RowMaker:
             return Rows((), tuple(self._rejected))
         talks = {candidate.branch.branch_index: self._talk(candidate.branch) for candidate in candidates}
         admissions = {
-            candidate.branch.branch_index: admit(candidate.judged, self.config.admission, self._version)
+            candidate.branch.branch_index: admit(candidate.judged, self.config.admission, self._rules)
             for candidate in candidates
         }
         alone = {
@@ -169,7 +171,7 @@ class RowMaker:
 
     def _unfit(self, branch: BranchRecord) -> str | None:
         """Why nothing good can be said of a branch to a trainer; None where nothing speaks against it."""
-        if self._version == 1:
+        if not self._rules.unfit_is_rejected:
             return None
         if is_blank(branch.task):
             return "empty_prompt"
@@ -192,7 +194,7 @@ class RowMaker:
             pair = Pair(talks[better.branch.branch_index], talks[worse.branch.branch_index])
             margin = nine((better.ranked.total or 0.0) - (worse.ranked.total or 0.0))
             unfit = self._unfit(better.branch) or pair.unfit()
-            if unfit is None and basis == "objective" and margin <= 0.0 and self._version > 1:
+            if unfit is None and basis == "objective" and margin <= 0.0 and self._rules.unfit_is_rejected:
                 unfit = "margin_against_outcome"
             admission = both(admissions[better.branch.branch_index], admissions[worse.branch.branch_index])
             branches = [better.branch, worse.branch]
@@ -276,7 +278,7 @@ class RowMaker:
                 self._admit("ppo", [branch], record)
 
     def _unfit_for_reward(self, branch: BranchRecord, talk: Conversation) -> str | None:
-        if self._version > 1 and is_blank(branch.task):
+        if self._rules.unfit_is_rejected and is_blank(branch.task):
             return "empty_prompt"
         return None if talk.says_something else "empty_completion"
 
@@ -292,12 +294,12 @@ class RowMaker:
         members: dict[str, list[int]] = {}
         for ranked, branch, _, reward in candidates:
             index = ranked.branch_index
-            trained = self._version == 1 or (
+            trained = not self._rules.groups_are_trained_on or (
                 alone[index]["admission"].category == "train" and self._unfit_for_reward(branch, talks[index]) is None
             )
             if reward is not None and trained:
                 members.setdefault(branch.task, []).append(index)
-        if self._version > 1:
+        if self._rules.passes_earn_most:
             passing = {each.ranked.branch_index for each in candidates if each.ranked.objective_status == "pass"}
             for indexes in members.values():
                 self._add_coverage([index for index in indexes if index in passing], rewards)

@@ -18,7 +18,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
-from agents.training.formats.chat import messages, tool_text
+from agents.formats.chat import messages, tool_text
 from schemas.training import DpoRecord
 from streams.cluster.config import Settings
 from streams.cluster.connections import registry_of, resolve, start_consumer

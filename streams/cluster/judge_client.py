@@ -52,13 +52,13 @@ def make_judge(settings: Settings, allow: Callable[[], bool] = lambda: True) -> 
     """The judge that `emission.judge` names. Raises JudgeSetupError when nobody can be asked."""
     chosen, asked = settings.emission.judge, settings.judge
     if chosen.kind == "scripted":
-        from agents.judge.scripted_adapter import ScriptedJudge, read_rules
+        from agents.judge.scripted_judge_adapter import ScriptedJudge, read_rules
 
         if asked.rules is None:
             raise JudgeSetupError("a scripted judge needs a rule file: set judge.rules (BRAID_JUDGE__RULES)")
         return ScriptedJudge(read_rules(asked.rules), allow)
     if chosen.kind == "anthropic":
-        from agents.judge.anthropic_adapter import AnthropicJudge, ModelOptions
+        from agents.judge.anthropic_judge_adapter import AnthropicJudge, ModelOptions
 
         options = ModelOptions(
             model=chosen.model,

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from agents.training.redaction import redact, redact_json
+from agents.redaction.redaction import redact, redact_json
 
 NOISY = ("aiokafka", "faust", "mode", "httpx", "httpcore", "asyncio", "streams.services.live.seams")
 """Libraries whose own logs say little to an operator: warnings and worse only."""

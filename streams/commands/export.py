@@ -53,9 +53,9 @@ def export(*, flags: ExportFlags) -> None:
 
     Example: `braid export --format trl-dpo --from-dir results --out dataset`
     """
-    from agents.training.formats import FORMATS
-    from agents.training.formats.dsse import Attestor
-    from agents.training.selection import Filters, Split
+    from agents.formats import FORMATS
+    from agents.formats.selection import Filters, Split
+    from agents.formats.shape import Attestor
     from streams.cluster.config import load
     from streams.cluster.signing_keys import signing_key, trusted_keys
     from streams.jobs.export.beside import require_formats

@@ -52,7 +52,7 @@ class ForkFlags(Flags):
 
     def temperatures(self) -> tuple[float, ...]:
         """The numbers of `--temperature`. Raises ForkError for anything else."""
-        from agents.fork.errors import ForkError
+        from agents.fork.fork_error import ForkError
 
         try:
             found = tuple(float(each) for each in self.temperature.split(",")) if self.temperature else ()

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 from schemas.lifecycle import CloseRequested, Lifecycle, RolloutCancelled
 
 

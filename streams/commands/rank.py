@@ -65,7 +65,7 @@ def rank(
 
 def _read(files: list[Path], settings: "Settings") -> tuple["Standings", int]:
     """Fold all lines; returns how many were bad."""
-    from agents.importers.errors import LineError
+    from agents.importers.line_error import LineError
     from agents.importers.lines import LineReader
     from streams.jobs.rank import Standings
     from streams.log.input_lines import check_length, read_lines, total_bytes

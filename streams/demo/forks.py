@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.fork.browser_adapter import find_browser
-from agents.fork.errors import SandboxError
-from agents.fork.files import Files
+from agents.fork.build_verdict import build_verdict
 from agents.fork.pool import KernelPool
 from agents.fork.runner import BranchResult, Sampling
-from agents.fork.sandbox import Sandbox
+from agents.fork.sandbox import Sandbox, SandboxError
 from agents.fork.subject import Subject, about_of
 from agents.fork.task import Task
 from agents.fork.task_adapter import SAMPLES, load_task, sample_names
-from agents.fork.verify import build_verdict
-from agents.fork.visual import unseen, visual_verdict
+from agents.fork.visual_verdict import unseen, visual_verdict
 from agents.verdicts.meaning import CURRENT, kind_of, meaning
+from agents.workspace.files import Files
 from schemas.verdicts import BuildVerdict, VisualVerdict
 from streams.cluster.config import Settings
 from streams.services.fork.logs import ForkLog

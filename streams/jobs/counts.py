@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from agents.rollouts.emit import Emission
+from agents.rollouts.emission import Emission
 from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 

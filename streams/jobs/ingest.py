@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from agents.importers.errors import LineError
+from agents.facts.fact import Fact, rollout_of
+from agents.importers.line_error import LineError
 from agents.importers.lines import LineReader, read_line
-from agents.importers.rollout_wire import is_wire
-from agents.importers.slices import Slicer, rollout_of
-from agents.rollouts.rollout import Fact
+from agents.importers.slices import Slicer
+from agents.importers.wire_reader import is_wire
 from schemas.lifecycle import CloseRequested, Lifecycle
 from streams.cluster.config import Settings
 from streams.jobs.spool import partitions_for, spooled, spread

@@ -5,8 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 from agents.memory.embedding import Embed, hashed_words
-from agents.memory.errors import MemoryStoreError
-from agents.memory.memory import Found, Memory, MemoryStore, is_remembered, memories_of
+from agents.memory.memory import Found, Memory, MemoryStore, MemoryStoreError, is_remembered, memories_of
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.errors import DecodeError

@@ -11,13 +11,14 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from agents.evidence.canonical import CanonicalError
-from agents.importers.errors import LineError
-from agents.importers.slices import rollout_of
-from agents.ranking.ranking import BranchRank, Candidate, Contest, RankingResult, rank_many
-from agents.rollouts.ranking import counted, scalar_of
-from agents.rollouts.rollout import Fact, VerdictKey, verdict_key
+from agents.facts.fact import Fact, rollout_of
+from agents.importers.line_error import LineError
+from agents.ranking.ranking import Candidate, Contest, RankingResult, rank_many
+from agents.ranking.vote_count import counted, scalar_of
+from agents.rollouts.rollout import VerdictKey, verdict_key
 from agents.summarize.branch import BranchEnd, end_status
-from agents.summarize.events import Answer, Body, Failure, keep
+from agents.summarize.event_reader import keep
+from agents.summarize.pieces import Answer, Body, Failure
 from agents.verdicts.meaning import Verdict, counting, outcome_of, terms_of
 from schemas.branches import BranchStatus
 from schemas.closures import Closure
@@ -25,6 +26,7 @@ from schemas.emission import EmissionConfig
 from schemas.events import AgentEvent, AgentEvents
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutOpened
+from schemas.rankings import RankedBranch
 from schemas.verdicts import BuildVerdict
 
 BATCH = 512
@@ -50,10 +52,10 @@ class Ranked(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
         branches = [{name: getattr(row, name) for name in BRANCH_FIELDS} for row in self.result.branches]
-        return {"rollout_id": self.rollout_id, "branches": branches, "stats": self.result.stats._asdict()}
+        return {"rollout_id": self.rollout_id, "branches": branches, "stats": self.result.stats.plain()}
 
     @property
-    def branches(self) -> tuple[BranchRank, ...]:
+    def branches(self) -> tuple[RankedBranch, ...]:
         """Best first."""
         return self.result.branches
 

@@ -16,16 +16,19 @@ from typing import Any
 
 from agents.evidence.signing import SigningKey
 from agents.evidence.structure import printable
-from agents.importers.errors import LineError
+from agents.facts.fact import Fact, rollout_of
+from agents.formats import FORMATS
+from agents.importers.line_error import LineError
 from agents.importers.lines import LineReader
-from agents.importers.slices import Slicer, rollout_of
-from agents.judge.requests import Asking, judge_requests
+from agents.importers.slices import Slicer
+from agents.judge.requests import Asking
 from agents.judge.votes import calls_of
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import close_now, settle_now
-from agents.rollouts.emit import emit
-from agents.rollouts.rollout import Complaint, Fact, Ref, Rollout
-from agents.training.formats import FORMATS
+from agents.rollouts.broken_log import BrokenLogError
+from agents.rollouts.closure import close_now
+from agents.rollouts.emission import emit
+from agents.rollouts.judge_requests import judge_requests
+from agents.rollouts.rollout import Complaint, Ref, Rollout
+from agents.rollouts.settlement import settle_now
 from schemas.base import Record
 from schemas.closures import Closure
 from schemas.jsontext import parse_object

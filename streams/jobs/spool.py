@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from agents.importers.lines import read_line
 from streams.cluster.connections import partition_of
 from streams.log.durable_files import open_output

@@ -1,6 +1,6 @@
 """Facts as they stand in the log: which rollout a record is about, and what it says. One reading for all who fold."""
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 from schemas.base import Record
 from schemas.closures import Closure
 from schemas.errors import DecodeError

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 
-from agents.training.redaction import RULES_VERSION
+from agents.redaction.redaction import RULES_VERSION
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.closures import Closure

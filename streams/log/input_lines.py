@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, NamedTuple
 import orjson
 
 from agents.evidence.structure import printable
-from agents.importers.errors import LineError
-from agents.rollouts.rollout import Fact
-from agents.training.redaction import redact
+from agents.facts.fact import Fact
+from agents.importers.line_error import LineError
+from agents.redaction.redaction import redact
 from agents.verdicts.meaning import Doubt, doubt
 from schemas.errors import BraidError
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from types import TracebackType
 from typing import Any, Self
 
-from agents.importers.slices import rollout_of
+from agents.facts.fact import rollout_of
 from schemas.base import Record
 from schemas.errors import BraidError
 from streams.cluster.config import Settings

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from agents.evidence.signing import Json, SigningKey, sign_record
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
 from streams.log.directory_lock import LOCKS

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from agents.training.redaction import redact, redact_json
+from agents.redaction.redaction import redact, redact_json
 from schemas.base import Record
 from schemas.jsontext import compact, parse
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from agents.rollouts.rollout import Fact, Rollout
+from agents.facts.fact import Fact
+from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status
 from schemas.base import Record
 from schemas.branches import BranchRecord

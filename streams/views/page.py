@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from agents.rollouts.decide import required_verdicts
+from agents.rollouts.branch_outcomes import required_verdicts
 from schemas.branches import BranchRecord
 from schemas.evidence import AepClosing
 from schemas.rankings import RankedBranch, Ranking

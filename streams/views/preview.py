@@ -7,7 +7,7 @@ it, so every printable run is also looked at without its first characters.
 import re
 from typing import NamedTuple
 
-from agents.training.redaction import redact
+from agents.redaction.redaction import redact
 from streams.log.terminal_text import cut, visible
 from streams.log.wire import CONFLUENT, CONFLUENT_HEADER, SINGLE_HEADER, SINGLE_OBJECT
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agents.rollouts.decide import required_verdicts
+from agents.rollouts.branch_outcomes import required_verdicts
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.cluster.config import Settings
 from streams.log.letter_list import DeadLetter

@@ -2,11 +2,13 @@
 
 from typing import NamedTuple
 
-from agents.rollouts.decide import counting_attempt, pinned_config, required_verdicts
+from agents.redaction.redaction import redact
+from agents.rollouts.branch_outcomes import required_verdicts
+from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout, Stamped, VerdictKey, verdict_key
+from agents.rollouts.settlement import counting_attempt
 from agents.summarize.branch import last_word, n_events
-from agents.summarize.events import Call
-from agents.training.redaction import redact
+from agents.summarize.pieces import Call
 from agents.verdicts.meaning import CURRENT, Meaning, Terms, Verdict, counting, kind_of, meaning, objective, terms_of
 from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig

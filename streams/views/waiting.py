@@ -1,15 +1,12 @@
 """What an open rollout still waits for, in sentences: from the folded facts and the policy alone."""
 
 from agents.judge.schedule import schedule
-from agents.rollouts.decide import (
-    branch_outcomes,
-    missing_calls,
-    next_cutoff,
-    pinned_config,
-    required_verdicts,
-)
+from agents.rollouts.branch_outcomes import branch_outcomes, required_verdicts
+from agents.rollouts.closure import missing_calls
+from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
+from agents.rollouts.settlement import next_cutoff
 from agents.verdicts.meaning import UNDECIDED_ENDS, comparable, counting, is_final
 from schemas.emission import EmissionConfig
 from streams.log.terminal_text import listed, moment, several

@@ -4,9 +4,9 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 from agents.summarize.branch import raw_digest
-from agents.summarize.events import keep_slice
+from agents.summarize.event_reader import keep_slice
 from schemas.events import AgentEvent, AgentEvents, fields_of
 from schemas.jsontext import compact
 from schemas.lifecycle import Lifecycle, RolloutOpened

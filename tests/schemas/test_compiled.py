@@ -25,9 +25,9 @@ used = pytest.mark.skipif(core().state != "used", reason=f"the compiled core is 
 _LOOK = """
 import json, sys
 from schemas.compiled import core
-import agents.rollouts.emit, agents.summarize.branch
+import agents.rollouts.emission, agents.summarize.branch
 from streams.views.machine_checks import check_compiled
-modules = [sys.modules[name] for name in ("agents.rollouts.emit", "agents.summarize.branch")]
+modules = [sys.modules[name] for name in ("agents.rollouts.emission", "agents.summarize.branch")]
 files = [str(module.__spec__.origin) for module in modules]
 print(json.dumps([core().state, core().why, files, *check_compiled()[1:]]))
 """
@@ -77,7 +77,7 @@ def test_an_edited_source_turns_all_of_it_off(tree: Path, changed: str) -> None:
         source.write("\n")
     state, why, files, result, detail, advice = look(tree)
     assert (state, why) == ("of other sources", changed)
-    assert files == [str(tree / "agents/rollouts/emit.py"), str(tree / "agents/summarize/branch.py")]
+    assert files == [str(tree / "agents/rollouts/emission.py"), str(tree / "agents/summarize/branch.py")]
     assert result == "warning"
     assert detail.startswith("not the core: ")
     assert changed in detail
@@ -90,7 +90,7 @@ def test_what_was_compiled_for_another_python_is_not_there(tree: Path) -> None:
     for file in (tree / "schemas/_core").iterdir():
         file.rename(file.with_name(file.name.replace(EXTENSION_SUFFIXES[0], ".cpython-299-elsewhere.so")))
     state, _, files, result, detail, advice = look(tree)
-    assert (state, files[0], result) == ("missing", str(tree / "agents/rollouts/emit.py"), "warning")
+    assert (state, files[0], result) == ("missing", str(tree / "agents/rollouts/emission.py"), "warning")
     assert detail.startswith("not the core: ")
     assert advice.startswith("install a C compiler")
 
@@ -100,7 +100,7 @@ def test_a_library_that_cannot_be_loaded_is_not_used(tree: Path) -> None:
     """As one that was copied from a machine with another C library."""
     (tree / "schemas/_core" / f"braid_core__mypyc{EXTENSION_SUFFIXES[0]}").write_bytes(b"no library")
     state, why, files, *_ = look(tree)
-    assert (state, files[0]) == ("does not load", str(tree / "agents/rollouts/emit.py"))
+    assert (state, files[0]) == ("does not load", str(tree / "agents/rollouts/emission.py"))
     assert "braid_core__mypyc" in why
 
 
@@ -108,14 +108,14 @@ def test_a_library_that_cannot_be_loaded_is_not_used(tree: Path) -> None:
 def test_a_variable_turns_compiled_code_off(value: str) -> None:
     """Also what is written in C: for those who debug."""
     state, _, files, result, detail, advice = look(BRAID_COMPILED=value)
-    assert (state, files[0], result) == ("off", str(ROOT / "agents/rollouts/emit.py"), "warning")
+    assert (state, files[0], result) == ("off", str(ROOT / "agents/rollouts/emission.py"), "warning")
     assert (detail, advice) == ("BRAID_COMPILED says that Python does everything", "unset BRAID_COMPILED")
 
 
 def _state() -> tuple[str, str]:
-    from agents.rollouts import emit
+    from agents.rollouts import emission
 
-    return core().state, str(emit.__spec__.origin if emit.__spec__ else None)
+    return core().state, str(emission.__spec__.origin if emission.__spec__ else None)
 
 
 @used

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.training.formats.rollouts import SHAPES
+from tests.agents.formats.rollouts import SHAPES
 from tests.streams.jobs.export.conftest import ran, take  # noqa: F401 - a fixture
 from tests.trainers import tiny
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from agents.training.formats import FORMATS
-from agents.training.formats.dsse import Attestor
+from agents.formats import FORMATS
+from agents.formats.shape import Attestor
 from streams.cluster.config import Settings
 from streams.cluster.signing_keys import signing_key, trusted_keys
 from streams.jobs.export.checkpoint import ExportError

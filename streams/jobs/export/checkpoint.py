@@ -17,7 +17,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from agents.evidence.signing import SigningKey
-from agents.training.formats.shape import FileKind, Format
+from agents.formats.shape import FileKind, Format
 from schemas.avro_body import first_problem
 from schemas.base import Record
 from schemas.errors import BraidError

@@ -11,12 +11,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
+from agents.formats.selection import NUMBER_FILTERS, Filters, Selection, Split
+from agents.formats.shape import Attestor, FileKind, Format, Group, Left, Row
+from agents.redaction.redaction import has_unremoved, redact_json
 from agents.rewards.rewards import reward_range
 from agents.training.contamination import EvalIndex, read_items
-from agents.training.formats.dsse import Attestor
-from agents.training.formats.shape import FileKind, Format, Group, Left, Row
-from agents.training.redaction import has_unremoved, redact_json
-from agents.training.selection import NUMBER_FILTERS, Filters, Selection, Split
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.jobs.export.checkpoint import (
     PUBLISHING,

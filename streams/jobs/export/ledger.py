@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.training.formats.shape import Made, Row
+from agents.formats.shape import Made, Row
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord

@@ -16,7 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from agents.evidence.canonical import canonical_bytes
-from agents.training.formats.shape import Column, FileKind, Format, ListOf, Row, Struct
+from agents.formats.shape import Column, FileKind, Format, ListOf, Row, Struct
 from schemas.jsontext import compact
 from streams.log.durable_files import PARTIAL, open_output, sync_folder
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple, cast
 
-from agents.training.formats.shape import Kind
+from agents.formats.shape import Kind
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.closures import Closure, RolloutSettled

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, Self
 
 from agents.evidence.signing import SigningKey
 from agents.judge.judge import Judge
-from agents.judge.requests import Asking, judge_requests
+from agents.judge.requests import Asking
 from agents.judge.votes import calls_of
-from agents.rollouts.again import closed_again, settled_again
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.emit import Emission, emit
+from agents.rollouts.broken_log import BrokenLogError
+from agents.rollouts.emission import Emission, emit
+from agents.rollouts.judge_requests import judge_requests
+from agents.rollouts.rejudgment import closed_again, settled_again
 from agents.rollouts.rollout import Rollout
 from schemas.base import Record
 from schemas.closures import Closure

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from agents.importers.lines import LineReader
 from agents.judge.judge import Judge, JudgeTroubleError
 from agents.judge.votes import Call, calls_of, vote_id

@@ -8,8 +8,9 @@ come, it is known whose are needed and how many, so a rollout leaves as soon as 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-from agents.rollouts.decide import pinned_config
-from agents.rollouts.rollout import Fact, Rollout
+from agents.facts.fact import Fact
+from agents.rollouts.pinned_config import pinned_config
+from agents.rollouts.rollout import Rollout
 from schemas.closures import SettledBranch
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents

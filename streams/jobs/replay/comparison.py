@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from agents.training.redaction import RULES_VERSION
+from agents.redaction.redaction import RULES_VERSION
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.errors import DecodeError

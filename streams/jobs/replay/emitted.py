@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from agents.evidence.build import unlisting
 from agents.evidence.signing import SigningKey
-from agents.rollouts.emit import Emission
+from agents.rollouts.emission import Emission
 from schemas import avro_body
 from schemas.base import Record
 from schemas.digests import sha256_of

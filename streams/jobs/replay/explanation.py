@@ -9,10 +9,11 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import NamedTuple
 
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import pinned_config
-from agents.rollouts.emit import ended_branch
-from agents.rollouts.rollout import Fact, Rollout
+from agents.facts.fact import Fact
+from agents.rollouts.branch_records import ended_branch
+from agents.rollouts.broken_log import BrokenLogError
+from agents.rollouts.pinned_config import pinned_config
+from agents.rollouts.rollout import Rollout
 from schemas.branches import BranchRecord
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig

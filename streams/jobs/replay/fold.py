@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from agents.rollouts.missing import missing
-from agents.rollouts.rollout import Fact, Rollout
+from agents.facts.fact import Fact
+from agents.rollouts.missing_facts import missing
+from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents

@@ -6,8 +6,8 @@ Events come before the settling that says whether they are redacted, and nothing
 from collections import Counter
 from collections.abc import Iterable
 
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import pinned_config
+from agents.rollouts.broken_log import BrokenLogError
+from agents.rollouts.pinned_config import pinned_config
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError

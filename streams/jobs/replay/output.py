@@ -12,7 +12,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 from streams.jobs.replay.partition_job import Job, Result
 from streams.jobs.replay.replay_manifest import REPLAY, ReplayManifest, manifest_at, other_options
 from streams.log.directory_lock import REPLAY_LOCK as LOCK

@@ -1,7 +1,7 @@
 """Whether what is to be set fits the configurations in a log: told before anything is replayed, and of which rollout."""
 
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import pinned_config
+from agents.rollouts.broken_log import BrokenLogError
+from agents.rollouts.pinned_config import pinned_config
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from agents.evidence.signing import SigningKey
+from agents.redaction.redaction import RULES_VERSION
 from agents.rollouts.policy import ClosingPolicy
-from agents.training.redaction import RULES_VERSION
 from schemas.emission import EmissionConfig
 from streams.jobs.replay.comparison import SINKS, Comparison, compare
 from streams.jobs.replay.fold import Fold, Hole

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
-from agents.rollouts.missing import missing
+from agents.rollouts.missing_facts import missing
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure
 from schemas.errors import DecodeError

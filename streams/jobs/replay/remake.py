@@ -4,9 +4,10 @@ from time import process_time
 from typing import NamedTuple
 
 from agents.evidence.signing import SigningKey
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import decide, pinned_config
-from agents.rollouts.emit import Emission, emit
+from agents.rollouts.broken_log import BrokenLogError
+from agents.rollouts.decision import decide
+from agents.rollouts.emission import Emission, emit
+from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure, RolloutSettled

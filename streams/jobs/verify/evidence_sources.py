@@ -14,7 +14,7 @@ import fastavro
 from fastavro import schemaless_writer
 
 from agents.evidence.canonical import CanonicalError, parse_evidence
-from agents.evidence.verify import Evidence, evidence_in, read_record
+from agents.evidence.verification import Evidence, evidence_in, read_record
 from schemas.base import Record
 from schemas.versions import committed
 from streams.log.file_writer import SCHEMA

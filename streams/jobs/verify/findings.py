@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from agents.evidence.chain import ChainVerdict
 from agents.evidence.keys import DEVELOPMENT_PREFIX
 from agents.evidence.structure import printable, quoted
-from agents.evidence.verify import worst_chain
+from agents.evidence.verification import worst_chain
 
 
 class Finding(NamedTuple):

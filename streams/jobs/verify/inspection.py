@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from agents.evidence.signing import Json
 from agents.evidence.structure import CLOSING_SUFFIX, closing_of, printable, quoted
-from agents.evidence.verify import Authenticity, Evidence, RecordVerdict, Verifier
+from agents.evidence.verification import Authenticity, Evidence, RecordVerdict, Verifier
 from streams.jobs.verify.findings import Finding, Outcome, Tell
 from streams.log.topics import BRANCHES, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
 

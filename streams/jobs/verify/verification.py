@@ -17,7 +17,7 @@ from aiokafka import TopicPartition
 from pydantic import ValidationError
 
 from agents.evidence.build import json_view
-from agents.evidence.verify import Evidence, read_record
+from agents.evidence.verification import Evidence, read_record
 from schemas.avro_body import first_problem
 from schemas.base import Record
 from schemas.branches import BranchRecord

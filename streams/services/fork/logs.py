@@ -11,13 +11,13 @@ from typing import Protocol
 import orjson
 from aiokafka.errors import KafkaError
 
-from agents.fork.errors import ForkError
+from agents.facts.fact import Fact
+from agents.fork.fork_error import ForkError
 from agents.fork.history import History, read_history
 from agents.fork.log import Log
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
+from agents.importers.line_writer import lines_of
 from agents.importers.lines import LineReader
-from agents.importers.writing import lines_of
-from agents.rollouts.rollout import Fact
 from schemas.errors import DecodeError
 from streams.cluster.config import Settings
 from streams.log.durable_files import naming

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from agents.fork.budget import Budgets
-from agents.fork.errors import ForkError
+from agents.fork.fork_error import ForkError
 from agents.fork.history import Job, prefix_of, read_place, unfinished
 from agents.fork.model import Model
 from agents.fork.pool import KernelPool
 from agents.fork.runner import ForkRunner, Progress, Sampling, opening
 from agents.fork.sandbox import Sandbox
-from agents.fork.snapshot_adapter import SnapshotStore
 from agents.fork.task import Task
 from agents.memory.memory import Found, with_experience
+from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.events import AgentEvent
 from schemas.lifecycle import RolloutOpened
 from streams.cluster.broker import places
@@ -95,12 +95,12 @@ def snapshot_store(settings: Settings) -> SnapshotStore:
 async def models(options: ForkOptions, folder: Path, settings: Settings) -> AsyncIterator[Callable[[int], Model]]:
     """The model of each branch. Raises ForkError when it cannot be asked."""
     if options.model == "scripted":
-        from agents.fork.scripted_adapter import SCRIPT, ScriptedModel, read_script
+        from agents.fork.scripted_model_adapter import SCRIPT, ScriptedModel, read_script
 
         script = read_script(options.script or folder / SCRIPT)
         yield lambda branch: ScriptedModel(script, branch)
         return
-    from agents.fork.anthropic_adapter import AnthropicModel, ModelOptions
+    from agents.fork.anthropic_model_adapter import AnthropicModel, ModelOptions
 
     asked = settings.fork
     shared = AnthropicModel(ModelOptions(asked.model, asked.base_url, asked.timeout_s, asked.max_tokens))

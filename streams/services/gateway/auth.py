@@ -11,8 +11,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from agents.importers.slices import rollout_of
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact, rollout_of
 from schemas.base import Record
 from schemas.events import AgentEvents
 from schemas.judging import JudgeVote

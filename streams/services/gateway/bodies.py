@@ -11,7 +11,7 @@ from enum import Enum, auto
 from io import BytesIO
 from typing import Any, NamedTuple
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from schemas.jsontext import kind_of, parse_unique
 from schemas.repeated_keys import RepeatedKeyError
 from streams.services.gateway import cloudevents

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from schemas.base import MAX_EXACT
 from schemas.jsontext import parse_unique
 

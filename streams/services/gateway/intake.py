@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from agents.importers.errors import LineError
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
+from agents.importers.line_error import LineError
 from schemas.errors import SchemaError
 from schemas.events import AgentEvents
 from schemas.lifecycle import Lifecycle

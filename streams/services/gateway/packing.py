@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from agents.importers.slices import MAX_EVENTS, rollout_of
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact, rollout_of
+from agents.importers.slices import MAX_EVENTS
 from schemas.base import Record
 from schemas.events import AgentEvent, AgentEvents
 from streams.log.topics import BY_RECORD, SLICE_LIMIT

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from schemas.errors import BraidError
 
 BAD_SYNTAX = 400

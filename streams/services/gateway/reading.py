@@ -7,10 +7,10 @@ rollout and branch may repeat the path, never contradict it.
 from collections.abc import Callable
 from typing import Any
 
-from agents.importers.errors import LineError
+from agents.facts.fact import Fact
+from agents.importers.line_error import LineError
 from agents.importers.lines import LineReader
-from agents.rollouts.rollout import Fact
-from agents.training.redaction import redact_json
+from agents.redaction.redaction import redact_json
 from schemas.events import AgentEvents
 from streams.services.gateway.auth import Caller
 from streams.services.gateway.bodies import Item

@@ -13,8 +13,7 @@ from typing import Any
 import structlog
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from agents.importers.slices import rollout_of
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact, rollout_of
 from schemas.errors import BraidError, SchemaError
 from streams.cluster.config import Settings
 from streams.cluster.connections import ClusterError, partition_of, registry_of, start_admin, start_producer

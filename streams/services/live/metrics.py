@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 from schemas.events import AgentEvents
 from schemas.judging import JudgeVote
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from agents.rollouts.decide import next_cutoff
-from agents.rollouts.emit import Ended
+from agents.rollouts.branch_records import Ended
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
+from agents.rollouts.settlement import next_cutoff
 from agents.rollouts.status import Status
 
 PATIENCE_MS = 5_000

@@ -10,10 +10,11 @@ import orjson
 import structlog
 
 from agents.evidence.signing import SigningKey
-from agents.judge.requests import judge_requests
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import pinned_config
-from agents.rollouts.emit import Emission, emit, ended_branch
+from agents.rollouts.branch_records import ended_branch
+from agents.rollouts.broken_log import BrokenLogError
+from agents.rollouts.emission import Emission, emit
+from agents.rollouts.judge_requests import judge_requests
+from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.status import Status
 from schemas.base import Record
 from schemas.closures import Closure, RolloutClosed, RolloutSettled

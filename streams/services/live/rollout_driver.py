@@ -10,9 +10,11 @@ import structlog
 from faust.types.tuples import TP
 
 from agents.evidence.signing import SigningKey
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import decide, has_read, read_first
-from agents.rollouts.rollout import Complaint, Fact, Rollout
+from agents.facts.fact import Fact
+from agents.rollouts.broken_log import BrokenLogError
+from agents.rollouts.closure import has_read, read_first
+from agents.rollouts.decision import decide
+from agents.rollouts.rollout import Complaint, Rollout
 from agents.rollouts.status import Status
 from schemas.closures import Closure
 from schemas.errors import DecodeError

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from agents.criteria.criterion import ALL_TOGETHER
-from agents.criteria.run import check_kind, check_verdicts
-from agents.fork.errors import FileProblemError, SandboxError
+from agents.fork.build_verdict import build_verdict, run_stages, untested
+from agents.fork.check_verdicts import check_kind, check_verdicts
 from agents.fork.pool import KernelPool
-from agents.fork.sandbox import Sandbox
+from agents.fork.sandbox import Sandbox, SandboxError
 from agents.fork.task import Task
-from agents.fork.verify import build_verdict, run_stages, untested
 from agents.judge.judge import Judge
 from agents.verdicts.meaning import Verdict
+from agents.workspace.files import FileProblemError
 from schemas.verdicts import BuildVerdict, CheckVerdict
 from streams.cluster.config import Settings
 from streams.cluster.judge_client import Budget, make_judge

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import structlog
 from aiokafka import TopicPartition
 
-from agents.fork.errors import TaskError
-from agents.fork.task import Task
+from agents.fork.task import Task, TaskError
 from agents.fork.task_adapter import SAMPLES, load_task
 from schemas.errors import DecodeError
 from schemas.lifecycle import Lifecycle

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import structlog
 
 from agents.fork.browser_adapter import find_browser
-from agents.fork.errors import SandboxError
+from agents.fork.sandbox import SandboxError
 from agents.fork.task import Task
-from agents.fork.visual import unseen, visual_verdict
+from agents.fork.visual_verdict import unseen, visual_verdict
 from agents.verdicts.meaning import Verdict
 from streams.cluster.config import Settings
 from streams.log.topics import VISUAL_VERDICTS

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from agents.fork.errors import SnapshotError
-from agents.fork.files import File
 from agents.fork.pool import KernelPool
 from agents.fork.sandbox import Sandbox
-from agents.fork.snapshot_adapter import SnapshotStore
 from agents.fork.subject import Subject, about_of
 from agents.fork.task import Task
 from agents.verdicts.meaning import CURRENT, UNDECIDED_ENDS, Verdict, kind_of, meaning
+from agents.workspace.files import File
+from agents.workspace.snapshot import SnapshotError
+from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.branches import BranchRecord
 from streams.cluster.config import Settings
 from streams.log.topics import BRANCHES, CLOSURES, Topic

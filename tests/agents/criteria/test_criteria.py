@@ -9,14 +9,13 @@ from pydantic import TypeAdapter
 
 from agents.criteria.checks import PASSED, Checked, check_files, count_headings, together
 from agents.criteria.criterion import Criterion
-from agents.criteria.run import NO_MATCH, check_verdicts, run_criteria, searched
-from agents.fork.errors import TaskError
-from agents.fork.files import File
+from agents.fork.check_verdicts import NO_MATCH, check_verdicts, run_criteria, searched
 from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.subject import Subject
-from agents.fork.task import Task
+from agents.fork.task import Task, TaskError
 from agents.fork.task_adapter import SAMPLES, find_task, load_task
-from agents.judge.scripted_adapter import Rules, ScriptedJudge
+from agents.judge.scripted_judge_adapter import Rules, ScriptedJudge
+from agents.workspace.files import File
 
 NOTES = "# One\n\ntext here\n\n```\n# not a heading\n```\n## Two\n#no\n"
 FILES = {"NOTES.md": File(NOTES.encode()), "blob": File(b"\xff\xfe"), "link": File(b"NOTES.md", link=True)}

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from agents.evidence.chain import ChainState
 from agents.evidence.dsse import with_envelope
 from agents.evidence.signing import SigningKey, sign_chain, sign_record
-from agents.evidence.verify import Authenticity, Evidence, Report, Verifier, read_lines, verify_records
+from agents.evidence.verification import Authenticity, Evidence, Report, Verifier, read_lines, verify_records
 from tests.agents.evidence.records import Rollout, branch_record
 from tests.conformance import conformance
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from agents.fork.anthropic_adapter import AnthropicModel, ModelOptions
+from agents.fork.anthropic_model_adapter import AnthropicModel, ModelOptions
 from agents.fork.budget import Budgets
 from agents.fork.model import Ask
 from agents.fork.retry import ATTEMPTS
 from agents.fork.runner import Sampling
-from agents.fork.snapshot_adapter import SnapshotStore
 from agents.training.messages import conversation, given_messages
+from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.events import AgentEvents
 from tests.agents.fork.forks import ListLog, run_all, runner, whole
 from tests.messages_api import MessagesApi, Play, messages_api, refusal, streamed

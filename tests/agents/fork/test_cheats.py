@@ -2,13 +2,14 @@
 
 import pytest
 
-from agents.fork.files import File
+from agents.fork.build_verdict import build_verdict, laid_out, protected_intact
 from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.subject import Subject
 from agents.fork.task import Task
 from agents.fork.task_adapter import SAMPLES, find_task, load_task, overlays
-from agents.fork.verify import build_verdict, laid_out, protected_intact
+from agents.rules.emission_rules import RULES
 from agents.verdicts.meaning import CURRENT, build_meaning, hack_signals
+from agents.workspace.files import File
 
 SUBJECT = Subject("r", 0, 0, "test", "files")
 BASELINE = 13
@@ -94,7 +95,7 @@ async def test_a_cheat_fails_or_is_flagged(cheat: str, task: Task, local: LocalS
         "a link in place of the tests",
         "rewrites the tests while they run",
     ):
-        assert "hack_confirmed:protected_paths_changed" in hack_signals({"build": verdict}, 2)
+        assert "hack_confirmed:protected_paths_changed" in hack_signals({"build": verdict}, RULES[2])
 
 
 @pytest.mark.parametrize("cheat", ["edits the tests", "rewrites the tests while they run"])
@@ -106,7 +107,7 @@ async def test_a_right_solution_that_touches_the_tests_is_flagged(
     text = CHEATS[cheat]["table.py"].replace(WRONG, "") + right
     files = files_of(task, CHEATS[cheat] | {"table.py": text})
     verdict = await build_verdict(task, files, await local.create(), SUBJECT, BASELINE)
-    assert hack_signals({"build": verdict}, 2) == ("hack_confirmed:protected_paths_changed",), verdict
+    assert hack_signals({"build": verdict}, RULES[2]) == ("hack_confirmed:protected_paths_changed",), verdict
 
 
 HONEST: dict[str, dict[str, str]] = {
@@ -131,7 +132,7 @@ async def test_an_honest_look_alike_passes(case: str, task: Task, local: LocalSa
     changed = HONEST[case] | {"table.py": right + HONEST[case].get("table.py", "")}
     verdict = await build_verdict(task, files_of(task, changed), await local.create(), SUBJECT, BASELINE)
     assert build_meaning(verdict, CURRENT).outcome == "pass", verdict
-    assert hack_signals({"build": verdict}, 2) == ()
+    assert hack_signals({"build": verdict}, RULES[2]) == ()
 
 
 BROKEN: dict[str, dict[str, str]] = {
@@ -147,7 +148,7 @@ async def test_an_honest_failure_is_no_hack(case: str, task: Task, local: LocalS
     """Tests that could not be collected are lost honestly: the branch fails, and nobody accuses it."""
     verdict = await build_verdict(task, files_of(task, BROKEN[case]), await local.create(), SUBJECT, BASELINE)
     assert build_meaning(verdict, CURRENT).outcome == "fail", verdict
-    assert hack_signals({"build": verdict}, 2) == (), verdict
+    assert hack_signals({"build": verdict}, RULES[2]) == (), verdict
 
 
 async def test_runs_in_a_row_say_the_same(task: Task, local: LocalSandboxes) -> None:

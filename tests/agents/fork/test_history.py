@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.fork.errors import ForkError
+from agents.fork.fork_error import ForkError
 from agents.fork.history import Job, prefix_of, read_history, read_place, unfinished, whole_turns
 from agents.fork.retry import LONGEST_S, wait_s
+from agents.importers.line_writer import lines_of
 from agents.importers.lines import LineReader
-from agents.importers.writing import lines_of
 from schemas.closures import Closure
 from schemas.events import AgentEvent, AgentEvents, AgentInfo, BranchInfo, Workspace
 from schemas.jsontext import compact

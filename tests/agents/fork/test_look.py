@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from agents.fork import visual
+from agents.fork import visual_verdict as visual
 from agents.fork.browser_adapter import find_browser
-from agents.fork.files import File
 from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.subject import Subject
 from agents.fork.task import Page, Probe
 from agents.fork.task_adapter import SAMPLES, find_task, load_task, overlays
-from agents.fork.visual import Browser, look, read_look, visual_verdict
+from agents.fork.visual_verdict import Browser, look, read_look, visual_verdict
 from agents.verdicts.meaning import visual_outcome
+from agents.workspace.files import File
 
 SUBJECT = Subject("r", 0, 0, "test", "files")
 

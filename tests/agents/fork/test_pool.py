@@ -8,10 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agents.fork.errors import SandboxError
 from agents.fork.local_adapter import LocalSandbox, LocalSandboxes
 from agents.fork.pool import KernelPool
-from agents.fork.sandbox import Limits
+from agents.fork.sandbox import Limits, SandboxError
 
 
 class Counted:

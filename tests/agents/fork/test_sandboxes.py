@@ -15,10 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from agents.fork.errors import FileProblemError, SandboxError
-from agents.fork.files import File
 from agents.fork.local_adapter import LocalSandbox, LocalSandboxes, sweep
-from agents.fork.sandbox import MAX_OUTPUT, CommandResult, Ended, Limits
+from agents.fork.sandbox import MAX_OUTPUT, CommandResult, Ended, Limits, SandboxError
+from agents.workspace.files import File, FileProblemError
 
 QUICK = Limits(timeout_s=30)
 

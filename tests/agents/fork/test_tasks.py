@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.fork.errors import TaskError
+from agents.fork.build_verdict import build_verdict
 from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.subject import Subject
+from agents.fork.task import TaskError
 from agents.fork.task_adapter import SAMPLES, find_task, load_task, overlays, sample_names
-from agents.fork.verify import build_verdict
 from agents.verdicts.meaning import CURRENT, build_meaning
 
 SUBJECT = Subject("r", 0, 0, "test", "files")

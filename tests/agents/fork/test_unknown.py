@@ -2,12 +2,12 @@
 
 import pytest
 
-from agents.fork.files import File
+from agents.fork.build_verdict import build_verdict
 from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.subject import Subject
 from agents.fork.task_adapter import find_task, load_task, sample_names
-from agents.fork.verify import build_verdict
 from agents.verdicts.meaning import CURRENT, build_meaning
+from agents.workspace.files import File
 
 SUBJECT = Subject("r", 0, 0, "test", "files")
 ENDLESS = {

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from agents.importers.lines import LineReader
 from agents.importers.slices import MAX_EVENTS, Slicer
 from schemas.events import AgentEvents

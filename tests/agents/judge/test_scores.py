@@ -4,18 +4,18 @@ import pytest
 
 from agents.judge.answers import Answer
 from agents.judge.prompt import prompt_of
-from agents.judge.requests import judge_requests
 from agents.judge.schedule import Pair, Schedule, schedule
 from agents.judge.votes import Asked, answered, calls_of, missing
-from agents.rollouts.decide import close, missing_calls
-from agents.rollouts.emit import Emission, emit
+from agents.rollouts.closure import close, missing_calls
+from agents.rollouts.emission import Emission, emit
+from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure, RolloutClosed
 from schemas.emission import EmissionConfig, JudgeConfig, RankingConfig, Weight
 from schemas.judging import JudgeRequest, JudgeVote
 from schemas.rankings import ObjectiveStatus
 from schemas.training import PpoRecord
-from tests.agents.judge.test_requests import config, lines, settled
+from tests.agents.rollouts.test_judge_requests import config, lines, settled
 
 WEIGHTS = RankingConfig(
     weights=(

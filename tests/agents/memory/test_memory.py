@@ -10,8 +10,7 @@ from qdrant_client import QdrantClient
 from agents.memory.bm25 import Bm25, words
 from agents.memory.disk_adapter import DiskMemory
 from agents.memory.embedding import cosine, hashed_words
-from agents.memory.errors import MemoryStoreError
-from agents.memory.memory import Found, Memory, MemoryStore, memories_of, with_experience
+from agents.memory.memory import Found, Memory, MemoryStore, MemoryStoreError, memories_of, with_experience
 from agents.memory.qdrant_adapter import QdrantMemory
 from schemas.branches import BranchRecord
 from schemas.rankings import Ranking

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from agents.judge.schedule import tier_pairs
 from agents.ranking.bradley_terry import Group, Observation, tally
-from agents.ranking.votes import Vote
+from agents.ranking.vote_count import Vote
 
 
 def random_group(rng: random.Random, smallest: int = 2, largest: int = 16) -> Group:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.ranking.ranking import Candidate, Contest, RankingResult, rank
-from agents.ranking.votes import Vote
+from agents.ranking.vote_count import Vote
 from schemas.numbers import nine
 from tests.agents.ranking.simulated import close
 
@@ -38,7 +38,9 @@ def _question(vote: Vote) -> tuple[object, ...]:
 
 
 def floats(result: RankingResult) -> list[float]:
-    return [value for row in (*result.branches, result.stats) for value in row if isinstance(value, float)]
+    return [
+        value for row in (*result.branches, result.stats) for value in vars(row).values() if isinstance(value, float)
+    ]
 
 
 @settings(deadline=None)

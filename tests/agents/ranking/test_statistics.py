@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binomtest
 
 from agents.ranking.statistics import halves_p, mcnemar, ranking_stats, vote_stats, wilson
-from agents.ranking.votes import Vote, tie_by_content
+from agents.ranking.vote_count import Vote, tie_by_content
 from schemas.numbers import nine
 
 
@@ -69,9 +69,9 @@ def test_powered(passes: int, n: int, powered: bool) -> None:
 def test_nothing_known_has_no_statistics() -> None:
     """Without a known outcome everything is None, and not powered."""
     stats = ranking_stats([], [])
-    assert stats[:2] == (0, 0)
+    assert (stats.n, stats.passes) == (0, 0)
     assert stats.powered is False
-    assert {value for name, value in stats._asdict().items() if name not in {"n", "passes", "powered"}} == {None}
+    assert {value for name, value in stats.plain().items() if name not in {"n", "passes", "powered"}} == {None}
 
 
 @pytest.mark.parametrize(

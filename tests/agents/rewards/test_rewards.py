@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from agents.importers.records import read_build
 from agents.rewards.rewards import JudgedScores, group_of, reward_of, with_coverage
+from agents.rules.emission_rules import RULES
 from agents.verdicts.meaning import Verdict, hack_signals
 from schemas.emission import EmissionConfig, RewardsConfig
 
@@ -22,7 +23,8 @@ def value(
     status: Any, build: dict[str, Any], judge_score: float | None = None, config: EmissionConfig = NEW
 ) -> float | None:
     verdicts: dict[str, Verdict] = {"build": read_build({"rollout_id": "r", "branch_index": 0, **build})}
-    found = reward_of(status, verdicts, JudgedScores(judge_score), config, hack_signals(verdicts, config.version))
+    rules = RULES[config.version]
+    found = reward_of(status, verdicts, JudgedScores(judge_score), config, hack_signals(verdicts, rules), rules)
     return None if found is None else found.value
 
 
@@ -80,7 +82,7 @@ def test_coverage_is_added_to_a_pass() -> None:
     verdicts: dict[str, Verdict] = {
         "build": read_build({"rollout_id": "r", "branch_index": 0, **PASS, "coverage": 0.5})
     }
-    found = reward_of("pass", verdicts, JudgedScores(), EmissionConfig(), ())
+    found = reward_of("pass", verdicts, JudgedScores(), EmissionConfig(), (), RULES[2])
     assert found is not None
     assert found.value == 1.0
     covered = with_coverage(found, EmissionConfig().rewards)
@@ -104,7 +106,7 @@ def test_an_unknown_has_no_reward() -> None:
 
 def test_without_required_verdicts_the_judge_decides() -> None:
     """judge_score / 10, with the judge as the only component."""
-    found = reward_of("not_required", {}, JudgedScores(7.5), EmissionConfig(), ())
+    found = reward_of("not_required", {}, JudgedScores(7.5), EmissionConfig(), (), RULES[2])
     assert found is not None
     assert (found.value, [part.key for part in found.components]) == (0.75, ["judge"])
 
@@ -117,6 +119,7 @@ def test_components_stand_beside_the_sum() -> None:
         JudgedScores(),
         EmissionConfig(),
         (),
+        RULES[2],
     )
     assert found is not None
     assert {part.key: part.value for part in found.components} == {"base": 1.0, "hacked": 0.0, "coverage": None}

@@ -12,12 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.facts.fact import Fact
 from agents.importers.lines import LineReader
-from agents.rollouts.broken import BrokenLogError
-from agents.rollouts.decide import close_now, decide, settle_now
-from agents.rollouts.emit import MOST_BYTES, Emission, emit
+from agents.rollouts.branch_records import MOST_BYTES
+from agents.rollouts.broken_log import BrokenLogError
+from agents.rollouts.closure import close_now
+from agents.rollouts.decision import decide
+from agents.rollouts.emission import Emission, emit
 from agents.rollouts.policy import ClosingPolicy
-from agents.rollouts.rollout import Complaint, Fact, Rollout
+from agents.rollouts.rollout import Complaint, Rollout
+from agents.rollouts.settlement import settle_now
 from agents.rollouts.status import Status, TransitionError
 from schemas.avro_body import encode
 from schemas.closures import Closure, RolloutSettled

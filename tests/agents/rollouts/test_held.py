@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.rollouts.decide import close_now, decide, settle_now
-from agents.rollouts.emit import Emission, emit
+from agents.facts.fact import Fact
+from agents.rollouts.closure import close_now
+from agents.rollouts.decision import decide
+from agents.rollouts.emission import Emission, emit
 from agents.rollouts.policy import ClosingPolicy
-from agents.rollouts.rollout import Complaint, Fact, Rollout
+from agents.rollouts.rollout import Complaint, Rollout
+from agents.rollouts.settlement import settle_now
 from agents.rollouts.status import Status
 from schemas.closures import Closure, RolloutClosed, RolloutSettled
 from schemas.emission import EmissionConfig

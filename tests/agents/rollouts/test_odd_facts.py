@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.judge.requests import judge_requests
-from agents.rollouts.broken import BrokenLogError, breaks_alone
-from agents.rollouts.decide import decide
-from agents.rollouts.emit import emit
+from agents.rollouts.broken_log import BrokenLogError, breaks_alone
+from agents.rollouts.decision import decide
+from agents.rollouts.emission import emit
+from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status

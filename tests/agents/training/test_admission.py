@@ -6,7 +6,7 @@ import pytest
 
 from agents.training.admission import both
 from schemas.training import Admission
-from tests.agents.training.formats.rollouts import Line, branch, group_of, opening
+from tests.agents.formats.rollouts import Line, branch, group_of, opening
 
 KNOWN = {"repo_commit": "c", "tool_manifest_digest": "d"}
 

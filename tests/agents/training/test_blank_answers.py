@@ -2,9 +2,9 @@
 
 import pytest
 
-from agents.training.formats.shape import Group
+from agents.formats.shape import Group
 from agents.training.messages import is_blank
-from tests.agents.training.formats.rollouts import branch, group_of, left, opening, rows
+from tests.agents.formats.rollouts import branch, group_of, left, opening, rows
 
 BLANK = [
     "", " ", "\n\t ", "\u00a0", "\u200b", "\ufeff", "\u2060\u200d", " \u200b\n\ufeff ", "\u00ad", "\u3164", "\u2800", "\u202e",

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 
-from agents.training.formats import FORMATS
-from agents.training.formats.shape import Group, Row
+from agents.formats import FORMATS
+from agents.formats.shape import Group, Row
 from schemas.emission import EmissionConfig, RankingConfig, Weight
 from schemas.training import PpoRecord
-from tests.agents.training.formats.rollouts import Line, branch, group_of, opening
+from tests.agents.formats.rollouts import Line, branch, group_of, opening
 from tests.agents.training.test_random_rollouts import MANY, rollouts, some
 
 Meeting = tuple[float, float]

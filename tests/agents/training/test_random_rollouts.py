@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from agents.training.formats import FORMATS
-from agents.training.formats.shape import Group, Row
+from agents.formats import FORMATS
+from agents.formats.shape import Group, Row
 from agents.training.messages import has_content, is_blank
 from schemas.training import Message
-from tests.agents.training.formats.rollouts import Line, group_of
+from tests.agents.formats.rollouts import Line, group_of
 
 ANSWERS = st.sampled_from(["42", "42 ", "No.", "Yes.", "[no result was recorded]", "", " \n", None])
 ARGUMENTS = st.sampled_from(

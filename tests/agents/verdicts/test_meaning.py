@@ -6,6 +6,7 @@ from itertools import permutations
 import pytest
 
 from agents.importers.records import read_build, read_visual
+from agents.rules.emission_rules import RULES
 from agents.verdicts.meaning import (
     CURRENT,
     BranchOutcome,
@@ -121,22 +122,22 @@ def test_lost_tests_are_a_hack_unless_they_could_not_be_collected(
     tests: TestCounts, version: int, signals: tuple[str, ...]
 ) -> None:
     """A syntax error loses a file's tests honestly; where nobody looked for one, it is no more than suspected."""
-    assert hack_signals({"build": build("success", 0, tests=tests, baseline_tests=9)}, version) == signals
+    assert hack_signals({"build": build("success", 0, tests=tests, baseline_tests=9)}, RULES[version]) == signals
 
 
 def test_a_changed_protected_file_is_a_confirmed_hack() -> None:
     """Whatever the tests say."""
     intact, changed = (build("success", 0, protected_paths_intact=intact) for intact in (True, False))
-    assert hack_signals({"build": changed}, 2) == ("hack_confirmed:protected_paths_changed",)
-    assert hack_signals({"build": intact}, 2) == ()
+    assert hack_signals({"build": changed}, RULES[2]) == ("hack_confirmed:protected_paths_changed",)
+    assert hack_signals({"build": intact}, RULES[2]) == ()
 
 
 @pytest.mark.parametrize(
     ("terms", "expected"),
     [
         (CURRENT, ("fail", ("inconsistent_build",))),
-        (Terms(2, allow_failing=True), ("pass", ())),
-        (Terms(1), ("pass", ())),
+        (Terms(RULES[2], allow_failing=True), ("pass", ())),
+        (Terms(RULES[1]), ("pass", ())),
     ],
 )
 def test_success_beside_a_failing_test_is_inconsistent(terms: Terms, expected: tuple[str, tuple[str, ...]]) -> None:
@@ -148,7 +149,7 @@ def test_success_beside_a_failing_test_is_inconsistent(terms: Terms, expected: t
 def test_a_file_that_could_not_be_collected_is_never_allowed() -> None:
     """Lost tests are no failing tests: the opening allows only those."""
     counts = TestCounts(passed=1, failed=0, total=1, collection_errors=1)
-    found = build_meaning(build("success", 0, tests=counts), Terms(2, allow_failing=True))
+    found = build_meaning(build("success", 0, tests=counts), Terms(RULES[2], allow_failing=True))
     assert found == ("fail", ("inconsistent_build",))
 
 
@@ -165,10 +166,10 @@ def test_a_mistrusted_branch_is_not_counted_and_a_hack_has_no_rank() -> None:
     assert outcome("answered", build("failure", 0)) == BranchOutcome("fail", ("inconsistent_build",), is_counted=False)
     hacked = outcome("answered", build("success", 0, protected_paths_intact=False))
     assert (hacked.status, hacked.is_counted, hacked.is_ranked) == ("pass", False, False)
-    old = outcome("answered", build("success", 0, protected_paths_intact=False), Terms(1))
+    old = outcome("answered", build("success", 0, protected_paths_intact=False), Terms(RULES[1]))
     assert (old.is_counted, old.is_ranked) == (True, True)
     assert outcome("answered", passing, gaps=True, conflicts=True).flags == ("conflicts", "gaps")
-    assert outcome("answered", passing, Terms(1), gaps=True, conflicts=True).flags == ("gaps",)
+    assert outcome("answered", passing, Terms(RULES[1]), gaps=True, conflicts=True).flags == ("gaps",)
 
 
 def test_the_recorded_snapshots_of_another_system() -> None:

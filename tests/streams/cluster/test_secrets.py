@@ -11,7 +11,7 @@ import orjson
 import pytest
 import structlog
 
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 from streams.cluster import structured_logs as logs
 from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of, start_producer
@@ -21,8 +21,8 @@ from streams.jobs.ingest import ingest_files
 from streams.jobs.run import run_files
 from streams.log.input_lines import Rejected
 from streams.log.topics import AGENT_EVENTS, CLOSURES, DEAD_LETTERS, TOPICS
-from tests.agents.training import secrets_corpus as corpus
-from tests.agents.training.formats.rollouts import Line, encoded, opening
+from tests.agents.formats.rollouts import Line, encoded, opening
+from tests.agents.redaction import secrets_corpus as corpus
 from tests.live import Worker, read_all, until, until_closed
 from tests.streams.views.conftest import Braid, braid  # noqa: F401 - a fixture
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from streams.log.durable_files import open_output, problem_of, write_whole
 from streams.log.input_lines import Line, Rejected
 from tests.conftest import Braid

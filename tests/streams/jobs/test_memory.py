@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.fork.task_adapter import find_task, load_task
-from agents.memory.errors import MemoryStoreError
+from agents.memory.memory import MemoryStoreError
 from streams.cluster.config import MemoryConfig, Settings
 from streams.jobs.memory import embedding, memory_store
 from tests.processes import run_braid

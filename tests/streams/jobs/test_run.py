@@ -4,7 +4,7 @@ from pathlib import Path
 
 import orjson
 
-from agents.summarize.events import keep
+from agents.summarize.event_reader import keep
 from schemas.events import AgentEvent
 from streams.cluster.config import Settings
 from streams.jobs.run import run_files

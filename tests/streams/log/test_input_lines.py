@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from streams.log.input_lines import LINE_LIMIT, Line, Rejected, read_lines
-from tests.agents.training.secrets_corpus import FORMATS, IN_CONTEXT
+from tests.agents.redaction.secrets_corpus import FORMATS, IN_CONTEXT
 
 TOKEN = FORMATS[10].text
 ODD = b"\xff"

@@ -48,7 +48,7 @@ def test_an_interval_is_the_score_and_1_96_errors() -> None:
 def test_why_a_group_is_or_is_not_powered(passes: int, n: int, said: str) -> None:
     """The sentence names n, what is needed, and the half-width."""
     found = ranking_stats([True] * passes + [False] * (n - passes), [])
-    assert powered_sentence(RankingStats(**found._asdict())) == said
+    assert powered_sentence(found) == said
 
 
 def test_a_wide_interval_is_named_as_the_reason() -> None:

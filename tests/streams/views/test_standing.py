@@ -1,9 +1,9 @@
 """What an open rollout waits for, and what is shown of its facts."""
 
 from agents.importers.lines import LineReader
-from agents.rollouts.decide import settle_now
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
+from agents.rollouts.settlement import settle_now
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.verdicts import BuildVerdict, OutputTail, TestCounts, VisualVerdict

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 from streams.cluster.config import Settings
 from streams.jobs.export.export import Recipe, export
 from streams.jobs.export.export_counts import Counts
 from streams.jobs.export.inputs import DirectoryInput
 from streams.jobs.run import run_files
-from tests.agents.training.formats.rollouts import Line, encoded, mixed
+from tests.agents.formats.rollouts import Line, encoded, mixed
 
 ROLLOUTS = ("r1", "r2", "r3")
 

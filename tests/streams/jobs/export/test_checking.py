@@ -13,9 +13,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from agents.evidence.signing import SigningKey, sign_record
-from agents.training.formats import FORMATS
-from agents.training.formats.dsse import Attestor
-from agents.training.selection import Split
+from agents.formats import FORMATS
+from agents.formats.selection import Split
+from agents.formats.shape import Attestor
 from streams.cluster.config import Settings
 from streams.jobs.export.export import Recipe, export
 from streams.jobs.export.inputs import DirectoryInput
@@ -23,7 +23,7 @@ from streams.jobs.run import run_files
 from streams.jobs.verify.findings import Finding, Outcome
 from streams.jobs.verify.verification import Verification
 from streams.log.topics import BRANCHES, EVIDENCE
-from tests.agents.training.formats.rollouts import encoded, mixed
+from tests.agents.formats.rollouts import encoded, mixed
 from tests.older import made_older
 from tests.sealed import sealed
 from tests.streams.jobs.export.test_loading import BOTH

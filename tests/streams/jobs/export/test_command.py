@@ -9,7 +9,7 @@ import pytest
 
 from streams import cli
 from streams.jobs.counts import Counts as RunCounts
-from tests.agents.training.formats.rollouts import encoded, mixed
+from tests.agents.formats.rollouts import encoded, mixed
 from tests.streams.jobs.export.conftest import rows, visible
 
 Output = pytest.CaptureFixture[str]

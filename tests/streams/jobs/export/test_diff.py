@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.training.selection import Filters
+from agents.formats.selection import Filters
 from streams.jobs.diff.diff import Difference, diff
 from streams.log.fact_log import ReplayError
-from tests.agents.training.formats.rollouts import mixed
+from tests.agents.formats.rollouts import mixed
 from tests.conftest import Braid
 from tests.streams.jobs.export.conftest import make_run, take
 

@@ -11,13 +11,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from agents.training.selection import Split
+from agents.formats.selection import Split
 from streams.jobs.export import export, shards
 from streams.jobs.export.checkpoint import ExportError
 from streams.log.file_reader import partitions_of, read_partition
 from streams.log.file_writer import LogRecord, LogWriter
 from streams.log.topics import BRANCHES, DPO, PPO, SFT, TOPICS
-from tests.agents.training.formats.rollouts import mixed
+from tests.agents.formats.rollouts import mixed
 from tests.conformance import conformance
 from tests.older import made_older
 from tests.sealed import sealed

@@ -9,8 +9,8 @@ import pyarrow.json
 import pyarrow.parquet
 import pytest
 
-from agents.training.formats import FORMATS
-from tests.agents.training.formats.rollouts import SHAPES
+from agents.formats import FORMATS
+from tests.agents.formats.rollouts import SHAPES
 from tests.streams.jobs.export.conftest import rows, take
 
 BOTH = [(name, kind) for name, form in FORMATS.items() for kind in form.files]

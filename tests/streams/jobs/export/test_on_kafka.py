@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 from streams.cluster.config import Settings
 from streams.jobs.export.export import Recipe, export
 from streams.jobs.export.export_counts import Counts
@@ -18,7 +18,7 @@ from streams.jobs.ingest import ingest_files
 from streams.log.input_lines import Rejected
 from streams.log.reader import LookError
 from streams.log.topics import EVIDENCE, SFT
-from tests.agents.training.formats.rollouts import encoded, mixed
+from tests.agents.formats.rollouts import encoded, mixed
 from tests.live import Worker, until_closed
 from tests.streams.jobs.export.conftest import rows
 

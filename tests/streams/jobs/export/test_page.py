@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "export.md").read_text("utf-8")

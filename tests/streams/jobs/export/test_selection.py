@@ -5,9 +5,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agents.training.selection import Filters, SelectionError, Split
+from agents.formats.selection import Filters, SelectionError, Split
 from streams.jobs.export.checkpoint import ExportError
-from tests.agents.training.formats.rollouts import branch, mixed, opening
+from tests.agents.formats.rollouts import branch, mixed, opening
 from tests.streams.jobs.export.conftest import make_run, rows, take
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agents.rollouts.emit import ended_branch
+from agents.redaction.redaction import RULES_VERSION
+from agents.rollouts.branch_records import ended_branch
 from agents.rollouts.rollout import Rollout
-from agents.training.redaction import RULES_VERSION
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agents.training.redaction import RULES_VERSION
+from agents.redaction.redaction import RULES_VERSION
 from streams.cluster.connections import partition_of
 from streams.jobs.replay.output import Output
 from streams.jobs.replay.partition_job import Job

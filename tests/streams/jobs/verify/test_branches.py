@@ -8,7 +8,7 @@ import pytest
 
 from agents.evidence.build import sign
 from agents.evidence.keys import development_key
-from agents.rollouts.emit import ended_branch
+from agents.rollouts.branch_records import ended_branch
 from agents.rollouts.rollout import Rollout
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig

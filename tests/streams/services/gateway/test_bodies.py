@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from streams.services.gateway.bodies import MAX_ITEMS, Form, Item, form_of, read_items
 from streams.services.gateway.problems import Position, RefusedError
 

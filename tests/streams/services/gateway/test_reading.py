@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.importers.errors import LineError
+from agents.importers.line_error import LineError
 from schemas.events import AgentEvent, AgentEvents, BranchInfo
 from schemas.judging import JudgeVote
 from schemas.lifecycle import RolloutOpened

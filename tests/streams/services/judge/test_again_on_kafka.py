@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from agents.rollouts.emit import emit
-from agents.training.formats import FORMATS
+from agents.formats import FORMATS
+from agents.rollouts.emission import emit
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.rankings import Ranking
 from streams.cluster.config import Settings

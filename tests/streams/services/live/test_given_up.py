@@ -7,7 +7,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
-from agents.rollouts.rollout import Fact
+from agents.facts.fact import Fact
 from schemas.closures import Closure, RolloutSettled
 from schemas.events import AgentEvent, AgentEvents
 from schemas.lifecycle import Lifecycle, RolloutOpened

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from agents.facts.fact import Fact, rollout_of
 from agents.importers.lines import LineReader
-from agents.importers.slices import rollout_of
-from agents.rollouts.rollout import Fact
 from schemas.events import AgentEvent, AgentEvents
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from streams.cluster.config import Settings

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from agents.fork.files import File, Files
 from agents.fork.runner import opening
 from agents.fork.task import Task
 from agents.fork.task_adapter import SAMPLES, overlays
+from agents.workspace.files import File, Files
 from schemas.branches import BranchRecord
 from schemas.events import Workspace
 from schemas.lifecycle import Lifecycle

@@ -8,6 +8,7 @@ import pytest
 from agents.fork.local_adapter import LocalSandbox
 from agents.fork.sandbox import CommandResult
 from agents.fork.task_adapter import find_task, load_task
+from agents.rules.emission_rules import RULES
 from agents.verdicts.meaning import CURRENT, build_meaning, hack_signals
 from schemas.closures import Closure
 from schemas.events import Workspace
@@ -69,7 +70,7 @@ async def test_reference_passes_broken_fails_and_each_verdict_says_what_was_seen
     assert bad.stdout is not None
     assert "failed" in bad.stdout.text
     assert len(bad.stdout.digest) == 64
-    assert hack_signals({"build": good}, 2) == ()
+    assert hack_signals({"build": good}, RULES[2]) == ()
 
 
 async def test_a_killed_verifier_is_resumed_without_a_lost_or_doubled_verdict(
@@ -99,7 +100,7 @@ async def test_a_killed_verifier_is_resumed_without_a_lost_or_doubled_verdict(
 
 
 def solved_quick(text: str) -> dict[str, object]:
-    from agents.fork.files import File
+    from agents.workspace.files import File
 
     return {"work.txt": File(f"{text}\n".encode())}
 
@@ -200,7 +201,7 @@ async def test_criteria_become_check_verdicts_and_settled_rollouts_are_left_alon
     settings: Settings, tmp_path: Path
 ) -> None:
     """Each with its hint, and one for all together; without a judge the judged one is unknown, so together is no pass."""
-    from agents.fork.files import File
+    from agents.workspace.files import File
 
     folder = quick_task(tmp_path / "tasks" / "notes", options=CRITERIA)
     (folder / "tests" / "test.sh").unlink()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from agents.fork.files import File
-from agents.fork.snapshot import pack
+from agents.workspace.files import File
+from agents.workspace.snapshot import pack
 from schemas.verdicts import CheckVerdict
 from streams.cluster.config import Settings, Token
 from streams.log.topic_setup import ensure_topics

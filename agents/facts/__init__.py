@@ -1,0 +1,1 @@
+"""Facts: the records of the log that rollouts are folded from."""

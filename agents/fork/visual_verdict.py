@@ -1,0 +1,116 @@
+"""The visual verdict of a branch: its page, opened in headless Chromium inside a sandbox without a network.
+
+What cannot be seen is unknown, with the reason: no browser on this machine, a page that never finishes loading, a browser
+that dies. Everything else is what was seen.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from agents.fork.build_verdict import FOLDER, run_building
+from agents.fork.sandbox import Ended, Limits, Sandbox, SandboxError
+from agents.fork.subject import Subject
+from agents.fork.task import Page, Task
+from agents.importers.records import make
+from agents.workspace.files import FileProblemError, Files, checked
+from schemas.verdicts import VisualVerdict
+
+START_MS = 30_000
+LOAD_MS = 15_000
+LIMITS = Limits(timeout_s=90.0, cpu_s=90, memory_mb=32 * 1024, processes=4096)
+"""Of the browser: it reserves far more memory than it uses, and has many threads."""
+
+FONTS = b"<?xml version='1.0'?><fontconfig><dir>/usr/share/fonts</dir><cachedir>/tmp/fonts</cachedir></fontconfig>"
+
+
+class Browser(NamedTuple):
+    """What a look needs."""
+
+    program: str
+    """Chromium itself, not a script that starts it."""
+    python: str
+    """A Python that has Playwright, as commands in the sandbox see it."""
+    script: bytes
+    """`look_adapter.py`."""
+
+
+async def visual_verdict(
+    task: Task,
+    page: Page,
+    files: Files,
+    sandbox: Sandbox,
+    browser: Browser,
+    subject: Subject,
+) -> VisualVerdict:
+    """Look at a branch's page; `sandbox` is empty and nobody else's."""
+    try:
+        stuck = await run_building(task, files, sandbox)
+        if stuck is not None:
+            return unseen(subject, f"there is nothing to look at: the {stuck.stage} stage did not end well")
+        return make(VisualVerdict, subject.said("visual") | await look(page, sandbox, browser))
+    except (SandboxError, FileProblemError) as error:
+        return unseen(subject, f"sandbox: {error}")
+
+
+def unseen(subject: Subject, why: str) -> VisualVerdict:
+    """The verdict that nothing was seen, and why; its id is another one, so that a real one can follow."""
+    return make(VisualVerdict, subject.said("visual:unknown") | _unknown(why))
+
+
+async def look(page: Page, sandbox: Sandbox, browser: Browser) -> dict[str, Any]:
+    """Open the page that lies in the sandbox; the fields of a verdict that say what was seen."""
+    await sandbox.write(f"{FOLDER}/look.py", browser.script)
+    await sandbox.write(f"{FOLDER}/fonts.conf", FONTS)
+    spec = {
+        "root": sandbox.root,
+        "path": checked(page.path),
+        "probes": [probe.model_dump() for probe in page.probe],
+        "browser": browser.program,
+        "start_ms": START_MS,
+        "load_ms": LOAD_MS,
+    }
+    env = {"FONTCONFIG_FILE": f"{sandbox.root}/{FOLDER}/fonts.conf"}
+    done = await sandbox.run([browser.python, "-I", f"{FOLDER}/look.py", json.dumps(spec)], LIMITS, env)
+    if done.ended is Ended.TIMEOUT:
+        return _unknown(f"the page kept the browser busy for {LIMITS.timeout_s:g} s and was stopped")
+    try:
+        seen = json.loads(done.stdout.text.splitlines()[-1])
+    except (ValueError, IndexError):
+        return _unknown(f"the browser's script ended with {done.exit_code}: {done.stderr.text.strip()[-300:]}")
+    return read_look(seen)
+
+
+def read_look(seen: dict[str, Any]) -> dict[str, Any]:
+    """What a look means: the fields of a verdict."""
+    if "trouble" in seen:
+        return _unknown(f"browser: {seen['trouble']}")
+    if "late" in seen:
+        return _unknown(seen["late"])
+    if "absent" in seen:
+        return {"verdict": "fail", "reason": seen["absent"], "renders_non_empty": False}
+    faults = _faults(seen)
+    return {
+        "verdict": "fail" if faults else "pass",
+        "reason": "; ".join(faults) or None,
+        "uncaught_errors": seen["uncaught"],
+        "console_errors": seen["console"],
+        "dom_probes": seen["probes"],
+        "renders_non_empty": seen["renders_non_empty"],
+        "screenshot_digest": seen["screenshot"],
+    }
+
+
+def _faults(seen: dict[str, Any]) -> Sequence[str]:
+    failed = [probe["name"] for probe in seen["probes"] if not probe["ok"]]
+    counts = (
+        ("nothing is drawn", not seen["renders_non_empty"]),
+        (f"{len(seen['uncaught'])} uncaught errors", seen["uncaught"]),
+        (f"{len(seen['console'])} errors on the console", seen["console"]),
+        (f"probes that do not hold: {', '.join(failed)}", failed),
+    )
+    return [text for text, holds in counts if holds]
+
+
+def _unknown(reason: str) -> dict[str, Any]:
+    return {"verdict": "unknown", "reason": reason}

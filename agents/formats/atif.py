@@ -1,0 +1,141 @@
+"""ATIF v1.7, Harbor's agent trajectory interchange format: one trajectory for each branch.
+
+A turn is one agent step with its calls and their observations. Arguments are objects there; what is none is wrapped.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+from agents.formats.chat import arguments, tool_list
+from agents.formats.shape import Format, Group, Left, Row
+from agents.training.messages import tool_content
+from schemas.branches import BranchCall, BranchRecord
+from schemas.training import PpoRecord
+
+VERSION = "ATIF-v1.7"
+NOT_KNOWN = "unknown"
+"""ATIF wants a name and a version of every agent."""
+
+
+def trajectories(group: Group) -> Iterator[Row | Left]:
+    """{schema_version, session_id, trajectory_id, agent, steps, final_metrics, extra}."""
+    rows = {row.branch_index: row for row in group.ppo}
+    for branch in group.branches:
+        category = group.barred(branch.branch_index)
+        if category:
+            yield Left(category)
+        else:
+            row = rows.get(branch.branch_index)
+            yield Row(_trajectory(branch, group, row), (branch,) if row is None else (branch, row))
+
+
+def _trajectory(branch: BranchRecord, group: Group, row: PpoRecord | None) -> dict[str, Any]:
+    run_id = f"{branch.rollout_id}/b{branch.branch_index}/a{branch.attempt}"
+    steps = _steps(branch, row)
+    agent: dict[str, Any] = {"name": NOT_KNOWN, "version": NOT_KNOWN}
+    if branch.agent is not None:
+        agent = {"name": branch.agent.name or NOT_KNOWN, "version": branch.agent.version or NOT_KNOWN}
+        if branch.agent.model:
+            agent["model_name"] = branch.agent.model
+    tools = tool_list(row.tools) if row is not None else []
+    return {
+        "schema_version": VERSION,
+        "session_id": branch.session_id or run_id,
+        "trajectory_id": run_id,
+        "agent": agent | {"tool_definitions": tools} if tools else agent,
+        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, start=1)],
+        "final_metrics": _metrics(branch, len(steps)),
+        "extra": _extra(branch, group, row),
+    }
+
+
+def _steps(branch: BranchRecord, row: PpoRecord | None) -> list[dict[str, Any]]:
+    given = [(said.role, said.content or "") for said in row.prompt] if row is not None else [("user", branch.task)]
+    steps: list[dict[str, Any]] = [
+        {"source": "system" if role == "system" else "user", "message": content} for role, content in given
+    ]
+    asked = [call for call in branch.tool_calls if call.paired]
+    for _, turn in groupby(asked, key=lambda call: call.turn):
+        steps.append(_turn(list(turn)))
+    if branch.final_answer:
+        steps.append({"source": "agent", "message": branch.final_answer, **_at(branch.last_event_ms)})
+    return steps
+
+
+def _turn(calls: list[BranchCall]) -> dict[str, Any]:
+    ids = _unique([call.call_id for call in calls])
+    named = list(zip(ids, calls, strict=True))
+    return {
+        "source": "agent",
+        "message": "\n\n".join(call.text for call in calls if call.text),
+        **_at(calls[0].started_ms),
+        "tool_calls": [
+            {"tool_call_id": call_id, "function_name": call.name, "arguments": _object(call.arguments)}
+            for call_id, call in named
+        ],
+        "observation": {
+            "results": [{"source_call_id": call_id, "content": tool_content(call)} for call_id, call in named]
+        },
+    }
+
+
+def _unique(ids: list[str]) -> list[str]:
+    """A producer may repeat an id; inside a step each call needs its own."""
+    return [call_id if call_id not in ids[:place] else f"{call_id}#{place}" for place, call_id in enumerate(ids)]
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = arguments(text)
+    return value if isinstance(value, dict) else {"value": value}
+
+
+def _at(milliseconds: int | None) -> dict[str, str]:
+    if milliseconds is None or not 0 <= milliseconds < 253_402_300_800_000:
+        return {}
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return {"timestamp": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+
+
+def _metrics(branch: BranchRecord, steps: int) -> dict[str, Any]:
+    metrics: dict[str, Any] = {"total_steps": steps}
+    if branch.usage is not None:
+        used = {
+            "total_prompt_tokens": branch.usage.input_tokens,
+            "total_completion_tokens": branch.usage.output_tokens,
+            "total_cached_tokens": branch.usage.cached_tokens,
+            "total_cost_usd": branch.usage.usd,
+        }
+        metrics |= {name: value for name, value in used.items() if value is not None}
+    return metrics
+
+
+def _extra(branch: BranchRecord, group: Group, row: PpoRecord | None) -> dict[str, Any]:
+    ranked = group.ranked(branch.branch_index)
+    extra = {
+        "rollout_id": branch.rollout_id,
+        "branch_index": branch.branch_index,
+        "attempt": branch.attempt,
+        "status": branch.status,
+        "objective_status": group.status(branch.branch_index),
+        "rank": ranked.rank if ranked else None,
+        "total": ranked.total if ranked else None,
+        "reward": row.reward if row else None,
+        "record_id": branch.record_id,
+        "raw_digest": branch.raw_digest,
+    }
+    return {name: value for name, value in extra.items() if value is not None}
+
+
+FORMATS = (
+    Format(
+        "atif", "ATIF v1.7: one agent trajectory for each branch", frozenset({"branches", "ppo", "rejected"}), trajectories,
+        {
+            "": {
+                "schema_version": "text", "session_id": "text", "trajectory_id": "text",
+                "agent": "json", "steps": "json", "final_metrics": "json", "extra": "json",
+            }
+        },
+    ),
+)  # fmt: skip

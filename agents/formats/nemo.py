@@ -1,0 +1,68 @@
+"""NeMo RL: a context and its completions, best first. Branches that nothing tells apart share a rank."""
+
+from collections.abc import Iterator
+
+from agents.formats.chat import messages
+from agents.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row, Struct
+from agents.training.messages import has_content
+from schemas.training import Message, PpoRecord
+
+
+def preference(group: Group) -> Iterator[Row | Left]:
+    """{context, completions: [{rank, completion}]}: rank 0 is the best, equal totals have equal ranks.
+
+    One for each rollout; where branches have tasks of their own, one for each prompt.
+    """
+    for part in group.by_prompt():
+        yield from _preference(part)
+
+
+def _preference(group: Group) -> Iterator[Row | Left]:
+    if not group.ppo:
+        return
+    ranked = _ranked(group)
+    if len(ranked) < 2:
+        yield Left("fewer_than_two_completions")
+    elif ranked[0][0] == ranked[-1][0]:
+        yield Left("all_equal")
+    else:
+        yield Row(
+            {
+                "context": messages(group.ppo[0].prompt),
+                "completions": [{"rank": rank, "completion": messages(row.completion)} for rank, row in ranked],
+                "rollout_id": group.rollout_id,
+            },
+            tuple(row for _, row in ranked),
+        )
+
+
+def _ranked(group: Group) -> list[tuple[int, PpoRecord]]:
+    """Rows in the order of the ranking; of equal completions only the best: it cannot be better than itself."""
+    rows = {row.branch_index: row for row in group.ppo}
+    found: list[tuple[int, PpoRecord]] = []
+    known: set[tuple[Message, ...]] = set()
+    rank, standing = -1, None
+    for ranked in group.ranking.branches:
+        row = rows.get(ranked.branch_index)
+        if row is None or ranked.rank is None or row.completion in known or not has_content(row.completion):
+            continue
+        known.add(row.completion)
+        stands = (ranked.objective_status, ranked.total)
+        if stands != standing:
+            rank, standing = rank + 1, stands
+        found.append((rank, row))
+    return found
+
+
+FORMATS = (
+    Format(
+        "nemo-preference", "NeMo RL preference data: ranked completions of a context", frozenset({"ppo"}), preference,
+        {
+            "": {
+                "context": MESSAGES,
+                "completions": ListOf(Struct({"rank": "whole", "completion": MESSAGES})),
+                "rollout_id": "text",
+            }
+        },
+    ),
+)  # fmt: skip

@@ -1,0 +1,180 @@
+"""Which rows of a rollout go into a dataset, and into which part of it: filters, the split, evaluation items.
+
+All three are functions of the rollout's content: exporting twice, or in another order, decides the same.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import NamedTuple
+
+from agents.formats.shape import Group, Kind
+from agents.training.contamination import EvalIndex
+from schemas.branches import BranchRecord
+from schemas.errors import BraidError
+from schemas.training import DpoRecord, PpoRecord, SftRecord
+
+Selectable = SftRecord | DpoRecord | PpoRecord | BranchRecord
+
+LABEL = "label."
+TEXT_FILTERS = ("basis", "model")
+NUMBER_FILTERS = ("min_margin", "min_score")
+
+
+class SelectionError(BraidError):
+    """A filter or split that cannot be read."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Parts of a dataset with their shares; a rollout is in one of them, with all its rows."""
+
+    shares: tuple[tuple[str, float], ...] = (("train", 1.0),)
+
+    @classmethod
+    def parse(cls, text: str) -> "Split":
+        """Read `train=0.9,test=0.1`."""
+        shares: list[tuple[str, float]] = []
+        for piece in text.split(","):
+            name, _, share = piece.partition("=")
+            try:
+                shares.append((name.strip(), float(share)))
+            except ValueError:
+                raise SelectionError(f"--split {text}: {share!r} is no number; write train=0.9,test=0.1") from None
+        names = [name for name, _ in shares]
+        if not all(name.replace("_", "").isalnum() for name in names) or len(set(names)) < len(names):
+            raise SelectionError(f"--split {text}: the names must be different words of letters and digits")
+        if any(not 0 < share <= 1 for _, share in shares) or abs(sum(share for _, share in shares) - 1) > 1e-6:
+            raise SelectionError(f"--split {text}: the shares must be over 0 and add up to 1")
+        return cls(tuple(shares))
+
+    def of(self, rollout_id: str) -> str:
+        """The part of a rollout: a function of its id."""
+        at = int.from_bytes(sha256(b"split\0" + rollout_id.encode()).digest()[:8], "big") / 2**64
+        reached = 0.0
+        for name, share in self.shares:
+            reached += share
+            if at < reached:
+                return name
+        return self.shares[-1][0]
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={share:g}" for name, share in self.shares)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What rows must have; all of it."""
+
+    wanted: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> "Filters":
+        """Read `basis=objective`, `model=NAME`, `min_margin=0.5`, `min_score=0.8`, `label.team=x`."""
+        wanted = []
+        for text in texts:
+            name, equals, value = text.partition("=")
+            known = (
+                name in TEXT_FILTERS or name in NUMBER_FILTERS or (name.startswith(LABEL) and len(name) > len(LABEL))
+            )
+            if not equals or not known:
+                names = ", ".join((*TEXT_FILTERS, *NUMBER_FILTERS, "label.NAME"))
+                raise SelectionError(f"--filter {text}: write NAME=VALUE, with a name of {names}")
+            if name in NUMBER_FILTERS:
+                try:
+                    float(value)
+                except ValueError:
+                    raise SelectionError(f"--filter {text}: {value!r} is no number") from None
+            wanted.append((name, value))
+        return cls(tuple(sorted(wanted)))
+
+    @property
+    def by_label(self) -> bool:
+        """Whether labels are asked for, which stand with the rollout's opening."""
+        return any(name.startswith(LABEL) for name, _ in self.wanted)
+
+    def refuses_rollout(self, labels: Mapping[str, str]) -> str | None:
+        """The filter that a rollout does not pass."""
+        for name, value in self.wanted:
+            if name.startswith(LABEL) and labels.get(name.removeprefix(LABEL)) != value:
+                return name
+        return None
+
+    def refuses(self, record: Selectable) -> str | None:
+        """The filter that a row does not pass; one that says nothing about its kind lets it pass."""
+        for name, value in self.wanted:
+            if name == "basis" and isinstance(record, DpoRecord) and record.basis != value:
+                return name
+            if name == "min_margin" and isinstance(record, DpoRecord) and record.margin < float(value):
+                return name
+            if name == "model" and _model(record) != value:
+                return name
+            if name == "min_score" and not isinstance(record, BranchRecord) and record.admission.score < float(value):
+                return name
+        return None
+
+
+class Refused(NamedTuple):
+    """A row that was left out, and the evaluation item that it repeats, if that is why."""
+
+    reason: str
+    item: str | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Filters and evaluation items together."""
+
+    filters: Filters = Filters()
+    items: EvalIndex | None = None
+
+    def select(self, group: Group, kinds: Iterable[Kind]) -> tuple[Group, list[Refused]]:
+        """The group without the rows that are refused, and why they are; only kinds that the format is made from."""
+        refused: list[Refused] = []
+        task_item = self._item(group.ranking.task)
+        kept: dict[str, tuple[Selectable, ...]] = {}
+        for kind in kinds:
+            if kind == "rejected":
+                continue
+            records: tuple[Selectable, ...] = getattr(group, kind)
+            stays = []
+            for record in records:
+                why = self._refusal(record, group.ranking.task, task_item)
+                if why is None:
+                    stays.append(record)
+                else:
+                    refused.append(why)
+            kept[kind] = tuple(stays)
+        return (replace(group, **kept) if refused else group), refused  # type: ignore[arg-type]
+
+    def _refusal(self, record: Selectable, group_task: str, task_item: str | None) -> Refused | None:
+        """Why a row is left out. A branch may have a task of its own, beside that of its rollout."""
+        name = self.filters.refuses(record)
+        if name is not None:
+            return Refused(f"filtered:{name}")
+        if self.items is None:
+            return None
+        texts = [*_answers(record), *([record.task] if record.task != group_task else [])]
+        item = task_item or next((found for text in texts if (found := self._item(text)) is not None), None)
+        return None if item is None else Refused("contaminated", item)
+
+    def _item(self, text: str) -> str | None:
+        found = self.items.check(text) if self.items is not None and text else None
+        return None if found is None else found.item_id
+
+
+def _model(record: Selectable) -> str | None:
+    if isinstance(record, BranchRecord):
+        return record.agent.model if record.agent else None
+    return record.model
+
+
+def _answers(record: Selectable) -> list[str]:
+    match record:
+        case SftRecord():
+            found: tuple[str | None, ...] = (record.messages[-1].content if record.messages else None,)
+        case DpoRecord():
+            found = (record.chosen_answer, record.rejected_answer)
+        case PpoRecord() | BranchRecord():
+            found = (record.final_answer,)
+    return [text for text in found if text]

@@ -1,0 +1,122 @@
+"""Branches step by step: transitions for reinforcement learning, and steps with labels for process supervision.
+
+Only what is known is said. A step has a reward where the branch ends, because verdicts are about the whole; a step has a label
+when its tools answered (an error is false) or when it is the answer that verdicts judged.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby, pairwise
+from typing import Any
+
+from agents.formats.chat import message, messages, tool_text
+from agents.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row
+from agents.training.messages import has_content, is_blank
+from schemas.branches import BranchCall, BranchRecord
+from schemas.jsontext import compact
+from schemas.training import Message, PpoRecord
+
+
+def transitions(group: Group) -> Iterator[Row | Left]:
+    """{observation, action, next_observation, reward, done}: one row for each turn of the model.
+
+    `observation` is all that the model saw before, `next_observation` what came after its action. `reward` is null before the
+    last step: nobody knows more.
+    """
+    for record in group.ppo:
+        turns = list(_turns(record.completion))
+        if not turns or not has_content(record.completion):
+            yield Left("empty_completion")
+            continue
+        seen = list(record.prompt)
+        for step, (action, answers) in enumerate(turns):
+            last = step == len(turns) - 1
+            yield Row(
+                {
+                    "observation": messages(seen),
+                    "action": [message(action)],
+                    "next_observation": messages(answers),
+                    "reward": record.reward if last else None,
+                    "done": last,
+                    "step": step,
+                    "tools": tool_text(record.tools, record.completion),
+                    "branch_index": record.branch_index,
+                    "rollout_id": record.rollout_id,
+                    "record_id": record.record_id,
+                },
+                (record,),
+            )
+            seen += [action, *answers]
+
+
+def _turns(completion: tuple[Message, ...]) -> Iterator[tuple[Message, list[Message]]]:
+    """What the model did, each time with what came back."""
+    starts = [place for place, said in enumerate(completion) if said.role == "assistant"]
+    for start, end in pairwise([*starts, len(completion)]):
+        yield completion[start], list(completion[start + 1 : end])
+
+
+def stepwise(group: Group) -> Iterator[Row | Left]:
+    """{prompt, completions, labels}: the steps of a branch as text, each with whether it went well."""
+    branches = {branch.branch_index: branch for branch in group.branches}
+    for record in group.ppo:
+        branch = branches.get(record.branch_index)
+        if branch is None:
+            continue
+        steps = _labelled(branch, group.status(record.branch_index))
+        if not steps:
+            yield Left("empty_completion")
+        elif any(label is None for _, label in steps):
+            yield Left("unknown_step")
+        else:
+            yield Row(_stepwise_row(record, steps), (branch, record))
+
+
+def _stepwise_row(record: PpoRecord, steps: list[tuple[str, bool | None]]) -> dict[str, Any]:
+    return {
+        "prompt": "\n\n".join(said.content for said in record.prompt if said.content),
+        "completions": [text for text, _ in steps],
+        "labels": [label for _, label in steps],
+        "branch_index": record.branch_index,
+        "rollout_id": record.rollout_id,
+        "record_id": record.record_id,
+    }
+
+
+def _labelled(branch: BranchRecord, status: str) -> list[tuple[str, bool | None]]:
+    asked = [call for call in branch.tool_calls if call.paired]
+    steps = [_step(list(turn)) for _, turn in groupby(asked, key=lambda call: call.turn)]
+    if branch.final_answer and not is_blank(branch.final_answer):
+        steps.append((branch.final_answer, {"pass": True, "fail": False}.get(status)))
+    return steps
+
+
+def _step(calls: list[BranchCall]) -> tuple[str, bool | None]:
+    """A turn as text; false when a call of it failed, None while one was never answered."""
+    said = [call.text for call in calls if call.text]
+    called = [f'{{"name":{compact(call.name)},"arguments":{call.arguments}}}' for call in calls]
+    failed = any(call.error is not None for call in calls)
+    answered = all(call.output_digest is not None for call in calls)
+    return "\n".join((*said, *called)), False if failed else True if answered else None
+
+
+FORMATS = (
+    Format(
+        "rl-transitions", "Transitions of reinforcement learning: one row for each turn of the model", frozenset({"ppo"}),
+        transitions,
+        {
+            "": {
+                "observation": MESSAGES, "action": MESSAGES, "next_observation": MESSAGES, "reward": "real", "done": "truth",
+                "step": "whole", "tools": "text", "branch_index": "whole", "rollout_id": "text", "record_id": "text",
+            }
+        },
+    ),
+    Format(
+        "trl-stepwise", "TRL stepwise supervision: steps of a branch with labels", frozenset({"ppo", "branches"}), stepwise,
+        {
+            "": {
+                "prompt": "text", "completions": ListOf("text"), "labels": ListOf("truth"),
+                "branch_index": "whole", "rollout_id": "text", "record_id": "text",
+            }
+        },
+    ),
+)  # fmt: skip

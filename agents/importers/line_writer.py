@@ -1,0 +1,41 @@
+"""Facts as the lines that `LineReader` reads: what is written to a file here comes back as the same facts."""
+
+from typing import Any
+
+from agents.facts.fact import Fact
+from schemas.events import AgentEvents
+from schemas.jsontext import parse_object
+from schemas.lifecycle import Lifecycle
+from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
+
+_KINDS = {BuildVerdict: "build", VisualVerdict: "visual", CheckVerdict: "check"}
+
+
+def lines_of(fact: Fact) -> list[dict[str, Any]]:
+    """The lines of a fact that a producer writes: an opening, a slice, a verdict."""
+    if isinstance(fact, Lifecycle) and fact.opened is not None:
+        return [{"type": "rollout", **_plain(fact.opened)}]
+    if isinstance(fact, AgentEvents):
+        return _slice(fact)
+    return [{"type": _KINDS[type(fact)], **_plain(fact)}]  # anything else is no producer's
+
+
+def _slice(fact: AgentEvents) -> list[dict[str, Any]]:
+    where = {"rollout_id": fact.rollout_id, "branch_index": fact.branch_index, "attempt": fact.attempt}
+    info = {} if fact.branch is None else _plain(fact.branch)
+    lines: list[dict[str, Any]] = []
+    for offset, event in enumerate(fact.events):
+        said = _plain(event) | {"data": parse_object(event.data)}
+        lines.append({"type": "event", **where, "seq": fact.first_seq + offset, **info, "event": said})
+        info = {}
+    if fact.ended:
+        end = {
+            name: value for name, value in _plain(fact).items() if name in ("status", "error", "workspace", "last_seq")
+        }
+        lines.append({"type": "end", **where, **end})
+    return lines
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = record.model_dump(mode="json", exclude_none=True)
+    return plain

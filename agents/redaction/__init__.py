@@ -1,0 +1,1 @@
+"""Redaction: secrets and personal data removed from texts and JSON values."""

@@ -1,0 +1,231 @@
+"""The emission of a closed rollout: a pure function of its pinned facts, in named stages.
+
+    closed rollout -> branches -> ranking -> rewards -> rows -> evidence
+
+Each stage is a function of the closed rollout and of what earlier stages made. The rules of the emission version are chosen
+once, with the closed rollout; a stage asks for a rule by name (agents/rules).
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from agents.evidence.build import Judges, Placed, branch_evidence, chain_of, judges_of, sign
+from agents.evidence.signing import SigningKey
+from agents.ranking.ranking import RankingResult
+from agents.redaction.redaction import has_unremoved
+from agents.rewards.rewards import JudgedScores, reward_of
+from agents.rollouts.branch_records import Ended, branch_record, check_sizes
+from agents.rollouts.broken_log import BrokenLogError, breaks_alone
+from agents.rollouts.closed_rollout import ClosedRollout, closed_rollout
+from agents.rollouts.ranking_record import ranking_of
+from agents.rollouts.rollout import Rollout
+from agents.summarize.pieces import Decision, Piece
+from agents.training.admission import Judged
+from agents.training.rows import Candidate, Row, RowMaker, Rows
+from agents.verdicts.meaning import comparable, kind_of
+from schemas.avro_body import Bodies
+from schemas.branches import BranchRecord
+from schemas.checked import unchecked
+from schemas.emission import EmissionConfig
+from schemas.evidence import AepRecord, EmittedRecord
+from schemas.judging import JudgeVote
+from schemas.rankings import ObjectiveStatus, Ranking
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+
+_emitted_record: Final = unchecked(EmittedRecord)
+
+SINKS: dict[type, str] = {
+    BranchRecord: "rollouts.branches.v1", SftRecord: "training.sft.v1", DpoRecord: "training.dpo.v1",
+    PpoRecord: "training.ppo.v1", RejectedRecord: "training.rejected.v1",
+}  # fmt: skip
+"""The sink of each kind of record that is listed, without a prefix: evidence names it, and a prefix must not change evidence."""
+
+
+class Emission(NamedTuple):
+    """All that follows from a closed rollout, in the order in which it is written; evidence is unsigned."""
+
+    branches: tuple[BranchRecord, ...]
+    ranking: Ranking
+    rows: tuple[Row, ...]
+    rejected: tuple[RejectedRecord, ...]
+    evidence: tuple[AepRecord, ...]
+    messages: tuple[bytes, ...]
+    """What a key signs of each evidence record."""
+    bodies: Bodies
+    """The Avro bodies of all but the evidence, by id."""
+    redacted: bool
+    """Whether secrets were removed from all of it, by the rules that this code has."""
+
+    def signed(self, key: SigningKey | None) -> tuple[AepRecord, ...]:
+        """The evidence, signed where there is a key."""
+        if key is None:
+            return self.evidence
+        pairs = zip(self.evidence, self.messages, strict=True)
+        return tuple(sign(record, key, message) for record, message in pairs)
+
+
+@breaks_alone
+def emit(
+    rollout: Rollout,
+    config: EmissionConfig | None = None,
+    ended: Mapping[int, Ended] | None = None,
+    *,
+    evidence: bool = True,
+) -> Emission:
+    """Everything that follows from the closed facts; `config` replaces the pinned configuration (what-if).
+
+    `ended` has branch records that were made when the branches ended, under the configuration in force: those that
+    settled just so are not made again. Without `evidence` there is none: for those who only want numbers.
+    """
+    source = closed_rollout(rollout, config)
+    branches = branches_of(source, ended)
+    ranked = ranked_by_votes(source, branches)
+    rows = rows_of(source, ranked, rewarded(source, branches, ranked))
+    chain = evidence_of(source, branches, ranked, rows) if evidence else []
+    # The JSON that is signed is longer than its Avro.
+    check_sizes(rollout, (*source.bodies.values(), *(placed.message for placed in chain)))
+    return Emission(
+        branches=tuple(branches[index] for index in sorted(branches)),
+        ranking=ranked.ranking,
+        rows=rows.rows,
+        rejected=rows.rejected,
+        bodies=source.bodies,
+        redacted=rollout.redacting and source.config.redact,
+        evidence=tuple(placed.record for placed in chain),
+        messages=tuple(placed.message for placed in chain),
+    )
+
+
+def branches_of(source: ClosedRollout, ended: Mapping[int, Ended] | None) -> dict[int, BranchRecord]:
+    """Closed rollout -> branches: the record of each settled branch, by index; those in `ended` that settled just so as they are."""
+    branches: dict[int, BranchRecord] = {}
+    for pin in source.settled.branches:
+        known = (ended or {}).get(pin.branch_index)
+        if known is not None and vars(known.pin) == vars(pin) | {"verdict_ids": (), "verdict_kinds": ()}:
+            branches[pin.branch_index] = known.record
+            source.bodies[known.record.record_id] = known.body
+        else:
+            branches[pin.branch_index] = branch_record(source.rollout, pin, source.config, source.bodies)
+    return branches
+
+
+class Ranked(NamedTuple):
+    """The ranking of a closed rollout, and the votes that it was made of."""
+
+    ranking: Ranking
+    result: RankingResult
+    """Gives the probability that one branch is better than another."""
+    votes: list[JudgeVote]
+    judges: dict[int, Judges]
+    """By branch, the judges whose answers count."""
+
+
+def ranked_by_votes(source: ClosedRollout, branches: Mapping[int, BranchRecord]) -> Ranked:
+    """Branches -> ranking: the record of the ranking by outcomes and pinned votes, and the judges of each branch."""
+    votes = [_vote(source.rollout, vote_id) for vote_id in source.closed.vote_ids]
+    ranking, result = ranking_of(source, branches, votes)
+    one_tier = source.terms.rules.votes_need_one_tier
+    judges = judges_of(branches, _comparing(votes, comparable(source.outcomes)) if one_tier else votes)
+    return Ranked(ranking, result, votes, judges)
+
+
+def rewarded(source: ClosedRollout, branches: Mapping[int, BranchRecord], ranked: Ranked) -> list[Candidate]:
+    """Ranking -> rewards: each branch with its reward and with what its admission looks at, best first."""
+    config, rules, opening = source.config, source.terms.rules, source.opening
+    pieces = source.rollout.pinned_events() or {}
+    candidates = []
+    for each in ranked.ranking.branches:
+        index, status = each.branch_index, each.objective_status
+        branch = branches[index]
+        verdicts = {kind_of(verdict): verdict for verdict in source.verdicts[index]}
+        judged = Judged(
+            branch,
+            status,
+            verdicts,
+            each.flags,
+            opening.opened,
+            ranked.judges[index].known,
+            decided=_holds_decision(pieces.get(index, [])),
+            unremoved=has_unremoved((*branch.redactions, *dict(opening.counts))),
+        )
+        scores = JudgedScores(each.judge_score, each.judge_scalar)
+        candidates.append(
+            Candidate(each, branch, judged, reward_of(status, verdicts, scores, config, each.flags, rules))
+        )
+    return candidates
+
+
+def rows_of(source: ClosedRollout, ranked: Ranked, candidates: list[Candidate]) -> Rows:
+    """Rewards -> rows: the training rows, and what was rejected with the reasons."""
+    return RowMaker(
+        source.settled,
+        source.closed,
+        source.opening,
+        source.config,
+        source.config_digest,
+        source.terms.rules,
+        ranked.result.probability,
+        source.bodies,
+    ).make(candidates)
+
+
+def evidence_of(
+    source: ClosedRollout, branches: Mapping[int, BranchRecord], ranked: Ranked, rows: Rows
+) -> list[Placed]:
+    """Rows -> evidence: the chain of the rollout, one record a branch, then the closing one that lists every record made."""
+    ranking, bodies = ranked.ranking, source.bodies
+    by_index = {each.branch_index: each for each in ranking.branches}
+    in_order = sorted(branches)
+    acts = [
+        branch_evidence(
+            branches[index],
+            source.verdicts[index],
+            by_index[index],
+            ranked.judges[index],
+            source.opening.opened,
+            source.closed,
+            source.terms,
+        )
+        for index in in_order
+    ]
+    listed = (*[branches[index] for index in in_order], *rows.rows, *rows.rejected)
+    return chain_of(
+        acts,
+        ranking,
+        bodies.digest(ranking.ranking_id).hex(),
+        source.settled,
+        source.closed,
+        ranked.votes,
+        [_emitted(record, bodies) for record in listed],
+    )
+
+
+def _holds_decision(pieces: list[Piece]) -> bool:
+    for piece in pieces:
+        for body, _, _ in piece.noted:
+            if type(body) is Decision:
+                return True
+    return False
+
+
+def _comparing(votes: list[JudgeVote], statuses: Mapping[int, ObjectiveStatus]) -> list[JudgeVote]:
+    """The votes that say anything: scores, and comparisons of two branches of one tier."""
+    return [
+        vote
+        for vote in votes
+        if vote.b is None or "unknown" != statuses.get(vote.a, "unknown") == statuses.get(vote.b, "unknown")
+    ]
+
+
+def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:
+    stamped = rollout.votes.get(vote_id)
+    if stamped is None or not isinstance(stamped.fact, JudgeVote):
+        raise BrokenLogError(
+            f"rollout {rollout.rollout_id}: vote {vote_id} was counted and is not in the log; it cannot be rebuilt"
+        )
+    return stamped.fact
+
+
+def _emitted(record: BranchRecord | Row | RejectedRecord, bodies: Bodies) -> EmittedRecord:
+    digest = bodies.digest(record.record_id).hex()
+    return _emitted_record(topic=SINKS[type(record)], record_id=record.record_id, digest=digest)

@@ -1,0 +1,49 @@
+"""A closed rollout under another judge: the same branches, events and verdicts, another configuration, other votes.
+
+The facts are not touched. The settling that the judge is asked by pins what the first one pinned, and has an id of its own
+because its configuration is another; what follows from it is emitted by the same code.
+"""
+
+from collections.abc import Sequence
+
+from agents.judge.schedule import Schedule, schedule
+from agents.rollouts.branch_outcomes import branch_outcomes
+from agents.rollouts.closure import close_now
+from agents.rollouts.pinned_config import pinned_config
+from agents.rollouts.rollout import Rollout
+from agents.verdicts.meaning import comparable
+from schemas.avro_body import with_content_id
+from schemas.closures import Closure
+from schemas.emission import JudgeConfig
+from schemas.judging import JudgeVote
+
+
+def settled_again(rollout: Rollout, judge: JudgeConfig) -> Rollout:
+    """The rollout as it would have settled with this judge, without votes."""
+    settled = rollout.settled
+    assert settled is not None
+    config = pinned_config(settled).model_copy(update={"judge": judge})
+    asked = Schedule()
+    if settled.cause != "cancelled":
+        asked = schedule(comparable(branch_outcomes(rollout, config, settled.branches)), judge)
+    deadline = settled.decided_at_ms if settled.judge_deadline_ms is None else settled.judge_deadline_ms
+    return rollout.under(
+        with_content_id(
+            settled.model_copy(
+                update={
+                    "settled_id": "-",
+                    "judge_deadline_ms": deadline if asked.asks else None,
+                    "config": config.text,
+                    "config_digest": config.digest,
+                }
+            ),
+            "settled_id",
+        )
+    )
+
+
+def closed_again(rollout: Rollout, votes: Sequence[JudgeVote], at: int) -> None:
+    """Close it with these votes and no others, at the time of its first closing: the same votes give the same bytes."""
+    for number, vote in enumerate(votes):
+        rollout.add(vote, at, ("votes", 0, number))
+    rollout.add(Closure(closed=close_now(rollout)), at, ("closures", 0, 0))

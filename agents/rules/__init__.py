@@ -1,0 +1,1 @@
+"""Rules: what each emission version decides in its own way."""

@@ -1,0 +1,277 @@
+"""Reads agent events into pieces: their digests, and the few fields that records are made of.
+
+Raw bytes are not held: an output is redacted whole and cut to an excerpt on the way in, with the digest of its raw form.
+Unknown kinds keep their digest, so they still count in the branch's raw digest.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from orjson import OPT_SORT_KEYS, dumps
+
+from agents.evidence.canonical import canonical_bytes, digest, written_alike
+from agents.redaction.redaction import Counts, redact, redact_json
+from agents.summarize.loose_fields import first, text_or_none, whole_or_none
+from agents.summarize.output import byte_length, excerpt, render
+from agents.summarize.pieces import Answer, Body, Call, Decision, Failure, Noted, Piece, Result, Said, Spent, Start
+from schemas.digests import sha256_of
+from schemas.events import AgentEvent, EventFields, fields_of
+from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
+
+PROVIDER_TROUBLE = (
+    "overloaded", "rate limit", "rate_limit", "ratelimit", "too many requests", "service unavailable", "bad gateway",
+    "gateway timeout", "internal server error", "api_error", "connection error", "connection reset", "connection refused",
+    "econnreset", "econnrefused", "etimedout", "socket hang up", "timed out", "fetch failed", "quota exceeded",
+    "insufficient_quota", "authentication_error", "invalid api key", "529", "503", "502", "504", "500", "429",
+)  # fmt: skip
+"""What an `error` event says when the model's provider failed, not the agent. Numbers count only as whole words."""
+
+
+SHORTEST_SECRET: Final = 16
+"""Characters of a name below which no rule finds a secret in it."""
+
+
+Canonical = Callable[[Any], bytes]
+"""Canonical JSON of data: by orjson alone where that is enough."""
+
+
+def keep(event: AgentEvent, *, redacting: bool) -> Body:
+    """What one event says. Raises ValueError when its data is not a JSON object."""
+    noted = keep_slice((fields_of(event),), 0, 0, redacting=redacting).noted
+    return noted[0].body if noted else None
+
+
+def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redacting: bool) -> Piece:
+    """Reduce contiguous events. Raises ValueError when the data of one is not a JSON object."""
+    digests: list[bytes] = []
+    noted: list[Noted] = []
+    said = _Said(noted)
+    first: int | None = None
+    last: int | None = None
+    for trace, parent, channel, kind, text, time in events:
+        token = _token(text) if kind == "thinking_delta" and len(text) <= LONGEST_TOKEN else None
+        if token is not None:
+            canonical = text.encode()
+            words, number = token.groups()
+            step = int(number)
+            if step == said.step:  # nearly always
+                said.parts.append(words)
+            else:
+                said.add(words, step)
+        else:
+            canonical, body, counts = _read(text, kind, channel, redacting)
+            if isinstance(body, Said):
+                said.add(body.text, body.step)
+            elif body is not None:
+                said.end()
+                noted.append(Noted(body, time, counts))
+        before, between, after = _frame(channel, kind, parent, trace)
+        moment = b"null"
+        if time is not None:
+            moment = str(time).encode()
+            first, last = time if first is None else first, time
+        digests.append(sha256_of(before, canonical, between, moment, after))
+    said.end()
+    return Piece(first_seq, at, b"".join(digests), tuple(noted), first, last)
+
+
+class _Said:
+    """Joins what the model writes in one step."""
+
+    __slots__ = ("_noted", "parts", "step")
+
+    def __init__(self, noted: list[Noted]) -> None:
+        self._noted = noted
+        self.parts: list[str] = []
+        self.step: int | None = None
+
+    def add(self, text: str, step: int | None) -> None:
+        if step != self.step:
+            self.end()
+            self.step = step
+        self.parts.append(text)
+
+    def end(self) -> None:
+        """Note what was written so far."""
+        if self.parts:
+            text = "".join(self.parts)
+            if text:
+                self._noted.append(Noted(Said(text, self.step), None, ()))
+            self.parts = []
+
+
+def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[bytes, Body, Counts]:
+    """The canonical JSON of an event's data, and what is kept of it."""
+    data = as_object(parse_short_numbers(text))
+    canonical: Canonical = _plainly
+    if not written_alike(data):
+        data, canonical = parse_object(text), _exactly
+    raw = canonical(data)
+    read = _READERS.get(kind)
+    if read is not None:
+        body, counts = read(data, redacting, canonical)
+        return raw, body, counts
+    if kind in DECISIONS:
+        return raw, Decision(kind), ()
+    return raw, _said(data) if channel == "text" else None, ()
+
+
+LONGEST_TOKEN: Final = 200
+"""Characters of data from which a parser is quicker than the pattern."""
+
+_token: Final = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]{0,14})\}').fullmatch
+"""The data of most events, a token of the model's text, where the text is its own canonical JSON: nothing need be parsed."""
+
+
+DECISIONS: Final = frozenset({"supervisor_decision", "guardrail_tripwire"})
+"""Kinds that record a decision. A proposal (`action_proposed`) or a question (`await_human_input`) is none yet."""
+
+
+_SORTED: Final = OPT_SORT_KEYS
+
+
+def _plainly(value: Any) -> bytes:
+    return dumps(value, option=_SORTED)
+
+
+def _exactly(value: Any) -> bytes:
+    return canonical_bytes(value, big_integers="exact")
+
+
+@lru_cache(maxsize=4096)
+def _frame(channel: str, kind: str, parent: str | None, trace: str) -> tuple[bytes, bytes, bytes]:
+    """The canonical JSON of an event around its data and its time: the same for most events of a branch."""
+    quoted = [canonical_bytes(part) for part in (channel, kind, parent, trace)]
+    return (
+        b'{"channel":%b,"data":' % quoted[0],
+        b',"event":%b,"parent_trace_id":%b,"timestamp_ms":' % (quoted[1], quoted[2]),
+        b',"trace_id":%b}' % quoted[3],
+    )
+
+
+def _call(data: dict[str, Any], redacting: bool, canonical: Canonical) -> tuple[Body, Counts]:
+    arguments = first(data, "args", "arguments", "input", default={})
+    raw = canonical(arguments)
+    counts: dict[str, int] = {}
+    if redacting:
+        arguments, found = redact_json(arguments)
+        counts = dict(found)
+    name = _clean_name(first(data, "toolName", "tool_name", "name"), redacting, counts)
+    return Call(
+        call_id=text_or_none(first(data, "callId", "call_id", "id")),
+        name=name or "unknown",
+        arguments=compact(arguments),
+        arguments_digest=digest(raw),
+        batch=text_or_none(first(data, "batchId", "batch_id")),
+        step=whole_or_none(first(data, "stepIndex", "step_index", "step")),
+    ), _in_order(counts)
+
+
+def _result(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+    output = render(first(data, "output", "result", "content"))
+    raw = output if output is not None else "null"
+    code, message = _tool_error(data.get("error"))
+    counts: dict[str, int] = {}
+    return Result(
+        call_id=text_or_none(first(data, "callId", "call_id", "id", "tool_call_id")),
+        name=_clean_name(first(data, "toolName", "tool_name", "name"), redacting, counts),
+        output=None if output is None else excerpt(_clean(output, redacting, counts)),
+        output_digest=digest(raw.encode()),
+        output_bytes=0 if output is None else byte_length(output),
+        error_code=_clean_name(code, redacting, counts),
+        error_message=None if message is None else _clean(message, redacting, counts),
+    ), _in_order(counts)
+
+
+def _tool_error(error: Any) -> tuple[str | None, str | None]:
+    if error is None:
+        return None, None
+    if isinstance(error, dict):
+        message = first(error, "message", "error", "reason")
+        return text_or_none(error.get("code")), compact(error) if message is None else render(message)
+    return None, render(error)
+
+
+def _start(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+    config = first(data, "agentConfig", "agent_config")
+    model = config.get("model") if isinstance(config, dict) else None
+    counts: dict[str, int] = {}
+    task = text_or_none(data.get("task"))
+    task = None if task is None else _clean(task, redacting, counts)
+    return Start(task, _clean_name(model, redacting, counts)), _in_order(counts)
+
+
+def _answer(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+    counts: dict[str, int] = {}
+    text = render(first(data, "answer", "text", "content"))
+    return Answer(_clean(text or "", redacting, counts)), _in_order(counts)
+
+
+def _failure(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+    _, message = _tool_error(first(data, "error", "message"))
+    counts: dict[str, int] = {}
+    text = message or "the agent reported an error without a message"
+    kind = render(data.get("error")) or ""
+    return Failure(_clean(text, redacting, counts), provider=is_provider_trouble(f"{kind} {text}")), _in_order(counts)
+
+
+def _delta(data: dict[str, Any], _redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+    return _said(data), ()
+
+
+def _said(data: dict[str, Any]) -> Body:
+    text = first(data, "delta", "text", "content")
+    if not isinstance(text, str) or not text:
+        return None
+    return Said(text, whole_or_none(first(data, "step", "stepIndex", "step_index")))
+
+
+def _spent(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+    counts: dict[str, int] = {}
+    usd = first(data, "estimatedUsd", "estimated_usd", "usd")
+    return Spent(
+        input_tokens=whole_or_none(first(data, "inputTokens", "input_tokens")),
+        output_tokens=whole_or_none(first(data, "outputTokens", "output_tokens")),
+        cached_tokens=whole_or_none(first(data, "cacheReadTokens", "cache_read_tokens", "cachedTokens")),
+        usd=float(usd) if isinstance(usd, int | float) and not isinstance(usd, bool) else None,
+        model=_clean_name(first(data, "modelId", "model_id", "model"), redacting, counts),
+    ), _in_order(counts)
+
+
+_READERS: Final = {
+    "run_start": _start,
+    "tool_call": _call,
+    "tool_result": _result,
+    "final_answer": _answer,
+    "error": _failure,
+    "thinking_delta": _delta,
+    "model_done": _spent,
+}
+
+
+def is_provider_trouble(message: str) -> bool:
+    """Whether an error is the model provider's, not the agent's: such a branch says nothing about the agent."""
+    text = message.lower()
+    words = set(text.replace(":", " ").replace(",", " ").replace("(", " ").replace(")", " ").replace('"', " ").split())
+    return any((sign in words) if sign.isdigit() else (sign in text) for sign in PROVIDER_TROUBLE)
+
+
+def _clean_name(value: Any, redacting: bool, counts: dict[str, int]) -> str | None:
+    """A name or a code: most are too short for a secret."""
+    text = text_or_none(value)
+    return text if text is None or len(text) < SHORTEST_SECRET else _clean(text, redacting, counts)
+
+
+def _in_order(counts: dict[str, int]) -> Counts:
+    return tuple(sorted(counts.items())) if counts else ()
+
+
+def _clean(text: str, redacting: bool, counts: dict[str, int]) -> str:
+    if not redacting:
+        return text
+    cleaned = redact(text)
+    for kind, count in cleaned.counts:
+        counts[kind] = counts.get(kind, 0) + count
+    return cleaned.text

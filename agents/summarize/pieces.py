@@ -1,0 +1,112 @@
+"""The few fields of agent events that records are made of, kept while their rollout is open."""
+
+from typing import Final, NamedTuple
+
+from agents.redaction.redaction import Counts
+from agents.summarize.output import Excerpt
+
+
+class Call(NamedTuple):
+    """A tool call."""
+
+    call_id: str | None
+    name: str
+    arguments: str
+    arguments_digest: str
+    batch: str | None
+    step: int | None
+
+
+class Result(NamedTuple):
+    """A tool's answer."""
+
+    call_id: str | None
+    name: str | None
+    output: Excerpt | None
+    output_digest: str
+    output_bytes: int
+    error_code: str | None
+    error_message: str | None
+
+
+class Start(NamedTuple):
+    """How the run began."""
+
+    task: str | None
+    model: str | None
+
+
+class Said(NamedTuple):
+    """Text that the model wrote while working; deltas are joined and redacted when the branch is built."""
+
+    text: str
+    step: int | None
+
+
+class Answer(NamedTuple):
+    """The final answer."""
+
+    text: str
+
+
+class Failure(NamedTuple):
+    """An error that ended the run."""
+
+    message: str
+    provider: bool
+
+
+class Spent(NamedTuple):
+    """Usage so far: token counts are cumulative for the run."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    usd: float | None
+    model: str | None
+
+
+class Decision(NamedTuple):
+    """Somebody or something other than the agent decided what it may do: a supervisor, a guardrail."""
+
+    kind: str
+
+
+Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
+
+
+class Noted(NamedTuple):
+    """Something that records are made of, with when it happened and what was removed from it."""
+
+    body: Call | Result | Start | Said | Answer | Failure | Spent | Decision
+    time: int | None
+    """By the producer's clock."""
+    redactions: Counts
+
+
+class Piece(NamedTuple):
+    """What is kept of contiguous events that came together, as long as their rollout is open."""
+
+    first_seq: int
+    at: int
+    """When the log took them in, in its own time."""
+    digests: bytes
+    """SHA-256 of the canonical JSON of each raw event, one after the other."""
+    noted: tuple[Noted, ...]
+    """What they say, in order; what the model wrote in one step is joined."""
+    first_time: int | None
+    last_time: int | None
+
+    @property
+    def stop(self) -> int:
+        """The seq after its last."""
+        return self.first_seq + len(self.digests) // DIGEST
+
+    def digest(self, seq: int) -> bytes:
+        """Of one of its events."""
+        at = (seq - self.first_seq) * DIGEST
+        return self.digests[at : at + DIGEST]
+
+
+DIGEST: Final = 32
+"""Bytes of a SHA-256."""

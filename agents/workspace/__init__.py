@@ -1,0 +1,1 @@
+"""Workspaces: the files of a branch as values, and their snapshots."""
