@@ -1,7 +1,12 @@
-"""Single events packed into slices: contiguous runs of one branch, of a size that the log likes."""
+"""Single events packed into slices: contiguous runs of one branch, within limits. Everything else passes through.
+
+Pure. Each piece knows the items that it is made of.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 from agents.facts.fact import Fact, rollout_of
 from agents.summarize.output import byte_length
@@ -17,56 +22,125 @@ MAX_WAITING = 512
 """Branches with an unfinished slice; the longest waiting one is let go first."""
 
 Branch = tuple[str, int, int]
+Item = TypeVar("Item")
+"""Where a fact came from."""
+
+
+class Limits(NamedTuple):
+    """Which facts share a slice."""
+
+    max_bytes: int
+    """Of a slice."""
+    room: int = 0
+    """Bytes of a slice that are no events, at most."""
+    joins_ends: bool = False
+    """Whether the end of an attempt joins the slice that it follows; else it is a slice of its own."""
+    older_first: bool = False
+    """Whether a new attempt lets go of what waits of older ones: it fences them, so they must be written first."""
+
+
+LINES = Limits(MAX_TEXT, older_first=True)
+"""Of the lines of a file."""
+
+
+@dataclass
+class Piece(Generic[Item]):
+    """A fact that is ready to be written."""
+
+    fact: Fact
+    items: tuple[Item, ...]
+    """Its origins."""
+
+
+class _OpenSlice(Generic[Item]):
+    """A slice that can still grow."""
+
+    def __init__(self, fact: AgentEvents, weight: int, item: Item) -> None:
+        self.first = self.last = fact
+        self.events: list[AgentEvent] = list(fact.events)
+        self.items = [item]
+        self.weight = weight
+
+    def takes(self, fact: AgentEvents, weight: int, max_bytes: int) -> bool:
+        """Whether a fact of the same attempt continues this slice."""
+        count = len(self.events)
+        return (
+            0 < count < MAX_EVENTS
+            and (not fact.events or fact.first_seq == self.first.first_seq + count)
+            and self.weight + weight <= max_bytes
+            and (fact.branch is None or fact.branch == self.first.branch)
+        )
+
+    def take(self, fact: AgentEvents, weight: int, item: Item) -> None:
+        self.last = fact
+        self.events += fact.events
+        self.weight += weight
+        if self.items[-1] != item:
+            self.items.append(item)
+
+    def piece(self) -> Piece[Item]:
+        if self.last is self.first:
+            return Piece(self.first, tuple(self.items))
+        last = self.last
+        end = {name: getattr(last, name) for name in ("ended", "last_seq", "status", "error", "workspace")}
+        update = {"events": tuple(self.events)} | (end if last.ended else {})
+        return Piece(self.first.model_copy(update=update), tuple(self.items))
+
+
+class SlicePacker(Generic[Item]):
+    """Packs events of many branches, whatever their order; everything else passes through behind its rollout's events."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._open: OrderedDict[Branch, _OpenSlice[Item]] = OrderedDict()
+
+    def add(self, fact: Fact, weight: int, item: Item) -> Iterator[Piece[Item]]:
+        """Take a fact that adds so many bytes to a slice; yields the pieces that are ready to be written."""
+        limits = self._limits
+        if not isinstance(fact, AgentEvents) or (not limits.joins_ends and (fact.ended or len(fact.events) != 1)):
+            yield from self.flush(rollout_of(fact))
+            yield Piece(fact, (item,))
+            return
+        branch = (fact.rollout_id, fact.branch_index, fact.attempt)
+        waiting = self._open.get(branch)
+        if waiting is not None and waiting.takes(fact, weight, limits.max_bytes):
+            waiting.take(fact, weight, item)
+        else:
+            yield from self._make_room(branch)
+            self._open[branch] = _OpenSlice(fact, limits.room + weight, item)
+        if fact.ended:
+            yield self._open.pop(branch).piece()
+
+    def _make_room(self, branch: Branch) -> Iterator[Piece[Item]]:
+        """Let go of slices that must not, or cannot, wait beside a new slice of this branch."""
+        if branch in self._open:
+            yield self._open.pop(branch).piece()
+        if self._limits.older_first and branch[2]:
+            for older in [each for each in self._open if each[:2] == branch[:2] and each[2] < branch[2]]:
+                yield self._open.pop(older).piece()
+        if len(self._open) >= MAX_WAITING:
+            yield self._open.popitem(last=False)[1].piece()
+
+    def flush(self, rollout_id: str | None = None) -> Iterator[Piece[Item]]:
+        """Let go of what waits: of one rollout, or everything."""
+        for branch in [branch for branch in self._open if rollout_id in (None, branch[0])]:
+            yield self._open.pop(branch).piece()
 
 
 class Slicer:
-    """Packs events of many branches, whatever their order; everything else passes through behind its rollout's events."""
+    """Packs the facts of files."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[Branch, list[AgentEvents]] = OrderedDict()
-        self._size: dict[Branch, int] = {}
+        self._packer: SlicePacker[None] = SlicePacker(LINES)
 
     def add(self, fact: Fact) -> Iterator[Fact]:
-        """Take a fact; yields what is ready to be written."""
-        if not isinstance(fact, AgentEvents) or fact.ended or len(fact.events) != 1:
-            yield from self.flush(rollout_of(fact))
-            yield fact
-            return
-        branch = (fact.rollout_id, fact.branch_index, fact.attempt)
-        size = _size(fact.events[0])
-        waiting = self._waiting.get(branch)
-        if waiting and (
-            fact.first_seq != waiting[-1].first_seq + 1 or len(waiting) >= MAX_EVENTS
-            or self._size[branch] + size > MAX_TEXT or (fact.branch is not None and fact.branch != waiting[0].branch)
-        ):  # fmt: skip
-            yield self._pack(branch)
-            waiting = None
-        if waiting is None:
-            if fact.attempt:  # an older attempt that came first is written first: a newer one fences it
-                yield from [self._pack(each) for each in self._older(branch)]
-            if len(self._waiting) >= MAX_WAITING:
-                yield self._pack(next(iter(self._waiting)))
-            self._waiting[branch] = [fact]
-            self._size[branch] = size
-        else:
-            waiting.append(fact)
-            self._size[branch] += size
+        """Take a fact; yields the facts that are ready to be written."""
+        weight = _size(fact.events[0]) if isinstance(fact, AgentEvents) and len(fact.events) == 1 else 0
+        return (piece.fact for piece in self._packer.add(fact, weight, None))
 
-    def _older(self, branch: Branch) -> list[Branch]:
-        """Earlier attempts of a branch that wait."""
-        return [each for each in self._waiting if each[:2] == branch[:2] and each[2] < branch[2]]
-
-    def flush(self, rollout_id: str | None = None) -> Iterator[Fact]:
-        """Let go of what waits: of one rollout, or everything."""
-        for branch in [branch for branch in self._waiting if rollout_id in (None, branch[0])]:
-            yield self._pack(branch)
-
-    def _pack(self, branch: Branch) -> AgentEvents:
-        pieces = self._waiting.pop(branch)
-        del self._size[branch]
-        if len(pieces) == 1:
-            return pieces[0]
-        return pieces[0].model_copy(update={"events": tuple(piece.events[0] for piece in pieces)})
+    def flush(self) -> Iterator[Fact]:
+        """Let go of everything that waits."""
+        return (piece.fact for piece in self._packer.flush())
 
 
 def _size(event: AgentEvent) -> int:

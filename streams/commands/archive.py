@@ -75,7 +75,7 @@ def restore(directory: Path, /, *, to_prefix: str, json: Json = False) -> None:
     from streams.commands.stopping import run_stoppable
     from streams.jobs.archive import restore as run
     from streams.jobs.replay.replay_manifest import require_manifest
-    from streams.jobs.replay.targets import require_possible
+    from streams.jobs.targets import require_possible
     from streams.log.kafka import hush
     from streams.views.progress import progress
 

@@ -94,7 +94,7 @@ class ReplayFlags(Flags):
     def _check_places(self, settings: "Settings") -> None:
         from streams.jobs.replay.output import require_apart
         from streams.jobs.replay.replay_manifest import require_manifest
-        from streams.jobs.replay.targets import require_prefix
+        from streams.jobs.targets import require_prefix
         from streams.log.fact_log import ReplayError
 
         if self.resume and self.out is None:

@@ -18,7 +18,9 @@ from streams.log.file_reader import segments_of
 from streams.log.file_writer import LogRecord, LogWriter
 from streams.log.files import LOG, LogFiles
 from streams.log.kafka import KafkaLog, Span
+from streams.log.kafka_writer import send
 from streams.log.manifest import changes, described, read_manifest, seal
+from streams.log.outgoing import Outgoing
 from streams.log.topic_setup import create_topics, keep_append_times
 from streams.log.topics import BY_NAME, CLOSURES, Topic
 from streams.log.wire import CONFLUENT, CONFLUENT_HEADER
@@ -151,12 +153,9 @@ async def restore(directory: Path, settings: Settings, prefix: str, say: Say = l
             for number in parts:
                 for block in log.blocks(name, number):
                     acks = [
-                        await producer.send(
-                            prefix + name, _with_header(record, headers), key=record.key, partition=number,
-                            timestamp_ms=record.at, headers=list(record.headers),
-                        )
+                        await send(producer, _copy(record, prefix + name, number, headers), record.at)
                         for record in block
-                    ]  # fmt: skip
+                    ]
                     for ack in acks:
                         await ack
                     found.records += len(block)
@@ -197,6 +196,10 @@ async def _new_headers(settings: Settings, log: LogFiles) -> dict[int, bytes]:
         return made
     finally:
         await registry.close()
+
+
+def _copy(record: LogRecord, topic: str, partition: int, headers: dict[int, bytes]) -> Outgoing:
+    return Outgoing(topic, partition, record.key, _with_header(record, headers), list(record.headers))
 
 
 def _with_header(record: LogRecord, headers: dict[int, bytes]) -> bytes | None:

@@ -20,8 +20,9 @@ from agents.importers.wire_reader import is_wire
 from schemas.lifecycle import CloseRequested, Lifecycle
 from streams.cluster.config import Settings
 from streams.jobs.spool import partitions_for, spooled, spread
+from streams.log.envelope import TooLargeError
 from streams.log.input_lines import Doubted, Line, Rejected, check_length, read_lines, total_bytes
-from streams.log.kafka_writer import FactWriter, TooLargeError
+from streams.log.kafka_writer import FactWriter
 
 SAY_EVERY = 2000
 """Lines between two reports of progress."""

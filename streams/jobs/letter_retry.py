@@ -13,8 +13,10 @@ from aiokafka.errors import KafkaError
 
 from streams.cluster.connections import ClusterError, start_producer
 from streams.log.kafka import KafkaLog, Span
+from streams.log.kafka_writer import send
 from streams.log.letter_list import DeadLetter
 from streams.log.letters import PREFIX, RETRIED
+from streams.log.outgoing import Outgoing
 from streams.log.topics import BY_NAME, DEAD_LETTERS
 
 NEVER = {
@@ -107,14 +109,9 @@ async def put_back(log: KafkaLog, outcomes: Sequence[Outcome]) -> list[Outcome]:
                 continue
             letter = outcome.letter.letter
             headers = [(name, content) for name, content in stored.headers if not name.startswith(PREFIX)]
+            headers.append((RETRIED, letter.origin.encode()))
             acknowledgements.append(
-                await producer.send(
-                    letter.topic,
-                    stored.value,
-                    key=stored.key,
-                    partition=letter.partition,
-                    headers=[*headers, (RETRIED, letter.origin.encode())],
-                )
+                await send(producer, Outgoing(letter.topic, letter.partition, stored.key, stored.value, headers))
             )
             done.add(outcome.letter.place)
         for acknowledgement in acknowledgements:

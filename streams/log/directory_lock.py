@@ -1,11 +1,11 @@
-"""An output directory that one process at a time writes to: a lock that the kernel frees, however its holder ends."""
+"""An output directory that one process at a time writes to."""
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from schemas.errors import BraidError
+from streams.cluster.file_lock import LockedError, locked
 
 EXPORT_LOCK, REPLAY_LOCK, RUN_LOCK = ".export.lock", ".replay.lock", ".run.lock"
 LOCKS = frozenset({EXPORT_LOCK, REPLAY_LOCK, RUN_LOCK})
@@ -16,15 +16,12 @@ LOCKS = frozenset({EXPORT_LOCK, REPLAY_LOCK, RUN_LOCK})
 def held(folder: Path, lock: str, what: str, error: type[BraidError]) -> Iterator[None]:
     """Make a directory and keep others out of it. Raises `error` when it cannot be made, or another `what` is at work there."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / lock).open("ab")
+        file = locked(folder / lock)
+    except LockedError:
+        raise error(f"{folder}: another {what} writes to it; wait for it, or give another directory") from None
     except FileExistsError:
         raise error(f"--out {folder} is a file; give a directory") from None
     except OSError as problem:
         raise error(f"--out {folder}: {problem.strerror}; give a directory that can be written") from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise error(f"{folder}: another {what} writes to it; wait for it, or give another directory") from None
         yield

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, Self
 from schemas.avro_code import writer_of
 from schemas.avro_python import long_bytes
 from streams.log.durable_files import PARTIAL, naming, open_output
+from streams.log.outgoing import Outgoing
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -60,6 +61,11 @@ class LogRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
+
+
+def consumed(record: Any) -> LogRecord:
+    """Convert a record of a Kafka consumer."""
+    return LogRecord(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
 
 
 _write: Final = writer_of(SCHEMA)
@@ -131,6 +137,10 @@ class LogWriter:
         self._segment_bytes = segment_bytes
         self._files: dict[tuple[str, int], _File] = {}
         self._offsets: dict[tuple[str, int], int] = {}
+
+    def write(self, record: Outgoing, at: int) -> LogRecord:
+        """Write a record with a time; returns it with its offset."""
+        return self.append(record.topic, record.partition, record.key, record.value, at, tuple(record.headers))
 
     def append(
         self,

@@ -1,26 +1,30 @@
 """Records to Kafka: keyed by rollout, in the partition that everything about it meets in, acknowledged by all replicas."""
 
 import asyncio
-from collections.abc import Awaitable
 from types import TracebackType
 from typing import Any, Self
 
-from agents.facts.fact import rollout_of
 from schemas.base import Record
-from schemas.errors import BraidError
 from streams.cluster.config import Settings
-from streams.cluster.connections import partition_of, registry_of, resolve, start_producer
-from streams.log.headers import cloud_event
+from streams.cluster.connections import registry_of, resolve, start_producer
+from streams.log.envelope import Envelope
+from streams.log.outgoing import Outgoing
 from streams.log.topic_setup import ensure_topics
-from streams.log.topics import BY_RECORD
 from streams.log.wire import Codec
 
 MAX_UNACKED = 2000
 """Writes under way before the next one waits."""
 
 
-class TooLargeError(BraidError):
-    """A record over its topic's limit."""
+async def send(producer: Any, record: Outgoing, at: int | None = None) -> asyncio.Future[Any]:
+    """Hand a record to a producer; the future has its place in the log once the broker acknowledged it.
+
+    `at` is its time, where the topic keeps the times of its records.
+    """
+    sent: asyncio.Future[Any] = await producer.send(
+        record.topic, record.value, key=record.key, partition=record.partition, timestamp_ms=at, headers=record.headers
+    )
+    return sent
 
 
 class FactWriter:
@@ -28,51 +32,34 @@ class FactWriter:
 
     def __init__(self, settings: Settings, source: str) -> None:
         self.settings = resolve(settings)
-        self._source = source
         self._registry = registry_of(self.settings)
-        self._codec = Codec(self._registry, prefix=self.settings.prefix)
+        self.codec = Codec(self._registry, prefix=self.settings.prefix)
+        self._envelope = Envelope(self.codec, source, self.settings.partitions, self.settings.prefix)
         self._producer: Any = None
-        self._unacked: list[Awaitable[Any]] = []
-        self.written = 0
+        self._unacked: list[asyncio.Future[Any]] = []
 
     async def __aenter__(self) -> Self:
         await ensure_topics(self.settings)
-        await self._codec.register()
+        await self.codec.register()
         self._producer = await start_producer(self.settings)
         return self
 
     async def write(
         self, record: Record, body: bytes | None = None, emission: int | None = None, *, redacted: bool = False
     ) -> None:
-        """Write one record. Raises TooLargeError when it is over its topic's limit.
-
-        `body` is its Avro body where it is known, `emission` the emission version of what follows from a rollout.
-        """
-        self._unacked.append(await self._send(record, body, emission, redacted=redacted))
+        """Write one record, as `Envelope.outgoing` addresses it. Raises TooLargeError when it is over its topic's limit."""
+        outgoing = self._envelope.outgoing(record, body, emission, redacted=redacted)
+        self._unacked.append(await send(self._producer, outgoing))
         if len(self._unacked) >= MAX_UNACKED:
             await self.flush()
 
     async def append(self, record: Record) -> None:
-        """Write one record and wait until the broker has it: the log that something below us writes to."""
-        await (await self._send(record))
+        """Write one record and wait until the broker has it. Raises TooLargeError when it is over its topic's limit."""
+        await self.put(self._envelope.outgoing(record))
 
-    async def _send(
-        self, record: Record, body: bytes | None = None, emission: int | None = None, *, redacted: bool = False
-    ) -> Awaitable[Any]:
-        topic = BY_RECORD[type(record)]
-        value = self._codec.encode(record, body, emission)
-        if len(value) > topic.max_bytes:
-            raise TooLargeError(f"{len(value)} bytes; {topic.name} takes {topic.max_bytes}")
-        rollout_id = rollout_of(record)
-        sent: Awaitable[Any] = await self._producer.send(
-            self.settings.prefix + topic.name,
-            value,
-            key=rollout_id.encode(),
-            partition=partition_of(rollout_id, self.settings.partitions),
-            headers=cloud_event(record, self._source, redacted=redacted),
-        )
-        self.written += 1
-        return sent
+    async def put(self, record: Outgoing) -> None:
+        """Write a record that is addressed already and wait until the broker has it."""
+        await (await send(self._producer, record))
 
     async def flush(self) -> None:
         """Wait until the broker has everything."""

@@ -5,13 +5,15 @@ that Kafka Streams gave dead letters. A record that no letter can hold (compress
 says so, and names the place where the whole of it stands.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from hashlib import sha256
 from importlib.metadata import version
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import structlog
 
+from streams.log.file_writer import LogRecord
+from streams.log.outgoing import Outgoing, Send
 from streams.log.topics import DEAD_LETTERS
 
 PREFIX = "__braid.errors."
@@ -31,33 +33,8 @@ CUT_KEY = 1024
 
 Headers = tuple[tuple[str, bytes], ...]
 RawHeaders = Iterable[tuple[str, bytes]]
-Send = Callable[[str, int, bytes | None, bytes | None, list[tuple[str, bytes]]], Awaitable[None]]
-"""Writes a record: topic, partition, key, value, headers."""
 
 log = structlog.get_logger()
-
-
-class Original(Protocol):
-    """A record as any reader of the log has it."""
-
-    @property
-    def topic(self) -> str:
-        """With the prefix."""
-
-    @property
-    def partition(self) -> int: ...  # noqa: D102 - these are Kafka's
-
-    @property
-    def offset(self) -> int: ...  # noqa: D102
-
-    @property
-    def key(self) -> bytes | None: ...  # noqa: D102
-
-    @property
-    def value(self) -> bytes | None: ...  # noqa: D102
-
-    @property
-    def headers(self) -> Iterable[tuple[str, bytes]]: ...  # noqa: D102
 
 
 class Letter(NamedTuple):
@@ -99,6 +76,12 @@ class Letter(NamedTuple):
         )
         return self._replace(key=key, value=part, headers=(), cut=cut)
 
+    def outgoing(self, prefix: str = "") -> Outgoing:
+        """Address the letter, fitted: to the partition that has the number of its original's."""
+        fitted = self.fitted()
+        topic = prefix + DEAD_LETTERS.name
+        return Outgoing(topic, self.partition, fitted.key, fitted.value, fitted.wire_headers())
+
     def _size(self) -> int:
         parts = sum(len(name.encode()) + len(content or b"") for name, content in self.headers)
         return len(self.key or b"") + len(self.value or b"") + parts
@@ -117,19 +100,19 @@ class Letter(NamedTuple):
         return [*self.headers, *((PREFIX + name, text.encode(errors="replace")) for name, text in context.items())]
 
 
-def letter_of(record: Original, reason: str, message: str, error: str = NOT_COUNTED) -> Letter:
-    """The letter of a record in hand."""
-    place = (record.topic, record.partition, record.offset)
-    return Letter(record.key, record.value, tuple(record.headers), *place, reason, error, message)
+def letter_of(
+    topic: str, partition: int, record: LogRecord, reason: str, message: str, error: str = NOT_COUNTED
+) -> Letter:
+    """Return the letter of a record of a topic (with its prefix) and partition."""
+    place = (topic, partition, record.offset)
+    return Letter(record.key, record.value, record.headers, *place, reason, error, message)
 
 
 async def bury(letter: Letter, prefix: str, send: Send) -> None:
-    """Write a letter to the partition that has the number of its original's."""
+    """Write a letter, and log that it was written."""
     rollout = (letter.key or b"")[:CUT_KEY].decode(errors="replace")
     log.warning("dead letter", reason=letter.reason, origin=letter.origin, message=letter.message, rollout=rollout)
-    fitted = letter.fitted()
-    topic = prefix + DEAD_LETTERS.name
-    await send(topic, letter.partition, fitted.key, fitted.value, fitted.wire_headers())
+    await send(letter.outgoing(prefix))
 
 
 def read_letter(key: bytes | None, value: bytes | None, headers: RawHeaders) -> Letter:

@@ -10,8 +10,8 @@ was killed repeats at most what was under way.
 import asyncio
 import signal
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import structlog
@@ -21,15 +21,14 @@ from aiokafka.errors import IllegalStateError, KafkaError
 from schemas.base import Record
 from schemas.closures import Closure
 from schemas.errors import DecodeError
-from streams.cluster.config import Settings
-from streams.cluster.connections import ClusterError, client_options, partition_of, registry_of, resolve, start_producer
+from streams.cluster.connections import ClusterError, client_options
 from streams.log.facts import read_record
-from streams.log.headers import cloud_event, identity
+from streams.log.file_writer import consumed
+from streams.log.headers import identity
 from streams.log.kafka import KafkaLog
+from streams.log.kafka_writer import FactWriter
 from streams.log.letters import bury, letter_of
-from streams.log.topic_setup import ensure_topics
-from streams.log.topics import BY_RECORD, CLOSURES, Topic
-from streams.log.wire import Codec
+from streams.log.topics import CLOSURES, Topic
 from streams.services.slot import Slot, claimed, name_of
 
 POLL_MS = 200
@@ -88,7 +87,7 @@ class Role(NamedTuple):
     """What a kind of worker is, for the group."""
 
     name: str
-    """For people, and as the source of what it writes."""
+    """For people."""
     topic: Topic
     """What it takes."""
     known: tuple[Topic, ...]
@@ -106,14 +105,14 @@ class Role(NamedTuple):
 class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """Works on the records of its partitions until `stopping` is set."""
 
-    def __init__(self, settings: Settings, role: Role, codec: Codec, producer: Any) -> None:
-        self.settings = settings
+    def __init__(self, role: Role, writer: FactWriter) -> None:
+        self.settings = writer.settings
         self.role = role
         self.stopping = asyncio.Event()
         self.is_ready = False
         """Whether the group has given us our share."""
-        self._codec = codec
-        self._producer = producer
+        self._codec = writer.codec
+        self._writer = writer
         self._held: dict[int, Held] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._committed: dict[int, int] = {}
@@ -240,8 +239,9 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             await self._codec.prepare([record.value])
             value = read_record(self._codec, self.role.topic, record.key, record.value)
         except DecodeError as error:
-            letter = letter_of(record, "undecodable", str(error), type(error).__name__)
-            await bury(letter, self.settings.prefix, self._send)
+            kind = type(error).__name__
+            letter = letter_of(record.topic, record.partition, consumed(record), "undecodable", str(error), kind)
+            await bury(letter, self.settings.prefix, self._writer.put)
             held.finish(record.offset)
             return
         task = asyncio.create_task(self._do(held, record.offset, value, record.timestamp))
@@ -260,20 +260,9 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     # -- what goes out -------------------------------------------------------------------------------------------------
 
-    async def write(self, record: Any) -> None:
+    async def write(self, record: Record) -> None:
         """Write a record about a rollout; acknowledged when this returns."""
-        await self._send(
-            self.settings.prefix + BY_RECORD[type(record)].name,
-            partition_of(record.rollout_id, self.settings.partitions),
-            record.rollout_id.encode(),
-            self._codec.encode(record),
-            cloud_event(record, self.role.name),
-        )
-
-    async def _send(
-        self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]
-    ) -> None:
-        await self._producer.send_and_wait(topic, value, key=key, partition=partition, headers=headers)
+        await self._writer.append(record)
 
 
 def _note(held: Held, found: Record) -> None:
@@ -283,23 +272,6 @@ def _note(held: Held, found: Record) -> None:
         held.settled.add(found.settled.rollout_id)
     elif found.closed is not None:
         held.closed.add(found.closed.rollout_id)
-
-
-@asynccontextmanager
-async def connected(settings: Settings) -> AsyncIterator[tuple[Settings, Codec, Any]]:
-    """Topics that exist, a codec and a producer: what a worker needs to be made."""
-    settings = resolve(settings)
-    await ensure_topics(settings)
-    registry = registry_of(settings)
-    codec = Codec(registry, prefix=settings.prefix)
-    await codec.register()
-    producer = await start_producer(settings)
-    try:
-        yield settings, codec, producer
-    finally:
-        await producer.stop()
-        if registry is not None:
-            await registry.close()
 
 
 async def run_in_group(worker: GroupWorker, stop: asyncio.Event | None = None) -> None:

@@ -10,7 +10,6 @@ So the second one is refused before it joins, and the first goes on undisturbed:
 """
 
 import asyncio
-import fcntl
 import os
 import socket
 import time
@@ -26,6 +25,7 @@ from aiokafka.errors import KafkaError, for_code
 from streams.cluster.broker import places
 from streams.cluster.config import Settings
 from streams.cluster.connections import ClusterError, start_admin
+from streams.cluster.file_lock import LockedError, locked
 
 LOOK_S = 0.25
 """How often the group is looked at while a member may be dead."""
@@ -93,17 +93,15 @@ class Slot:
 async def claimed(settings: Settings, group: str, number: int) -> AsyncIterator[Slot]:
     """Hold a slot. Raises SlotTakenError, naming its holder, when another process works in it."""
     path = await _lock_file(settings, name_of(group, number))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _read(file)
-            host, process = (
-                holder.get("host", socket.gethostname()),
-                f" (process {holder.get('pid', 'unknown')} holds it)",
-            )
-            raise taken(group, number, host, await members_of(settings, group), process) from None
+    try:
+        file = locked(path)
+    except LockedError:
+        with path.open("rb") as other:
+            holder = _read(other)
+        host = holder.get("host", socket.gethostname())
+        process = f" (process {holder.get('pid', 'unknown')} holds it)"
+        raise taken(group, number, host, await members_of(settings, group), process) from None
+    with file:
         slot = Slot(settings, group, number, file)
         await slot.require()
         yield slot

@@ -15,10 +15,10 @@ from streams.cluster.broker import artifacts, ports, process
 from streams.cluster.broker.errors import BrokerError
 from streams.cluster.broker.java import find_java
 from streams.cluster.broker.kafka import TOOL_HEAP, Kafka, java_command
-from streams.cluster.broker.lock import locked
 from streams.cluster.broker.process import Process
 from streams.cluster.broker.registry import Registry
 from streams.cluster.broker.service import Home, Service
+from streams.cluster.file_lock import locked
 
 Say = Callable[[str], None]
 

@@ -34,16 +34,17 @@ def again(
     from streams.cluster.judge_client import Budget, make_judge
     from streams.cluster.signing_keys import signing_key
     from streams.jobs.export.inputs import DirectoryInput, KafkaInput
-    from streams.jobs.judge.again import AgainError, FileTarget, Judged, Target, TopicTarget, judge_again
+    from streams.jobs.judge.again import Judged, into_directory, into_topics, judge_again
     from streams.jobs.judge.asking import Spent
     from streams.jobs.judge.refold import Refold
+    from streams.jobs.targets import TargetError
     from streams.log.kafka import hush
     from streams.views.judge_pages import again_page, reason_lines
     from streams.views.progress import progress
     from streams.views.tables import show
 
     if (out is None) == (to_prefix is None):
-        raise AgainError("say where the results go: --out DIR, or --to-prefix PREFIX")
+        raise TargetError("say where the results go: --out DIR, or --to-prefix PREFIX")
     settings = load()
     budget = Budget(settings.judge.calls_per_hour)
     hush()
@@ -55,13 +56,12 @@ def again(
             else KafkaInput(settings)
         )
         judge, key = make_judge(settings, budget.allow), signing_key(settings)
-        target: Target
-        target = FileTarget(out, key) if out is not None else TopicTarget(settings, to_prefix or "", key)
+        into = into_directory(out, key) if out is not None else into_topics(settings, to_prefix or "", key)
         try:
             with progress() as say:
-                async with source, target:
+                async with source, into as results:
                     chosen, concurrency = settings.emission.judge, settings.judge.concurrency
-                    return await judge_again(Refold(source), target, judge, chosen, concurrency, say)
+                    return await judge_again(Refold(source), results, judge, chosen, concurrency, say)
         finally:
             await judge.close()
 

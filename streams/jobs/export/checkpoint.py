@@ -27,9 +27,8 @@ from streams.jobs.export.shards import Shard, partial
 from streams.jobs.export.whole_rollouts import UNKNOWN
 from streams.log.durable_files import PARTIAL, digest_of, write_whole
 from streams.log.letters import CODE_VERSION
-from streams.log.manifest import CHECKPOINT
+from streams.log.manifest import CHECKPOINT, write_manifest
 from streams.log.manifest import DATASET_MANIFEST as MANIFEST
-from streams.log.manifest import write_manifest as write_signed
 
 CARD = "README.md"
 CHECKPOINT_VERSION = 3
@@ -187,7 +186,7 @@ def _noted(folder: Path) -> dict[str, str]:
     return {name: digest for name, digest in found if _PUBLISHED.fullmatch(name)}
 
 
-def write_manifest(folder: Path, state: State, form: Format, key: SigningKey | None) -> None:
+def write_dataset_manifest(folder: Path, state: State, form: Format, key: SigningKey | None) -> None:
     """Write what the dataset is made of, and from what; signed, where there is a key."""
     rollouts = state.totals["rollouts"]
     manifest: dict[str, Any] = {
@@ -213,7 +212,7 @@ def write_manifest(folder: Path, state: State, form: Format, key: SigningKey | N
         "files": [shard._asdict() for shard in state.shards],
         "provenance": [shard._asdict() for shard in state.ledgers],
     }
-    write_signed(folder / MANIFEST, manifest, key)
+    write_manifest(folder / MANIFEST, manifest, key)
 
 
 def _schema(record: type[Record]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from streams.jobs.export.checkpoint import (
     load_state,
     note_publishing,
     write_card,
-    write_manifest,
+    write_dataset_manifest,
 )
 from streams.jobs.export.export_counts import NAMED, TOTALS, Counts
 from streams.jobs.export.inputs import Input
@@ -139,7 +139,7 @@ def _conclude(
     if described is not None:
         state.inputs.append(described)
     write_card(out, state, recipe.form, recipe.kind)
-    write_manifest(out, state, recipe.form, None if attestor is None else attestor.key)
+    write_dataset_manifest(out, state, recipe.form, None if attestor is None else attestor.key)
     state.save(out)
     (out / PUBLISHING).unlink(missing_ok=True)
     for name in state.replaces:

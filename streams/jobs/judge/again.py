@@ -4,13 +4,11 @@ The facts stay as they are. Votes that exist (in the log, or where the results g
 was killed, or whose budget was spent, is simply started again: it goes on where it was.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol
 
 from agents.evidence.signing import SigningKey
 from agents.judge.judge import Judge
@@ -21,175 +19,84 @@ from agents.rollouts.emission import Emission, emit
 from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.rejudgment import closed_again, settled_again
 from agents.rollouts.rollout import Rollout
-from schemas.base import Record
-from schemas.closures import Closure
 from schemas.emission import JudgeConfig
-from schemas.errors import BraidError, DecodeError
-from schemas.evidence import AepRecord
+from schemas.errors import DecodeError
 from schemas.judging import JudgeVote
-from schemas.lifecycle import Lifecycle
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.cluster.config import Settings
 from streams.jobs.judge.asking import AT_ONCE, Asker, Spent, VoteFile
 from streams.jobs.judge.refold import Refold
+from streams.jobs.targets import Made, ResumedTopics, SinkDirectory, Target, TargetError, topic_writer
 from streams.log.files import find_log
-from streams.log.json_lines import SINK_FILES, Outputs
 from streams.log.kafka import KafkaLog
 from streams.log.kafka_writer import FactWriter
-from streams.log.manifest import LOG_MANIFEST, described, seal
-from streams.log.topics import CLOSURES, EVIDENCE, JUDGE_VOTES
+from streams.log.topics import JUDGE_VOTES
 
 Say = Callable[[str, float], None]
 
 
-class AgainError(BraidError):
-    """Results that cannot go where they were to go."""
+class Votes(Protocol):
+    """Votes that are kept as they come."""
+
+    @property
+    def votes(self) -> Mapping[str, JudgeVote]:
+        """Those that were there before, by id."""
+
+    async def keep(self, vote: JudgeVote) -> None:
+        """Write a vote, at once."""
 
 
-class Target(ABC):
+class TopicVotes:
+    """The topic of votes."""
+
+    def __init__(self, writer: FactWriter) -> None:
+        self.votes: dict[str, JudgeVote] = {}
+        self._writer = writer
+
+    async def read(self) -> None:
+        """Read the votes that are there."""
+        async with KafkaLog(self._writer.settings) as log:
+            async for stored in log.records([JUDGE_VOTES]):
+                with suppress(DecodeError):
+                    vote = await log.decode(stored)
+                    if isinstance(vote, JudgeVote):
+                        self.votes.setdefault(vote.vote_id, vote)
+
+    async def keep(self, vote: JudgeVote) -> None:
+        """Write a vote and wait until the broker has it."""
+        await self._writer.append(vote)
+
+
+class Results(NamedTuple):
     """Where results go."""
 
-    votes: Mapping[str, JudgeVote]
-    """Votes that are there already, by id."""
-
-    @abstractmethod
-    def has(self, rollout: Rollout) -> bool:
-        """Whether everything about a rollout under this settling is there. Raises AgainError when another one is."""
-
-    @abstractmethod
-    async def keep(self, vote: JudgeVote) -> None:
-        """Take a vote in, at once."""
-
-    @abstractmethod
-    async def write(self, rollout: Rollout, emission: Emission) -> None:
-        """Take in all that follows from a rollout that was judged again."""
-
-    @abstractmethod
-    async def __aenter__(self) -> Self: ...
-
-    @abstractmethod
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    target: Target
+    votes: Votes
+    key: SigningKey | None
+    """Signs the evidence."""
 
 
-class FileTarget(Target):
-    """A directory: votes as they come, the rest when it is complete. A second run writes the rest again."""
-
-    def __init__(self, folder: Path, key: SigningKey | None) -> None:
-        if find_log(folder) is not None:
-            raise AgainError(
-                f"--out {folder} holds the log of a run, and its results would be replaced; choose another directory"
-            )
-        self._file = VoteFile(folder)
-        self.votes = self._file.votes
-        self._outputs = Outputs(folder, SINK_FILES)
-        self._folder = folder
-        self._key = key
-        self._rollouts: list[str] = []
-
-    def has(self, rollout: Rollout) -> bool:
-        """Never: files are made as a whole."""
-        del rollout
-        return False
-
-    async def keep(self, vote: JudgeVote) -> None:
-        """Into votes.jsonl."""
-        await self._file.keep(vote)
-
-    async def write(self, rollout: Rollout, emission: Emission) -> None:
-        """Into the file of each kind."""
-        self._rollouts.append(rollout.rollout_id)
-        for record in signed(emission, self._key):
-            self._outputs.write(record)
-
-    async def __aenter__(self) -> Self:
-        (self._folder / LOG_MANIFEST).unlink(missing_ok=True)
-        self._outputs.__enter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-        self._outputs.__exit__(kind, error, trace)
-        if kind is None:
-            files = [self._file.path, *(self._folder / name for name in SINK_FILES.values())]
-            seal(self._folder, "again", described(self._folder, files), self._key, {"rollouts": sorted(self._rollouts)})
+@asynccontextmanager
+async def into_directory(folder: Path, key: SigningKey | None) -> AsyncIterator[Results]:
+    """Votes as they come, the rest when it is complete. A second run writes the rest again. Raises TargetError."""
+    if find_log(folder) is not None:
+        raise TargetError(
+            f"--out {folder} holds the log of a run, and its results would be replaced; choose another directory"
+        )
+    with closing(VoteFile(folder)) as votes:
+        async with SinkDirectory(folder, "again", key, [votes.path]) as target:
+            yield Results(target, votes, key)
 
 
-class TopicTarget(Target):
-    """Topics with a prefix of their own: openings, votes, decisions, and what follows. Events and verdicts stay where they are."""
-
-    def __init__(self, settings: Settings, prefix: str, key: SigningKey | None) -> None:
-        if prefix == settings.prefix:
-            raise AgainError(f"--to-prefix {prefix!r} is where the facts are; choose another one")
-        self._settings = settings.model_copy(update={"prefix": prefix})
-        self._writer = FactWriter(self._settings, "judge-again")
-        self._key = key
-        self._settled: dict[str, str] = {}
-        self._whole: set[str] = set()
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._writer)
-            await self._look()
-            self._stack = stack.pop_all()
-        return self
-
-    async def _look(self) -> None:
-        votes: dict[str, JudgeVote] = {}
-        async with KafkaLog(self._settings) as log:
-            async for stored in log.records([JUDGE_VOTES, CLOSURES, EVIDENCE]):
-                try:
-                    record = await log.decode(stored)
-                except DecodeError:
-                    continue
-                if isinstance(record, JudgeVote):
-                    votes.setdefault(record.vote_id, record)
-                elif isinstance(record, Closure) and record.settled is not None:
-                    self._settled.setdefault(record.settled.rollout_id, record.settled.settled_id)
-                elif isinstance(record, AepRecord) and record.closing is not None:
-                    self._whole.add(record.closing.settled_id)
-        self.votes = votes
-
-    def has(self, rollout: Rollout) -> bool:
-        """Whether its closing evidence, which is written last, is there."""
-        settled = rollout.settled
-        assert settled is not None
-        there = self._settled.get(rollout.rollout_id, settled.settled_id)
-        if there != settled.settled_id:
-            raise AgainError(
-                f"{self._settings.prefix}{CLOSURES.name} holds {rollout.rollout_id} as another judge, rubric or configuration "
-                "settled it; give every judge a --to-prefix of its own"
-            )
-        return settled.settled_id in self._whole
-
-    async def keep(self, vote: JudgeVote) -> None:
-        """Into the topic of votes, acknowledged."""
-        await self._writer.write(vote)
-        await self._writer.flush()
-
-    async def write(self, rollout: Rollout, emission: Emission) -> None:
-        """In the order in which the live worker writes: what lists the others comes last, when they are acknowledged."""
-        facts: list[Record] = [Lifecycle(opened=rollout.opened)] if rollout.opened is not None else []
-        facts += [Closure(settled=rollout.settled), Closure(closed=rollout.closed)]
-        *others, last = signed(emission, self._key)
-        for records in ([*facts, *others], [last]):
-            for record in records:
-                await self._writer.write(record)
-            await self._writer.flush()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.__aexit__(kind, error, trace)
-
-
-def signed(emission: Emission, key: SigningKey | None) -> list[Record]:
-    """All records of an emission in the order in which they are written, evidence signed."""
-    return [*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *emission.signed(key)]
+@asynccontextmanager
+async def into_topics(settings: Settings, prefix: str, key: SigningKey | None) -> AsyncIterator[Results]:
+    """Topics with a prefix of their own. Events and verdicts stay where they are. Raises TargetError."""
+    writer = topic_writer(settings, prefix, "judge-again")
+    votes = TopicVotes(writer)
+    async with ResumedTopics(writer) as target:
+        await target.prepare()
+        await votes.read()
+        yield Results(target, votes, key)
 
 
 @dataclass
@@ -232,17 +139,17 @@ class _Work(NamedTuple):
 
 async def judge_again(
     refold: Refold,
-    target: Target,
+    results: Results,
     judge: Judge,
     config: JudgeConfig,
     concurrency: int,
     say: Say = lambda _what, _share: None,
 ) -> tuple[Judged, Spent]:
-    """Judge every closed rollout of a log. Raises JudgeSetupError when the judge cannot be asked, AgainError for a target in use."""
-    counts, asker = Judged(), Asker(judge, concurrency, target.votes, target.keep)
+    """Judge every closed rollout of a log. Raises JudgeSetupError when the judge cannot be asked, TargetError for a target in use."""
+    counts, asker = Judged(), Asker(judge, concurrency, results.votes.votes, results.votes.keep)
     spent = asker.spent
 
-    async for works in _batches(refold, target, config, counts, spent, AT_ONCE * concurrency):
+    async for works in _batches(refold, results.target, config, counts, spent, AT_ONCE * concurrency):
         requests = [request for work in works for request in work.asking.requests]
         goal = spent.votes + sum(len(calls_of(request)) for request in requests)
         begun = spent.votes
@@ -254,27 +161,28 @@ async def judge_again(
         paid = {name: vote for work in works for name, vote in work.paid.items()}
         answers = iter(await asker.votes(requests, paid, tell))
         for work in works:
-            await _finish(work, [vote for _ in work.asking.requests for vote in next(answers)], target, counts)
+            await _finish(work, [vote for _ in work.asking.requests for vote in next(answers)], results, counts)
     counts.open = refold.open
     counts.broken += refold.broken
     return counts, spent
 
 
-async def _finish(work: _Work, answers: list[JudgeVote], target: Target, counts: Judged) -> None:
+async def _finish(work: _Work, answers: list[JudgeVote], results: Results, counts: Judged) -> None:
     """Close a rollout with its votes, and hand on what follows."""
     if any(vote.cause == "budget" for vote in answers):
         counts.unfinished += 1
         return
     for tie in work.asking.ties:
-        if tie.vote_id not in target.votes:
-            await target.keep(tie)
+        if tie.vote_id not in results.votes.votes:
+            await results.votes.keep(tie)
     closed_again(work.rollout, [*work.asking.ties, *answers], work.at)
     try:
         emission = emit(work.rollout)
     except BrokenLogError:
         counts.broken.append(work.rollout.rollout_id)
         return
-    await target.write(work.rollout, emission)
+    rows = (*emission.branches, emission.ranking, *emission.rows, *emission.rejected)
+    await results.target.write(work.rollout, [Made(record) for record in (*rows, *emission.signed(results.key))])
     counts.add(emission)
 
 

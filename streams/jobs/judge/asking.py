@@ -21,6 +21,7 @@ from schemas.errors import BraidError
 from schemas.judging import JudgeRequest, JudgeVote
 from schemas.numbers import nine
 from streams.cluster.judge_client import Budget, ask
+from streams.log.durable_files import write_whole
 from streams.log.terminal_text import line
 
 VOTES_FILE = "votes.jsonl"
@@ -171,9 +172,7 @@ class VoteFile:
             for vote in known:
                 if vote.preferred is not None or vote.score is not None:
                     self.votes.setdefault(vote.vote_id, vote)
-            partial = self.path.with_suffix(".part")
-            partial.write_bytes(b"".join(map(_line, self.votes.values())))
-            partial.replace(self.path)
+            write_whole(self.path, b"".join(map(_line, self.votes.values())))
             self._out: BinaryIO = self.path.open("ab")
         except OSError as error:
             raise VoteFileError(f"{self.path} cannot be written: {error.strerror}; give another directory") from None

@@ -1,33 +1,17 @@
 """What a partition has emitted: counts, and one digest per sink that does not depend on the order of records."""
 
-from typing import NamedTuple
-
 from agents.evidence.build import unlisting
 from agents.evidence.signing import SigningKey
 from agents.rollouts.emission import Emission
 from schemas import avro_body
-from schemas.base import Record
 from schemas.digests import sha256_of
 from schemas.evidence import AepRecord
+from streams.jobs.targets import Made
 from streams.log.headers import identity
-from streams.log.topics import BRANCHES, BY_RECORD, EVIDENCE, Topic
+from streams.log.topics import BRANCHES, BY_RECORD, EVIDENCE
 
 DIGESTS = 2**256
 """How many SHA-256 digests there are."""
-
-
-class Made(NamedTuple):
-    """A record that is emitted."""
-
-    topic: Topic
-    record: Record
-    """Signed, where it is evidence and there is a key."""
-    body: bytes | None
-    """Its Avro body, where it is known."""
-    redacted: bool
-    """Whether secrets were removed from it, by the rules that this code has."""
-    emission: int
-    """The emission version of its rollout."""
 
 
 class Emitted:
@@ -51,13 +35,13 @@ class Emitted:
             self.rollouts.add(emission.ranking.rollout_id)
         made = []
         for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected):
-            topic, name = BY_RECORD[type(record)], identity(record)
-            self._count(topic.name, name, bodies.digest(name))
-            made.append(Made(topic, record, bodies[name], redacted, bodies.emission))
+            name = identity(record)
+            self._count(BY_RECORD[type(record)].name, name, bodies.digest(name))
+            made.append(Made(record, bodies[name], redacted, bodies.emission))
         for evidence, signed in zip(emission.evidence, emission.signed(key), strict=True):
             body = avro_body.encode(evidence, number)
             self._count(EVIDENCE.name, evidence.record_id, sha256_of(body))
-            made.append(Made(EVIDENCE, signed, body if signed is evidence else None, redacted, bodies.emission))
+            made.append(Made(signed, body if signed is evidence else None, redacted, bodies.emission))
         if self._remember and emission.branches and emission.evidence:
             last = emission.evidence[-1]
             before = avro_body.encode(unlisting(last, BRANCHES.name), number)

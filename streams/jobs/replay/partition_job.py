@@ -17,7 +17,7 @@ from streams.jobs.replay.lookahead import Ahead
 from streams.jobs.replay.overrides import Overrides
 from streams.jobs.replay.reclosing import Reclosing
 from streams.jobs.replay.remake import Making, Rules
-from streams.jobs.replay.targets import Target
+from streams.jobs.targets import Target
 from streams.log.fact_log import FactLog, both
 from streams.log.file_reader import partitions_of
 from streams.log.files import log_folder
@@ -123,7 +123,7 @@ async def replay_partition(
         for rollout in whole:
             if made := making.make(rollout):
                 moment = time.process_time()
-                await target.write(rollout, partition, made)
+                await target.write(rollout, made, partition)
                 writing += time.process_time() - moment
         say(len(records))
     holes = [*fold.holes(_lost(job, log, partition)), *sorted(making.broken)]

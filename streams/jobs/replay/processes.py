@@ -18,7 +18,7 @@ from streams.cluster.garbage_collector import calm_collector
 from streams.cluster.signing_keys import signing_key
 from streams.jobs.replay.crew import LINE_BYTES, Crew, Member, Moved
 from streams.jobs.replay.partition_job import Job, Result, replay_partition
-from streams.jobs.replay.targets import Files, Nowhere, Target, Topics, discard_half
+from streams.jobs.targets import LogDirectory, NewTopics, Nowhere, Target, discard_half, topic_writer
 from streams.log.durable_files import problem_of
 from streams.log.fact_log import ArchiveLog, ClusterLog, FactLog, ReplayError
 from streams.log.kafka import hush
@@ -78,8 +78,8 @@ def log_of(job: Job, settings: Settings) -> FactLog:
 
 def _target(job: Job, settings: Settings) -> Target:
     if job.to_prefix is not None:
-        return Topics(settings, job.to_prefix, max(job.partitions, default=0) + 1)
-    return Nowhere() if job.out is None else Files(job.out)
+        return NewTopics(topic_writer(settings, job.to_prefix, "replay", max(job.partitions, default=0) + 1))
+    return Nowhere() if job.out is None else LogDirectory(job.out)
 
 
 async def _replay(job: Job, settings: Settings, log: FactLog, target: Target, partition: int, moved: Moved) -> Result:

@@ -23,7 +23,7 @@ from streams.jobs.replay.override_check import require_fitting, require_fitting_
 from streams.jobs.replay.overrides import Overrides
 from streams.jobs.replay.partition_job import Job, Result
 from streams.jobs.replay.processes import log_of, run_partitions
-from streams.jobs.replay.replay_manifest import Repeat, ReplayManifest, repeat_of, write_manifest
+from streams.jobs.replay.replay_manifest import Repeat, ReplayManifest, repeat_of, seal_replay
 from streams.log.fact_log import ReplayError
 from streams.log.topics import CLOSURES
 
@@ -123,7 +123,7 @@ async def _replayed(output: Output, settings: Settings, crew: Crew, began: float
     if job.out is not None:
         rollouts = sorted(each for result in results.values() for each in result.rollouts)
         outcome = _outcome(replayed) | ({"rollouts": rollouts} if job.evidence else {})
-        write_manifest(job, outcome, signing_key(settings) if job.sign else None)
+        seal_replay(job, outcome, signing_key(settings) if job.sign else None)
         for name in job.formats:
             # Loaded by those who ask for it: Parquet is a third of what there is to load.
             from streams.jobs.export.beside import export_beside

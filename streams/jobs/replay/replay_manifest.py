@@ -171,7 +171,7 @@ def _unequal(one: Mapping[str, object], other: Mapping[str, object]) -> list[str
     return [name for name in sorted(one.keys() | other.keys()) if one.get(name) != other.get(name)]
 
 
-def write_manifest(job: Job, outcome: dict[str, Any], key: SigningKey | None) -> None:
+def seal_replay(job: Job, outcome: dict[str, Any], key: SigningKey | None) -> None:
     """Write the manifest of a replay to its directory: inputs, rules, what came of them, and the files."""
     assert job.out is not None
     members = {

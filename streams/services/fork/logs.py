@@ -1,7 +1,6 @@
 """Where a fork is written, and read again when it is resumed: Kafka, or a file of lines for people without a broker."""
 
 import asyncio
-import fcntl
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from agents.importers.line_writer import lines_of
 from agents.importers.lines import LineReader
 from schemas.errors import DecodeError
 from streams.cluster.config import Settings
+from streams.cluster.file_lock import LockedError, locked
 from streams.log.durable_files import naming
 from streams.log.input_lines import read_lines
 from streams.log.kafka import KafkaLog
@@ -110,12 +110,11 @@ class FileLog:
 @asynccontextmanager
 async def file_log(path: Path) -> AsyncIterator[FileLog]:
     """A file; a last line that a killed runner left half is cut off. One runner at a time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ForkError(f"{path}: another fork writes to it") from None
+    try:
+        held = locked(path)
+    except LockedError:
+        raise ForkError(f"{path}: another fork writes to it") from None
+    with held:
         held.seek(0)
         whole = held.read().rfind(b"\n") + 1
         held.truncate(whole)

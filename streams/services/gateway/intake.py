@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from agents.facts.fact import Fact
 from agents.importers.line_error import LineError
+from agents.importers.slices import Piece
 from schemas.errors import SchemaError
 from schemas.events import AgentEvents
 from schemas.lifecycle import Lifecycle
 from streams.log.headers import identity
 from streams.log.input_lines import fact_doubt
 from streams.services.gateway.bodies import MAX_ITEMS, Item
-from streams.services.gateway.packing import Packer, Piece
+from streams.services.gateway.packing import Packer
 from streams.services.gateway.problems import (
     BAD_CONTENT,
     TOO_LARGE,
@@ -128,13 +129,13 @@ class Intake:
         for piece in pieces:
             await self._write(piece)
 
-    async def _write(self, piece: Piece) -> None:
+    async def _write(self, piece: Piece[Position]) -> None:
         fact = piece.fact
         if isinstance(fact, Lifecycle) and fact.opened is None:
             # It settles what was appended before it, so everything before it has to be in the log first.
             await self._sender.acknowledge([sent.acknowledged for sent in self._sent])
         try:
-            value = self._sender.encode(fact)
+            record = self._sender.outgoing(fact, self._traceparent)
         except (ValueError, TypeError, OverflowError) as error:
             self._problems += [
                 _problem(at, f"a value does not fit its field: {error}", BAD_CONTENT) for at in piece.items
@@ -142,7 +143,7 @@ class Intake:
             return
         except SchemaError as error:
             raise BrokerAwayError(str(error)) from None
-        acknowledged = await self._sender.send(fact, value, self._traceparent)
+        acknowledged = await self._sender.send(record)
         self._sent.append(Sent(_view(fact), piece.items, acknowledged))
 
     def _outcome(self, status: int | None = None) -> Outcome:

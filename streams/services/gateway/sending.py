@@ -13,14 +13,16 @@ from typing import Any
 import structlog
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from agents.facts.fact import Fact, rollout_of
+from agents.facts.fact import Fact
+from schemas.base import Record
 from schemas.errors import BraidError, SchemaError
 from streams.cluster.config import Settings
-from streams.cluster.connections import ClusterError, partition_of, registry_of, start_admin, start_producer
+from streams.cluster.connections import ClusterError, registry_of, start_admin, start_producer
 from streams.cluster.schema_registry import RegistryUnreachableError
-from streams.log.headers import cloud_event
+from streams.log.envelope import Envelope
+from streams.log.kafka_writer import send
+from streams.log.outgoing import Outgoing
 from streams.log.topic_setup import ensure_topics
-from streams.log.topics import BY_RECORD
 from streams.log.wire import Codec
 from streams.services.gateway.metrics import Metrics
 
@@ -53,6 +55,7 @@ class Sender:
         self._metrics = metrics
         self._registry = registry_of(settings)
         self._codec = Codec(self._registry, prefix=settings.prefix)
+        self._envelope = Envelope(self._codec, SOURCE, settings.partitions, settings.prefix)
         self._producer: Any = None
         self._connecting: asyncio.Task[None] | None = None
         """Connects, or looks whether a silent broker is back."""
@@ -91,23 +94,22 @@ class Sender:
         if self._registry is not None:
             await self._registry.close()
 
-    def encode(self, fact: Any) -> bytes:
+    def encode(self, fact: Record) -> bytes:
         """The wire form of a record."""
         return self._codec.encode(fact)
 
-    async def send(self, fact: Fact, value: bytes, traceparent: str | None) -> asyncio.Future[Any]:
+    def outgoing(self, fact: Fact, traceparent: str | None) -> Outgoing:
+        """Address a record."""
+        return self._envelope.outgoing(fact, traceparent=traceparent)
+
+    async def send(self, record: Outgoing) -> asyncio.Future[Any]:
         """Hand a record to the producer; the future has its place in the log once the broker acknowledged it."""
         producer = self._producer
         if not self.is_ready:
             raise BrokerAwayError(self.trouble)
-        rollout_id = rollout_of(fact)
         try:
             async with asyncio.timeout(ACKNOWLEDGE_S):
-                acknowledged: asyncio.Future[Any] = await producer.send(
-                    self._settings.prefix + BY_RECORD[type(fact)].name, value, key=rollout_id.encode(),
-                    partition=partition_of(rollout_id, self._settings.partitions),
-                    headers=cloud_event(fact, SOURCE, traceparent=traceparent),
-                )  # fmt: skip
+                acknowledged = await send(producer, record)
         except TimeoutError:
             raise self._silent() from None
         except KafkaError as error:

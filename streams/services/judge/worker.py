@@ -6,7 +6,6 @@ A call whose vote is in the log is never made again: a killed worker costs at mo
 import asyncio
 import time
 from contextlib import suppress
-from typing import Any
 
 import structlog
 
@@ -18,9 +17,9 @@ from streams.cluster.config import Settings
 from streams.cluster.judge_client import Budget, ask, make_judge
 from streams.cluster.judge_metrics import JudgeMetrics
 from streams.log.kafka import KafkaLog
+from streams.log.kafka_writer import FactWriter
 from streams.log.topics import CLOSURES, JUDGE_REQUESTS, JUDGE_VOTES
-from streams.log.wire import Codec
-from streams.services.group_worker import GroupWorker, Held, Role, connected, run_in_group
+from streams.services.group_worker import GroupWorker, Held, Role, run_in_group
 from streams.services.health import Health
 
 HOUR_MS = 3_600_000
@@ -34,7 +33,8 @@ log = structlog.get_logger()
 class JudgeWorker(GroupWorker):
     """Judges the requests of its partitions."""
 
-    def __init__(self, settings: Settings, judge: Judge, codec: Codec, producer: Any, metrics: JudgeMetrics) -> None:
+    def __init__(self, writer: FactWriter, judge: Judge, metrics: JudgeMetrics) -> None:
+        settings = writer.settings
         role = Role(
             name="judge",
             topic=JUDGE_REQUESTS,
@@ -45,7 +45,7 @@ class JudgeWorker(GroupWorker):
             grace_s=settings.judge.grace_s,
             look_back_ms=max(SHORTEST_LOOK_BACK_MS, 2 * settings.closing.judge_deadline_ms),
         )
-        super().__init__(settings, role, codec, producer)
+        super().__init__(role, writer)
         self._judge = judge
         self._metrics = metrics
         self._slots = asyncio.Semaphore(settings.judge.concurrency)
@@ -114,10 +114,10 @@ async def run_judge_worker(settings: Settings, *, stop: asyncio.Event | None = N
     judge = make_judge(settings, budget.allow)
     metrics = JudgeMetrics(judge.name, budget)
     try:
-        async with connected(settings) as (resolved, codec, producer):
-            for age_s in await recent_calls(resolved, judge.name, int(time.time() * 1000)):
+        async with FactWriter(settings, "judge") as writer:
+            for age_s in await recent_calls(writer.settings, judge.name, int(time.time() * 1000)):
                 budget.remember(age_s)
-            worker = JudgeWorker(resolved, judge, codec, producer, metrics)
+            worker = JudgeWorker(writer, judge, metrics)
             place = (settings.judge.metrics_host, settings.judge.metrics_port)
             health = Health(*place, metrics.registry, lambda: worker.is_ready)
             try:

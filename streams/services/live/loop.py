@@ -26,6 +26,7 @@ from faust.types.tuples import TP
 from schemas.errors import BraidError
 from streams.cluster.config import Settings
 from streams.cluster.connections import REQUEST_BYTES, start_consumer
+from streams.log.outgoing import Outgoing
 from streams.log.topics import MARKS_TABLE, VIEW_TABLE, Topic
 from streams.services.live.seams import AckedTable, SafeConsumer, SafeTransport
 from streams.services.slot import name_of
@@ -135,11 +136,11 @@ class Loop:
 
     # -- for the driver ------------------------------------------------------------------------------------------------
 
-    async def send(
-        self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]
-    ) -> None:
-        """Write a record. Nobody waits for it here: the next checkpoint does, before anything depends on it."""
-        self._unsent.append(await self.app.producer.send(topic, key, value, partition, None, headers))
+    async def send(self, record: Outgoing) -> None:
+        """Write a record. The next checkpoint waits for its acknowledgement, before anything depends on it."""
+        self._unsent.append(
+            await self.app.producer.send(record.topic, record.key, record.value, record.partition, None, record.headers)
+        )
         if len(self._unsent) >= MAX_UNSENT:
             await self._sent()
 

@@ -20,7 +20,8 @@ from schemas.base import Record
 from schemas.closures import Closure, RolloutClosed, RolloutSettled
 from streams.cluster.config import Settings
 from streams.cluster.judge_client import ASKED_BY_US
-from streams.log.headers import cloud_event, identity
+from streams.log.envelope import Envelope, TooLargeError
+from streams.log.headers import identity
 from streams.log.topics import BY_RECORD
 from streams.log.wire import Codec
 from streams.services.live.loop import Loop
@@ -37,7 +38,7 @@ class Outbox:
     def __init__(self, loop: Loop, settings: Settings, codec: Codec, key: SigningKey | None, metrics: Metrics) -> None:
         self._loop = loop
         self._settings = settings
-        self._codec = codec
+        self._envelope = Envelope(codec, "worker", settings.partitions, settings.prefix)
         self._key = key
         self._metrics = metrics
         self._config_digest = settings.emission.digest
@@ -139,11 +140,10 @@ class Outbox:
         self, opened: OpenRollout, record: Record, body: bytes | None = None, emission: int | None = None,
         *, redacted: bool = False,
     ) -> None:  # fmt: skip
-        topic, rollout_id = BY_RECORD[type(record)], opened.rollout_id
-        value = self._codec.encode(record, body, emission)
-        if len(value) > topic.max_bytes:
-            what = f"a {type(record).__name__} of {len(value):,} bytes, and {topic.max_bytes:,} are allowed"
-            raise BrokenLogError(f"rollout {rollout_id}: it needs {what}")
-        self._written[topic].inc()
-        headers = cloud_event(record, "worker", redacted=redacted)
-        await self._loop.send(self._settings.prefix + topic.name, opened.partition, rollout_id.encode(), value, headers)
+        try:
+            outgoing = self._envelope.outgoing(record, body, emission, partition=opened.partition, redacted=redacted)
+        except TooLargeError as error:
+            what = f"a {type(record).__name__} of {error.size:,} bytes, and {error.limit:,} are allowed"
+            raise BrokenLogError(f"rollout {opened.rollout_id}: it needs {what}") from None
+        self._written[BY_RECORD[type(record)]].inc()
+        await self._loop.send(outgoing)

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from agents.rollouts.rollout import Complaint
 from streams.cluster.config import Settings
 from streams.cluster.connections import start_consumer
+from streams.log.file_writer import LogRecord, consumed
 from streams.log.letters import NOT_COUNTED, Letter, bury, letter_of
 from streams.services.live.loop import Arrived, Loop
 from streams.services.live.metrics import Metrics
@@ -28,7 +29,8 @@ class Refused:
 
     def add(self, record: Arrived, reason: str, message: str, error: str = NOT_COUNTED) -> None:
         """Refuse a record that is in hand."""
-        self._letters.append(letter_of(record, reason, message, error))
+        stored = LogRecord(record.offset, record.at, record.key, record.value, record.headers)
+        self._letters.append(letter_of(record.topic, record.partition, stored, reason, message, error))
 
     def add_stray(self, complaint: Complaint) -> None:
         """Refuse a record that was read before."""
@@ -68,4 +70,4 @@ async def _fetch(consumer: AIOKafkaConsumer, complaint: Complaint, begins: dict[
         return None
     consumer.assign([place])
     consumer.seek(place, offset)
-    return letter_of(await consumer.getone(place), complaint.reason, complaint.message)
+    return letter_of(topic, partition, consumed(await consumer.getone(place)), complaint.reason, complaint.message)

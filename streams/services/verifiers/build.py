@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from agents.criteria.criterion import ALL_TOGETHER
 from agents.fork.build_verdict import build_verdict, run_stages, untested
@@ -16,10 +15,10 @@ from agents.workspace.files import FileProblemError
 from schemas.verdicts import BuildVerdict, CheckVerdict
 from streams.cluster.config import Settings
 from streams.cluster.judge_client import Budget, make_judge
+from streams.log.kafka_writer import FactWriter
 from streams.log.topics import BUILD_VERDICTS, CHECK_VERDICTS
-from streams.log.wire import Codec
 from streams.services.fork.wiring import sandbox_pool, snapshot_store
-from streams.services.group_worker import Held, connected, run_in_group
+from streams.services.group_worker import Held, run_in_group
 from streams.services.verifiers.worker import Branch, Untestable, Verifier
 
 TRIES = 2
@@ -29,11 +28,9 @@ TRIES = 2
 class BuildVerifier(Verifier):
     """Gives a build verdict for tasks with tests, and a check verdict for each criterion."""
 
-    def __init__(
-        self, settings: Settings, codec: Codec, producer: Any, pool: KernelPool[Sandbox], judge: Judge | None
-    ) -> None:
-        store, topics = snapshot_store(settings), (BUILD_VERDICTS, CHECK_VERDICTS)
-        super().__init__(settings, codec, producer, pool, store, "build", topics)
+    def __init__(self, writer: FactWriter, pool: KernelPool[Sandbox], judge: Judge | None) -> None:
+        store, topics = snapshot_store(writer.settings), (BUILD_VERDICTS, CHECK_VERDICTS)
+        super().__init__(writer, pool, store, "build", topics)
         self._judge = judge
         self._baselines: dict[str, asyncio.Future[int | None]] = {}
 
@@ -105,10 +102,10 @@ async def run_build_verifier(settings: Settings, *, stop: asyncio.Event | None =
     )
     try:
         async with (
-            connected(settings) as (resolved, codec, producer),
-            sandbox_pool(wanted.sandbox, resolved, wanted.concurrency) as pool,
+            FactWriter(settings, "build-verifier") as writer,
+            sandbox_pool(wanted.sandbox, writer.settings, wanted.concurrency) as pool,
         ):
-            await run_in_group(BuildVerifier(resolved, codec, producer, pool, judge), stop)
+            await run_in_group(BuildVerifier(writer, pool, judge), stop)
     finally:
         if judge is not None:
             await judge.close()

@@ -11,9 +11,10 @@ from agents.fork.task import Task
 from agents.fork.visual_verdict import unseen, visual_verdict
 from agents.verdicts.meaning import Verdict
 from streams.cluster.config import Settings
+from streams.log.kafka_writer import FactWriter
 from streams.log.topics import VISUAL_VERDICTS
 from streams.services.fork.wiring import sandbox_pool, snapshot_store
-from streams.services.group_worker import Held, connected, run_in_group
+from streams.services.group_worker import Held, run_in_group
 from streams.services.verifiers.worker import Branch, Untestable, Verifier
 
 log = structlog.get_logger()
@@ -50,8 +51,8 @@ async def run_visual_verifier(settings: Settings, *, stop: asyncio.Event | None 
     if isinstance(browser, str):
         log.warning("every page will be unknown", reason=browser)
     async with (
-        connected(settings) as (resolved, codec, producer),
-        sandbox_pool("local", resolved, resolved.verifier.concurrency) as pool,
+        FactWriter(settings, "visual-verifier") as writer,
+        sandbox_pool("local", writer.settings, settings.verifier.concurrency) as pool,
     ):
-        store = snapshot_store(resolved)
-        await run_in_group(VisualVerifier(resolved, codec, producer, pool, store, "visual", (VISUAL_VERDICTS,)), stop)
+        store = snapshot_store(writer.settings)
+        await run_in_group(VisualVerifier(writer, pool, store, "visual", (VISUAL_VERDICTS,)), stop)

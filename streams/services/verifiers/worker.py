@@ -8,7 +8,7 @@ killed goes on where it was, without a lost or doubled verdict.
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -21,9 +21,8 @@ from agents.workspace.files import File
 from agents.workspace.snapshot import SnapshotError
 from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.branches import BranchRecord
-from streams.cluster.config import Settings
+from streams.log.kafka_writer import FactWriter
 from streams.log.topics import BRANCHES, CLOSURES, Topic
-from streams.log.wire import Codec
 from streams.services.group_worker import GroupWorker, Held, Role
 from streams.services.verifiers.tasks import Openings, Tasks
 
@@ -53,14 +52,13 @@ class Verifier(GroupWorker):
 
     def __init__(
         self,
-        settings: Settings,
-        codec: Codec,
-        producer: Any,
+        writer: FactWriter,
         pool: KernelPool[Sandbox],
         store: SnapshotStore,
         kind: str,
         verdicts: tuple[Topic, ...],
     ) -> None:
+        settings = writer.settings
         role = Role(
             name=f"{kind}-verifier",
             topic=BRANCHES,
@@ -71,7 +69,7 @@ class Verifier(GroupWorker):
             grace_s=settings.verifier.grace_s,
             look_back_ms=LOOK_BACK_MS,
         )
-        super().__init__(settings, role, codec, producer)
+        super().__init__(role, writer)
         self.pool = pool
         self.produced_by = f"braid-{kind}-verifier"
         self._store = store

@@ -317,7 +317,7 @@ def kill(where: str, *args: Any, **more: Any) -> None:
             take(*args, **more)
 
 
-@pytest.mark.parametrize("where", ["_conclude", "write_manifest", "reveal"])
+@pytest.mark.parametrize("where", ["_conclude", "write_dataset_manifest", "reveal"])
 @pytest.mark.parametrize("from_beginning", [False, True])
 def test_a_first_export_that_was_killed_while_files_appear_is_cleaned_up(
     ran: Path, tmp_path: Path, where: str, from_beginning: bool

@@ -4,11 +4,12 @@ import random
 
 import pytest
 
+from agents.importers.slices import Piece
 from schemas.events import AgentEvent, AgentEvents, BranchInfo
 from schemas.lifecycle import CloseRequested, Lifecycle
 from streams.log.topics import SLICE_LIMIT
 from streams.log.wire import Codec
-from streams.services.gateway.packing import Packer, Piece
+from streams.services.gateway.packing import Packer
 from streams.services.gateway.problems import ItemError, Position
 
 CODEC = Codec()
@@ -21,13 +22,13 @@ def event(seq: int, *, size: int = 0, branch: int = 0, text: str = "x", **more: 
     )
 
 
-def pack(facts: list[AgentEvents]) -> list[Piece]:
+def pack(facts: list[AgentEvents]) -> list[Piece[Position]]:
     packer = Packer(CODEC.encode)
     ready = [piece for number, fact in enumerate(facts) for piece in packer.add([fact], Position(number))]
     return [*ready, *packer.flush()]
 
 
-def spans(pieces: list[Piece]) -> list[tuple[int, int]]:
+def spans(pieces: list[Piece[Position]]) -> list[tuple[int, int]]:
     return [(piece.fact.first_seq, len(piece.fact.events)) for piece in pieces if isinstance(piece.fact, AgentEvents)]
 
 

@@ -17,10 +17,11 @@ from streams.cluster.judge_client import Budget, make_judge
 from streams.jobs.export.export import Recipe, export
 from streams.jobs.export.inputs import KafkaInput
 from streams.jobs.ingest import ingest_files
-from streams.jobs.judge.again import AgainError, Judged, TopicTarget, judge_again
+from streams.jobs.judge.again import Judged, into_topics, judge_again
 from streams.jobs.judge.asking import Spent
 from streams.jobs.judge.refold import Refold
 from streams.jobs.judge.stored_votes import votes_of_prefixes
+from streams.jobs.targets import TargetError
 from streams.log.input_lines import Rejected
 from streams.log.topics import CLOSURES, EVIDENCE, JUDGE_VOTES, RANKINGS
 from tests.live import Worker, read_all, records_of, sinks_of, until_closed
@@ -42,8 +43,8 @@ async def play(body: dict[str, Any], _number: int) -> Response:
 async def again(settings: Settings, prefix: str, calls: int = 1000) -> tuple[Judged, Spent]:
     judge = make_judge(settings, Budget(calls).allow)
     try:
-        async with KafkaInput(settings) as source, TopicTarget(settings, prefix, None) as target:
-            return await judge_again(Refold(source), target, judge, settings.emission.judge, 2)
+        async with KafkaInput(settings) as source, into_topics(settings, prefix, None) as results:
+            return await judge_again(Refold(source), results, judge, settings.emission.judge, 2)
     finally:
         await judge.close()
 
@@ -82,9 +83,9 @@ async def test_a_rollout_that_closed_without_its_judge_is_judged_later(
         counts, spent = await again(chosen, prefix)
         assert (counts.there, counts.judged, spent.asked, api.calls) == (1, 0, 0, 8)
         other = EmissionConfig(judge=judge.model_copy(update={"rubric": "Brevity."}))
-        with pytest.raises(AgainError, match="a --to-prefix of its own"):
+        with pytest.raises(TargetError, match="a --to-prefix of its own"):
             await again(chosen.model_copy(update={"emission": other}), prefix)
-        with pytest.raises(AgainError, match="where the facts are"):
+        with pytest.raises(TargetError, match="where the facts are"):
             await again(chosen, settings.prefix)
     assert {
         topic.name: await read_all(settings, settings.prefix + topic.name) for topic in (JUDGE_VOTES, CLOSURES)

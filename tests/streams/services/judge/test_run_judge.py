@@ -13,8 +13,8 @@ import pytest
 from starlette.responses import Response
 
 from streams.cli import app
-from streams.jobs.judge.again import AgainError
 from streams.jobs.judge.asking import VOTES_FILE, VoteFileError
+from streams.jobs.targets import TargetError
 from tests.messages_api import answer, messages_api, refusal
 from tests.processes import Forked
 from tests.streams.services.judge.test_live_requests import WEIGHTS, lines
@@ -167,7 +167,7 @@ def test_results_of_a_run_are_not_replaced_by_judging_again(
         for source, out in (
             ("out", "out"), ("out", "out/../out/."), ("out", "link"), ("link", "out"), ("out/log", "out"), ("out", "out/log"),
         ):  # fmt: skip
-            with pytest.raises(AgainError, match="choose another directory"):
+            with pytest.raises(TargetError, match="choose another directory"):
                 Ran(capsys, "judge", "again", "--from-dir", source, "--out", out)
         with pytest.raises(VoteFileError, match="give another directory"):
             Ran(capsys, "judge", "again", "--from-dir", "out", "--out", "file")

@@ -1,0 +1,62 @@
+"""Topic, partition, key, value, headers and size limit of the records that we write: one place for all writers.
+
+Pure: nothing here talks to a broker or opens a file.
+"""
+
+from agents.facts.fact import rollout_of
+from schemas.base import Record
+from schemas.errors import BraidError
+from streams.cluster.connections import partition_of
+from streams.log.headers import cloud_event
+from streams.log.outgoing import Outgoing
+from streams.log.topics import BY_RECORD, Topic
+from streams.log.wire import Codec
+
+
+class TooLargeError(BraidError):
+    """A record over its topic's limit."""
+
+    def __init__(self, size: int, topic: Topic) -> None:
+        super().__init__(f"{size} bytes; {topic.name} takes {topic.max_bytes}")
+        self.size = size
+        self.limit = topic.max_bytes
+
+
+class Envelope:
+    """Addresses the records of one writer.
+
+    `source` is the part of the product that writes, for the CloudEvents headers. Files take records of any size (`is_limited`).
+    """
+
+    def __init__(
+        self, codec: Codec, source: str, partitions: int, prefix: str = "", *, is_limited: bool = True
+    ) -> None:
+        self._codec = codec
+        self._source = source
+        self._partitions = partitions
+        self._prefix = prefix
+        self._is_limited = is_limited
+
+    def outgoing(
+        self,
+        record: Record,
+        body: bytes | None = None,
+        emission: int | None = None,
+        *,
+        partition: int | None = None,
+        redacted: bool = False,
+        traceparent: str | None = None,
+    ) -> Outgoing:
+        """Address a record. Raises TooLargeError when it is over its topic's limit.
+
+        `body` is its Avro body where it is known, `emission` the emission version of what follows from a rollout, `partition`
+        that of its rollout where it is known.
+        """
+        topic = BY_RECORD[type(record)]
+        value = self._codec.encode(record, body, emission)
+        if self._is_limited and len(value) > topic.max_bytes:
+            raise TooLargeError(len(value), topic)
+        rollout_id = rollout_of(record)
+        headers = cloud_event(record, self._source, traceparent=traceparent, redacted=redacted)
+        at = partition_of(rollout_id, self._partitions) if partition is None else partition
+        return Outgoing(self._prefix + topic.name, at, rollout_id.encode(), value, headers)
