@@ -25,8 +25,8 @@ import orjson
 from agents.formats import FORMATS
 from streams.cluster.config import Settings
 from streams.jobs.export.export import Recipe, export
-from streams.jobs.export.inputs import DirectoryInput
 from streams.jobs.run import run_files
+from streams.log.file_reader import FileReader
 
 SIZES = (2_000, 20_000)
 FULL = (10_000, 100_000)
@@ -73,7 +73,7 @@ def generate(folder: Path, branches: int) -> Path:
 def measure(run: Path, out: Path, name: str) -> None:
     """One export, in this process; prints what it took."""
     began = time.monotonic()
-    counts = asyncio.run(export(DirectoryInput(run), out, Recipe.of(FORMATS[name], None)))
+    counts = asyncio.run(export(FileReader(run), out, Recipe.of(FORMATS[name], None)))
     # Not ru_maxrss, which begins with what the process had that started this one.
     status = Path("/proc/self/status").read_text("utf-8")
     peak = int(status.partition("VmHWM:")[2].split(maxsplit=1)[0]) / 1024

@@ -36,9 +36,10 @@ from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict
 from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of, start_producer
-from streams.log.file_reader import read_partition
-from streams.log.file_writer import LogRecord, LogWriter
+from streams.log.container import read_partition
+from streams.log.file_writer import LogWriter
 from streams.log.manifest import described, seal
+from streams.log.record import LogRecord
 from streams.log.topic_setup import ensure_topics
 from streams.log.topics import BY_RECORD, FACTS, Topic
 from streams.log.wire import Codec
@@ -205,10 +206,10 @@ def stages(directory: Path, branches: int) -> list[tuple[str, float]]:
     from streams.jobs.replay.crew import Crew
     from streams.jobs.replay.partition_job import Job
     from streams.jobs.replay.replay import replay as run
-    from streams.log.fact_log import ArchiveLog
+    from streams.log.file_reader import FileReader
 
     async def whole() -> dict[str, float]:
-        spans = await ArchiveLog(directory).spans()
+        spans = await FileReader(directory).spans()
         done = await run(Job(directory=directory, spans=spans), Settings(), Crew(1))
         return done.stages
 

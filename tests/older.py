@@ -7,7 +7,7 @@ import orjson
 from agents.evidence.build import sign, unlisting
 from agents.evidence.signing import SigningKey
 from schemas.evidence import AepRecord
-from streams.log.file_reader import partitions_of, read_partition
+from streams.log.container import partitions_of, read_partition
 from streams.log.file_writer import LogWriter
 from streams.log.json_lines import SINK_FILES, view_of
 from streams.log.topics import BRANCHES, EVIDENCE

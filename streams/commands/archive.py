@@ -41,8 +41,8 @@ def archive(
     from streams.cluster.signing_keys import signing_key
     from streams.commands.stopping import run_stoppable
     from streams.jobs.archive import archive as run
-    from streams.log.fact_log import ReplayError
-    from streams.log.kafka import hush
+    from streams.jobs.errors import ReplayError
+    from streams.log.kafka_reader import hush
     from streams.log.topics import FACTS, TOPICS
     from streams.views.progress import progress
 
@@ -76,7 +76,7 @@ def restore(directory: Path, /, *, to_prefix: str, json: Json = False) -> None:
     from streams.jobs.archive import restore as run
     from streams.jobs.replay.replay_manifest import require_manifest
     from streams.jobs.targets import require_possible
-    from streams.log.kafka import hush
+    from streams.log.kafka_reader import hush
     from streams.views.progress import progress
 
     require_possible(to_prefix)

@@ -79,7 +79,7 @@ def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
     from streams.demo.forks import SNAPSHOTS, Forks, look_here, run_forks, usable
     from streams.demo.show import SHOWN
     from streams.jobs.run import run_files
-    from streams.log.files import EmbeddedLog
+    from streams.log.file_reader import FileReader
     from streams.services.fork.logs import file_log
     from streams.views.account import account_of
     from streams.views.tables import counts_table
@@ -95,7 +95,7 @@ def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
 
     asyncio.run(fork())
     screen.print(counts_table(run_files([lines], out, settings, signing_key(settings), beside=[SNAPSHOTS])))
-    return asyncio.run(account_of(EmbeddedLog(out), SHOWN))
+    return asyncio.run(account_of(FileReader(out), SHOWN))
 
 
 def _say_where(screen: "Console", out: Path, seconds: float) -> None:

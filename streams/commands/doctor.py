@@ -29,7 +29,7 @@ def doctor(*, json: Json = False) -> None:
     checks = [first, *machine_checks(settings, os.environ)]
     findings: Findings | None = None
     if settings is not None:
-        from streams.log.kafka import hush
+        from streams.log.kafka_reader import hush
         from streams.views.cluster_checks import cluster_checks
         from streams.views.progress import progress
 

@@ -61,8 +61,8 @@ def export(*, flags: ExportFlags) -> None:
     from streams.jobs.export.beside import require_formats
     from streams.jobs.export.export import Recipe
     from streams.jobs.export.export import export as run
-    from streams.jobs.export.inputs import DirectoryInput, KafkaInput
-    from streams.log.kafka import hush
+    from streams.log.kafka_reader import hush
+    from streams.log.readers import reader_of
     from streams.views.progress import progress
 
     require_formats([flags.format])
@@ -78,8 +78,7 @@ def export(*, flags: ExportFlags) -> None:
     )
     hush()
     with progress() as say:
-        directory, unfinished = flags.from_dir, flags.unfinished
-        source = KafkaInput(settings) if directory is None else DirectoryInput(directory, unfinished=unfinished)
+        source = reader_of(settings, flags.from_dir, unfinished=flags.unfinished)
         attestor = Attestor(signing_key(settings), trusted_keys(settings))
         counts = asyncio.run(
             run(source, flags.out, recipe, attestor=attestor, from_beginning=flags.from_beginning, say=say)

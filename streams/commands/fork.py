@@ -115,7 +115,7 @@ def _path(options: "ForkOptions", settings: "Settings", path: Path | None) -> Pa
 
 
 def _log(settings: "Settings", path: Path | None) -> "AbstractAsyncContextManager[ForkLog]":
-    from streams.log.kafka import hush
+    from streams.log.kafka_reader import hush
     from streams.services.fork.logs import file_log, kafka_log
 
     if path is not None:

@@ -34,18 +34,16 @@ def add(
     from agents.memory.memory import Memory
     from streams.cluster.config import load
     from streams.jobs.memory import memory_store, remembered
-    from streams.log.files import EmbeddedLog
-    from streams.log.kafka import KafkaLog, hush
+    from streams.log.kafka_reader import hush
+    from streams.log.readers import reader_of
     from streams.views.progress import progress
 
     settings = load()
 
     async def read() -> list[Memory]:
-        if source.from_dir is not None:
-            return await remembered(EmbeddedLog(source.from_dir, unfinished=source.unfinished), rollouts)
         hush()
         with progress() as say:
-            async with KafkaLog(settings, say) as log:
+            async with reader_of(settings, source.from_dir, unfinished=source.unfinished, say=say) as log:
                 return await remembered(log, rollouts)
 
     store, found = memory_store(settings), asyncio.run(read())

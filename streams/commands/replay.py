@@ -26,13 +26,14 @@ def replay(*, flags: ReplayFlags = ReplayFlags()) -> None:
 
     with Crew(flags.processes or os.cpu_count() or 1) as crew:  # before anything that takes long to load
         from streams.cluster.config import load
+        from streams.cluster.connections import resolve
         from streams.commands.stopping import run_stoppable
         from streams.jobs.replay.bounds import bounded, offsets_asked
         from streams.jobs.replay.partition_job import Job
         from streams.jobs.replay.replay import replay as run
         from streams.jobs.replay.replay_manifest import ReplayManifest, manifest_at
-        from streams.log.fact_log import ArchiveLog, ClusterLog
-        from streams.log.kafka import hush
+        from streams.log.kafka_reader import hush
+        from streams.log.readers import reader_of
         from streams.views.progress import progress
 
         settings = load()
@@ -42,8 +43,7 @@ def replay(*, flags: ReplayFlags = ReplayFlags()) -> None:
 
         async def whole() -> "Replayed":
             directory, unfinished = flags.from_dir, flags.unfinished
-            source = ClusterLog(settings) if directory is None else ArchiveLog(directory, unfinished=unfinished)
-            async with source as log:
+            async with reader_of(settings, directory, unfinished=unfinished, tolerant=True) as log:
                 spans = await bounded(log, flags.start, flags.end, flags.manifest)
                 lost = log.lost(spans, offsets_asked(flags.start), exact=flags.manifest is not None)
             job = Job(
@@ -51,7 +51,7 @@ def replay(*, flags: ReplayFlags = ReplayFlags()) -> None:
                 evidence=not flags.no_evidence, sign=not flags.no_sign, out=flags.out, to_prefix=flags.to_prefix,
                 verify=flags.verify, lost=lost, formats=tuple(dict.fromkeys(flags.formats or ())), asked=flags.asked(settings),
             )  # fmt: skip
-            reached = settings if isinstance(source, ArchiveLog) else source.settings
+            reached = settings if directory is not None else resolve(settings)
             with progress() as say:
                 return await run(
                     job, reached, crew, resume=flags.resume, say=say,

@@ -57,8 +57,8 @@ class ReplayFlags(Flags):
 
     def check(self, settings: "Settings") -> None:
         """Raise an error when options do not go together, or name a place that cannot be used."""
+        from streams.jobs.errors import ReplayError
         from streams.jobs.replay.bounds import require_bounds
-        from streams.log.fact_log import ReplayError
 
         if [self.out is not None, self.to_prefix is not None, self.dry_run].count(True) != 1:
             raise ReplayError("say where the records go: --out DIR, --to-prefix PREFIX, or --dry-run")
@@ -70,8 +70,8 @@ class ReplayFlags(Flags):
     def _check_formats(self) -> None:
         if not self.formats:
             return
+        from streams.jobs.errors import ReplayError
         from streams.jobs.export.beside import require_formats
-        from streams.log.fact_log import ReplayError
 
         if self.out is None:
             raise ReplayError("--format needs --out")
@@ -82,8 +82,8 @@ class ReplayFlags(Flags):
             raise ReplayError("--format dsse exports signed evidence; leave --no-sign out")
 
     def _check_rules(self) -> None:
+        from streams.jobs.errors import ReplayError
         from streams.jobs.replay.overrides import Overrides
-        from streams.log.fact_log import ReplayError
 
         overrides = Overrides(self.overrides or ())
         if overrides.touches_closing and not self.reclose:
@@ -92,10 +92,10 @@ class ReplayFlags(Flags):
             raise ReplayError("--verify compares with what was emitted; leave --set, --reclose and --no-evidence out")
 
     def _check_places(self, settings: "Settings") -> None:
+        from streams.jobs.errors import ReplayError
         from streams.jobs.replay.output import require_apart
         from streams.jobs.replay.replay_manifest import require_manifest
         from streams.jobs.targets import require_prefix
-        from streams.log.fact_log import ReplayError
 
         if self.resume and self.out is None:
             raise ReplayError("--resume needs --out: what is done is noted there")

@@ -42,7 +42,7 @@ def rollouts(
         Refresh until Ctrl-C.
     """
     from streams.cluster.config import load
-    from streams.log.kafka import hush
+    from streams.log.kafka_reader import hush
 
     if watch and json:
         raise WatchError("--watch is for people and --json for programs; use one of them")
@@ -58,7 +58,7 @@ def rollouts(
 
 
 async def _list(settings: "Settings", status: str | None, limit: int, *, as_json: bool) -> None:
-    from streams.log.kafka import KafkaLog, View
+    from streams.log.kafka_reader import KafkaReader, View
     from streams.log.terminal_text import clean
     from streams.log.topics import FACTS
     from streams.log.view_rows import newest_first
@@ -67,7 +67,7 @@ async def _list(settings: "Settings", status: str | None, limit: int, *, as_json
     from streams.views.tables import show
 
     with progress() as say:
-        async with KafkaLog(settings, say) as log:
+        async with KafkaReader(settings, say) as log:
             view = View(log)
             await view.refresh()
             nothing = "" if view.rows else nothing_yet(log.place, await log.count(FACTS))
@@ -86,14 +86,14 @@ async def _watch(settings: "Settings", status: str | None, limit: int) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from streams.log.kafka import KafkaLog, View
+    from streams.log.kafka_reader import KafkaReader, View
     from streams.log.topics import FACTS
     from streams.log.view_rows import newest_first
     from streams.views.listing import listing, nothing_yet
     from streams.views.tables import console
 
     out = console()
-    async with KafkaLog(settings) as log:
+    async with KafkaReader(settings) as log:
         view = View(log)
         with Live(Text("reading ..."), console=out, auto_refresh=False) as live:
             while True:

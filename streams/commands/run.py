@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
-    from streams.jobs.run import Say
+    from streams.log.progress import Say
 
 Flag = Parameter(negative="")
 

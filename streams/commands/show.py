@@ -45,26 +45,18 @@ def show(
 
 
 async def _account(rollout_id: str, source: LogFlags, settings: "Settings") -> "Account":
-    from streams.log.files import EmbeddedLog
-    from streams.log.kafka import KafkaLog, View, hush
+    from streams.log.kafka_reader import hush
     from streams.log.reader import LookError, unknown_rollout
+    from streams.log.readers import reader_of
     from streams.log.topics import LIFECYCLE
     from streams.views.account import account_of
     from streams.views.progress import progress
 
-    if source.from_dir is not None:
-        log = EmbeddedLog(source.from_dir, unfinished=source.unfinished)
-        account = await account_of(log, rollout_id)
-        if account.is_empty:
-            raise LookError(unknown_rollout(rollout_id, log.place, await log.rollouts()))
-        return account
     hush()
     with progress() as say:
-        async with KafkaLog(settings, say) as kafka:
-            kafka.require(LIFECYCLE)
-            account = await account_of(kafka, rollout_id)
+        async with reader_of(settings, source.from_dir, unfinished=source.unfinished, say=say) as log:
+            log.require(LIFECYCLE)
+            account = await account_of(log, rollout_id)
             if account.is_empty:
-                view = View(kafka)
-                await view.refresh()
-                raise LookError(unknown_rollout(rollout_id, kafka.place, view.rows))
+                raise LookError(unknown_rollout(rollout_id, log.place, await log.rollouts()))
             return account

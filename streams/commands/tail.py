@@ -12,7 +12,7 @@ from streams.commands.options import Flag, Flags
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
-    from streams.log.reader import Stored
+    from streams.log.record import Placed
     from streams.log.topics import Topic
 
 
@@ -56,22 +56,22 @@ def tail(topic: str, /, *, flags: TailFlags = TailFlags()) -> None:
 
 
 async def _tail(settings: "Settings", topic: "Topic", flags: TailFlags) -> None:
-    from streams.log.kafka import KafkaLog, hush
+    from streams.log.kafka_reader import KafkaReader, hush
     from streams.views.printing import print_human, print_json
 
     hush()
     show = print_json if flags.json else print_human
-    async with KafkaLog(settings) as log:
+    async with KafkaReader(settings) as log:
         log.require(topic)
-        records: AsyncGenerator[Stored, None]
+        records: AsyncGenerator[Placed, None]
         if flags.no_follow:
             records = log.records([topic], rollout_id=flags.rollout)
         else:
             records = log.follow(topic, rollout_id=flags.rollout, from_beginning=flags.from_beginning)
         count = 0
         async with aclosing(records) as coming:
-            async for stored in coming:
-                sys.stdout.write(await show(log, stored) + "\n")
+            async for placed in coming:
+                sys.stdout.write(await show(log, placed) + "\n")
                 sys.stdout.flush()
                 count += 1
                 if count == flags.limit:

@@ -41,7 +41,7 @@ from streams.demo.forks import BRANCHES, SNAPSHOTS, Forks, in_words, run_forks, 
 from streams.jobs.archive import archive
 from streams.log.files import LOG
 from streams.log.json_lines import SINK_FILES, Outputs
-from streams.log.kafka import KafkaLog, View
+from streams.log.kafka_reader import KafkaReader, View
 from streams.log.kafka_writer import FactWriter
 from streams.log.manifest import LOG_MANIFEST, described, read_manifest, require_no_log_of_others, seal
 from streams.log.topics import BUILD_VERDICTS, BY_RECORD, EVIDENCE, TOPICS, VISUAL_VERDICTS
@@ -133,11 +133,11 @@ async def await_verdicts(settings: Settings, forks: Forks) -> None:
     """Follow what the verifiers say, until every branch of every task has all its verdicts, whatever they are."""
     tasks = {name: load_task(SAMPLES / name) for name in sample_names()}
     waiting = {(name, branch) for name in tasks for branch in range(BRANCHES)}
-    async with KafkaLog(settings) as log:
+    async with KafkaReader(settings) as log:
         while waiting:
             said: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-            async for stored in log.records([BUILD_VERDICTS, VISUAL_VERDICTS]):
-                verdict = await log.decode(stored)
+            async for placed in log.records([BUILD_VERDICTS, VISUAL_VERDICTS]):
+                verdict = await log.decode(placed)
                 if isinstance(verdict, VisualVerdict) or (
                     isinstance(verdict, BuildVerdict) and verdict.status != "running"
                 ):
@@ -164,7 +164,7 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Accou
         running(settings, out / "judge.log", "judge", "worker") as judge,
         running(settings, out / "build-verifier.log", "build-verifier", "--concurrency", "3") as builds,
         running(settings, out / "visual-verifier.log", "visual-verifier", "--concurrency", "1") as pages,
-        KafkaLog(settings) as log,
+        KafkaReader(settings) as log,
     ):
         processes = {"worker": worker, "judge": judge, "build-verifier": builds, "visual-verifier": pages}
         forking = asyncio.create_task(fork_all(writer, settings, forks))
@@ -192,7 +192,7 @@ def _seal(out: Path, members: dict[str, Any], key: SigningKey) -> None:
     seal(out, "demo", described(out, files), key, members)
 
 
-async def _write_files(log: KafkaLog, out: Path) -> set[str]:
+async def _write_files(log: KafkaReader, out: Path) -> set[str]:
     """The sinks as files. Of branches only what evidence lists: one that ended may have settled otherwise.
 
     Returns the rollouts that have closed.
@@ -200,13 +200,13 @@ async def _write_files(log: KafkaLog, out: Path) -> set[str]:
     (out / LOG_MANIFEST).unlink(missing_ok=True)
     closings = [
         record
-        async for stored in log.records([EVIDENCE])
-        if isinstance(record := await log.decode(stored), AepRecord) and record.closing is not None
+        async for placed in log.records([EVIDENCE])
+        if isinstance(record := await log.decode(placed), AepRecord) and record.closing is not None
     ]
     listed = {each.record_id for record in closings if record.closing for each in record.closing.emitted}
     with Outputs(out, SINK_FILES) as outputs:
-        async for stored in log.records([BY_RECORD[record] for record in SINK_FILES]):
-            record = await log.decode(stored)
+        async for placed in log.records([BY_RECORD[record] for record in SINK_FILES]):
+            record = await log.decode(placed)
             if not isinstance(record, BranchRecord) or record.record_id in listed:
                 outputs.write(record)
     return {record.rollout_id for record in closings}
@@ -234,7 +234,7 @@ def clear(out: Path) -> None:
 
 
 async def _watch(
-    log: KafkaLog,
+    log: KafkaReader,
     forking: "asyncio.Task[set[str]]",
     forks: Forks,
     processes: dict[str, subprocess.Popen[bytes]],

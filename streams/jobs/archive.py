@@ -5,7 +5,7 @@ an archive can be read where its registry is not.
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,23 @@ from typing import Any
 from agents.evidence.signing import SigningKey
 from streams.cluster.config import Settings
 from streams.cluster.connections import registry_of, start_producer
-from streams.log.fact_log import ARCHIVE, ClusterLog, ReplayError
-from streams.log.file_reader import segments_of
-from streams.log.file_writer import LogRecord, LogWriter
+from streams.jobs.errors import ReplayError, require_topics
+from streams.log.container import segments_of
+from streams.log.file_reader import FileReader
+from streams.log.file_writer import LogWriter
 from streams.log.files import LOG, LogFiles
-from streams.log.kafka import KafkaLog, Span
+from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import send
-from streams.log.manifest import changes, described, read_manifest, seal
+from streams.log.manifest import ARCHIVE, changes, described, read_manifest, seal
 from streams.log.outgoing import Outgoing
+from streams.log.progress import Say, quiet
+from streams.log.record import LogRecord
 from streams.log.topic_setup import create_topics, keep_append_times
 from streams.log.topics import BY_NAME, CLOSURES, Topic
 from streams.log.wire import CONFLUENT, CONFLUENT_HEADER
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Of a file, compressed; then the next one begins."""
-
-Say = Callable[[str, float], None]
 
 
 @dataclass
@@ -56,13 +57,14 @@ async def archive(
     out: Path,
     topics: Iterable[Topic],
     key: SigningKey | None,
-    say: Say = lambda _what, _share: None,
+    say: Say = quiet,
 ) -> Archived:
     """Copy topics, up to where they end now, to `out`; the manifest comes last. Raises ReplayError for a directory in use."""
     _make_room(out)
     found, schema_ids, decided = Archived(), set[int](), set[bytes]()
-    async with ClusterLog(settings) as log:
+    async with KafkaReader(settings) as log:
         spans = await log.spans(topics)
+        require_topics(spans, log.place)
         total = sum(span.end - span.start for parts in spans.values() for span in parts.values())
         files: dict[str, Any] = {}
         with LogWriter(out / LOG, SEGMENT_BYTES) as writer:
@@ -99,7 +101,7 @@ def _make_room(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
-async def _schemas(log: ClusterLog, schema_ids: set[int], found: Archived) -> dict[str, Any]:
+async def _schemas(log: KafkaReader, schema_ids: set[int], found: Archived) -> dict[str, Any]:
     registry = registry_of(log.settings)
     schemas: dict[str, Any] = {}
     try:
@@ -126,7 +128,7 @@ def check(directory: Path) -> Archived:
     return found
 
 
-async def restore(directory: Path, settings: Settings, prefix: str, say: Say = lambda _what, _share: None) -> Archived:
+async def restore(directory: Path, settings: Settings, prefix: str, say: Say = quiet) -> Archived:
     """Write an archive to new topics with this prefix: same partitions, order, times, keys, headers and bodies.
 
     Only the header of a value changes, where the registry here gives the schema another id. Offsets are the same where
@@ -135,23 +137,20 @@ async def restore(directory: Path, settings: Settings, prefix: str, say: Say = l
     found = check(directory)
     if found.problems:
         raise ReplayError(f"{directory}: {found.problems[0]}; restore from a whole copy")
-    log = LogFiles(directory)
-    spans = {
-        name: {int(number): Span(*span) for number, span in parts.items()}
-        for name, parts in log.manifest["inputs"]["topics"].items()
-    }
+    log = FileReader(directory)
+    names = [BY_NAME[name] for name in log.files.manifest["inputs"]["topics"]]
+    spans = await log.spans(names)
     partitions = max((number + 1 for parts in spans.values() for number in parts), default=1)
     beside = settings.model_copy(update={"prefix": prefix, "partitions": partitions})
-    names = [BY_NAME[name] for name in spans]
     await _require_empty(beside, names)
     await create_topics(beside, names, own_times=True)
-    headers = await _new_headers(beside, log)
+    headers = await _new_headers(beside, log.files)
     producer = await start_producer(beside)
     total = sum(span.end - span.start for parts in spans.values() for span in parts.values())
     try:
         for name, parts in spans.items():
-            for number in parts:
-                for block in log.blocks(name, number):
+            for number, span in parts.items():
+                async for block in log.blocks(BY_NAME[name], number, span):
                     acks = [
                         await send(producer, _copy(record, prefix + name, number, headers), record.at)
                         for record in block
@@ -168,8 +167,8 @@ async def restore(directory: Path, settings: Settings, prefix: str, say: Say = l
 
 
 async def _require_empty(settings: Settings, topics: list[Topic]) -> None:
-    async with KafkaLog(settings) as log:
-        held = await log.count([topic for topic in topics if log.partitions(log.name(topic))])
+    async with KafkaReader(settings) as log:
+        held = await log.count(topics)
     if held:
         raise ReplayError(
             f"the topics with prefix {settings.prefix!r} hold {held:,} records; restore to another prefix"

@@ -8,15 +8,15 @@ fact is ignored by the worker.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from streams.cluster.connections import ClusterError, start_producer
-from streams.log.kafka import KafkaLog, Span
+from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import send
 from streams.log.letter_list import DeadLetter
 from streams.log.letters import PREFIX, RETRIED
 from streams.log.outgoing import Outgoing
+from streams.log.record import Span
 from streams.log.topics import BY_NAME, DEAD_LETTERS
 
 NEVER = {
@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
     why: str = ""
 
 
-async def plan(log: KafkaLog, letters: Sequence[DeadLetter], *, again: bool = False) -> list[Outcome]:
+async def plan(log: KafkaReader, letters: Sequence[DeadLetter], *, again: bool = False) -> list[Outcome]:
     """What retrying these letters would do; nothing is written. Letters of one origin are put back once.
 
     What failed again after it was put back is left alone unless `again`: a retry that is repeated must not go round in
@@ -58,7 +58,7 @@ async def plan(log: KafkaLog, letters: Sequence[DeadLetter], *, again: bool = Fa
     return outcomes
 
 
-def refused(letter: DeadLetter, log: KafkaLog) -> str:
+def refused(letter: DeadLetter, log: KafkaReader) -> str:
     """Why a letter is never put back; empty when it may be."""
     if not letter.has_origin:
         return "it does not say where it came from"
@@ -68,30 +68,36 @@ def refused(letter: DeadLetter, log: KafkaLog) -> str:
     topic = BY_NAME.get(original.topic.removeprefix(log.settings.prefix))
     if topic is None or not original.topic.startswith(log.settings.prefix) or topic.kind not in ("fact", "work"):
         return f"{original.topic} is no topic that facts or work are read from"
-    if original.partition >= log.partitions(original.topic):
+    if original.partition not in log.partitions(topic):
         return f"{original.topic} has no partition {original.partition}"
     if original.cut:
         return f"the letter holds only a part of it; all of it stands in {original.origin}"
     return "it has neither a key nor a value" if original.key is None and not letter.size else ""
 
 
-async def already_put_back(log: KafkaLog, letters: Sequence[DeadLetter]) -> set[str]:
+async def already_put_back(log: KafkaReader, letters: Sequence[DeadLetter]) -> set[str]:
     """The origins that a record in their target partition carries. It can only stand behind the original."""
-    first: dict[TopicPartition, int] = {}
+    first: dict[tuple[str, int], int] = {}
     for letter in letters:
         if not refused(letter, log):
-            place = TopicPartition(letter.letter.topic, letter.letter.partition)
+            place = (letter.letter.topic.removeprefix(log.settings.prefix), letter.letter.partition)
             first[place] = min(first.get(place, letter.letter.offset + 1), letter.letter.offset + 1)
-    spans = await log.spans(list(first))
+    held = await log.spans({BY_NAME[name]: None for name, _ in first})
+    spans = {
+        name: {
+            number: Span(max(first[name, number], span.start), span.end)
+            for number, span in parts.items()
+            if (name, number) in first
+        }
+        for name, parts in held.items()
+    }
     found: set[str] = set()
-    async for record in log.read(
-        {place: Span(max(first[place], span.start), span.end) for place, span in spans.items()}
-    ):
+    async for _, _, record in log.read(spans):
         found |= {content.decode(errors="replace") for name, content in record.headers if name == RETRIED}
     return found
 
 
-async def put_back(log: KafkaLog, outcomes: Sequence[Outcome]) -> list[Outcome]:
+async def put_back(log: KafkaReader, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Write what the plan says, in the order of the letters; returns when the broker has all of it.
 
     The letters are read again for their values, so that many large ones need not be held.
@@ -103,15 +109,15 @@ async def put_back(log: KafkaLog, outcomes: Sequence[Outcome]) -> list[Outcome]:
     producer = await start_producer(log.settings)
     try:
         acknowledgements = []
-        async for stored in log.records([DEAD_LETTERS]):
-            outcome = due.get((stored.partition, stored.offset))
+        async for _, partition, record in log.records([DEAD_LETTERS]):
+            outcome = due.get((partition, record.offset))
             if outcome is None:
                 continue
             letter = outcome.letter.letter
-            headers = [(name, content) for name, content in stored.headers if not name.startswith(PREFIX)]
+            headers = [(name, content) for name, content in record.headers if not name.startswith(PREFIX)]
             headers.append((RETRIED, letter.origin.encode()))
             acknowledgements.append(
-                await send(producer, Outgoing(letter.topic, letter.partition, stored.key, stored.value, headers))
+                await send(producer, Outgoing(letter.topic, letter.partition, record.key, record.value, headers))
             )
             done.add(outcome.letter.place)
         for acknowledgement in acknowledgements:

@@ -12,7 +12,8 @@ from schemas.errors import DecodeError
 from schemas.rankings import Ranking
 from streams.cluster.broker import places
 from streams.cluster.config import Settings
-from streams.log.reader import Log, Stored
+from streams.log.reader import LogReader
+from streams.log.record import Placed
 from streams.log.topics import BRANCHES, RANKINGS
 
 
@@ -57,11 +58,11 @@ def recall(settings: Settings, task: str, top_k: int | None = None, floor: float
     )
 
 
-async def remembered(log: Log, rollouts: Sequence[str] = ()) -> list[Memory]:
+async def remembered(log: LogReader, rollouts: Sequence[str] = ()) -> list[Memory]:
     """What the closed rollouts of a log leave to remember; of some of them only, when they are named."""
     rankings: dict[str, Ranking] = {}
-    async for stored in log.records([RANKINGS]):
-        record = await _decoded(log, stored)
+    async for placed in log.records([RANKINGS]):
+        record = await _decoded(log, placed)
         if isinstance(record, Ranking) and (not rollouts or record.rollout_id in rollouts):
             rankings.setdefault(record.rollout_id, record)
     wanted = {
@@ -71,8 +72,8 @@ async def remembered(log: Log, rollouts: Sequence[str] = ()) -> list[Memory]:
         if is_remembered(ranked)
     }
     records: dict[str, dict[tuple[int, int], BranchRecord]] = {}
-    async for stored in log.records([BRANCHES]):
-        record = await _decoded(log, stored)
+    async for placed in log.records([BRANCHES]):
+        record = await _decoded(log, placed)
         if isinstance(record, BranchRecord):
             place = (record.rollout_id, record.branch_index, record.attempt)
             if place in wanted:
@@ -84,8 +85,8 @@ async def remembered(log: Log, rollouts: Sequence[str] = ()) -> list[Memory]:
     ]
 
 
-async def _decoded(log: Log, stored: Stored) -> Record | None:
+async def _decoded(log: LogReader, placed: Placed) -> Record | None:
     try:
-        return await log.decode(stored)
+        return await log.decode(placed)
     except DecodeError:
         return None  # `braid dead-letters list` tells of it

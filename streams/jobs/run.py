@@ -39,7 +39,7 @@ from streams.jobs.judge.asking import VOTES_FILE
 from streams.jobs.judge.inline import InlineJudge
 from streams.jobs.spool import partitions_for, spooled, spread
 from streams.log.directory_lock import RUN_LOCK, held
-from streams.log.file_writer import SUFFIX, LogRecord, LogWriter
+from streams.log.file_writer import SUFFIX, LogWriter
 from streams.log.files import LOG, SPOOL
 from streams.log.headers import cloud_event, domain_time, identity
 from streams.log.input_lines import (
@@ -64,6 +64,8 @@ from streams.log.manifest import (
     require_no_log_of_others,
     seal,
 )
+from streams.log.progress import Say, quiet
+from streams.log.record import LogRecord
 from streams.log.topics import BY_RECORD, DEAD_LETTERS
 from streams.log.wire import Codec
 
@@ -73,7 +75,6 @@ STREAM_PARTITIONS = 32
 RUN = "run"
 """The kind of a run's manifest."""
 
-Say = Callable[[str, float], None]
 """Progress: what is being done, and how much of it (0..1)."""
 
 
@@ -82,7 +83,7 @@ def run_files(
     out: Path,
     settings: Settings,
     key: SigningKey | None,
-    say: Say = lambda _what, _share: None,
+    say: Say = quiet,
     judge: InlineJudge | None = None,
     beside: Sequence[str] = (),
     formats: Sequence[str] = (),

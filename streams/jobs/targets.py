@@ -26,7 +26,7 @@ from streams.log.file_writer import LogWriter
 from streams.log.files import LOG
 from streams.log.headers import REDACTED
 from streams.log.json_lines import SINK_FILES, Outputs
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import FactWriter
 from streams.log.manifest import LOG_MANIFEST, described, seal
 from streams.log.topic_setup import ensure_topics
@@ -186,8 +186,8 @@ class NewTopics(_Topics):
 
     async def prepare(self) -> None:
         """Create the topics and register the schemas, once for all processes. Raises TargetError when anything is in them."""
-        async with KafkaLog(self._settings) as log:
-            held = await log.count([topic for topic in TOPICS if log.partitions(log.name(topic))])
+        async with KafkaReader(self._settings) as log:
+            held = await log.count(TOPICS)
         if held:
             raise TargetError(
                 f"the topics with prefix {self._settings.prefix!r} hold {held:,} records already, of an earlier replay or of a live "
@@ -225,10 +225,10 @@ class ResumedTopics(_Topics):
 
     async def prepare(self) -> None:
         """Read which rollouts are there."""
-        async with KafkaLog(self._settings) as log:
-            async for stored in log.records([CLOSURES, EVIDENCE]):
+        async with KafkaReader(self._settings) as log:
+            async for placed in log.records([CLOSURES, EVIDENCE]):
                 try:
-                    record = await log.decode(stored)
+                    record = await log.decode(placed)
                 except DecodeError:
                     continue
                 if isinstance(record, Closure) and record.settled is not None:

@@ -1,10 +1,13 @@
-"""Facts as they stand in the log: which rollout a record is about, and what it says. One reading for all who fold."""
+"""Facts as they stand in the log: the rollout that a record is about, and its content."""
+
+from collections.abc import Iterable
 
 from agents.facts.fact import Fact
 from schemas.base import Record
 from schemas.closures import Closure
 from schemas.errors import DecodeError
 from schemas.lifecycle import Lifecycle
+from streams.log.record import LogRecord
 from streams.log.topics import Topic
 from streams.log.wire import Codec
 
@@ -26,6 +29,18 @@ def read_fact(codec: Codec, topic: Topic, value: bytes | None, rollout_id: str) 
     Raises DecodeError when it is none, or one about another rollout than the key says.
     """
     return _about(rollout_id, topic, codec.decode_for_fold(topic, value))  # type: ignore[return-value]  # the fact topics hold facts
+
+
+def readable_facts(codec: Codec, topic: Topic, records: Iterable[LogRecord]) -> list[tuple[str, Fact]]:
+    """The facts of records with their rollouts, without those that cannot be read."""
+    found: list[tuple[str, Fact]] = []
+    for record in records:
+        try:
+            rollout_id = rollout_of_key(record.key)
+            found.append((rollout_id, read_fact(codec, topic, record.value, rollout_id)))
+        except DecodeError:
+            continue
+    return found
 
 
 def read_record(codec: Codec, topic: Topic, key: bytes | None, value: bytes | None) -> Record:

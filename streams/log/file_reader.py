@@ -1,167 +1,211 @@
-"""The embedded log: the same topics as files, for people without a broker. Avro containers, one or more per partition.
+"""The log in files: what `braid run` leaves in `OUT/log`, and what `braid archive` keeps; read exactly as partitions are."""
 
-A record keeps its offset, time, key, value (in its wire form) and headers, so a file is read exactly as a partition is. A
-partition may be cut into segments: each file after the first has the offset it begins with in its name. Files are written
-under a temporary name and get their own when they are complete: no half file is ever visible. The same records give the same
-bytes.
-"""
-
-import re
-import sys
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any
 
-from schemas.avro_code import reader_of
-from schemas.errors import BraidError
-from streams.log.file_writer import CODEC, MAGIC, MARKER_BYTES, SCHEMA, SUFFIX, LogRecord
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-_NAME = re.compile(rf"(?P<partition>\d{{5,}})(-(?P<first>\d{{20}}))?\{SUFFIX}")
-
-_read = reader_of(SCHEMA, {"LogRecord": LogRecord, "LogHeader": tuple})
-_read_meta = reader_of(
-    {
-        "type": "record",
-        "name": "braidstream.LogMeta",
-        "fields": [{"name": "meta", "type": {"type": "map", "values": "bytes"}}],
-    }
+from streams.log.container import (
+    EmbeddedLogError,
+    first_of,
+    partitions_of,
+    place_of,
+    read_ends,
+    read_segment,
+    segments_of,
 )
+from streams.log.durable_files import digest_of
+from streams.log.file_writer import SUFFIX
+from streams.log.files import LogFiles
+from streams.log.losses import Losses, Offsets, add_loss, trimmed
+from streams.log.manifest import ARCHIVE, LOG_MANIFEST
+from streams.log.reader import LogReader
+from streams.log.record import EVERYTHING, NOTHING, LogRecord, Span, Spans
+from streams.log.topics import CLOSURES, FACTS, LIFECYCLE, Topic
+from streams.log.wire import Codec
 
-HEAD_BYTES = 64 * 1024
-"""More than any container of ours has before its first block."""
-
-
-class EmbeddedLogError(BraidError):
-    """The files are not an embedded log, or are damaged."""
-
-
-def read_partition(folder: Path, topic: str, partition: int) -> Iterator[LogRecord]:
-    """The records of a partition, in order; none when it has no file. Raises EmbeddedLogError for a damaged file."""
-    for block in read_blocks(folder, topic, partition):
-        yield from block
-
-
-def read_blocks(folder: Path, topic: str, partition: int, start: int = 0) -> Iterator[list[LogRecord]]:
-    """The same, block by block; segments that end before `start` are passed over."""
-    segments = segments_of(folder, topic, partition)
-    for number, path in enumerate(segments):
-        if number + 1 == len(segments) or (first_of(segments[number + 1]) or 0) > start:
-            yield from read_segment(path)
+Place = tuple[str, int]
+"""Topic and partition."""
 
 
-def read_segment(path: Path) -> Iterator[list[LogRecord]]:
-    """The records of one file, block by block. Raises EmbeddedLogError where it is damaged."""
-    with path.open("rb") as source:
-        try:
-            for block in _blocks(source, path.stat().st_size):
-                yield _unpacked(source, block)
-        except Exception as error:
-            raise EmbeddedLogError(f"{path}: damaged after the records read so far: {error}") from error
+class FileReader(LogReader):
+    """Reads a directory of partitions. A new run replaces its files.
 
-
-def read_ends(path: Path) -> tuple[LogRecord, LogRecord] | None:
-    """The first and the last record of a file, without unpacking what lies between; None when there are none.
-
-    Raises EmbeddedLogError for damage that shows that way; inside of blocks that were passed over there may be more.
+    Damage raises EmbeddedLogError. With `tolerant` it is noted in `damaged` and `lost`, and reading goes on behind it. See
+    `LogFiles` for `unfinished`: a reader that is not tolerant then takes files as they are, whatever their digests.
     """
-    with path.open("rb") as source:
+
+    kind = "directory"
+    grows = False
+
+    def __init__(self, directory: Path, *, unfinished: bool = False, tolerant: bool = False) -> None:
+        self.files = LogFiles(directory, unfinished=unfinished)
+        super().__init__(str(directory), f"directory {directory.resolve()}", Codec(stored=self.files.schemas))
+        self.folder = self.files.folder
+        self._tolerant = tolerant
+        self._checks_digests = tolerant or not unfinished
+        self._known = _archived(self.files.manifest)
+        self._listed = _listed(self.files.home, self.files.manifest)
+        self._measured: dict[Place, Span] = {}
+        self._broken: dict[Place, dict[Span, str]] = {}
+        """The offsets that damaged files may have had, and the damage."""
+
+    def partitions(self, topic: Topic) -> list[int]:
+        """The partitions that have a file."""
+        return partitions_of(self.folder, topic.name)
+
+    # -- spans ---------------------------------------------------------------------------------------------------------
+
+    async def spans(
+        self, topics: Iterable[Topic] = FACTS, *, since: int | None = None, rollout_id: str | None = None
+    ) -> Spans:
+        """As the manifest of an archive states; without one, from the first record of each partition to its last."""
+        home = None if rollout_id is None else self._home(rollout_id.encode())
+        return {
+            topic.name: {
+                number: span if since is None else Span(self._first_at(topic.name, number, since, span.end), span.end)
+                for number, span in self._spans_of(topic).items()
+                if home in (None, number)
+            }
+            for topic in topics
+        }
+
+    def _spans_of(self, topic: Topic) -> dict[int, Span]:
+        known = self._known.get(topic.name)
+        if known is not None:
+            return known
+        return {number: self._span(topic.name, number) for number in self.partitions(topic)}
+
+    def _first_at(self, topic: str, partition: int, since: int, end: int) -> int:
+        """The first offset whose record is not older than a time; `end` when there is none. Found by reading."""
+        blocks = self._segments(topic, partition)
+        return next((record.offset for block in blocks for record in block if record.at >= since), end)
+
+    def _home(self, key: bytes) -> int | None:
+        """The partition of a rollout, by its decisions or its opening; None when neither is there.
+
+        The number of partitions that a run had is not stored, so the small topics are searched.
+        """
+        for topic in (CLOSURES, LIFECYCLE):
+            for partition in self.partitions(topic):
+                if any(record.key == key for block in self._segments(topic.name, partition) for record in block):
+                    return partition
+        return None
+
+    def _span(self, topic: str, partition: int) -> Span:
+        known = self._measured.get((topic, partition))
+        if known is None:
+            known = self._measured[topic, partition] = self._measure(topic, partition)
+        return known
+
+    def _measure(self, topic: str, partition: int) -> Span:
+        """From the first record to the last: the ends of files tell, unless they are damaged."""
         try:
-            blocks = [block for block in _blocks(source, path.stat().st_size) if block.records]
-            if not blocks:
-                return None
-            first, last = (_unpacked(source, block) for block in (blocks[0], blocks[-1]))
-        except Exception as error:
-            raise EmbeddedLogError(f"{path}: damaged: {error}") from error
-    return first[0], last[-1]
+            ends = [found for path in segments_of(self.folder, topic, partition) if (found := read_ends(path))]
+        except EmbeddedLogError:
+            if not self._tolerant:
+                return EVERYTHING  # reading it raises the error
+            ends = [(block[0], block[-1]) for block in self._segments(topic, partition)]
+        return Span(ends[0][0].offset, ends[-1][1].offset + 1) if ends else NOTHING
+
+    # -- blocks --------------------------------------------------------------------------------------------------------
+
+    async def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncGenerator[list[LogRecord], None]:
+        """Block by block, as they were written."""
+        if span.start >= span.end:
+            return
+        reached = span.start
+        for block in self._segments(topic.name, partition, span):
+            reached = block[-1].offset + 1
+            if block[0].offset < span.start or reached > span.end:
+                inside = [record for record in block if span.start <= record.offset < span.end]
+                if inside:
+                    yield inside
+            else:
+                yield block
+            if reached >= span.end:
+                return
+        # The last offsets of a topic need not be records: a file with the right digest has all that there was.
+        listed = self._listed.get((topic.name, partition), [])
+        proven = bool(listed) and self.files.is_unchanged(listed[-1][0])
+        if reached < span.end and self._tolerant and topic.name in self._known and not proven:
+            loss = f"ends at offset {reached}, {LOG_MANIFEST} says {span.end} (take a whole copy)"
+            add_loss(self.damaged, topic.name, partition, loss)
+
+    def _segments(self, topic: str, partition: int, span: Span = EVERYTHING) -> Iterator[list[LogRecord]]:
+        """The blocks of a partition's files; of a damaged file those before the damage."""
+        for path, may in _placed(segments_of(self.folder, topic, partition)):
+            if not _overlap(may, span):
+                continue
+            try:
+                if self._checks_digests:
+                    self.files.require_unchanged(path)
+                yield from (block for block in read_segment(path) if block)
+            except EmbeddedLogError as error:
+                if not self._tolerant:
+                    raise
+                self._broken.setdefault((topic, partition), {})[may] = str(error)
+                add_loss(self.damaged, topic, partition, str(error))
+
+    # -- losses --------------------------------------------------------------------------------------------------------
+
+    def lost(self, spans: Spans, asked: Offsets | None = None, *, exact: bool = False) -> Losses:
+        """Beginnings that were gone when it was made, and files that the manifest names and that are not there."""
+        held = {
+            name: {number: self._known.get(name, {}).get(number) or self._span(name, number) for number in parts}
+            for name, parts in spans.items()
+        }
+        losses = {} if exact else trimmed(spans, held, asked or {})
+        for name, parts in spans.items():
+            for number, span in parts.items():
+                # A caller that asks for the end asks for all of it, also for what could not be measured.
+                wanted = Span(span.start, EVERYTHING.end if span.end == held[name][number].end else span.end)
+                for path, may in self._listed.get((name, number), ()):
+                    if _overlap(may, wanted) and not path.is_file():
+                        add_loss(losses, name, number, f"{path.relative_to(self.files.home)} is missing")
+                for may, why in self._broken.get((name, number), {}).items():
+                    if _overlap(may, wanted):
+                        add_loss(losses, name, number, why)
+        return losses
+
+    def foreign(self, topic: Topic, partition: int) -> list[str]:
+        """Files that the manifest of the archive does not name."""
+        if not self._known:
+            return []
+        named = {path for path, _ in self._listed.get((topic.name, partition), ())}
+        there = segments_of(self.folder, topic.name, partition)
+        return [f"{path}: {LOG_MANIFEST} does not name it, and it was not read" for path in there if path not in named]
+
+    def provenance(self, topics: Mapping[str, Any]) -> dict[str, Any]:
+        """The directory, and the files of topics with their digests."""
+        files = {
+            str(path.relative_to(self.folder)): digest_of(path)
+            for name in sorted(topics) for path in sorted((self.folder / name).glob(f"*{SUFFIX}"))
+        }  # fmt: skip
+        return {"kind": self.kind, "place": self.place, "topics": topics, "files": files}
 
 
-class _Block(NamedTuple):
-    """A block of a container."""
-
-    records: int
-    """How many."""
-    place: int
-    """Where it begins."""
-    length: int
-    """Bytes, packed."""
+def _archived(manifest: Mapping[str, Any]) -> Spans:
+    """The spans that the manifest of an archive states."""
+    known = manifest.get("inputs", {}).get("topics", {}) if manifest.get("kind") == ARCHIVE else {}
+    return {name: {int(number): Span(*span) for number, span in parts.items()} for name, parts in known.items()}
 
 
-def _unpacked(source: BinaryIO, block: _Block) -> list[LogRecord]:
-    source.seek(block.place)
-    found: list[LogRecord] = _read.many(zstd.decompress(source.read(block.length)), block.records)
-    return found
+def _listed(directory: Path, manifest: Mapping[str, Any]) -> dict[Place, list[tuple[Path, Span]]]:
+    """The files of each partition that a manifest names, in order, with the offsets that they may have."""
+    found: dict[Place, list[Path]] = {}
+    for path in (directory / name for name in manifest.get("files", {})):
+        place = place_of(path)
+        if place is not None:
+            found.setdefault(place, []).append(path)
+    return {place: _placed(sorted(paths, key=lambda path: first_of(path) or 0)) for place, paths in found.items()}
 
 
-def _blocks(source: BinaryIO, size: int) -> Iterator[_Block]:
-    """The blocks of a container, each seen to be whole, none of them read."""
-    marker = _begin(source)
-    at = source.tell()
-    while at < size:
-        source.seek(at)
-        count, length = _long(source), _long(source)
-        place = source.tell()
-        if not 0 <= length <= size - place:
-            raise ValueError(f"a block of {length} bytes, and {size - place} are left")
-        at = source.seek(place + length) + MARKER_BYTES
-        if source.read(MARKER_BYTES) != marker:
-            raise ValueError("a block does not end with the marker of the file")
-        yield _Block(count, place, length)
+def _placed(segments: list[Path]) -> list[tuple[Path, Span]]:
+    """The files of a partition, in order, with the offsets that they may have by their names."""
+    firsts = [first_of(path) or 0 for path in segments]
+    ends = [*firsts[1:], EVERYTHING.end][: len(firsts)]
+    return [(path, Span(first, end)) for path, first, end in zip(segments, firsts, ends, strict=True)]
 
 
-def _begin(source: BinaryIO) -> bytes:
-    """Read what stands before the first block; returns the marker that follows each of them."""
-    head = source.read(HEAD_BYTES)
-    if not head.startswith(MAGIC):
-        raise ValueError("it does not begin as an Avro container does")
-    found, end = _read_meta(head, len(MAGIC))
-    if found["meta"].get("avro.codec") != CODEC.encode():
-        raise ValueError(f"its blocks are not compressed with {CODEC}")
-    source.seek(end + MARKER_BYTES)
-    return head[end : end + MARKER_BYTES]
-
-
-def _long(source: BinaryIO) -> int:
-    """The next whole number of a container."""
-    bits, shift = 0, 0
-    while True:
-        byte = source.read(1)
-        if not byte or shift > 63:
-            raise ValueError("it ends too early")
-        bits |= (byte[0] & 0x7F) << shift
-        if byte[0] < 0x80:
-            return (bits >> 1) ^ -(bits & 1)
-        shift += 7
-
-
-def segments_of(folder: Path, topic: str, partition: int) -> list[Path]:
-    """The files of a partition, in order."""
-    return sorted(
-        (path for path, found in _files(folder, topic) if found == partition), key=lambda path: first_of(path) or 0
-    )
-
-
-def partitions_of(folder: Path, topic: str) -> list[int]:
-    """The partitions that have a file."""
-    return sorted({partition for _, partition in _files(folder, topic)})
-
-
-def _files(folder: Path, topic: str) -> list[tuple[Path, int]]:
-    found = ((path, _NAME.fullmatch(path.name)) for path in (folder / topic).glob(f"*{SUFFIX}"))
-    return [(path, int(match["partition"])) for path, match in found if match is not None]
-
-
-def place_of(path: Path) -> tuple[str, int] | None:
-    """The topic and partition that a file belongs to, by its name; None for another file."""
-    match = _NAME.fullmatch(path.name)
-    return None if match is None else (path.parent.name, int(match["partition"]))
-
-
-def first_of(path: Path) -> int | None:
-    """The offset that a segment begins with, by its name; None for the first file of a partition."""
-    match = _NAME.fullmatch(path.name)
-    return int(match["first"]) if match and match["first"] else None
+def _overlap(one: Span, other: Span) -> bool:
+    return one.start < other.end and other.start < one.end

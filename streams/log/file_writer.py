@@ -7,12 +7,13 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Final, NamedTuple, Self
+from typing import Any, BinaryIO, Final, Self
 
 from schemas.avro_code import writer_of
 from schemas.avro_python import long_bytes
 from streams.log.durable_files import PARTIAL, naming, open_output
 from streams.log.outgoing import Outgoing
+from streams.log.record import LogRecord
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -51,21 +52,6 @@ LEVEL = 3
 
 _PACKER: Final = zstd.ZstdCompressor(LEVEL)
 """One for all files: its tables need not be made for every block. A frame does not depend on those before it."""
-
-
-class LogRecord(NamedTuple):
-    """One record of the log."""
-
-    offset: int
-    at: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
-
-
-def consumed(record: Any) -> LogRecord:
-    """Convert a record of a Kafka consumer."""
-    return LogRecord(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
 
 
 _write: Final = writer_of(SCHEMA)

@@ -1,23 +1,21 @@
-"""The embedded log, looked into: the files that `braid run` leaves in `OUT/log`, read exactly as partitions are.
+"""The files of a log: where they lie in a directory, and what its manifest states of them.
 
 A log is read when its manifest is there and its files are as it lists them. A log that was cut off has none: it is refused,
 unless the caller asks for what is there.
 """
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from streams.log.container import EmbeddedLogError
 from streams.log.directory_lock import RUN_LOCK
 from streams.log.durable_files import PARTIAL, digest_of
-from streams.log.file_reader import EmbeddedLogError, partitions_of, read_segment, segments_of
-from streams.log.file_writer import SUFFIX, LogRecord
+from streams.log.file_writer import SUFFIX
 from streams.log.json_lines import SINK_FILES
 from streams.log.manifest import LOG_MANIFEST, NOT_LISTED, ManifestError, listed, read_manifest, shortfall
-from streams.log.reader import Log, LookError, Stored
-from streams.log.topics import CLOSURES, LIFECYCLE, TOPICS, Topic
-from streams.log.view_rows import ViewRow
-from streams.log.wire import Codec
+from streams.log.reader import LookError
+from streams.log.topics import TOPICS
 
 LOG = "log"
 """The folder of the log in a directory that has one."""
@@ -36,7 +34,6 @@ class LogFiles:
         self.folder = log_folder(directory if self.home == directory else self.home)
         self.manifest = read_manifest(self.home)
         self._stated = {self.home / name: stated for name, stated in listed(self.manifest).items()}
-        self._unfinished = unfinished
         self._unchanged: dict[Path, bool] = {}
         """Files that were held against the manifest, and whether they are as they were written."""
         if not unfinished:
@@ -46,22 +43,6 @@ class LogFiles:
     def schemas(self) -> dict[int, dict[str, Any]]:
         """The schemas that an archive brings along, by the ids in its records."""
         return _schemas(self.manifest)
-
-    def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic that have a file."""
-        return partitions_of(self.folder, topic)
-
-    def records(self, topic: str, partition: int) -> Iterator[LogRecord]:
-        """The records of a partition, in order. Raises EmbeddedLogError for a file that is damaged, or was changed."""
-        for block in self.blocks(topic, partition):
-            yield from block
-
-    def blocks(self, topic: str, partition: int) -> Iterator[list[LogRecord]]:
-        """The same, block by block."""
-        for path in segments_of(self.folder, topic, partition):
-            if not self._unfinished:
-                self.require_unchanged(path)
-            yield from read_segment(path)
 
     def is_unchanged(self, path: Path) -> bool:
         """Whether a file was found to have the digest that the manifest states."""
@@ -111,51 +92,6 @@ def _is_older_run(home: Path) -> bool:
     )
 
 
-class EmbeddedLog(Log):
-    """A directory of partitions. There is no worker, and so no view."""
-
-    def __init__(self, directory: Path, *, unfinished: bool = False) -> None:
-        self.files = LogFiles(directory, unfinished=unfinished)
-        self.folder = self.files.folder
-        self.place = str(directory)
-        self.codec = Codec(stored=self.files.schemas)
-
-    async def records(
-        self, topics: Sequence[Topic], *, rollout_id: str | None = None, since: int | None = None
-    ) -> AsyncGenerator[Stored, None]:
-        """What stands in the files."""
-        key = None if rollout_id is None else rollout_id.encode()
-        home = None if key is None else self._home(key)
-        for topic in topics:
-            for partition in self.files.partitions(topic.name):
-                if home is not None and partition != home:
-                    continue
-                for record in self.files.records(topic.name, partition):
-                    if key in (None, record.key) and (since is None or record.at >= since):
-                        yield _stored(topic, partition, record)
-
-    async def view_row(self, rollout_id: str) -> ViewRow | None:
-        """None: nobody keeps a view of files."""
-        del rollout_id
-        return None
-
-    async def rollouts(self) -> list[str]:
-        """The ids of the rollouts that were decided or opened."""
-        keys = {stored.key async for stored in self.records([CLOSURES, LIFECYCLE]) if stored.key}
-        return sorted(key.decode(errors="replace") for key in keys)
-
-    def _home(self, key: bytes) -> int | None:
-        """The partition of a rollout, by its decisions or its opening; None when neither is there.
-
-        How many partitions a run had is not written down, so the small topics are looked through.
-        """
-        for topic in (CLOSURES, LIFECYCLE):
-            for partition in self.files.partitions(topic.name):
-                if any(record.key == key for record in self.files.records(topic.name, partition)):
-                    return partition
-        return None
-
-
 def schemas_of(home: Path) -> dict[int, dict[str, Any]]:
     """The schemas in the manifest of a directory; none where it cannot be read."""
     try:
@@ -192,7 +128,3 @@ def find_log(directory: Path) -> Path | None:
         if any((folder / topic.name).is_dir() for topic in TOPICS):
             return folder
     return None
-
-
-def _stored(topic: Topic, partition: int, record: LogRecord) -> Stored:
-    return Stored(topic, partition, record.offset, record.at, record.key, record.value, record.headers)

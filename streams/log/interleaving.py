@@ -1,28 +1,52 @@
-"""The topics of one partition read side by side, in step with their times.
+"""The order in which the topics of one partition are read: side by side in step with their times, or in turn.
 
-The fold does not care how topics interleave; memory does. What is read of any topic is at most a block ahead of the slowest
-one, so a rollout's facts come close together and only open rollouts are held.
+The fold does not depend on it; memory does. In step, a topic is at most a block ahead of the slowest one, so a rollout's facts
+come close together and only open rollouts are held. In turn, with the events last, it is known whose events are needed.
 """
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from itertools import accumulate
 from operator import itemgetter
 
-from streams.log.file_writer import LogRecord
+from streams.log.reader import LogReader
+from streams.log.record import NOTHING, LogRecord, Spans
 from streams.log.topics import Topic
 
 _TIME = itemgetter(LogRecord._fields.index("at"))
 
 
+Blocks = AsyncIterator[list[LogRecord]]
+Order = Callable[[Mapping[Topic, Blocks]], AsyncIterator[tuple[Topic, list[LogRecord]]]]
+
+
+async def partition_blocks(
+    log: LogReader, partition: int, topics: Iterable[Topic], spans: Spans, order: Order
+) -> AsyncIterator[tuple[Topic, list[LogRecord]]]:
+    """The records of topics in one partition, block by block, ready to be decoded."""
+    blocks = {
+        topic: log.blocks(topic, partition, spans.get(topic.name, {}).get(partition, NOTHING)) for topic in topics
+    }
+    async for topic, records in order(blocks):
+        await log.learn(records)
+        yield topic, records
+
+
+async def in_turn(sources: Mapping[Topic, Blocks]) -> AsyncIterator[tuple[Topic, list[LogRecord]]]:
+    """All records of the first topic, then those of the next."""
+    for topic, blocks in sources.items():
+        async for records in blocks:
+            yield topic, records
+
+
 class _Block:
-    """Records of a topic, of which some may have gone on."""
+    """A block of one topic's records with a read cursor."""
 
     def __init__(self, records: list[LogRecord]) -> None:
         self._records = records
         self._gone = 0
         times: list[int] = list(map(_TIME, records))
-        # The newest so far, for each of them; times are nearly always in order.
+        # For each record the newest time so far; times are nearly always in order.
         self._newest = times if times == sorted(times) else list(accumulate(times, max))
 
     @property
@@ -41,9 +65,7 @@ class _Block:
         return self._records[first : self._gone]
 
 
-async def in_step(
-    sources: Mapping[Topic, AsyncIterator[list[LogRecord]]],
-) -> AsyncIterator[tuple[Topic, list[LogRecord]]]:
+async def in_step(sources: Mapping[Topic, Blocks]) -> AsyncIterator[tuple[Topic, list[LogRecord]]]:
     """Records of all topics, each topic in its order, some at a time."""
     running = dict(sources)
     held: dict[Topic, _Block] = {}

@@ -1,12 +1,12 @@
 """Partitions of a cluster, fetched from the brokers that lead them, as records of the log.
 
-aiokafka's consumer follows assignments, and makes an object of eleven fields of each record. A replay reads from one offset to
-another, and needs five of them: it asks for them itself, in three fifths of the time.
+aiokafka's consumer follows assignments, and makes an object of eleven fields of each record. A bounded read goes from one offset
+to another, and needs five of them: it sends its own fetch requests, in three fifths of the time.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -26,8 +26,7 @@ from aiokafka.record import MemoryRecords
 from schemas.errors import BraidError
 from streams.cluster.config import Settings
 from streams.cluster.connections import ClusterError, client_options, reach
-from streams.log.file_writer import LogRecord
-from streams.log.kafka import STALL_S, Span
+from streams.log.record import LogRecord, Span
 
 READ_BYTES = 2 * 1024 * 1024
 """Of one request, as the broker holds them; a larger record comes all the same, alone."""
@@ -36,6 +35,8 @@ BLOCK_RECORDS = 2000
 WAIT_MS = 20
 """How long a broker may hold a request that it has nothing for: others wait behind it."""
 AGAIN_S = 0.2
+STALL_S = 30.0
+"""A bounded read that gets nothing for this long has lost its broker."""
 
 
 Beginning = Callable[[TopicPartition], Awaitable[int]]
@@ -60,7 +61,13 @@ class Fetching:
         """Leave the cluster."""
         await self._client.close()
 
-    async def blocks(self, name: str, partition: int, span: Span) -> AsyncIterator[list[LogRecord]]:
+    async def topics(self) -> dict[str, int]:
+        """How many partitions each topic has. All topics: asking for one by name can create it on some clusters."""
+        known = await self._client.fetch_all_metadata()
+        names = known.topics(exclude_internal_topics=False)
+        return {name: len(known.partitions_for_topic(name) or ()) for name in names}
+
+    async def blocks(self, name: str, partition: int, span: Span) -> AsyncGenerator[list[LogRecord], None]:
         """The records of part of a partition, in order, some at a time; more are asked for while these are used."""
         place, position = TopicPartition(name, partition), span.start
         if position >= span.end:

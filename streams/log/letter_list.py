@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from streams.log.letters import RETRIED, Letter, read_letter
-from streams.log.reader import Log, LookError, Stored
+from streams.log.reader import LogReader, LookError
+from streams.log.record import Placed
 from streams.log.topics import DEAD_LETTERS
 
 
@@ -78,41 +79,42 @@ def parse_since(text: str) -> int:
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def dead_letter(stored: Stored) -> DeadLetter:
+def dead_letter(placed: Placed) -> DeadLetter:
     """The letter in a record of the dead letter topic, whoever wrote it."""
+    topic, partition, record = placed
     try:
-        letter = read_letter(stored.key, stored.value, stored.headers)
+        letter = read_letter(record.key, record.value, record.headers)
     except ValueError:  # a partition or offset that is no number: not written by us
         letter = Letter(
-            stored.key, stored.value, stored.headers, "", -1, -1, "unknown", "", "its headers make no sense"
+            record.key, record.value, record.headers, "", -1, -1, "unknown", "", "its headers make no sense"
         )
     found = DeadLetter(
         letter_id=letter.origin,
         letter=letter._replace(value=None),
-        size=len(stored.value or b""),
-        at=stored.at,
-        place=(stored.partition, stored.offset),
+        size=len(record.value or b""),
+        at=record.at,
+        place=(partition, record.offset),
     )
     if found.has_origin:
         return found
-    return found._replace(letter_id=f"{stored.topic.name}/{stored.partition}/{stored.offset}")
+    return found._replace(letter_id=f"{topic.name}/{partition}/{record.offset}")
 
 
-def fold_letter(letters: dict[tuple[str, str], DeadLetter], stored: Stored) -> None:
+def fold_letter(letters: dict[tuple[str, str], DeadLetter], placed: Placed) -> None:
     """Take a letter in; a repetition is counted, the first one stays."""
-    letter = dead_letter(stored)
+    letter = dead_letter(placed)
     identity = (letter.letter_id, letter.letter.reason)
     known = letters.get(identity)
     letters[identity] = letter if known is None else known._replace(copies=known.copies + 1)
 
 
-async def read_letters(log: Log, filters: Filters) -> list[DeadLetter]:
+async def read_letters(log: LogReader, filters: Filters) -> list[DeadLetter]:
     """The letters that are asked for, oldest first."""
     found: dict[tuple[str, str], DeadLetter] = {}
     # All partitions, even for one rollout: a record that was put into a wrong one is a letter there.
-    async for stored in log.records([DEAD_LETTERS], since=filters.since):
-        if filters.match(dead_letter(stored)):
-            fold_letter(found, stored)
+    async for placed in log.records([DEAD_LETTERS], since=filters.since):
+        if filters.match(dead_letter(placed)):
+            fold_letter(found, placed)
     return sorted(found.values(), key=lambda letter: (letter.at, letter.place))
 
 

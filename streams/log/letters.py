@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import structlog
 
-from streams.log.file_writer import LogRecord
 from streams.log.outgoing import Outgoing, Send
+from streams.log.record import LogRecord
 from streams.log.topics import DEAD_LETTERS
 
 PREFIX = "__braid.errors."

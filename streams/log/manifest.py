@@ -30,6 +30,9 @@ CHECKPOINT = "checkpoint.json"
 PROVENANCE = "provenance"
 """The folder of an exported dataset that says where its rows came from."""
 
+ARCHIVE = "archive"
+"""The kind of manifest that `braid archive` writes."""
+
 NOT_LISTED = "the manifest does not list it"
 
 

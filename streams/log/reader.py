@@ -1,73 +1,164 @@
-"""A log to look into: one small interface, over Kafka (`kafka.py`) and over the files of `braid run` (`files.py`)."""
+"""The reader of the log: one port, over Kafka (`kafka_reader.py`) and over files (`file_reader.py`).
+
+A reader tells which spans of offsets its partitions hold, and reads a span in blocks of records. Everything else is built on
+these two. Damage is raised, or noted as a loss, as the reader was asked to.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from difflib import get_close_matches
-from typing import NamedTuple
+from operator import itemgetter
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
 from schemas.base import Record
 from schemas.errors import BraidError
 from streams.log.facts import read_record
+from streams.log.losses import Losses, Offsets
+from streams.log.progress import Say, quiet
+from streams.log.record import LogRecord, Placed, Span, Spans
 from streams.log.terminal_text import line
-from streams.log.topics import Topic
+from streams.log.topics import BY_NAME, CLOSURES, FACTS, LIFECYCLE, Topic
 from streams.log.view_rows import ViewRow
 from streams.log.wire import Codec
 
+_VALUE = itemgetter(LogRecord._fields.index("value"))
+
 
 class LookError(BraidError):
-    """What was asked for is not there, or cannot be looked at."""
+    """The log does not hold what was asked for, or cannot be read."""
 
 
-class Stored(NamedTuple):
-    """A record as it stands in the log."""
+class LogReader(ABC):
+    """Reads a log; an async context manager."""
 
-    topic: Topic
-    partition: int
-    offset: int
-    at: int
-    """When the log took it in, in milliseconds."""
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
+    kind: ClassVar[str]
+    grows: ClassVar[bool]
+    """Whether the log only grows: an offset then means the same record at the next read."""
 
-    @property
-    def place(self) -> str:
-        """For people."""
-        return f"{self.topic.name}/{self.partition}@{self.offset}"
+    def __init__(self, place: str, identity: str, codec: Codec, say: Say = quiet) -> None:
+        self.place = place
+        """Where the log is, for people."""
+        self.identity = identity
+        """Names the log in a checkpoint."""
+        self.codec = codec
+        self.damaged: Losses = {}
+        """By topic and partition, why reading ended too early."""
+        self._say = say
 
+    async def __aenter__(self) -> Self:
+        return self
 
-class Log(ABC):
-    """What can be looked into."""
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        return
 
-    place: str
-    """Where it is, for people."""
-    codec: Codec
+    # -- spans and blocks ----------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def records(
-        self, topics: Sequence[Topic], *, rollout_id: str | None = None, since: int | None = None
-    ) -> AsyncGenerator[Stored, None]:
-        """What stands in topics now, in the order of each partition; of one rollout, and from a time on, when asked.
+    def partitions(self, topic: Topic) -> list[int]:
+        """The partitions that a topic has."""
 
-        Records of other rollouts are passed over by their key, without being decoded.
+    @abstractmethod
+    async def spans(
+        self, topics: Iterable[Topic] = FACTS, *, since: int | None = None, rollout_id: str | None = None
+    ) -> Spans:
+        """The offsets that topics hold now: all, those from a time on, those of the partition of one rollout."""
+
+    @abstractmethod
+    def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncGenerator[list[LogRecord], None]:
+        """The records of a span, in order, block by block."""
+
+    @abstractmethod
+    def lost(self, spans: Spans, asked: Offsets | None = None, *, exact: bool = False) -> Losses:
+        """By topic and partition, the known losses of spans.
+
+        `asked` holds the offsets that the caller begins at. With `exact` the caller asked for these very spans. In both cases
+        records before them are not lost.
         """
 
+    def foreign(self, topic: Topic, partition: int) -> list[str]:  # noqa: ARG002 - a cluster has none
+        """Files of a partition that are not read, because the manifest does not name them."""
+        return []
+
+    def require(self, topic: Topic) -> None:  # noqa: B027 - files hold the topics that were written
+        """Raise LookError when a cluster has no such topic yet."""
+
     @abstractmethod
+    def provenance(self, topics: Mapping[str, Any]) -> dict[str, Any]:
+        """How the manifest of a dataset names the log that it was made from; `topics` holds the offsets that were read."""
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    async def read(self, spans: Spans) -> AsyncGenerator[Placed, None]:
+        """The records of spans, topic by topic, each partition in its order."""
+        total, done = sum(span.end - span.start for parts in spans.values() for span in parts.values()), 0
+        for name, parts in spans.items():
+            topic = BY_NAME[name]
+            for partition, span in parts.items():
+                async with aclosing(self.blocks(topic, partition, span)) as blocks:
+                    async for block in blocks:
+                        for record in block:
+                            yield Placed(topic, partition, record)
+                        done += len(block)
+                        self._say("reading", min(1.0, done / total))
+
+    async def records(
+        self, topics: Iterable[Topic], *, rollout_id: str | None = None, since: int | None = None
+    ) -> AsyncGenerator[Placed, None]:
+        """The records that topics hold now; of one rollout, and from a time on, when asked.
+
+        Records of other rollouts are skipped by their key, without being decoded.
+        """
+        key = None if rollout_id is None else rollout_id.encode()
+        async with aclosing(self.read(await self.spans(topics, since=since, rollout_id=rollout_id))) as found:
+            async for placed in found:
+                if key is None or placed.record.key == key:
+                    yield placed
+
+    def follow(
+        self, topic: Topic, *, rollout_id: str | None = None, from_beginning: bool = False
+    ) -> AsyncGenerator[Placed, None]:
+        """The records of a topic as they come, without an end. Raises LookError for files."""
+        del rollout_id, from_beginning
+        raise LookError(f"{self.place} is files: nothing comes to {topic.name} any more; read it without following")
+
+    async def count(self, topics: Iterable[Topic]) -> int:
+        """How many records topics hold, without reading them."""
+        spans = await self.spans(topics)
+        return sum(span.end - span.start for parts in spans.values() for span in parts.values())
+
     async def view_row(self, rollout_id: str) -> ViewRow | None:
-        """The worker's row of a rollout, where there is one."""
+        """The worker's row of a rollout, where there is a worker."""
+        del rollout_id
+        return None
 
-    async def decode(self, stored: Stored) -> Record:
-        """The record in a value.
+    async def rollouts(self) -> list[str]:
+        """The ids of the rollouts that were decided or opened."""
+        keys = {record.key async for _, _, record in self.records([CLOSURES, LIFECYCLE]) if record.key}
+        return sorted(key.decode(errors="replace") for key in keys)
 
-        Raises DecodeError when it is none or not about the rollout that its key names, RegistryUnreachableError when the
-        registry is away.
+    # -- decoding ------------------------------------------------------------------------------------------------------
+
+    async def learn(self, records: Iterable[LogRecord]) -> None:
+        """Look up the schemas that records name and that are not known yet, before the records are decoded."""
+        await self.codec.prepare(map(_VALUE, records))
+
+    async def decode(self, placed: Placed) -> Record:
+        """Decode a record.
+
+        Raises DecodeError when its value is none of its topic's, or not about the rollout that its key names;
+        RegistryUnreachableError when the registry does not answer.
         """
-        await self.codec.prepare([stored.value])
-        return read_record(self.codec, stored.topic, stored.key, stored.value)
+        topic, _, record = placed
+        await self.learn([record])
+        return read_record(self.codec, topic, record.key, record.value)
 
 
 def unknown_rollout(rollout_id: str, place: str, known: Iterable[str]) -> str:
-    """What to say when nobody has heard of a rollout."""
+    """The error text for a rollout that the log does not have."""
     close = get_close_matches(rollout_id, list(known), n=3)
     meant = f"; did you mean {' or '.join(line(each) for each in close)}?" if close else ""
     return f"{place}: there is no rollout {line(rollout_id)!r}{meant or '; `braid rollouts` lists those there are'}"

@@ -23,11 +23,11 @@ from schemas.closures import Closure
 from schemas.errors import DecodeError
 from streams.cluster.connections import ClusterError, client_options
 from streams.log.facts import read_record
-from streams.log.file_writer import consumed
 from streams.log.headers import identity
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import FactWriter
 from streams.log.letters import bury, letter_of
+from streams.log.record import consumed
 from streams.log.topics import CLOSURES, Topic
 from streams.services.slot import Slot, claimed, name_of
 
@@ -200,14 +200,15 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def _load(self, held: Iterable[Held], since: int) -> None:
         """Read what partitions hold already, so that nothing is made twice or in vain."""
         by_partition = {each.partition: each for each in held}
-        async with KafkaLog(self.settings) as kafka:
-            topics = {kafka.name(topic): topic for topic in self.role.known}
-            places = [TopicPartition(name, partition) for name in topics for partition in by_partition]
-            async for record in kafka.read(await kafka.spans(places, since - self.role.look_back_ms)):
+        async with KafkaReader(self.settings) as kafka:
+            spans = await kafka.spans(self.role.known, since=since - self.role.look_back_ms)
+            ours = {
+                name: {number: span for number, span in parts.items() if number in by_partition}
+                for name, parts in spans.items()
+            }
+            async for placed in kafka.read(ours):
                 with suppress(DecodeError):  # the live worker makes a dead letter of it
-                    await kafka.codec.prepare([record.value])
-                    found = read_record(kafka.codec, topics[record.topic], record.key, record.value)
-                    _note(by_partition[record.partition], found)
+                    _note(by_partition[placed.partition], await kafka.decode(placed))
         for each in by_partition.values():
             each.is_loaded = True
 

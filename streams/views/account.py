@@ -2,29 +2,31 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, TypeVar
 
-from agents.facts.fact import Fact
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status
 from schemas.base import Record
 from schemas.branches import BranchRecord
-from schemas.closures import Closure
 from schemas.errors import DecodeError
 from schemas.evidence import AepRecord
 from schemas.judging import JudgeRequest, JudgeVote
 from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from streams.log.fold import Fold
 from streams.log.headers import identity
 from streams.log.letter_list import DeadLetter, fold_letter
-from streams.log.reader import Log, Stored
-from streams.log.topics import DEAD_LETTERS, FACTS, TOPICS
+from streams.log.reader import LogReader
+from streams.log.record import LogRecord, Placed
+from streams.log.topics import CLOSURES, DEAD_LETTERS, FACTS, TOPICS, Topic
 from streams.log.view_rows import ViewRow
 
 MARGIN_MS = 5 * 60_000
 """Reading starts this long before the rollout's first fact: brokers' clocks differ, and a leader may change."""
 
-FACT_RECORDS = frozenset(topic.record for topic in FACTS)
+ORDER = (*(topic for topic in TOPICS if topic is not CLOSURES), CLOSURES)
+"""Decisions come last: what they do not pin is then still seen."""
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -45,11 +47,14 @@ class Account:
     rollout: Rollout
     view: ViewRow | None = None
     facts: int = 0
-    closures: list[tuple[Closure, Stored]] = field(default_factory=list)
     emitted: dict[str, Record] = field(default_factory=dict)
     """What follows from the facts, by id: a crash may have written it twice, with the same bytes."""
     letters: dict[tuple[str, str], DeadLetter] = field(default_factory=dict)
     unreadable: list[Unreadable] = field(default_factory=list)
+
+    def refuse(self, partition: int, topic: Topic, record: LogRecord, error: DecodeError) -> None:
+        """Note a record that cannot be read."""
+        self.unreadable.append(Unreadable(f"{topic.name}/{partition}/{record.offset}", str(error)))
 
     @property
     def is_empty(self) -> bool:
@@ -108,16 +113,22 @@ class Account:
         return [vote for vote in facts if isinstance(vote, JudgeVote)]
 
 
-async def account_of(log: Log, rollout_id: str) -> Account:
+async def account_of(log: LogReader, rollout_id: str) -> Account:
     """Read everything about a rollout. Raises nothing for an unknown one: its account is empty."""
     account = Account(rollout_id, Rollout(rollout_id), await log.view_row(rollout_id))
     started = account.view.started_at if account.view is not None else None
     since = None if started is None else started - MARGIN_MS
-    async for stored in log.records(TOPICS, rollout_id=rollout_id, since=since):
-        await _take(account, log, stored)
-    # Last, whatever order topics were read in: what a decision does not pin is then still seen.
-    for closure, stored in sorted(account.closures, key=lambda entry: entry[1].offset):
-        account.rollout.add(closure, stored.at, (stored.topic.name, stored.partition, stored.offset))
+    fold: Fold | None = None
+    async for placed in log.records(ORDER, rollout_id=rollout_id, since=since):
+        topic, partition, record = placed
+        if topic in FACTS:
+            fold = fold or Fold(log.codec, partition, lambda _rollout_id: True, partial(account.refuse, partition))
+            await log.learn([record])
+            if (said := fold.read(topic, record)) is not None:
+                account.rollout = fold.add(topic, record, said)
+        else:
+            await _take(account, log, placed)
+    account.facts = fold.facts if fold is not None else 0
     buried = tuple(letter.letter_id for letter in account.letters.values())
     account.unreadable = [
         each for each in account.unreadable if not any(origin.endswith(each.place) for origin in buried)
@@ -125,21 +136,15 @@ async def account_of(log: Log, rollout_id: str) -> Account:
     return account
 
 
-async def _take(account: Account, log: Log, stored: Stored) -> None:
-    if stored.topic is DEAD_LETTERS:
-        fold_letter(account.letters, stored)
+async def _take(account: Account, log: LogReader, placed: Placed) -> None:
+    """Take in what follows from the facts."""
+    topic, partition, record = placed
+    if topic is DEAD_LETTERS:
+        fold_letter(account.letters, placed)
         return
     try:
-        record = await log.decode(stored)
+        emitted = await log.decode(placed)
     except DecodeError as error:
-        account.unreadable.append(Unreadable(f"{stored.topic.name}/{stored.partition}/{stored.offset}", str(error)))
-        return
-    if isinstance(record, Closure):
-        account.facts += 1
-        account.closures.append((record, stored))
-    elif type(record) in FACT_RECORDS:
-        account.facts += 1
-        fact: Fact = record  # type: ignore[assignment]  # the fact topics hold facts
-        account.rollout.add(fact, stored.at, (stored.topic.name, stored.partition, stored.offset))
+        account.refuse(partition, topic, record, error)
     else:
-        account.emitted.setdefault(f"{type(record).__name__}/{identity(record)}", record)
+        account.emitted.setdefault(f"{type(emitted).__name__}/{identity(emitted)}", emitted)

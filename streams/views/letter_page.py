@@ -8,7 +8,8 @@ from rich.text import Text
 
 from schemas.errors import DecodeError
 from streams.log.letter_list import dead_letter
-from streams.log.reader import Log, Stored
+from streams.log.reader import LogReader
+from streams.log.record import Placed
 from streams.log.terminal_text import clean, cut, json_of, line, moment, visible
 from streams.log.topics import BY_NAME
 from streams.views.layout import facts
@@ -19,28 +20,29 @@ HEADER = 200
 """Characters of a header's content."""
 
 
-async def decoded_original(log: Log, stored: Stored) -> dict[str, Any] | None:
+async def decoded_original(log: LogReader, placed: Placed) -> dict[str, Any] | None:
     """The record in a letter, redacted, where it is one of its topic's: a late or fenced one is."""
-    origin = dead_letter(stored).letter.topic
+    origin = dead_letter(placed).letter.topic
     topic = next((topic for name, topic in BY_NAME.items() if origin.endswith(name)), None)
     if topic is None or topic.record is None:
         return None
     try:
-        await log.codec.prepare([stored.value])
-        return json_of(log.codec.decode(topic, stored.value))  # whatever its key says
+        await log.learn([placed.record])
+        return json_of(log.codec.decode(topic, placed.record.value))  # whatever its key says
     except DecodeError:
         return None
 
 
-def letter_object(stored: Stored, decoded: dict[str, Any] | None) -> dict[str, Any]:
+def letter_object(placed: Placed, decoded: dict[str, Any] | None) -> dict[str, Any]:
     """The letter as `--json` prints it."""
-    shown = preview(stored.value)
+    topic, partition, record = placed
+    shown = preview(record.value)
     headers = [
-        {"name": line(name, HEADER), "content": preview(content, HEADER).text} for name, content in stored.headers
+        {"name": line(name, HEADER), "content": preview(content, HEADER).text} for name, content in record.headers
     ]
     return {
-        **clean(letter_json(dead_letter(stored))),
-        "letter_at": f"{stored.topic.name}/{stored.partition}/{stored.offset}",
+        **clean(letter_json(dead_letter(placed))),
+        "letter_at": f"{topic.name}/{partition}/{record.offset}",
         "headers": headers,
         "record": decoded,
         "preview": None if decoded is not None else shown._asdict(),

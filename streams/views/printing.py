@@ -6,7 +6,8 @@ import orjson
 
 from schemas.errors import DecodeError
 from streams.log.letter_list import dead_letter
-from streams.log.reader import Log, Stored
+from streams.log.reader import LogReader
+from streams.log.record import Placed
 from streams.log.terminal_text import clean, json_of, line, moment
 from streams.log.topics import DEAD_LETTERS
 from streams.views.gist import gist
@@ -16,39 +17,41 @@ KEY = 32
 """Characters of a key in a human line."""
 
 
-async def print_human(log: Log, stored: Stored) -> str:
+async def print_human(log: LogReader, placed: Placed) -> str:
     """Where it stands, when it came, whose it is, what it is, and its gist."""
-    what, said = await _kind_and_gist(log, stored)
-    key = line((stored.key or b"").decode(errors="replace"), KEY) or "-"
-    return f"{stored.partition}@{stored.offset:<6} {moment(stored.at)}  {key:<20} {what:<14} {said}"
+    what, said = await _kind_and_gist(log, placed)
+    _, partition, record = placed
+    key = line((record.key or b"").decode(errors="replace"), KEY) or "-"
+    return f"{partition}@{record.offset:<6} {moment(record.at)}  {key:<20} {what:<14} {said}"
 
 
-async def print_json(log: Log, stored: Stored) -> str:
+async def print_json(log: LogReader, placed: Placed) -> str:
     """The record with where it stands, compact and redacted."""
+    topic, partition, stored = placed
     whole: dict[str, Any] = {
-        "topic": stored.topic.name,
-        "partition": stored.partition,
+        "topic": topic.name,
+        "partition": partition,
         "offset": stored.offset,
         "at": stored.at,
         "key": None if stored.key is None else clean(stored.key.decode(errors="replace")),
     }
-    if stored.topic is DEAD_LETTERS:
-        whole |= {"type": "DeadLetter", "letter": clean(letter_json(dead_letter(stored)))}
+    if topic is DEAD_LETTERS:
+        whole |= {"type": "DeadLetter", "letter": clean(letter_json(dead_letter(placed)))}
     else:
         try:
-            record = await log.decode(stored)
+            record = await log.decode(placed)
             whole |= {"type": type(record).__name__, "record": json_of(record)}
         except DecodeError as error:
             whole |= {"type": None, "undecodable": line(str(error)), "bytes": len(stored.value or b"")}
     return orjson.dumps(whole).decode()
 
 
-async def _kind_and_gist(log: Log, stored: Stored) -> tuple[str, str]:
-    if stored.topic is DEAD_LETTERS:
-        letter = dead_letter(stored)
+async def _kind_and_gist(log: LogReader, placed: Placed) -> tuple[str, str]:
+    if placed.topic is DEAD_LETTERS:
+        letter = dead_letter(placed)
         return "DeadLetter", line(f"{letter.letter.reason}: {letter.letter_id}: {letter.letter.message}", 160)
     try:
-        record = await log.decode(stored)
+        record = await log.decode(placed)
     except DecodeError as error:
-        return "undecodable", line(f"{len(stored.value or b'')} bytes: {error}", 160)
+        return "undecodable", line(f"{len(placed.record.value or b'')} bytes: {error}", 160)
     return type(record).__name__, gist(record)

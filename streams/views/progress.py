@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from streams.log.progress import Say, quiet
+
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, float], None]]:
+def progress() -> Iterator[Say]:
     """Something to call with what is being done and how much of it (0..1)."""
     if not sys.stderr.isatty():  # nobody looks: what draws the bar need not be loaded
-        yield lambda _what, _share: None
+        yield quiet
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn

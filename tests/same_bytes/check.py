@@ -24,7 +24,7 @@ from schemas import versions
 from schemas.compiled import VARIABLE, core
 from streams.jobs.archive import check as check_archive
 from streams.jobs.replay.comparison import SINKS
-from streams.log.file_reader import partitions_of, read_partition
+from streams.log.container import partitions_of, read_partition
 from streams.log.json_lines import view_of
 from streams.log.manifest import LOG_MANIFEST, read_manifest
 from streams.log.wire import Codec

@@ -9,7 +9,7 @@ from streams.commands.options import Flags
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
-    from streams.log.kafka import KafkaLog
+    from streams.log.kafka_reader import KafkaReader
     from streams.log.letter_list import Filters
     from streams.log.reader import LookError
 
@@ -43,20 +43,20 @@ class LetterFlags(Flags):
 
 
 @asynccontextmanager
-async def letter_log(settings: "Settings") -> "AsyncGenerator[KafkaLog, None]":
+async def letter_log(settings: "Settings") -> "AsyncGenerator[KafkaReader, None]":
     """Open the log; raises an error when it has no topic of dead letters."""
-    from streams.log.kafka import KafkaLog, hush
+    from streams.log.kafka_reader import KafkaReader, hush
     from streams.log.topics import DEAD_LETTERS
     from streams.views.progress import progress
 
     hush()
     with progress() as say:
-        async with KafkaLog(settings, say) as log:
+        async with KafkaReader(settings, say) as log:
             log.require(DEAD_LETTERS)
             yield log
 
 
-def no_letter(log: "KafkaLog", filters: "Filters") -> "LookError":
+def no_letter(log: "KafkaReader", filters: "Filters") -> "LookError":
     """The error of an id that no letter has."""
     from streams.log.reader import LookError
 

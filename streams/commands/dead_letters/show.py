@@ -10,7 +10,7 @@ from streams.commands.options import Json
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
     from streams.log.letter_list import Filters
-    from streams.log.reader import Stored
+    from streams.log.record import Placed
 
 
 def show(letter: str, /, *, json: Json = False) -> None:
@@ -36,17 +36,17 @@ def show(letter: str, /, *, json: Json = False) -> None:
         print_all(*map(letter_page, objects))
 
 
-async def _one(settings: "Settings", filters: "Filters") -> "list[tuple[Stored, dict[str, object] | None]]":
+async def _one(settings: "Settings", filters: "Filters") -> "list[tuple[Placed, dict[str, object] | None]]":
     """Find the letters of an id (one for each reason), with their original decoded where that is possible."""
     from streams.log.letter_list import dead_letter
     from streams.log.topics import DEAD_LETTERS
     from streams.views.letter_page import decoded_original
 
-    found: dict[str, Stored] = {}
+    found: dict[str, Placed] = {}
     async with letter_log(settings) as log:
-        async for stored in log.records([DEAD_LETTERS]):
-            if filters.match(letter := dead_letter(stored)):
-                found.setdefault(letter.letter.reason, stored)
+        async for placed in log.records([DEAD_LETTERS]):
+            if filters.match(letter := dead_letter(placed)):
+                found.setdefault(letter.letter.reason, placed)
         if not found:
             raise no_letter(log, filters)
-        return [(stored, await decoded_original(log, stored)) for stored in found.values()]
+        return [(placed, await decoded_original(log, placed)) for placed in found.values()]

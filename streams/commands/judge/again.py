@@ -33,12 +33,12 @@ def again(
     from streams.cluster.config import load
     from streams.cluster.judge_client import Budget, make_judge
     from streams.cluster.signing_keys import signing_key
-    from streams.jobs.export.inputs import DirectoryInput, KafkaInput
     from streams.jobs.judge.again import Judged, into_directory, into_topics, judge_again
     from streams.jobs.judge.asking import Spent
-    from streams.jobs.judge.refold import Refold
+    from streams.jobs.judge.closed_rollouts import ClosedRollouts
     from streams.jobs.targets import TargetError
-    from streams.log.kafka import hush
+    from streams.log.kafka_reader import hush
+    from streams.log.readers import reader_of
     from streams.views.judge_pages import again_page, reason_lines
     from streams.views.progress import progress
     from streams.views.tables import show
@@ -50,18 +50,14 @@ def again(
     hush()
 
     async def run() -> tuple[Judged, Spent]:
-        source = (
-            DirectoryInput(log.from_dir, unfinished=log.unfinished)
-            if log.from_dir is not None
-            else KafkaInput(settings)
-        )
+        source = reader_of(settings, log.from_dir, unfinished=log.unfinished)
         judge, key = make_judge(settings, budget.allow), signing_key(settings)
         into = into_directory(out, key) if out is not None else into_topics(settings, to_prefix or "", key)
         try:
             with progress() as say:
                 async with source, into as results:
                     chosen, concurrency = settings.emission.judge, settings.judge.concurrency
-                    return await judge_again(Refold(source), results, judge, chosen, concurrency, say)
+                    return await judge_again(ClosedRollouts(source), results, judge, chosen, concurrency, say)
         finally:
             await judge.close()
 

@@ -45,7 +45,7 @@ def stats(*, flags: StatsFlags = StatsFlags()) -> None:
 
     from streams.cluster.config import load
     from streams.jobs.judge.stored_votes import votes_of_directory, votes_of_prefixes
-    from streams.log.kafka import hush
+    from streams.log.kafka_reader import hush
     from streams.views.judge_pages import stats_json, stats_page
     from streams.views.progress import progress
     from streams.views.tables import show

@@ -10,9 +10,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from streams.jobs.diff.side import About, Row, hashed
+from streams.jobs.errors import ReplayError
 from streams.jobs.export.ledger import EVIDENCE, ROWS
 from streams.jobs.export.shards import ROWS_AT_ONCE
-from streams.log.fact_log import ReplayError
 from streams.log.manifest import DATASET_MANIFEST as MANIFEST
 from streams.log.manifest import listed, read_manifest
 

@@ -8,8 +8,8 @@ from typing import Any
 from streams.jobs.diff.datasets import DatasetSide
 from streams.jobs.diff.logs import LogSide
 from streams.jobs.diff.side import About, Side
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.replay_manifest import in_words
-from streams.log.fact_log import ReplayError
 from streams.log.manifest import DATASET_MANIFEST, LOG_MANIFEST, is_dataset
 
 NAMED = 10

@@ -3,7 +3,8 @@
 A row that is only on one side is looked up among what the other side kept out, with the reasons given there.
 """
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from schemas.jsontext import compact
 from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.jobs.diff.side import About, Row, hashed
+from streams.jobs.errors import ReplayError
 from streams.jobs.export.ledger import branches_of
-from streams.log.fact_log import ReplayError
-from streams.log.files import EmbeddedLog
+from streams.log.file_reader import FileReader
 from streams.log.topics import CLOSURES, DPO, PPO, RANKINGS, REJECTED, SFT, Topic
 
 ROWS: dict[Topic, str] = {RANKINGS: "ranking", SFT: "sft", DPO: "dpo", PPO: "ppo"}
@@ -40,7 +41,7 @@ class LogSide:
     """The rows of one log."""
 
     def __init__(self, directory: Path, *, unfinished: bool) -> None:
-        self._log = EmbeddedLog(directory, unfinished=unfinished)
+        self._log = FileReader(directory, unfinished=unfinished)
         self.kinds = list(ROWS.values())
         self.rows: dict[About, Row] = {}
         self.rollouts: set[str] = set()
@@ -48,22 +49,19 @@ class LogSide:
         self._reasons: dict[tuple[str, str], list[tuple[tuple[int, ...], str]]] = {}
         """By kind and rollout: which branches were left out, and why."""
         self._configs: set[str] = set()
-        for topic in (CLOSURES, *ROWS, REJECTED):
-            for record in self._records(topic):
-                self._take(topic, record)
+        asyncio.run(self._read())
         self.rules |= _settings(self._configs)
         if not self.rollouts:
             raise ReplayError(
                 f"{directory} holds no rankings; give what `braid replay --out`, `braid run --out` or `braid export` made"
             )
 
-    def _records(self, topic: Topic) -> Iterator[Record]:
-        for partition in self._log.files.partitions(topic.name):
-            for stored in self._log.files.records(topic.name, partition):
-                try:
-                    yield self._log.codec.decode(topic, stored.value)
-                except DecodeError as error:
-                    raise ReplayError(f"{self._log.place}: {topic.name}/{partition}@{stored.offset}: {error}") from None
+    async def _read(self) -> None:
+        async for topic, partition, record in self._log.records((CLOSURES, *ROWS, REJECTED)):
+            try:
+                self._take(topic, self._log.codec.decode(topic, record.value))
+            except DecodeError as error:
+                raise ReplayError(f"{self._log.place}: {topic.name}/{partition}@{record.offset}: {error}") from None
 
     def _take(self, topic: Topic, record: Record) -> None:
         if isinstance(record, Closure):

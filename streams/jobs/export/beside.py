@@ -10,8 +10,8 @@ from streams.cluster.signing_keys import signing_key, trusted_keys
 from streams.jobs.export.checkpoint import ExportError
 from streams.jobs.export.export import Recipe, export
 from streams.jobs.export.export_counts import Counts
-from streams.jobs.export.inputs import DirectoryInput
-from streams.jobs.run import Say
+from streams.log.file_reader import FileReader
+from streams.log.progress import Say
 
 
 def require_formats(names: Iterable[str]) -> None:
@@ -29,5 +29,5 @@ async def export_beside(directory: Path, name: str, settings: Settings, say: Say
     recipe = Recipe.of(FORMATS[name], None, redact=settings.emission.redact)
     attestor = Attestor(signing_key(settings), trusted_keys(settings)) if sign else None
     return await export(
-        DirectoryInput(directory), directory / name, recipe, attestor=attestor, from_beginning=True, say=say
+        FileReader(directory), directory / name, recipe, attestor=attestor, from_beginning=True, say=say
     )

@@ -27,16 +27,18 @@ from streams.jobs.export.checkpoint import (
     write_card,
     write_dataset_manifest,
 )
+from streams.jobs.export.cursors import partition_cursors
 from streams.jobs.export.export_counts import NAMED, TOTALS, Counts
-from streams.jobs.export.inputs import Input
 from streams.jobs.export.ledger import NAMES as LEDGER_NAMES
 from streams.jobs.export.ledger import ROWS as LEDGER_ROWS
 from streams.jobs.export.ledger import Ledger, clear_ledgers
 from streams.jobs.export.shards import Shard, Shards, reveal
 from streams.jobs.export.whole_rollouts import ROWS, TOPICS_OF, Contradicted, Incomplete, PartitionReader, Whole
-from streams.jobs.run import Say
+from streams.log.cursor import Cursor
 from streams.log.directory_lock import EXPORT_LOCK as LOCK
 from streams.log.directory_lock import held
+from streams.log.progress import Say, quiet
+from streams.log.reader import LogReader
 from streams.log.topics import CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
 
 SHARD_ROWS = 50_000
@@ -85,13 +87,13 @@ class Recipe:
 
 
 async def export(
-    source: Input,
+    source: LogReader,
     out: Path,
     recipe: Recipe,
     *,
     attestor: Attestor | None = None,
     from_beginning: bool = False,
-    say: Say = lambda _what, _share: None,
+    say: Say = quiet,
 ) -> Counts:
     """Export what is new in `source` to `out`, with a manifest that `attestor` signs.
 
@@ -100,6 +102,7 @@ async def export(
     began = time.monotonic()
     counts = Counts(out=str(out))
     async with source:
+        source.require(EVIDENCE)
         with held(out, LOCK, "export", ExportError):
             state = load_state(out, recipe.plain(source.identity), from_beginning=from_beginning)
             clear_leftovers(out, state, recipe.names())
@@ -116,7 +119,7 @@ async def export(
             note_publishing(out, [*files, *ledgers])
             reveal(out, [*files, *ledgers])
             state.ledgers += ledgers
-            _conclude(out, recipe, state, counts, files, source.describe(read) if counts.rollouts else None, attestor)
+            _conclude(out, recipe, state, counts, files, source.provenance(read) if counts.rollouts else None, attestor)
     counts.seconds = time.monotonic() - began
     return counts
 
@@ -151,7 +154,7 @@ class _Run:
     """Reads all partitions, and writes what is whole."""
 
     def __init__(
-        self, source: Input, recipe: Recipe, state: State, shards: Shards, ledger: Ledger, counts: Counts, say: Say,
+        self, source: LogReader, recipe: Recipe, state: State, shards: Shards, ledger: Ledger, counts: Counts, say: Say,
         attestor: Attestor | None,
     ) -> None:  # fmt: skip
         self._source = source
@@ -166,32 +169,35 @@ class _Run:
         counts.short_items = 0 if items is None else items.skipped
         self._selection = Selection(recipe.filters, items)
 
-    async def read(self) -> dict[str, dict[int, tuple[int, int]]]:
-        """Export; returns which offsets were read, by topic and partition."""
-        read: dict[str, dict[int, tuple[int, int]]] = {}
-        partitions = self._source.partitions()
+    async def read(self) -> dict[str, dict[str, list[int]]]:
+        """Export; returns which offsets were read, from and to, by topic and partition."""
+        read: dict[str, dict[str, list[int]]] = {}
+        partitions = self._source.partitions(EVIDENCE)
         for done, partition in enumerate(partitions):
             starts = {name: each[partition] for name, each in self._state.offsets.items() if partition in each}
-            sources = await self._source.open(partition, self._topics(), starts)
-            reader = PartitionReader(sources, self._source.codec, self._recipe.form.needs, self._state.seen)
-            async for found in reader.rollouts():
-                if isinstance(found, Contradicted):
-                    raise ExportError(
-                        f"{self._source.place}: rollout {found.rollout_id!r} was exported before, and has other closing evidence "
-                        "now, of another run; give another directory, or --from-beginning to replace what is exported"
-                    )
-                if isinstance(found, Incomplete):
-                    self._miss(found)
-                else:
-                    self._take(found)
-                self._say("exporting", (done + sources[EVIDENCE].share) / len(partitions))
-            for name, offset in reader.offsets().items():
-                self._state.offsets.setdefault(name, {})[partition] = offset
-            for topic, each in sources.items():
-                read.setdefault(topic.name, {})[partition] = (each.start, each.position)
-            self._counts.open += reader.open
-            self._counts.bad_lines += reader.undecodable
-        return read
+            async with partition_cursors(self._source, partition, self._topics(), starts) as cursors:
+                await self._partition(partition, cursors, done, len(partitions))
+            for topic, each in cursors.items():
+                read.setdefault(topic.name, {})[str(partition)] = [each.start, each.position]
+        return dict(sorted(read.items()))
+
+    async def _partition(self, partition: int, cursors: dict[Topic, Cursor], done: int, partitions: int) -> None:
+        reader = PartitionReader(cursors, self._source.codec, self._recipe.form.needs, self._state.seen)
+        async for found in reader.rollouts():
+            if isinstance(found, Contradicted):
+                raise ExportError(
+                    f"{self._source.place}: rollout {found.rollout_id!r} was exported before, and has other closing evidence "
+                    "now, of another run; give another directory, or --from-beginning to replace what is exported"
+                )
+            if isinstance(found, Incomplete):
+                self._miss(found)
+            else:
+                self._take(found)
+            self._say("exporting", (done + cursors[EVIDENCE].share) / partitions)
+        for name, offset in reader.offsets().items():
+            self._state.offsets.setdefault(name, {})[partition] = offset
+        self._counts.open += reader.open
+        self._counts.bad_lines += reader.undecodable
 
     def _topics(self) -> list[Topic]:
         needed = [TOPICS_OF[kind] for kind in self._recipe.form.needs]

@@ -20,9 +20,9 @@ from schemas.errors import DecodeError
 from schemas.evidence import AepClosing, AepRecord
 from schemas.lifecycle import Lifecycle
 from schemas.rankings import Ranking
-from streams.jobs.export.inputs import Source
+from streams.log.cursor import Cursor
 from streams.log.headers import is_redacted
-from streams.log.reader import Stored
+from streams.log.record import LogRecord
 from streams.log.topics import BRANCHES, CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
 from streams.log.wire import Codec, body_of
 
@@ -96,9 +96,9 @@ class PartitionReader:
     """Reads one partition."""
 
     def __init__(
-        self, sources: Mapping[Topic, Source], codec: Codec, kinds: Iterable[Kind], seen: dict[int, int]
+        self, cursors: Mapping[Topic, Cursor], codec: Codec, kinds: Iterable[Kind], seen: dict[int, int]
     ) -> None:
-        self._sources = sources
+        self._cursors = cursors
         self._codec = codec
         self._wanted = {TOPICS_OF[kind] for kind in kinds}
         self._kept = self._wanted | {RANKINGS, REJECTED}
@@ -113,17 +113,17 @@ class PartitionReader:
 
     async def rollouts(self) -> AsyncGenerator[Whole | Incomplete | Contradicted, None]:
         """The closed rollouts, in the order of their closing evidence."""
-        while (stored := await self._sources[EVIDENCE].next()) is not None:
+        while (stored := await self._cursors[EVIDENCE].next()) is not None:
             if stored.key is None:
                 continue
             if short(stored.key) in self._seen:
                 if (contradicted := await self._contradicted(stored, short(stored.key))) is not None:
                     yield contradicted
                 continue
-            record = await self._decoded(stored)
+            record = await self._decoded(EVIDENCE, stored)
             if not isinstance(record, AepRecord):
                 continue
-            pending = self._of(stored)
+            pending = self._of(EVIDENCE, stored)
             if record.closing is None:
                 pending.evidence[record.record_id] = record
             elif not pending.closed:
@@ -132,7 +132,7 @@ class PartitionReader:
 
     def offsets(self) -> dict[str, int]:
         """From where to read the next time: by topic, the first record of a rollout that is not whole, else the end."""
-        found = {topic.name: source.position for topic, source in self._sources.items()}
+        found = {topic.name: cursor.position for topic, cursor in self._cursors.items()}
         for pending in self._pending.values():
             for name, offset in pending.first.items():
                 found[name] = min(found[name], offset)
@@ -143,11 +143,11 @@ class PartitionReader:
         """Rollouts that have records and no closing evidence."""
         return sum(not pending.closed for pending in self._pending.values())
 
-    async def _contradicted(self, stored: Stored, rollout: int) -> Contradicted | None:
+    async def _contradicted(self, stored: LogRecord, rollout: int) -> Contradicted | None:
         """Whether evidence is not what a rollout was taken by. Only a log that is read from its beginning can tell."""
-        if rollout in self._met or self._sources[EVIDENCE].start > 0:
+        if rollout in self._met or self._cursors[EVIDENCE].start > 0:
             return None
-        record = await self._decoded(stored)
+        record = await self._decoded(EVIDENCE, stored)
         if not isinstance(record, AepRecord) or record.closing is None:
             return None
         self._met.add(rollout)
@@ -216,19 +216,19 @@ class PartitionReader:
     async def _fetch(self, key: bytes, pending: _Pending, topic: Topic, digests: list[str]) -> set[str]:
         """Read a topic until the rollout has its rows; returns those that are not there."""
         absent = set(digests) - pending.rows.get(topic.name, {}).keys()
-        while absent and (stored := await self._sources[topic].next()) is not None:
+        while absent and (stored := await self._cursors[topic].next()) is not None:
             digest = await self._take(topic, stored)
             if stored.key == key:
                 absent.discard(digest)
         return absent
 
-    async def _take(self, topic: Topic, stored: Stored) -> str:
+    async def _take(self, topic: Topic, stored: LogRecord) -> str:
         if stored.value is None or stored.key is None or short(stored.key) in self._seen:
             return ""
         await self._codec.prepare([stored.value])
         digest = sha256(body_of(stored.value)).hexdigest()
         kept = stored.value if topic in self._kept else b""
-        pending = self._of(stored)
+        pending = self._of(topic, stored)
         pending.rows.setdefault(topic.name, {})[digest] = kept
         if kept and not is_redacted(stored.headers):
             pending.unredacted.add(digest)
@@ -240,7 +240,7 @@ class PartitionReader:
         found: dict[Branch, str] = {}
         for digest, value in pending.rows.get(BRANCHES.name, {}).items():
             self._match(digest, value, wanted, found)
-        while len(found) < len(wanted) and (stored := await self._sources[BRANCHES].next()) is not None:
+        while len(found) < len(wanted) and (stored := await self._cursors[BRANCHES].next()) is not None:
             digest = await self._take(BRANCHES, stored)
             if digest and stored.key == key:
                 self._match(digest, pending.rows[BRANCHES.name][digest], wanted, found)
@@ -261,11 +261,11 @@ class PartitionReader:
         for value in pending.closures:
             if (settled := self._settling(value, settled_id)) is not None:
                 return settled
-        while (stored := await self._sources[CLOSURES].next()) is not None:
+        while (stored := await self._cursors[CLOSURES].next()) is not None:
             if stored.value is None or stored.key is None or short(stored.key) in self._seen:
                 continue
             await self._codec.prepare([stored.value])
-            self._of(stored).closures.append(stored.value)
+            self._of(CLOSURES, stored).closures.append(stored.value)
             if stored.key == key and (settled := self._settling(stored.value, settled_id)) is not None:
                 return settled
         return None
@@ -280,25 +280,25 @@ class PartitionReader:
 
     async def _labels_of(self, key: bytes) -> Mapping[str, str]:
         """The labels of the rollout's opening; the first one counts."""
-        source = self._sources.get(LIFECYCLE)
-        while source is not None and key not in self._labels and (stored := await source.next()) is not None:
-            record = await self._decoded(stored)
+        cursor = self._cursors.get(LIFECYCLE)
+        while cursor is not None and key not in self._labels and (stored := await cursor.next()) is not None:
+            record = await self._decoded(LIFECYCLE, stored)
             if isinstance(record, Lifecycle) and record.opened is not None and stored.key is not None:
                 self._labels.setdefault(stored.key, record.opened.labels)
         return self._labels.pop(key, {})
 
     # -- records -------------------------------------------------------------------------------------------------------
 
-    def _of(self, stored: Stored) -> _Pending:
+    def _of(self, topic: Topic, stored: LogRecord) -> _Pending:
         assert stored.key is not None
         pending = self._pending.setdefault(stored.key, _Pending())
-        pending.first.setdefault(stored.topic.name, stored.offset)
+        pending.first.setdefault(topic.name, stored.offset)
         return pending
 
-    async def _decoded(self, stored: Stored) -> Record | None:
+    async def _decoded(self, topic: Topic, stored: LogRecord) -> Record | None:
         try:
             await self._codec.prepare([stored.value])
-            return self._codec.decode(stored.topic, stored.value)
+            return self._codec.decode(topic, stored.value)
         except DecodeError:
             self.undecodable += 1
             return None

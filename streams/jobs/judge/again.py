@@ -4,7 +4,7 @@ The facts stay as they are. Votes that exist (in the log, or where the results g
 was killed, or whose budget was spent, is simply started again: it goes on where it was.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,14 +25,13 @@ from schemas.judging import JudgeVote
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.cluster.config import Settings
 from streams.jobs.judge.asking import AT_ONCE, Asker, Spent, VoteFile
-from streams.jobs.judge.refold import Refold
+from streams.jobs.judge.closed_rollouts import ClosedRollouts
 from streams.jobs.targets import Made, ResumedTopics, SinkDirectory, Target, TargetError, topic_writer
 from streams.log.files import find_log
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import FactWriter
+from streams.log.progress import Say, quiet
 from streams.log.topics import JUDGE_VOTES
-
-Say = Callable[[str, float], None]
 
 
 class Votes(Protocol):
@@ -55,10 +54,10 @@ class TopicVotes:
 
     async def read(self) -> None:
         """Read the votes that are there."""
-        async with KafkaLog(self._writer.settings) as log:
-            async for stored in log.records([JUDGE_VOTES]):
+        async with KafkaReader(self._writer.settings) as log:
+            async for placed in log.records([JUDGE_VOTES]):
                 with suppress(DecodeError):
-                    vote = await log.decode(stored)
+                    vote = await log.decode(placed)
                     if isinstance(vote, JudgeVote):
                         self.votes.setdefault(vote.vote_id, vote)
 
@@ -138,18 +137,18 @@ class _Work(NamedTuple):
 
 
 async def judge_again(
-    refold: Refold,
+    closed: ClosedRollouts,
     results: Results,
     judge: Judge,
     config: JudgeConfig,
     concurrency: int,
-    say: Say = lambda _what, _share: None,
+    say: Say = quiet,
 ) -> tuple[Judged, Spent]:
     """Judge every closed rollout of a log. Raises JudgeSetupError when the judge cannot be asked, TargetError for a target in use."""
     counts, asker = Judged(), Asker(judge, concurrency, results.votes.votes, results.votes.keep)
     spent = asker.spent
 
-    async for works in _batches(refold, results.target, config, counts, spent, AT_ONCE * concurrency):
+    async for works in _batches(closed, results.target, config, counts, spent, AT_ONCE * concurrency):
         requests = [request for work in works for request in work.asking.requests]
         goal = spent.votes + sum(len(calls_of(request)) for request in requests)
         begun = spent.votes
@@ -162,8 +161,8 @@ async def judge_again(
         answers = iter(await asker.votes(requests, paid, tell))
         for work in works:
             await _finish(work, [vote for _ in work.asking.requests for vote in next(answers)], results, counts)
-    counts.open = refold.open
-    counts.broken += refold.broken
+    counts.open = closed.open
+    counts.broken += closed.broken
     return counts, spent
 
 
@@ -187,12 +186,12 @@ async def _finish(work: _Work, answers: list[JudgeVote], results: Results, count
 
 
 async def _batches(
-    refold: Refold, target: Target, config: JudgeConfig, counts: Judged, spent: Spent, calls: int
+    closed: ClosedRollouts, target: Target, config: JudgeConfig, counts: Judged, spent: Spent, calls: int
 ) -> AsyncGenerator[list[_Work], None]:
     """Rollouts with what is asked about them, as many together as make so many calls."""
     works: list[_Work] = []
     waiting = 0
-    async for rollout in refold.rollouts():
+    async for rollout in closed.rollouts():
         assert rollout.settled is not None
         assert rollout.closed is not None
         if rollout.settled.cause == "cancelled":

@@ -1,6 +1,6 @@
 """Votes that stand somewhere, for looks at judges: in the log, in what `braid run` left, in what `braid judge again` left."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,13 +11,13 @@ from schemas.judging import JudgeVote
 from schemas.rankings import Ranking
 from streams.cluster.config import Settings
 from streams.jobs.judge.asking import VOTES_FILE, votes_in
-from streams.log.files import EmbeddedLog, find_log
+from streams.log.file_reader import FileReader
+from streams.log.files import find_log
 from streams.log.json_lines import SINK_FILES
-from streams.log.kafka import KafkaLog
-from streams.log.reader import Log
+from streams.log.kafka_reader import KafkaReader
+from streams.log.progress import Say
+from streams.log.reader import LogReader
 from streams.log.topics import JUDGE_VOTES
-
-Say = Callable[[str, float], None]
 
 
 async def votes_of_directory(directory: Path, *, unfinished: bool = False) -> list[TimedVote]:
@@ -27,26 +27,26 @@ async def votes_of_directory(directory: Path, *, unfinished: bool = False) -> li
         # The lines have no times: a vote is as old as the closing of its rollout, else as the file.
         times, written = _closings(directory), int(path.stat().st_mtime * 1000)
         return [TimedVote(vote, times.get(vote.rollout_id, written)) for vote in votes_in(path)]
-    return await _votes_of(EmbeddedLog(directory, unfinished=unfinished))
+    return await _votes_of(FileReader(directory, unfinished=unfinished))
 
 
 async def votes_of_prefixes(settings: Settings, prefixes: Sequence[str], say: Say) -> list[TimedVote]:
     """The votes on Kafka, in the topics with these prefixes."""
     found = []
     for prefix in prefixes:
-        async with KafkaLog(settings.model_copy(update={"prefix": prefix}), say) as log:
+        async with KafkaReader(settings.model_copy(update={"prefix": prefix}), say) as log:
             log.require(JUDGE_VOTES)
             found += await _votes_of(log)
     return found
 
 
-async def _votes_of(log: Log) -> list[TimedVote]:
+async def _votes_of(log: LogReader) -> list[TimedVote]:
     found = []
-    async for stored in log.records([JUDGE_VOTES]):
+    async for placed in log.records([JUDGE_VOTES]):
         with suppress(DecodeError):  # `braid dead-letters list` tells of it
-            vote = await log.decode(stored)
+            vote = await log.decode(placed)
             if isinstance(vote, JudgeVote):
-                found.append(TimedVote(vote, stored.at))
+                found.append(TimedVote(vote, placed.record.at))
     return found
 
 

@@ -4,19 +4,23 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+from streams.jobs.errors import ReplayError, require_topics
 from streams.jobs.replay.replay_manifest import manifest_at
-from streams.log.fact_log import FactLog, Offsets, ReplayError, Spans
-from streams.log.kafka import Span
+from streams.log.losses import Offsets
+from streams.log.reader import LogReader
+from streams.log.record import NOTHING, Span, Spans
 
 _OFFSET = re.compile(r"(?P<topic>[a-z0-9.-]+)/(?P<partition>[0-9]+)@(?P<offset>[0-9]+)")
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999."""
 
 
-async def bounded(log: FactLog, start: str | None, end: str | None, manifest: Path | None) -> Spans:
+async def bounded(log: LogReader, start: str | None, end: str | None, manifest: Path | None) -> Spans:
     """The part of the fact topics that is asked for; all of them without bounds."""
     require_bounds(start, end, manifest)
     spans = await log.spans()
+    if log.kind == "kafka":
+        require_topics(spans, log.place)
     if manifest is not None:
         return _as_before(spans, manifest)
     first = {} if start is None else await _offsets(log, spans, start, "--from")
@@ -48,9 +52,10 @@ def offsets_asked(start: str | None) -> Offsets:
     return {} if start is None or _is_time(start) else _parsed(start, "--from")
 
 
-async def _offsets(log: FactLog, spans: Spans, where: str, option: str) -> Offsets:
+async def _offsets(log: LogReader, spans: Spans, where: str, option: str) -> Offsets:
     if _is_time(where):
-        return await log.offsets_at(spans, _time(where, option))
+        later = await log.spans(since=_time(where, option))
+        return {name: {number: later[name][number].start for number in parts} for name, parts in spans.items()}
     offsets = _parsed(where, option)
     for name, parts in offsets.items():
         for number in parts:
@@ -124,7 +129,7 @@ def _as_before(spans: Spans, manifest: Path) -> Spans:
         raise ReplayError(f"{manifest}: the manifest names no fact topics; give that of a replay or an archive")
     for name, parts in asked.items():
         for number, span in parts.items():
-            there = spans[name].get(number, Span(0, 0))
+            there = spans[name].get(number, NOTHING)
             if span.start < span.end and (span.start < there.start or span.end > there.end):
                 raise ReplayError(
                     f"{name}/{number}: the manifest asks for offsets {span.start} to {span.end}, the log holds {there.start} to "

@@ -11,12 +11,12 @@ from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.errors import DecodeError
 from schemas.evidence import AepRecord
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.emitted import Emitted
 from streams.jobs.replay.explanation import Announced, Events, closed_outside
-from streams.log.fact_log import FactLog, ReplayError
-from streams.log.file_writer import LogRecord
 from streams.log.headers import identity, redacted_otherwise
-from streams.log.kafka import Span
+from streams.log.reader import LogReader
+from streams.log.record import NOTHING, LogRecord, Span
 from streams.log.topics import BRANCHES, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
 
 SINKS: tuple[Topic, ...] = (BRANCHES, RANKINGS, EVIDENCE, SFT, DPO, PPO, REJECTED)
@@ -62,7 +62,7 @@ class Comparison(BaseModel):
 
 
 async def compare(
-    emitted: Emitted, log: FactLog, partition: int, decisions: Span, holes: Collection[str]
+    emitted: Emitted, log: LogReader, partition: int, decisions: Span, holes: Collection[str]
 ) -> Comparison:
     """Hold the sinks of a log against what was emitted.
 
@@ -77,7 +77,7 @@ async def compare(
         )
     held.outside = await closed_outside(log, partition, decisions)
     for topic in SINKS:
-        span = spans[topic.name].get(partition, Span(0, 0))
+        span = spans[topic.name].get(partition, NOTHING)
         async for records in log.blocks(topic, partition, span):
             await log.learn(records)
             for stored in records:
@@ -99,7 +99,7 @@ class _Suspect(NamedTuple):
 class _Held:
     """The sinks of a partition, record by record, held against what was emitted."""
 
-    def __init__(self, log: FactLog, partition: int, emitted: Emitted, holes: Collection[str]) -> None:
+    def __init__(self, log: LogReader, partition: int, emitted: Emitted, holes: Collection[str]) -> None:
         self._log = log
         self._partition = partition
         self._known = emitted.known

@@ -4,12 +4,11 @@ A rollout may close outside of the part that is replayed, and a branch is announ
 stand in the log, so both are looked up there.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import suppress
 from hashlib import sha256
 from typing import NamedTuple
 
-from agents.facts.fact import Fact
 from agents.rollouts.branch_records import ended_branch
 from agents.rollouts.broken_log import BrokenLogError
 from agents.rollouts.pinned_config import pinned_config
@@ -17,26 +16,32 @@ from agents.rollouts.rollout import Rollout
 from schemas.branches import BranchRecord
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig
-from schemas.errors import DecodeError
 from schemas.events import AgentEvents
-from streams.log.fact_log import FactLog
-from streams.log.facts import read_fact, rollout_of_key
-from streams.log.file_writer import LogRecord
-from streams.log.kafka import Span
-from streams.log.topics import AGENT_EVENTS, CLOSURES, LIFECYCLE, Topic
+from streams.log.facts import readable_facts
+from streams.log.fold import Fold, Said
+from streams.log.interleaving import in_turn, partition_blocks
+from streams.log.reader import LogReader
+from streams.log.record import NOTHING, Span
+from streams.log.topics import AGENT_EVENTS, CLOSURES, LIFECYCLE
 
-NOTHING = Span(0, 0)
 
-
-async def closed_outside(log: FactLog, partition: int, inside: Span) -> set[str]:
+async def closed_outside(log: LogReader, partition: int, inside: Span) -> set[str]:
     """The rollouts of a partition that have a closing in the log, before or after this part of its decisions."""
     there = (await log.spans((CLOSURES,)))[CLOSURES.name].get(partition, NOTHING)
     found = set()
     for span in (Span(there.start, min(inside.start, there.end)), Span(max(inside.end, there.start), there.end)):
-        async for rollout_id, fact, _ in _facts(log, CLOSURES, partition, span):
-            if isinstance(fact, Closure) and fact.closed is not None:
+        async for rollout_id, closure in _decisions(log, partition, span):
+            if closure.closed is not None:
                 found.add(rollout_id)
     return found
+
+
+async def _decisions(log: LogReader, partition: int, span: Span) -> AsyncIterator[tuple[str, Closure]]:
+    async for records in log.blocks(CLOSURES, partition, span):
+        await log.learn(records)
+        for rollout_id, fact in readable_facts(log.codec, CLOSURES, records):
+            if isinstance(fact, Closure):
+                yield rollout_id, fact
 
 
 class Events(NamedTuple):
@@ -61,23 +66,25 @@ class Announced:
         self._events: set[Events] = set()
 
     @classmethod
-    async def of(cls, log: FactLog, partition: int, suspects: Iterable[Events]) -> "Announced":
+    async def of(cls, log: LogReader, partition: int, suspects: Iterable[Events]) -> "Announced":
         """Fold the events of the branches that records claim to be of, as far as the log goes."""
         found, branches = cls(), frozenset((each.rollout_id, each.branch_index) for each in suspects)
-        wanted = frozenset(rollout_id for rollout_id, _ in branches)
         configs = {config.digest: config for config in [EmissionConfig(), *await _pinned(log, partition)]}
-        for redacting in {config.redact for config in configs.values()}:
-            under = [config for config in configs.values() if config.redact == redacting]
-            folded = {rollout_id: Rollout(rollout_id, redacting=redacting) for rollout_id in wanted}
-            for topic in (LIFECYCLE, AGENT_EVENTS):
-                span = (await log.spans((topic,)))[topic.name].get(partition, NOTHING)
-                async for rollout_id, fact, record in _facts(log, topic, partition, span, wanted):
-                    if isinstance(fact, AgentEvents) and (rollout_id, fact.branch_index) not in branches:
-                        continue
-                    rollout = folded[rollout_id]
-                    rollout.add(fact, record.at, (topic.name, partition, record.offset))
-                    found._announce(rollout, under)
+        for redact in {config.redact for config in configs.values()}:
+            await found._fold(log, partition, branches, [each for each in configs.values() if each.redact == redact])
         return found
+
+    async def _fold(
+        self, log: LogReader, partition: int, branches: Collection[tuple[str, int]], configs: list[EmissionConfig]
+    ) -> None:
+        """Fold the events of branches under configurations that redact alike."""
+        fold = Fold(log.codec, partition, lambda _rollout_id: configs[0].redact)
+        topics, keys = (LIFECYCLE, AGENT_EVENTS), {rollout_id.encode() for rollout_id, _ in branches}
+        async for topic, records in partition_blocks(log, partition, topics, await log.spans(topics), in_turn):
+            for record in records:
+                said = fold.read(topic, record) if record.key in keys else None
+                if said is not None and _concerns(said, branches):
+                    self._announce(fold.add(topic, record, said), configs)
 
     def _announce(self, rollout: Rollout, configs: list[EmissionConfig]) -> None:
         for index, number in rollout.newly_ended():
@@ -96,28 +103,16 @@ class Announced:
         return events in self._events
 
 
-async def _pinned(log: FactLog, partition: int) -> list[EmissionConfig]:
+def _concerns(said: Said, branches: Collection[tuple[str, int]]) -> bool:
+    return not isinstance(said.fact, AgentEvents) or (said.rollout_id, said.fact.branch_index) in branches
+
+
+async def _pinned(log: LogReader, partition: int) -> list[EmissionConfig]:
     span = (await log.spans((CLOSURES,)))[CLOSURES.name].get(partition, NOTHING)
     found: dict[str, EmissionConfig] = {}
-    async for _, fact, _ in _facts(log, CLOSURES, partition, span):
-        if isinstance(fact, Closure) and fact.settled is not None and fact.settled.config_digest not in found:
+    async for _, closure in _decisions(log, partition, span):
+        settled = closure.settled
+        if settled is not None and settled.config_digest not in found:
             with suppress(BrokenLogError):  # its rollout is named as a hole
-                found[fact.settled.config_digest] = pinned_config(fact.settled)
+                found[settled.config_digest] = pinned_config(settled)
     return list(found.values())
-
-
-async def _facts(
-    log: FactLog, topic: Topic, partition: int, span: Span, wanted: frozenset[str] | None = None
-) -> AsyncIterator[tuple[str, Fact, LogRecord]]:
-    """The facts of part of a partition that can be read, of some rollouts or of all."""
-    if span.start >= span.end:
-        return
-    async for records in log.blocks(topic, partition, span):
-        await log.learn(records)
-        for record in records:
-            try:
-                rollout_id = rollout_of_key(record.key)
-                if wanted is None or rollout_id in wanted:
-                    yield rollout_id, read_fact(log.codec, topic, record.value, rollout_id), record
-            except DecodeError:
-                continue

@@ -11,9 +11,9 @@ from agents.rollouts.pinned_config import pinned_config
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError
-from streams.jobs.replay.fold import decided_in
 from streams.log.facts import read_fact, rollout_of_key
-from streams.log.file_writer import LogRecord
+from streams.log.fold import decided_in
+from streams.log.record import LogRecord
 from streams.log.topics import CLOSURES
 from streams.log.wire import Codec
 

@@ -13,14 +13,14 @@ from typing import Self
 from pydantic import ValidationError
 
 from agents.formats import FORMATS
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.partition_job import Job, Result
 from streams.jobs.replay.replay_manifest import REPLAY, ReplayManifest, manifest_at, other_options
 from streams.log.directory_lock import REPLAY_LOCK as LOCK
 from streams.log.directory_lock import held
 from streams.log.durable_files import PARTIAL, write_whole
-from streams.log.fact_log import MANIFEST, ReplayError
 from streams.log.files import LOG, log_folder
-from streams.log.manifest import read_manifest
+from streams.log.manifest import LOG_MANIFEST, read_manifest
 
 NOTES = ".replay"
 """Results of the partitions that are done, until all of them are."""
@@ -101,7 +101,7 @@ class Output:
             return
         for name in (LOG, NOTES, *found.formats):
             shutil.rmtree(out / name, ignore_errors=True)
-        (out / MANIFEST).unlink(missing_ok=True)
+        (out / LOG_MANIFEST).unlink(missing_ok=True)
         notes.mkdir()
         write_whole(notes / JOB, self.job.model_dump_json().encode())
 

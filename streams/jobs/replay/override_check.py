@@ -5,11 +5,11 @@ from agents.rollouts.pinned_config import pinned_config
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
 from schemas.errors import DecodeError
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.overrides import Overrides
-from streams.log.fact_log import FactLog, ReplayError
 from streams.log.facts import read_fact, rollout_of_key
-from streams.log.file_writer import LogRecord
-from streams.log.kafka import Span
+from streams.log.reader import LogReader
+from streams.log.record import LogRecord, Span
 from streams.log.terminal_text import visible
 from streams.log.topics import CLOSURES
 
@@ -22,7 +22,7 @@ def require_fitting(overrides: Overrides, config: EmissionConfig, whose: str) ->
         raise ReplayError(f"{error} (in the configuration {whose})") from None
 
 
-async def require_fitting_log(overrides: Overrides, log: FactLog, decisions: dict[int, Span]) -> None:
+async def require_fitting_log(overrides: Overrides, log: LogReader, decisions: dict[int, Span]) -> None:
     """Raises ReplayError when what was set does not fit a configuration that the log pins.
 
     `decisions` has the offsets of each partition. The first settling of a rollout counts. Most have the configuration of the one
@@ -45,7 +45,7 @@ async def require_fitting_log(overrides: Overrides, log: FactLog, decisions: dic
                 settled.add(record.key)
 
 
-def _settling(log: FactLog, record: LogRecord) -> RolloutSettled | None:
+def _settling(log: LogReader, record: LogRecord) -> RolloutSettled | None:
     try:
         fact = read_fact(log.codec, CLOSURES, record.value, rollout_of_key(record.key))
     except DecodeError:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from agents.rollouts.policy import ClosingPolicy
 from schemas.avro_body import first_problem
 from schemas.emission import EmissionConfig
-from streams.log.fact_log import ReplayError
+from streams.jobs.errors import ReplayError
 
 Section = TypeVar("Section", bound=BaseModel)
 

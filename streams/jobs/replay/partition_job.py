@@ -1,7 +1,7 @@
 """One partition replayed: facts folded, records emitted, written, and compared with those that the worker emitted."""
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,19 @@ from agents.redaction.redaction import RULES_VERSION
 from agents.rollouts.policy import ClosingPolicy
 from schemas.emission import EmissionConfig
 from streams.jobs.replay.comparison import SINKS, Comparison, compare
-from streams.jobs.replay.fold import Fold, Hole
 from streams.jobs.replay.lookahead import Ahead
 from streams.jobs.replay.overrides import Overrides
 from streams.jobs.replay.reclosing import Reclosing
 from streams.jobs.replay.remake import Making, Rules
 from streams.jobs.targets import Target
-from streams.log.fact_log import FactLog, both
-from streams.log.file_reader import partitions_of
+from streams.log.container import partitions_of
 from streams.log.files import log_folder
-from streams.log.interleaving import in_step
-from streams.log.kafka import Span
+from streams.log.fold import Fold, Hole
+from streams.log.interleaving import Order, in_step, in_turn, partition_blocks
 from streams.log.letters import CODE_VERSION
+from streams.log.losses import both
+from streams.log.reader import LogReader
+from streams.log.record import NOTHING, LogRecord, Span
 from streams.log.topics import CLOSURES, FACTS, Topic
 
 NOT_REDACTED = b'"redact":false'
@@ -77,7 +78,7 @@ class Job(BaseModel):
 
     def facts_of(self, partition: int) -> int:
         """How many offsets of a partition are read."""
-        spans = (parts.get(partition, Span(0, 0)) for parts in self.spans.values())
+        spans = (parts.get(partition, NOTHING) for parts in self.spans.values())
         return sum(max(0, span.end - span.start) for span in spans)
 
 
@@ -103,7 +104,7 @@ class Result(BaseModel):
 
 
 async def replay_partition(
-    log: FactLog,
+    log: LogReader,
     job: Job,
     partition: int,
     target: Target,
@@ -130,7 +131,7 @@ async def replay_partition(
     await target.publish(partition)
     compared = None
     if job.verify:
-        decisions = job.spans.get(CLOSURES.name, {}).get(partition, Span(0, 0))
+        decisions = job.spans.get(CLOSURES.name, {}).get(partition, NOTHING)
         compared = await compare(making.emitted, log, partition, decisions, {hole.rollout_id for hole in holes})
     stages = {
         "decode and fold": folding, "emit": making.emitting, "sign and digest": making.signing, "write": writing,
@@ -144,7 +145,7 @@ async def replay_partition(
     )  # fmt: skip
 
 
-def _lost(job: Job, log: FactLog, partition: int) -> dict[str, str]:
+def _lost(job: Job, log: LogReader, partition: int) -> dict[str, str]:
     """By fact topic, what is gone of a partition: as was known before, and as reading it has shown."""
     lost: dict[str, str] = {}
     for losses in (job.lost, log.damaged):
@@ -158,7 +159,7 @@ def _lost(job: Job, log: FactLog, partition: int) -> dict[str, str]:
 class _Run:
     """A partition read under the job's rules."""
 
-    def __init__(self, log: FactLog, job: Job, partition: int) -> None:
+    def __init__(self, log: LogReader, job: Job, partition: int) -> None:
         self._log = log
         self._job = job
         self._partition = partition
@@ -171,31 +172,24 @@ class _Run:
             evidence=job.evidence,
         )
 
-    def _blocks(self, topic: Topic) -> AsyncIterator[Any]:
-        span = self._job.spans.get(topic.name, {}).get(self._partition, Span(0, 0))
-        return self._log.blocks(topic, self._partition, span)
-
-    async def facts(self) -> AsyncIterator[tuple[Topic, Any]]:
-        """All facts of the partition."""
-        async for topic, records in in_step({topic: self._blocks(topic) for topic in FACTS}):
-            await self._log.learn(records)
-            yield topic, records
+    def facts(
+        self, topics: Iterable[Topic] = FACTS, order: Order = in_step
+    ) -> AsyncIterator[tuple[Topic, list[LogRecord]]]:
+        """The facts of the partition."""
+        return partition_blocks(self._log, self._partition, topics, self._job.spans, order)
 
     async def fold(self) -> Fold:
         """What the facts go into; what has to be known for it is read first."""
         reclose = self.rules.reclose
         if reclose or self.rules.overrides.redact is None:
-            async for records in self._blocks(CLOSURES):
-                await self._log.learn(records)
+            async for _, records in self.facts((CLOSURES,)):
                 for record in records:
                     if reclose or NOT_REDACTED in (record.value or b""):
                         self.ahead.decide(record)
         if not reclose:
             return Fold(self._log.codec, self._partition, self._redacts)
-        for topic in FACTS:
-            if topic is not CLOSURES:
-                async for records in self._blocks(topic):
-                    self.ahead.count(records)
+        async for _, records in self.facts([topic for topic in FACTS if topic is not CLOSURES], in_turn):
+            self.ahead.count(records)
         lost = _lost(self._job, self._log, self._partition)
         return Reclosing(self._log.codec, self._partition, self._redacts, self.ahead.records, lost)
 

@@ -16,12 +16,14 @@ import orjson
 from streams.cluster.config import Settings, load
 from streams.cluster.garbage_collector import calm_collector
 from streams.cluster.signing_keys import signing_key
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.crew import LINE_BYTES, Crew, Member, Moved
 from streams.jobs.replay.partition_job import Job, Result, replay_partition
 from streams.jobs.targets import LogDirectory, NewTopics, Nowhere, Target, discard_half, topic_writer
 from streams.log.durable_files import problem_of
-from streams.log.fact_log import ArchiveLog, ClusterLog, FactLog, ReplayError
-from streams.log.kafka import hush
+from streams.log.kafka_reader import hush
+from streams.log.reader import LogReader
+from streams.log.readers import reader_of
 
 SAY_EVERY = 2000
 
@@ -69,11 +71,9 @@ async def _feed(member: Member, job: Job, settings: Settings, waiting: list[int]
         await member.end(at_once=not finished)
 
 
-def log_of(job: Job, settings: Settings) -> FactLog:
+def log_of(job: Job, settings: Settings) -> LogReader:
     """The log that a job reads."""
-    if job.directory is None:
-        return ClusterLog(settings)
-    return ArchiveLog(job.directory, unfinished=job.unfinished)
+    return reader_of(settings, job.directory, unfinished=job.unfinished, tolerant=True)
 
 
 def _target(job: Job, settings: Settings) -> Target:
@@ -82,7 +82,7 @@ def _target(job: Job, settings: Settings) -> Target:
     return Nowhere() if job.out is None else LogDirectory(job.out)
 
 
-async def _replay(job: Job, settings: Settings, log: FactLog, target: Target, partition: int, moved: Moved) -> Result:
+async def _replay(job: Job, settings: Settings, log: LogReader, target: Target, partition: int, moved: Moved) -> Result:
     key = signing_key(settings) if job.signs else None
     return await replay_partition(log, job, partition, target, key, moved)
 

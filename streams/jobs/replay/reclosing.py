@@ -12,8 +12,8 @@ from agents.rollouts.missing_facts import missing
 from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure
 from schemas.errors import DecodeError
-from streams.jobs.replay.fold import Fold, Hole
-from streams.log.file_writer import LogRecord
+from streams.log.fold import Fold, Hole
+from streams.log.record import LogRecord
 from streams.log.topics import CLOSURES, Topic
 from streams.log.wire import Codec
 
@@ -43,13 +43,13 @@ class Reclosing(Fold):
     def take(self, topic: Topic, records: Sequence[LogRecord]) -> list[Rollout]:
         """Fold records of a topic; returns the rollouts of which everything has been read and nothing is missed."""
         for record in records:
-            said = self._read(topic, record)
+            said = self.read(topic, record)
             if said is None:
                 continue
             if isinstance(said.fact, Closure):
                 self._decisions.setdefault(said.rollout_id, []).append(said.fact)
             else:
-                self._folded(topic, record, said)
+                self.add(topic, record, said)
             self._count(said.rollout_id)
         ready, self._ready = self._ready, []
         return [rollout for each in ready if (rollout := self._leaving(each)) is not None]
@@ -68,7 +68,7 @@ class Reclosing(Fold):
 
     def _leaving(self, rollout_id: str) -> Rollout | None:
         """Let a rollout go; None when it cannot be decided."""
-        rollout = self._open.get(rollout_id)
+        rollout = self.rollouts.get(rollout_id)
         if not self._has_its_facts(rollout_id):
             self._lacking[rollout_id] = (*self._lacks(rollout_id), *self._unread(rollout_id))
             rollout = None
@@ -101,7 +101,7 @@ class Reclosing(Fold):
 
     def _decided(self, rollout_id: str) -> Rollout:
         """A rollout as the log has decided it."""
-        rollout = copy(self._open.get(rollout_id) or Rollout(rollout_id))
+        rollout = copy(self.rollouts.get(rollout_id) or Rollout(rollout_id))
         for decision in self._decisions.get(rollout_id, ()):
             rollout.add(decision, 0, (CLOSURES.name, self._partition, 0))
         return rollout

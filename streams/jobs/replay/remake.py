@@ -14,10 +14,10 @@ from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
 from streams.jobs.counts import Counts
 from streams.jobs.replay.emitted import Emitted
-from streams.jobs.replay.fold import Hole
 from streams.jobs.replay.lookahead import Ahead
 from streams.jobs.replay.overrides import Overrides
 from streams.jobs.targets import Made
+from streams.log.fold import Hole
 from streams.log.topics import CLOSURES
 
 FOR_EVER = 2**53

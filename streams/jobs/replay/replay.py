@@ -7,27 +7,25 @@ is resumed with the partitions that are left.
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from streams.cluster.config import Settings
 from streams.cluster.signing_keys import signing_key
 from streams.jobs.counts import Counts
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.comparison import Comparison
 from streams.jobs.replay.crew import Crew
 from streams.jobs.replay.emitted import combined
-from streams.jobs.replay.fold import Hole
 from streams.jobs.replay.output import Output
 from streams.jobs.replay.override_check import require_fitting, require_fitting_log
 from streams.jobs.replay.overrides import Overrides
 from streams.jobs.replay.partition_job import Job, Result
 from streams.jobs.replay.processes import log_of, run_partitions
 from streams.jobs.replay.replay_manifest import Repeat, ReplayManifest, repeat_of, seal_replay
-from streams.log.fact_log import ReplayError
+from streams.log.fold import Hole
+from streams.log.progress import Say, quiet
 from streams.log.topics import CLOSURES
-
-Say = Callable[[str, float], None]
 
 
 @dataclass
@@ -73,7 +71,7 @@ async def replay(
     *,
     resume: bool = False,
     earlier: ReplayManifest | None = None,
-    say: Say = lambda _what, _share: None,
+    say: Say = quiet,
 ) -> Replayed:
     """Replay everything that the job names, and compare with an earlier replay, if there is one.
 

@@ -12,14 +12,14 @@ from schemas.avro_body import first_problem
 from schemas.emission import EmissionConfig
 from schemas.jsontext import compact
 from schemas.versions import RECORDS, latest
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.comparison import Comparison
-from streams.jobs.replay.fold import Hole
 from streams.jobs.replay.partition_job import Job
-from streams.log.fact_log import ARCHIVE, MANIFEST, ReplayError
 from streams.log.file_writer import SUFFIX
 from streams.log.files import LOG
-from streams.log.kafka import Span
-from streams.log.manifest import described, read_manifest, seal
+from streams.log.fold import Hole
+from streams.log.manifest import ARCHIVE, LOG_MANIFEST, described, read_manifest, seal
+from streams.log.record import Span
 from streams.log.topics import BY_NAME
 
 REPLAY = "replay"
@@ -78,7 +78,7 @@ _KINDS: dict[object, type[ReplayManifest | ArchiveManifest]] = {REPLAY: ReplayMa
 
 def manifest_at(path: Path) -> ReplayManifest | ArchiveManifest:
     """The manifest in a file of any name, or in a directory. Raises ReplayError when there is none, or it is not in order."""
-    path = path / MANIFEST if path.is_dir() else path
+    path = path / LOG_MANIFEST if path.is_dir() else path
     try:
         plain = json.loads(path.read_bytes())
     except OSError as error:
@@ -96,10 +96,10 @@ def manifest_at(path: Path) -> ReplayManifest | ArchiveManifest:
 
 def require_manifest(directory: Path) -> None:
     """Raises ReplayError when there is a manifest of a replay or an archive in a directory and it is not in order."""
-    if (directory / MANIFEST).is_file() and read_manifest(directory).get("kind") not in OTHERS:
+    if (directory / LOG_MANIFEST).is_file() and read_manifest(directory).get("kind") not in OTHERS:
         unknown = sorted(set(manifest_at(directory).inputs.topics) - BY_NAME.keys())
         if unknown:
-            raise ReplayError(f"{directory / MANIFEST}: {unknown[0]!r} is no topic of ours")
+            raise ReplayError(f"{directory / LOG_MANIFEST}: {unknown[0]!r} is no topic of ours")
 
 
 def rules_of(job: Job) -> dict[str, Any]:

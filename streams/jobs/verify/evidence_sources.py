@@ -38,7 +38,7 @@ class Text(NamedTuple):
     text: bytes
 
 
-class Stored(NamedTuple):
+class Entry(NamedTuple):
     """One record of a log, or why there is none."""
 
     position: str
@@ -89,7 +89,7 @@ def _whole(path: Path) -> list[Evidence] | None:
     return [evidence_in(value, str(path))]
 
 
-def stored_in(path: Path, read: Read) -> Iterator[Stored]:
+def stored_in(path: Path, read: Read) -> Iterator[Entry]:
     """The records of one file of an embedded log; where it is damaged, the last one says so."""
     offset, before = -1, 0
     with path.open("rb") as source:
@@ -97,15 +97,15 @@ def stored_in(path: Path, read: Read) -> Iterator[Stored]:
             reader: Any = fastavro.reader(source)
             name = reader.writer_schema.get("name")
             if name != SCHEMA["name"]:
-                yield Stored(f"{path}", None, None, f"no file of an embedded log: it holds {name}")
+                yield Entry(f"{path}", None, None, f"no file of an embedded log: it holds {name}")
                 return
             for row in reader:
                 offset = row["offset"]
                 read(source.tell() - before)
                 before = source.tell()
-                yield Stored(f"{path}@{offset}", row["key"], row["value"])
+                yield Entry(f"{path}@{offset}", row["key"], row["value"])
         except Exception as error:  # noqa: BLE001 - fastavro raises whatever foreign bytes make it trip over
-            yield Stored(
+            yield Entry(
                 f"{path}@{offset + 1}", None, None, f"the file is damaged here: {type(error).__name__}: {error}"
             )
 

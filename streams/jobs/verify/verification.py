@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from aiokafka import TopicPartition
 from pydantic import ValidationError
 
 from agents.evidence.build import json_view
@@ -27,10 +26,9 @@ from schemas.jsontext import parse_unique
 from schemas.repeated_keys import RepeatedKeyError
 from streams.cluster.config import Settings
 from streams.jobs.replay.explanation import Announced, Events
-from streams.jobs.run import Say
 from streams.jobs.verify.directory_check import DirectoryCheck, Manifest
 from streams.jobs.verify.evidence_sources import (
-    Stored,
+    Entry,
     Text,
     differs_in_avro,
     differs_in_json,
@@ -41,14 +39,17 @@ from streams.jobs.verify.evidence_sources import (
 from streams.jobs.verify.export_check import DatasetCheck, files_of
 from streams.jobs.verify.findings import Finding, Outcome, Tell
 from streams.jobs.verify.inspection import ROW_TOPICS, Claims, Inspection, Row
-from streams.log.fact_log import ARCHIVE, ArchiveLog, ClusterLog, FactLog
-from streams.log.file_reader import place_of
+from streams.log.container import place_of
+from streams.log.file_reader import FileReader
 from streams.log.file_writer import SUFFIX
 from streams.log.files import LOG, home_of, schemas_of
 from streams.log.headers import identity
 from streams.log.json_lines import SINK_FILES
-from streams.log.kafka import KafkaLog
-from streams.log.manifest import DATASET_MANIFEST, LOG_MANIFEST, datasets_of, is_dataset, listed
+from streams.log.kafka_reader import KafkaReader
+from streams.log.manifest import ARCHIVE, DATASET_MANIFEST, LOG_MANIFEST, datasets_of, is_dataset, listed
+from streams.log.progress import Say
+from streams.log.reader import LogReader
+from streams.log.record import Placed
 from streams.log.topics import CLOSURES, EVIDENCE, Topic
 from streams.log.wire import Codec, body_of
 
@@ -179,24 +180,23 @@ class Verification:
     async def cluster(self, settings: Settings) -> None:
         """Verify what the topics of a cluster hold now."""
         inspection = self._inspection()
-        async with KafkaLog(settings, lambda _what, share: self._say("verifying", share)) as log:
+        async with KafkaReader(settings, lambda _step, share: self._say("verifying", share)) as log:
             self._codec = log.codec
-            await asyncio.sleep(0)  # the client's own task has to have begun, or stopping it raises CancelledError
-            evidence, rows = _partitions(log, (EVIDENCE,)), _partitions(log, ROW_TOPICS)
+            for topic in (EVIDENCE, *ROW_TOPICS):
+                log.require(topic)
             # A worker may be writing. It writes rows before the evidence that lists them, so what was there at this first
             # look must be listed by evidence that is read later; rows that came after it are needed, but not missed.
-            first_look = await log.spans(list(rows))
-            async for record in log.read(await log.spans(list(evidence))):
-                await self._codec.prepare([record.value])
-                self._stored_evidence(inspection, _fetched(record))
-            async for record in log.read(await log.spans(list(rows))):
-                await self._codec.prepare([record.value])
-                place = TopicPartition(record.topic, record.partition)
-                if record.offset < first_look[place].end or inspection.has_closing(record.key):
-                    self._stored_row(inspection, rows[place], _fetched(record), record.partition)
-        if self._suspects:
-            async with ClusterLog(settings) as facts:
-                await self._explain(inspection, facts)
+            first_look = await log.spans(ROW_TOPICS)
+            async for placed in log.records((EVIDENCE,)):
+                await log.learn([placed.record])
+                self._stored_evidence(inspection, _entry(log, placed))
+            async for placed in log.records(ROW_TOPICS):
+                topic, partition, record = placed
+                await log.learn([record])
+                if record.offset < first_look[topic.name][partition].end or inspection.has_closing(record.key):
+                    self._stored_row(inspection, topic, _entry(log, placed), partition)
+            if self._suspects:
+                await self._explain(inspection, log)
         inspection.finish(ROW_TOPICS)
 
     # -- bodies of evidence --------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class Verification:
                     for stored in stored_in(path, self._read):
                         self._stored_row(log, topic, stored, partition)
             if self._suspects:
-                asyncio.run(self._explain(log, ArchiveLog(folder.path, unfinished=True)))
+                asyncio.run(self._explain(log, FileReader(folder.path, unfinished=True, tolerant=True)))
             log.finish(ROW_TOPICS)
         if lines is not None and log is not None:
             lines.compare(log, str(folder.log))
@@ -309,7 +309,7 @@ class Verification:
             for evidence in evidence_of(path, self._read):
                 inspection.evidence(evidence)
 
-    def _stored_evidence(self, inspection: Inspection, stored: Stored) -> None:
+    def _stored_evidence(self, inspection: Inspection, stored: Entry) -> None:
         try:
             record = cast("AepRecord", self._decode(EVIDENCE, stored))
         except DecodeError as error:
@@ -318,7 +318,7 @@ class Verification:
         claims = Claims(record.record_id, record.rollout_id, stored.key)
         inspection.evidence(Evidence(stored.position, json_view(record)), claims)
 
-    def _stored_row(self, inspection: Inspection, topic: Topic, stored: Stored, partition: int) -> None:
+    def _stored_row(self, inspection: Inspection, topic: Topic, stored: Entry, partition: int) -> None:
         try:
             record = self._decode(topic, stored)
         except DecodeError as error:
@@ -331,7 +331,7 @@ class Verification:
         else:
             inspection.row(row)
 
-    async def _explain(self, inspection: Inspection, log: FactLog) -> None:
+    async def _explain(self, inspection: Inspection, log: LogReader) -> None:
         """Look up whether the branches of records that evidence does not list have ended in the log; the others are judged as rows."""
         suspects, self._suspects = self._suspects, []
         for partition in sorted({suspect.partition for suspect in suspects}):
@@ -343,7 +343,7 @@ class Verification:
                 else:
                     inspection.row(row)
 
-    def _decode(self, topic: Topic, stored: Stored) -> Record:
+    def _decode(self, topic: Topic, stored: Entry) -> Record:
         if stored.problem:
             raise DecodeError(stored.problem)
         return self._codec.decode(topic, stored.value)
@@ -367,17 +367,9 @@ def _check_file(path: Path) -> None:
         )
 
 
-def _partitions(log: KafkaLog, topics: tuple[Topic, ...]) -> dict[TopicPartition, Topic]:
-    for topic in topics:
-        log.require(topic)
-    return {
-        TopicPartition(log.name(topic), number): topic
-        for topic in topics for number in range(log.partitions(log.name(topic)))
-    }  # fmt: skip
-
-
-def _fetched(record: Any) -> Stored:
-    return Stored(f"{record.topic}/{record.partition}@{record.offset}", record.key, record.value)
+def _entry(log: KafkaReader, placed: Placed) -> Entry:
+    topic, partition, record = placed
+    return Entry(f"{log.name(topic)}/{partition}@{record.offset}", record.key, record.value)
 
 
 def _row(inspection: Inspection, topic: Topic, line: Text) -> None:

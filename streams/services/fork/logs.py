@@ -22,7 +22,7 @@ from streams.cluster.config import Settings
 from streams.cluster.file_lock import LockedError, locked
 from streams.log.durable_files import naming
 from streams.log.input_lines import read_lines
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import FactWriter
 from streams.log.topics import AGENT_EVENTS, CLOSURES, LIFECYCLE
 
@@ -57,10 +57,10 @@ class KafkaForkLog:
     async def history(self, rollout_id: str) -> History:
         """What the topics hold of a rollout."""
         facts: list[Fact] = []
-        async with KafkaLog(self._writer.settings) as log:
-            async for stored in log.records([LIFECYCLE, AGENT_EVENTS, CLOSURES], rollout_id=rollout_id):
+        async with KafkaReader(self._writer.settings) as log:
+            async for placed in log.records([LIFECYCLE, AGENT_EVENTS, CLOSURES], rollout_id=rollout_id):
                 try:
-                    facts.append(await log.decode(stored))  # type: ignore[arg-type]  # the fact topics hold facts
+                    facts.append(await log.decode(placed))  # type: ignore[arg-type]  # the fact topics hold facts
                 except DecodeError:
                     continue  # `braid dead-letters list` tells of it
         return read_history(facts, rollout_id)

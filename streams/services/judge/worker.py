@@ -16,7 +16,7 @@ from schemas.judging import JudgeRequest, JudgeVote
 from streams.cluster.config import Settings
 from streams.cluster.judge_client import Budget, ask, make_judge
 from streams.cluster.judge_metrics import JudgeMetrics
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import FactWriter
 from streams.log.topics import CLOSURES, JUDGE_REQUESTS, JUDGE_VOTES
 from streams.services.group_worker import GroupWorker, Held, Role, run_in_group
@@ -99,12 +99,12 @@ class JudgeWorker(GroupWorker):
 async def recent_calls(settings: Settings, judge: str, now_ms: int) -> list[float]:
     """How many seconds ago votes of the last hour were written, the oldest first. Each took a call, or more than one."""
     found = []
-    async with KafkaLog(settings) as kafka:
-        async for stored in kafka.records([JUDGE_VOTES], since=now_ms - HOUR_MS):
+    async with KafkaReader(settings) as kafka:
+        async for placed in kafka.records([JUDGE_VOTES], since=now_ms - HOUR_MS):
             with suppress(DecodeError):
-                vote = await kafka.decode(stored)
+                vote = await kafka.decode(placed)
                 if isinstance(vote, JudgeVote) and vote.judge == judge and vote.cause != "budget":
-                    found.append(max(0.0, (now_ms - stored.at) / 1000))
+                    found.append(max(0.0, (now_ms - placed.record.at) / 1000))
     return sorted(found, reverse=True)
 
 

@@ -9,8 +9,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from agents.rollouts.rollout import Complaint
 from streams.cluster.config import Settings
 from streams.cluster.connections import start_consumer
-from streams.log.file_writer import LogRecord, consumed
 from streams.log.letters import NOT_COUNTED, Letter, bury, letter_of
+from streams.log.record import LogRecord, consumed
 from streams.services.live.loop import Arrived, Loop
 from streams.services.live.metrics import Metrics
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import structlog
-from aiokafka import TopicPartition
 
 from agents.fork.task import Task, TaskError
 from agents.fork.task_adapter import SAMPLES, load_task
@@ -17,8 +16,8 @@ from schemas.errors import DecodeError
 from schemas.lifecycle import Lifecycle
 from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of
-from streams.log.facts import read_record
-from streams.log.kafka import KafkaLog, Span
+from streams.log.kafka_reader import KafkaReader
+from streams.log.record import Span
 from streams.log.topics import LIFECYCLE
 
 REMEMBERED = 50_000
@@ -78,14 +77,13 @@ class Openings:
         return self._origins.setdefault(rollout_id, None)
 
     async def _read(self, partition: int, since: int) -> None:
-        async with KafkaLog(self._settings) as kafka:
-            place = TopicPartition(kafka.name(LIFECYCLE), partition)
-            spans = await kafka.spans([place], None if partition in self._read_to else max(0, since))
-            span = Span(max(spans[place].start, self._read_to.get(partition, 0)), spans[place].end)
-            async for record in kafka.read({place: span}):
+        async with KafkaReader(self._settings) as kafka:
+            spans = await kafka.spans([LIFECYCLE], since=None if partition in self._read_to else max(0, since))
+            held = spans[LIFECYCLE.name][partition]
+            span = Span(max(held.start, self._read_to.get(partition, 0)), held.end)
+            async for placed in kafka.read({LIFECYCLE.name: {partition: span}}):
                 try:
-                    await kafka.codec.prepare([record.value])
-                    found = read_record(kafka.codec, LIFECYCLE, record.key, record.value)
+                    found = await kafka.decode(placed)
                 except DecodeError:
                     continue
                 if isinstance(found, Lifecycle) and found.opened is not None:

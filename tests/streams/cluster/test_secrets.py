@@ -16,10 +16,12 @@ from streams.cluster import structured_logs as logs
 from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of, start_producer
 from streams.jobs.export.export import Recipe, export
-from streams.jobs.export.inputs import DirectoryInput, Input, KafkaInput
 from streams.jobs.ingest import ingest_files
 from streams.jobs.run import run_files
+from streams.log.file_reader import FileReader
 from streams.log.input_lines import Rejected
+from streams.log.kafka_reader import KafkaReader
+from streams.log.reader import LogReader
 from streams.log.topics import AGENT_EVENTS, CLOSURES, DEAD_LETTERS, TOPICS
 from tests.agents.formats.rollouts import Line, encoded, opening
 from tests.agents.redaction import secrets_corpus as corpus
@@ -102,7 +104,7 @@ def everything_in(folder: Path) -> Iterator[tuple[str, bytes]]:
             yield str(path), path.read_bytes()
 
 
-def take(source: Input, out: Path, name: str, kind: Any = None) -> None:
+def take(source: LogReader, out: Path, name: str, kind: Any = None) -> None:
     counts = asyncio.run(export(source, out, Recipe.of(FORMATS[name], kind)))
     assert counts.rollouts
     # Nothing was left to be removed, although this log was made a moment ago and nothing was looked at twice.
@@ -122,7 +124,7 @@ def test_no_secret_leaves_a_run(tmp_path: Path) -> None:
     for name, form in FORMATS.items():
         for kind in form.files:
             if name != "dsse":  # has no words of an agent, and needs a key
-                take(DirectoryInput(tmp_path / "run"), tmp_path / "out" / f"{name}-{kind}", name, kind)
+                take(FileReader(tmp_path / "run"), tmp_path / "out" / f"{name}-{kind}", name, kind)
     for name, content in everything_in(tmp_path / "out"):
         assert found_in(content) == [], name
 
@@ -137,8 +139,8 @@ def test_redacting_what_a_run_made_once_more_finds_nothing(tmp_path: Path) -> No
         tmp_path / "run", tmp_path / "old", lambda _, found: [each._replace(headers=()) for each in found]
     )
     for name in ("trl-dpo", "rl-transitions", "openai-sft"):
-        take(DirectoryInput(unmarked), tmp_path / f"{name}-again", name)
-        take(DirectoryInput(tmp_path / "run"), tmp_path / f"{name}-once", name)
+        take(FileReader(unmarked), tmp_path / f"{name}-again", name)
+        take(FileReader(tmp_path / "run"), tmp_path / f"{name}-once", name)
         written = [(tmp_path / f"{name}-{way}" / "train-00000.jsonl").read_bytes() for way in ("again", "once")]
         assert written[0] == written[1]
 
@@ -149,9 +151,7 @@ def test_rows_made_without_redaction_are_redacted_when_they_leave(tmp_path: Path
     plain = Settings().model_copy(update={"emission": Settings().emission.model_copy(update={"redact": False})})
     run_files([tmp_path / "in.ndjson"], tmp_path / "run", plain, None)
     assert found_in((tmp_path / "run" / "sft.jsonl").read_bytes())
-    counts = asyncio.run(
-        export(DirectoryInput(tmp_path / "run"), tmp_path / "out", Recipe.of(FORMATS["trl-sft"], None))
-    )
+    counts = asyncio.run(export(FileReader(tmp_path / "run"), tmp_path / "out", Recipe.of(FORMATS["trl-sft"], None)))
     assert counts.redacted == counts.rows == 2
     assert found_in((tmp_path / "out" / "train-00000.jsonl").read_bytes()) == []
 
@@ -211,7 +211,7 @@ def test_no_secret_leaves_a_worker(settings: Settings, tmp_path: Path, braid: Br
         assert stored, topic.name
         assert found_in(b"\n".join(each.value or b"" for each in stored)) == [], topic.name
     for name in ("trl-dpo", "rollout-wire", "atif"):
-        take(KafkaInput(settings), tmp_path / "out" / name, name)
+        take(KafkaReader(settings), tmp_path / "out" / name, name)
     for name, content in everything_in(tmp_path / "out"):
         assert found_in(content) == [], name
     log = (tmp_path / "worker.log").read_bytes()

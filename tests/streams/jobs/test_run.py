@@ -8,7 +8,7 @@ from agents.summarize.event_reader import keep
 from schemas.events import AgentEvent
 from streams.cluster.config import Settings
 from streams.jobs.run import run_files
-from streams.log.file_reader import read_partition
+from streams.log.container import read_partition
 from streams.log.letters import read_letter
 from streams.log.topics import DEAD_LETTERS
 from tests.conftest import Braid

@@ -5,9 +5,9 @@ import pytest
 from schemas.events import AgentEvent, AgentEvents
 from streams.cluster.connections import partition_of
 from streams.log.envelope import Envelope, TooLargeError
-from streams.log.file_writer import LogRecord
 from streams.log.headers import cloud_event
 from streams.log.letters import letter_of
+from streams.log.record import LogRecord
 from streams.log.topics import AGENT_EVENTS, DEAD_LETTERS
 from streams.log.wire import Codec
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.log import file_writer as log_writer
-from streams.log.file_reader import EmbeddedLogError, read_ends, read_partition, read_segment
-from streams.log.file_writer import LogRecord, LogWriter, file_of
+from streams.log.container import EmbeddedLogError, read_ends, read_partition, read_segment
+from streams.log.file_writer import LogWriter, file_of
+from streams.log.record import LogRecord
 
 RECORDS = [
     LogRecord(0, 5, b"k", b"v" * 3000, (("h", b"1"), ("g", b""))),

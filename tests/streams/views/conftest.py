@@ -19,7 +19,7 @@ from streams.cluster.config import Settings, WorkerConfig
 from streams.cluster.connections import partition_of, start_producer
 from streams.jobs.ingest import ingest_files
 from streams.log.input_lines import Rejected
-from streams.log.kafka import KafkaLog, View
+from streams.log.kafka_reader import KafkaReader, View
 from streams.log.kafka_writer import FactWriter
 from streams.log.letter_list import DeadLetter, Filters, read_letters
 from streams.log.topics import BUILD_VERDICTS
@@ -166,7 +166,7 @@ async def _until(
     settings: Settings, worker: asyncio.Task[None], holds: Callable[[dict[str, str], list[DeadLetter]], bool]
 ) -> None:
     began = time.monotonic()
-    async with KafkaLog(settings) as log:
+    async with KafkaReader(settings) as log:
         view = View(log)
         while True:
             await view.refresh()

@@ -7,7 +7,7 @@ import pytest
 
 from streams.cluster.config import Settings
 from streams.jobs.run import run_files
-from streams.log.files import EmbeddedLog
+from streams.log.file_reader import FileReader
 from streams.log.reader import LookError
 from streams.log.topics import DEAD_LETTERS, TOPICS
 from streams.views.gist import gist
@@ -71,15 +71,15 @@ def test_an_unknown_rollout_is_an_error_with_a_suggestion(out: Path, braid: Brai
 def test_a_directory_without_a_log_is_an_error(tmp_path: Path) -> None:
     """A wrong path must not look like an empty log."""
     with pytest.raises(LookError, match="holds no embedded log"):
-        EmbeddedLog(tmp_path)
+        FileReader(tmp_path)
 
 
 async def test_every_record_has_a_gist_of_one_line(out: Path) -> None:
     """Whatever stands in a topic can be scrolled through."""
-    log = EmbeddedLog(out)
+    log = FileReader(out)
     kinds = set()
-    async for stored in log.records([topic for topic in TOPICS if topic is not DEAD_LETTERS]):
-        record = await log.decode(stored)
+    async for placed in log.records([topic for topic in TOPICS if topic is not DEAD_LETTERS]):
+        record = await log.decode(placed)
         said = gist(record)
         assert said.isprintable()
         assert 0 < len(said) <= 160
@@ -90,5 +90,5 @@ async def test_every_record_has_a_gist_of_one_line(out: Path) -> None:
 
 async def test_one_rollout_is_read_from_its_partition_by_its_key(out: Path) -> None:
     """Records of others are passed over without being decoded."""
-    keys = {stored.key async for stored in EmbeddedLog(out).records(TOPICS, rollout_id="lru-cache")}
+    keys = {placed.record.key async for placed in FileReader(out).records(TOPICS, rollout_id="lru-cache")}
     assert keys == {b"lru-cache"}

@@ -4,19 +4,20 @@ import pytest
 
 from streams.log.letter_list import DeadLetter, Filters, by_reason, dead_letter, fold_letter, parse_since
 from streams.log.letters import Letter
-from streams.log.reader import LookError, Stored
+from streams.log.reader import LookError
+from streams.log.record import LogRecord, Placed
 from streams.log.topics import DEAD_LETTERS, DPO, EVIDENCE, JUDGE_VOTES
 from streams.views.naming import find_topic
 
 
-def stored(place: int = 0, at: int = 1000, **fields: object) -> Stored:
+def stored(place: int = 0, at: int = 1000, **fields: object) -> Placed:
     """A letter in the log."""
     known: dict[str, object] = {
         "key": b"r1", "value": b"bytes", "headers": (("ce_id", b"1"),), "topic": "p.rollouts.build-verdicts.v1",
         "partition": 2, "offset": 7, "reason": "undecodable", "error": "DecodeError", "message": "no Avro",
     }  # fmt: skip
     letter = Letter(**{**known, **fields})  # type: ignore[arg-type]
-    return Stored(DEAD_LETTERS, 2, place, at, letter.key, letter.value, tuple(letter.wire_headers()))
+    return Placed(DEAD_LETTERS, 2, LogRecord(place, at, letter.key, letter.value, tuple(letter.wire_headers())))
 
 
 def test_a_letter_is_known_by_where_its_original_stands() -> None:
@@ -38,13 +39,15 @@ def test_letters_that_do_not_say_where_they_come_from_stay_apart() -> None:
     """Without an origin a letter is known by its own place."""
     found: dict[tuple[str, str], DeadLetter] = {}
     for offset in (0, 1):
-        fold_letter(found, Stored(DEAD_LETTERS, 2, offset, 1000, b"r1", b"x", ()))
+        fold_letter(found, Placed(DEAD_LETTERS, 2, LogRecord(offset, 1000, b"r1", b"x", ())))
     assert [letter.letter_id for letter in found.values()] == [f"{DEAD_LETTERS.name}/2/0", f"{DEAD_LETTERS.name}/2/1"]
 
 
 def test_headers_that_make_no_sense_are_still_a_letter() -> None:
     """Somebody else may write to the topic; listing goes on."""
-    letter = dead_letter(Stored(DEAD_LETTERS, 0, 3, 1000, None, None, (("__braid.errors.offset", b"three"),)))
+    letter = dead_letter(
+        Placed(DEAD_LETTERS, 0, LogRecord(3, 1000, None, None, (("__braid.errors.offset", b"three"),)))
+    )
     assert (letter.has_origin, letter.letter.reason) == (False, "unknown")
 
 

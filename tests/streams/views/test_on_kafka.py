@@ -16,7 +16,7 @@ import pytest
 
 from schemas.avro_code import COMPILED
 from streams.cluster.config import Settings
-from streams.log.kafka import KafkaLog, View
+from streams.log.kafka_reader import KafkaReader, View
 from streams.log.topics import LIFECYCLE, TOPICS
 from streams.views.account import account_of
 from tests.streams.views.conftest import CLOSED, OPEN, SECRET, Braid, environment
@@ -52,11 +52,11 @@ def test_rollouts_says_what_to_do_when_there_is_nothing(settings: Settings, brai
 
 async def test_looking_creates_no_topics(settings: Settings) -> None:
     """Asking for what is not there leaves the cluster as it was."""
-    async with KafkaLog(settings) as log:
+    async with KafkaReader(settings) as log:
         assert (await account_of(log, "nobody")).is_empty
         await View(log).refresh()
         await log.look_at_topics()
-        assert log.partitions(log.name(LIFECYCLE)) == 0
+        assert log.partitions(LIFECYCLE) == []
 
 
 def test_show_tells_everything_about_a_closed_rollout(looked: Settings, braid: Braid) -> None:
@@ -96,12 +96,13 @@ def test_show_of_an_unknown_rollout_is_an_error(looked: Settings, braid: Braid) 
 
 async def test_a_rollout_is_read_from_its_first_fact_on(looked: Settings) -> None:
     """With a start time, what stands before it is not read; without one, everything is."""
-    async with KafkaLog(looked) as log:
-        whole = [stored async for stored in log.records(TOPICS, rollout_id="lru-cache")]
+    async with KafkaReader(looked) as log:
+        whole = [placed async for placed in log.records(TOPICS, rollout_id="lru-cache")]
         row = await log.view_row("lru-cache")
         assert row is not None
-        later = [stored async for stored in log.records(TOPICS, rollout_id="lru-cache", since=whole[-1].at + 3_600_000)]
-        since = [stored async for stored in log.records(TOPICS, rollout_id="lru-cache", since=row.started_at)]
+        end = whole[-1].record.at + 3_600_000
+        later = [placed async for placed in log.records(TOPICS, rollout_id="lru-cache", since=end)]
+        since = [placed async for placed in log.records(TOPICS, rollout_id="lru-cache", since=row.started_at)]
     assert (len(since), later) == (len(whole), [])
 
 

@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from schemas.rankings import RankedBranch, Ranking, RankingStats
 from streams.cluster.config import Settings
 from streams.jobs.run import run_files
-from streams.log.files import EmbeddedLog
+from streams.log.file_reader import FileReader
 from streams.log.view_rows import RankedRow, ViewRow
 from streams.views.account import account_of
 from streams.views.listing import COLUMNS, columns, listing
@@ -101,7 +101,7 @@ def test_a_whole_page_breaks_no_word(width: int, tmp_path: Path) -> None:
     """All sections of a real rollout: every word stands there as it does where there is room."""
     write_sample(tmp_path / "sample.ndjson")
     run_files([tmp_path / "sample.ndjson"], tmp_path / "out", Settings(), None)
-    account = asyncio.run(account_of(EmbeddedLog(tmp_path / "out"), "lru-cache"))
+    account = asyncio.run(account_of(FileReader(tmp_path / "out"), "lru-cache"))
     for section in page(account, Settings()):
         roomy = set(printed(section, PIPE_WIDTH).split())
         shown = re.sub(r"Not in \d+ columns:.*?less -S`\.", "", printed(section, width), flags=re.DOTALL)

@@ -11,8 +11,8 @@ from agents.formats import FORMATS
 from streams.cluster.config import Settings
 from streams.jobs.export.export import Recipe, export
 from streams.jobs.export.export_counts import Counts
-from streams.jobs.export.inputs import DirectoryInput
 from streams.jobs.run import run_files
+from streams.log.file_reader import FileReader
 from tests.agents.formats.rollouts import Line, encoded, mixed
 
 ROLLOUTS = ("r1", "r2", "r3")
@@ -36,7 +36,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def take(source: Path, out: Path, name: str = "trl-sft", *, from_beginning: bool = False, **more: Any) -> Counts:
     """Export a directory of `braid run`."""
     recipe = Recipe.of(FORMATS[name], more.pop("kind", None), **more)
-    return asyncio.run(export(DirectoryInput(source), out, recipe, from_beginning=from_beginning))
+    return asyncio.run(export(FileReader(source), out, recipe, from_beginning=from_beginning))
 
 
 def visible(folder: Path) -> list[str]:

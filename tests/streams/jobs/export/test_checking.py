@@ -18,10 +18,10 @@ from agents.formats.selection import Split
 from agents.formats.shape import Attestor
 from streams.cluster.config import Settings
 from streams.jobs.export.export import Recipe, export
-from streams.jobs.export.inputs import DirectoryInput
 from streams.jobs.run import run_files
 from streams.jobs.verify.findings import Finding, Outcome
 from streams.jobs.verify.verification import Verification
+from streams.log.file_reader import FileReader
 from streams.log.topics import BRANCHES, EVIDENCE
 from tests.agents.formats.rollouts import encoded, mixed
 from tests.older import made_older
@@ -44,7 +44,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def take(source: Path, out: Path, name: str, kind: str | None = None, key: SigningKey = KEY) -> Path:
     recipe = Recipe.of(FORMATS[name], kind, split=Split.parse("train=0.5,test=0.5"))  # type: ignore[arg-type]
-    asyncio.run(export(DirectoryInput(source), out, recipe, attestor=Attestor(key, KEYS)))
+    asyncio.run(export(FileReader(source), out, recipe, attestor=Attestor(key, KEYS)))
     return out
 
 
@@ -339,7 +339,7 @@ def test_a_signed_dataset_of_nothing_is_ok(tmp_path: Path) -> None:
 def test_unsigned_evidence_is_not_ok_unless_it_is_allowed(ran: Path, tmp_path: Path) -> None:
     """Without a key nothing is proved; with --allow-unsigned digests and lists are checked all the same."""
     out = tmp_path / "out"
-    asyncio.run(export(DirectoryInput(ran), out, Recipe.of(FORMATS["trl-sft"], None)))
+    asyncio.run(export(FileReader(ran), out, Recipe.of(FORMATS["trl-sft"], None)))
     assert not verified(out)[0].ok
     assert verified(out, allow_unsigned=True)[0].ok
     drop_a_row(out)
@@ -364,7 +364,7 @@ def test_dsse_goes_around(signed: Path, tmp_path: Path) -> None:
 def test_dsse_signs_nothing_that_it_does_not_trust(signed: Path, ran: Path, tmp_path: Path) -> None:
     """Evidence without a signature, or by an unknown key, is left out with that reason."""
     recipe = Recipe.of(FORMATS["dsse"], None)
-    unsigned = asyncio.run(export(DirectoryInput(ran), tmp_path / "a", recipe, attestor=Attestor(KEY, KEYS)))
+    unsigned = asyncio.run(export(FileReader(ran), tmp_path / "a", recipe, attestor=Attestor(KEY, KEYS)))
     assert (unsigned.rows, unsigned.rejected["unsigned_evidence"]) == (0, 12)
-    stranger = asyncio.run(export(DirectoryInput(signed), tmp_path / "b", recipe, attestor=Attestor(KEY, {})))
+    stranger = asyncio.run(export(FileReader(signed), tmp_path / "b", recipe, attestor=Attestor(KEY, {})))
     assert (stranger.rows, stranger.rejected["untrusted_evidence"]) == (0, 12)

@@ -8,7 +8,7 @@ import pytest
 
 from agents.formats.selection import Filters
 from streams.jobs.diff.diff import Difference, diff
-from streams.log.fact_log import ReplayError
+from streams.jobs.errors import ReplayError
 from tests.agents.formats.rollouts import mixed
 from tests.conftest import Braid
 from tests.streams.jobs.export.conftest import make_run, take

@@ -14,8 +14,9 @@ import pytest
 from agents.formats.selection import Split
 from streams.jobs.export import export, shards
 from streams.jobs.export.checkpoint import ExportError
-from streams.log.file_reader import partitions_of, read_partition
-from streams.log.file_writer import LogRecord, LogWriter
+from streams.log.container import partitions_of, read_partition
+from streams.log.file_writer import LogWriter
+from streams.log.record import LogRecord
 from streams.log.topics import BRANCHES, DPO, PPO, SFT, TOPICS
 from tests.agents.formats.rollouts import mixed
 from tests.conformance import conformance

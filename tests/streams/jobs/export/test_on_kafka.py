@@ -13,9 +13,9 @@ from agents.formats import FORMATS
 from streams.cluster.config import Settings
 from streams.jobs.export.export import Recipe, export
 from streams.jobs.export.export_counts import Counts
-from streams.jobs.export.inputs import KafkaInput
 from streams.jobs.ingest import ingest_files
 from streams.log.input_lines import Rejected
+from streams.log.kafka_reader import KafkaReader
 from streams.log.reader import LookError
 from streams.log.topics import EVIDENCE, SFT
 from tests.agents.formats.rollouts import encoded, mixed
@@ -28,7 +28,7 @@ CLOSING_S = 60.0
 
 
 def take(settings: Settings, out: Path, name: str) -> Counts:
-    return asyncio.run(export(KafkaInput(settings), out, Recipe.of(FORMATS[name], None)))
+    return asyncio.run(export(KafkaReader(settings), out, Recipe.of(FORMATS[name], None)))
 
 
 def write(settings: Settings, folder: Path, names: tuple[str, ...]) -> None:

@@ -3,8 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from streams.jobs.export.inputs import DirectoryInput
+from streams.jobs.export.cursors import partition_cursors
 from streams.jobs.export.whole_rollouts import ROWS, Contradicted, Incomplete, PartitionReader, Whole, short
+from streams.log.file_reader import FileReader
 from streams.log.topics import CLOSURES, EVIDENCE, PPO, RANKINGS, SFT
 from tests.streams.jobs.export.test_export import rewritten
 
@@ -13,18 +14,17 @@ async def read(
     directory: Path, seen: dict[int, int], limit: int | None = None
 ) -> tuple[list[Whole | Incomplete], PartitionReader]:
     """The rollouts of a run, at most `limit`, and the reader as it stands then."""
-    source = DirectoryInput(directory)
-    reader = PartitionReader(
-        await source.open(0, (EVIDENCE, CLOSURES, RANKINGS, *ROWS), {}), source.codec, {"sft"}, seen
-    )
+    source = FileReader(directory)
     found: list[Whole | Incomplete] = []
-    rollouts = reader.rollouts()
-    async for each in rollouts:
-        assert not isinstance(each, Contradicted)
-        found.append(each)
-        if len(found) == limit:
-            break
-    await rollouts.aclose()
+    async with partition_cursors(source, 0, (EVIDENCE, CLOSURES, RANKINGS, *ROWS), {}) as cursors:
+        reader = PartitionReader(cursors, source.codec, {"sft"}, seen)
+        rollouts = reader.rollouts()
+        async for each in rollouts:
+            assert not isinstance(each, Contradicted)
+            found.append(each)
+            if len(found) == limit:
+                break
+        await rollouts.aclose()
     return found, reader
 
 

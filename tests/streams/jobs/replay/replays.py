@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from streams.cluster.connections import partition_of
-from streams.log.file_reader import partitions_of, read_partition
+from streams.log.container import partitions_of, read_partition
 from streams.log.file_writer import LogWriter, file_of
 from streams.log.topics import TOPICS, Topic
 from tests.conftest import Braid

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from streams.log import file_writer as log_writer
-from streams.log.file_reader import first_of, partitions_of, read_partition, read_segment, segments_of
-from streams.log.file_writer import LogRecord, LogWriter, file_of
+from streams.log.container import first_of, partitions_of, read_partition, read_segment, segments_of
+from streams.log.file_writer import LogWriter, file_of
+from streams.log.record import LogRecord
 from streams.log.topics import AGENT_EVENTS, CLOSURES, EVIDENCE, FACTS, SFT, TOPICS, Topic
 from tests.conftest import Braid
 

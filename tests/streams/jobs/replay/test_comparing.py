@@ -12,8 +12,8 @@ from agents.rollouts.rollout import Rollout
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
+from streams.log.container import read_partition
 from streams.log.facts import read_fact
-from streams.log.file_reader import read_partition
 from streams.log.file_writer import LogWriter, file_of
 from streams.log.headers import REDACTED
 from streams.log.topics import (

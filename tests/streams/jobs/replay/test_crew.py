@@ -7,10 +7,11 @@ import psutil
 import pytest
 
 from streams.cluster.config import Settings
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.crew import Crew
 from streams.jobs.replay.partition_job import Job
 from streams.jobs.replay.replay import Replayed, replay
-from streams.log.fact_log import ArchiveLog, ReplayError
+from streams.log.file_reader import FileReader
 from tests.conftest import Braid
 
 
@@ -19,7 +20,7 @@ def children() -> list[psutil.Process]:
 
 
 async def replayed(log: Path, crew: Crew) -> Replayed:
-    job = Job(directory=log, spans=await ArchiveLog(log).spans(), sign=False)
+    job = Job(directory=log, spans=await FileReader(log).spans(), sign=False)
     return await replay(job, Settings(), crew)
 
 

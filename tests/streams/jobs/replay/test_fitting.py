@@ -9,7 +9,7 @@ import pytest
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from streams.jobs.replay.overrides import Overrides
-from streams.log.file_reader import partitions_of, read_partition
+from streams.log.container import partitions_of, read_partition
 from streams.log.file_writer import LogWriter, file_of
 from streams.log.topics import CLOSURES
 from streams.log.wire import Codec

@@ -14,8 +14,9 @@ from schemas.emission import EmissionConfig
 from schemas.lifecycle import Lifecycle
 from streams.jobs.replay.lookahead import Ahead
 from streams.jobs.replay.reclosing import Reclosing
-from streams.log.file_reader import partitions_of, read_partition
-from streams.log.file_writer import LogRecord, LogWriter, file_of
+from streams.log.container import partitions_of, read_partition
+from streams.log.file_writer import LogWriter, file_of
+from streams.log.record import LogRecord
 from streams.log.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, FACTS, JUDGE_VOTES, LIFECYCLE, Topic
 from streams.log.wire import Codec
 from tests.conftest import Braid

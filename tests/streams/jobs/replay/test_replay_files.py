@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from schemas.closures import Closure
-from streams.log.file_reader import partitions_of, read_partition
+from streams.log.container import partitions_of, read_partition
 from streams.log.file_writer import LogWriter, file_of
 from streams.log.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, FACTS, JUDGE_VOTES, SFT, Topic
 from streams.log.wire import Codec

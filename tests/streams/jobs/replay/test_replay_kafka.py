@@ -14,7 +14,7 @@ from streams.cluster.config import Settings
 from streams.cluster.connections import start_admin
 from streams.jobs.ingest import ingest_files
 from streams.log.input_lines import Rejected
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_reader import KafkaReader
 from streams.log.topics import AGENT_EVENTS, CLOSURES, FACTS, TOPICS
 from tests.conftest import Braid
 from tests.live import Worker, read_all, until_closed
@@ -231,7 +231,7 @@ def test_several_processes_write_beside_and_a_second_replay_does_not(configured:
 
 
 async def _held(settings: Settings, prefix: str) -> int:
-    async with KafkaLog(settings.model_copy(update={"prefix": prefix})) as log:
+    async with KafkaReader(settings.model_copy(update={"prefix": prefix})) as log:
         return await log.count(TOPICS)
 
 

@@ -17,10 +17,10 @@ import pytest
 
 from agents.redaction.redaction import RULES_VERSION
 from streams.cluster.connections import partition_of
+from streams.jobs.errors import ReplayError
 from streams.jobs.replay.output import Output
 from streams.jobs.replay.partition_job import Job
-from streams.log.fact_log import ReplayError
-from streams.log.file_reader import partitions_of, read_partition
+from streams.log.container import partitions_of, read_partition
 from streams.log.file_writer import LogWriter, file_of
 from streams.log.topics import (
     CLOSURES,

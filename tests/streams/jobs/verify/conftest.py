@@ -13,7 +13,7 @@ from agents.evidence.keys import development_key
 from streams.cli import app
 from streams.jobs.verify.findings import Finding
 from streams.jobs.verify.verification import Verification
-from streams.log.file_reader import read_partition
+from streams.log.container import read_partition
 from streams.log.file_writer import LogWriter
 from streams.log.manifest import LOG_MANIFEST
 from streams.log.topics import Topic

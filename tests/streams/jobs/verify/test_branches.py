@@ -14,8 +14,8 @@ from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
 from streams.cluster.config import Settings
 from streams.jobs.run import run_files
+from streams.log.container import read_partition
 from streams.log.facts import read_fact
-from streams.log.file_reader import read_partition
 from streams.log.topics import AGENT_EVENTS, BRANCHES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT
 from streams.log.wire import Codec
 from tests.older import made_older

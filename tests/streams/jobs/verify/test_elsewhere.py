@@ -14,7 +14,7 @@ from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of, registry_of, start_producer
 from streams.jobs.verify.inspection import ROW_TOPICS
 from streams.jobs.verify.verification import NothingToVerifyError
-from streams.log.file_reader import read_partition
+from streams.log.container import read_partition
 from streams.log.reader import LookError
 from streams.log.topic_setup import ensure_topics
 from streams.log.topics import BY_RECORD, EVIDENCE

@@ -15,14 +15,14 @@ from schemas.rankings import Ranking
 from streams.cluster.config import Settings
 from streams.cluster.judge_client import Budget, make_judge
 from streams.jobs.export.export import Recipe, export
-from streams.jobs.export.inputs import KafkaInput
 from streams.jobs.ingest import ingest_files
 from streams.jobs.judge.again import Judged, into_topics, judge_again
 from streams.jobs.judge.asking import Spent
-from streams.jobs.judge.refold import Refold
+from streams.jobs.judge.closed_rollouts import ClosedRollouts
 from streams.jobs.judge.stored_votes import votes_of_prefixes
 from streams.jobs.targets import TargetError
 from streams.log.input_lines import Rejected
+from streams.log.kafka_reader import KafkaReader
 from streams.log.topics import CLOSURES, EVIDENCE, JUDGE_VOTES, RANKINGS
 from tests.live import Worker, read_all, records_of, sinks_of, until_closed
 from tests.messages_api import answer, messages_api
@@ -43,8 +43,8 @@ async def play(body: dict[str, Any], _number: int) -> Response:
 async def again(settings: Settings, prefix: str, calls: int = 1000) -> tuple[Judged, Spent]:
     judge = make_judge(settings, Budget(calls).allow)
     try:
-        async with KafkaInput(settings) as source, into_topics(settings, prefix, None) as results:
-            return await judge_again(Refold(source), results, judge, settings.emission.judge, 2)
+        async with KafkaReader(settings) as source, into_topics(settings, prefix, None) as results:
+            return await judge_again(ClosedRollouts(source), results, judge, settings.emission.judge, 2)
     finally:
         await judge.close()
 
@@ -98,7 +98,7 @@ async def test_a_rollout_that_closed_without_its_judge_is_judged_later(
     assert len(await records_of(there, EVIDENCE)) == 5
     both = await votes_of_prefixes(settings, [settings.prefix, prefix], lambda _what, _share: None)
     assert Counter(timed.vote.judge for timed in both)["judge-model"] == 8
-    exported = await export(KafkaInput(there), tmp_path / "dpo", Recipe.of(FORMATS["trl-dpo"], None))
+    exported = await export(KafkaReader(there), tmp_path / "dpo", Recipe.of(FORMATS["trl-dpo"], None))
     assert (exported.rollouts, exported.incomplete) == (1, 0)
 
 
@@ -110,10 +110,10 @@ async def test_closed_rollouts_are_folded_again_to_the_same_records(settings: Se
     await ingest_files([path], settings, Rejected(None), close=False)
     with Worker(settings, tmp_path / "worker.log"):
         await until_closed(settings, {"one", "two"})
-    async with KafkaInput(settings) as source:
-        refold = Refold(source)
-        emissions = [emit(rollout) async for rollout in refold.rollouts()]
-    assert (refold.open, refold.broken, refold.undecodable) == (1, [], 0)
+    async with KafkaReader(settings) as source:
+        closed = ClosedRollouts(source)
+        emissions = [emit(rollout) async for rollout in closed.rollouts()]
+    assert (closed.open, closed.broken, closed.undecodable) == (1, [], 0)
     sinks = await sinks_of(settings)
     assert {each.ranking.ranking_id for each in emissions} == sinks.bodies[RANKINGS.name].keys()
     found = {record.record_id for each in emissions for record in each.evidence}

@@ -15,7 +15,7 @@ from schemas.verdicts import BuildVerdict
 from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of, start_admin
 from streams.jobs.letter_retry import NEVER, plan
-from streams.log.kafka import KafkaLog
+from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import FactWriter
 from streams.log.letter_list import Filters, read_letters
 from streams.log.letters import Letter, read_letter
@@ -104,7 +104,7 @@ async def test_what_was_given_up_stays_so(settings: Settings, tmp_path: Path) ->
     assert log.read_bytes().count(b'"event": "broken"') == len(WHY)
     assert {ranking.rollout_id for ranking in await records_of(settings, RANKINGS)} == {"small"}  # type: ignore[attr-defined]
     assert len(await read_all(settings, settings.prefix + CLOSURES.name)) == decided + 2
-    async with KafkaLog(settings) as looked:
+    async with KafkaReader(settings) as looked:
         rows = {key: await looked.view_row(key.decode()) for key in WHY}
         outcomes = await plan(looked, await read_letters(looked, Filters()))
     assert {outcome.why for outcome in outcomes} == {NEVER["given_up"]}
@@ -122,7 +122,7 @@ async def test_a_letter_whose_original_is_gone_holds_nobody_up(settings: Setting
         await write(settings, *too_wide(deadline_ms=5000))
 
         async def read() -> bool:
-            async with KafkaLog(settings) as looked:
+            async with KafkaReader(settings) as looked:
                 return await looked.view_row("r") is not None
 
         await until(read, "the worker has read it")

@@ -1,4 +1,8 @@
-"""The facts of one partition folded again: closed rollouts come out, and what keeps others from being made again."""
+"""The fold of stored facts: the records of one partition go in, whole rollouts come out, and holes where facts are lost.
+
+Topics may come in any order; `interleaving.py` has two. A rollout leaves when everything that was pinned of it has been read,
+unless the caller decides that itself, fact by fact.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,9 +15,11 @@ from schemas.closures import Closure
 from schemas.errors import DecodeError
 from schemas.events import AgentEvents
 from streams.log.facts import read_fact, rollout_of_key
-from streams.log.file_writer import LogRecord
+from streams.log.record import LogRecord
 from streams.log.topics import CLOSURES, FACTS, Topic
 from streams.log.wire import Codec
+
+Refused = Callable[[Topic, LogRecord, DecodeError], None]
 
 NAMED = 3
 """Unreadable records that are named for a rollout."""
@@ -50,20 +56,27 @@ class Unread:
 
 
 class Said(NamedTuple):
-    """A fact, and whose it is."""
+    """A fact, and the rollout that it is about."""
 
     rollout_id: str
     fact: Fact
 
 
 class Fold:
-    """The rollouts of one partition. A rollout leaves when everything that was pinned of it has been read."""
+    """The rollouts of one partition.
 
-    def __init__(self, codec: Codec, partition: int, redacting: Callable[[str], bool]) -> None:
+    `redacting` says of which rollouts the events are redacted, and `refused` gets the records that cannot be read.
+    """
+
+    def __init__(
+        self, codec: Codec, partition: int, redacting: Callable[[str], bool], refused: Refused | None = None
+    ) -> None:
         self._codec = codec
         self._partition = partition
         self._redacting = redacting
-        self._open: dict[str, Rollout] = {}
+        self._refused = refused
+        self.rollouts: dict[str, Rollout] = {}
+        """Those that have not left."""
         self._left: set[str] = set()
         self._closing: set[str] = set()
         """Rollouts that have a closing, or a decision that cannot be read: it may be one."""
@@ -79,20 +92,19 @@ class Fold:
         """Fold records of a topic; returns the rollouts that are whole now."""
         touched: dict[str, Rollout] = {}
         for record in records:
-            said = self._read(topic, record)
+            said = self.read(topic, record)
             if said is None:
                 continue
-            rollout = self._folded(topic, record, said)
+            rollout = self.add(topic, record, said)
             if rollout.closed is not None:
                 touched[said.rollout_id] = rollout
         whole = [rollout for rollout in touched.values() if rollout.has_closed_facts()]
         for rollout in whole:
-            self._forget(rollout.rollout_id)
-            self._left.add(rollout.rollout_id)
+            self.leave(rollout.rollout_id)
         return whole
 
-    def _read(self, topic: Topic, record: LogRecord) -> Said | None:
-        """What a record says; None when it is not needed any more, or cannot be read."""
+    def read(self, topic: Topic, record: LogRecord) -> Said | None:
+        """Decode a record; None when its rollout has left, or it cannot be read."""
         try:
             rollout_id = rollout_of_key(record.key)
         except DecodeError as error:
@@ -112,22 +124,31 @@ class Fold:
             self._closing.add(rollout_id)
         return Said(rollout_id, fact)
 
-    def _folded(self, topic: Topic, record: LogRecord, said: Said) -> Rollout:
-        rollout = self._open.get(said.rollout_id)
+    def add(self, topic: Topic, record: LogRecord, said: Said) -> Rollout:
+        """Fold a fact that was read; returns its rollout."""
+        rollout = self.rollouts.get(said.rollout_id)
         if rollout is None:
-            rollout = self._open[said.rollout_id] = Rollout(said.rollout_id, redacting=self._redacting(said.rollout_id))
+            rollout = Rollout(said.rollout_id, redacting=self._redacting(said.rollout_id))
+            self.rollouts[said.rollout_id] = rollout
         # What does not count is not ours to report: it became a dead letter when it was read first.
         rollout.add(said.fact, record.at, (topic.name, self._partition, record.offset))
         return rollout
 
+    def leave(self, rollout_id: str) -> None:
+        """Let a rollout go; later records about it are skipped."""
+        self._forget(rollout_id)
+        self._left.add(rollout_id)
+
     def _forget(self, rollout_id: str) -> None:
-        self._open.pop(rollout_id, None)
+        self.rollouts.pop(rollout_id, None)
         self._closing.discard(rollout_id)
         self._unreadable.pop(rollout_id, None)
 
     def _refuse(self, topic: Topic, record: LogRecord, rollout_id: str | None, error: DecodeError) -> set[str]:
         """Note a record that cannot be read; returns the rollouts that it is about."""
         self.undecodable += 1
+        if self._refused is not None:
+            self._refused(topic, record, error)
         place = f"{topic.name}/{self._partition}@{record.offset}: {error}"
         concerned = set() if rollout_id is None else {rollout_id}
         if rollout_id is None:
@@ -145,7 +166,7 @@ class Fold:
         Where decisions were lost, a rollout without one may have closed: it is among them.
         """
         if CLOSURES.name in lost:
-            self._closing |= self._open.keys()
+            self._closing |= self.rollouts.keys()
         lacking = {each: (*self._lacks(each), *self._unread(each)) for each in self._closing}
         return self._named(lacking, lost, {CLOSURES.name})
 
@@ -162,14 +183,14 @@ class Fold:
         return holes
 
     def _lacks(self, rollout_id: str) -> list[str]:
-        return missing(self._open.get(rollout_id) or Rollout(rollout_id))
+        return missing(self.rollouts.get(rollout_id) or Rollout(rollout_id))
 
     def _unread(self, rollout_id: str) -> list[str]:
         return self._unreadable[rollout_id].named() if rollout_id in self._unreadable else []
 
     def open(self) -> int:
         """Rollouts that have facts and have not closed."""
-        return len(self._open.keys() - self._closing)
+        return len(self.rollouts.keys() - self._closing)
 
 
 def decided_in(codec: Codec, record: LogRecord) -> set[str]:

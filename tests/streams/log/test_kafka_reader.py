@@ -7,8 +7,8 @@ import pytest
 from aiokafka import TopicPartition
 
 from streams.cluster.config import Settings
-from streams.log.fact_log import ClusterLog
-from streams.log.kafka import KafkaLog, Span
+from streams.log.kafka_reader import KafkaReader
+from streams.log.record import Span
 from streams.log.topics import CLOSURES, FACTS, TOPICS, Topic
 
 
@@ -19,18 +19,18 @@ def test_no_decision_is_in_the_span_without_its_facts(
     """Between two questions a fact is written to every topic, and a decision about all of them."""
     written = 0
 
-    async def spans(_log: KafkaLog, places: Sequence[TopicPartition]) -> dict[TopicPartition, Span]:
+    async def spans(
+        _log: KafkaReader, places: Sequence[TopicPartition], _since: int | None = None
+    ) -> dict[TopicPartition, Span]:
         nonlocal written
         written += 1
         return {place: Span(0, written) for place in places}
 
-    async def reached(log: KafkaLog) -> KafkaLog:
-        return log
-
-    monkeypatch.setattr(KafkaLog, "__aenter__", reached)
-    monkeypatch.setattr(KafkaLog, "spans", spans)
-    monkeypatch.setattr(KafkaLog, "partitions", lambda _log, _name: 2)
-    found = asyncio.run(ClusterLog(Settings(kafka="127.0.0.1:1", registry="")).spans(topics))
+    monkeypatch.setattr(KafkaReader, "_spans_of", spans)
+    monkeypatch.setattr(
+        KafkaReader, "_places", lambda _log, name, _rollout_id: [TopicPartition(name, number) for number in range(2)]
+    )
+    found = asyncio.run(KafkaReader(Settings(kafka="127.0.0.1:1", registry="")).spans(topics))
     assert list(found) == [topic.name for topic in topics]
     for partition in range(2):
         assert all(found[CLOSURES.name][partition].end <= found[topic.name][partition].end for topic in topics)

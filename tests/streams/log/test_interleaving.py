@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.log.file_writer import LogRecord
 from streams.log.interleaving import in_step
+from streams.log.record import LogRecord
 from streams.log.topics import FACTS, Topic
 
 TIMES = st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), max_size=5)

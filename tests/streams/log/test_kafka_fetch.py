@@ -16,10 +16,9 @@ from streams.cluster.broker import places
 from streams.cluster.config import Settings
 from streams.cluster.connections import ClusterError, start_admin, start_producer
 from streams.log import kafka_fetch as fetching
-from streams.log.fact_log import ClusterLog
-from streams.log.file_writer import LogRecord
-from streams.log.kafka import Span
 from streams.log.kafka_fetch import Fetching
+from streams.log.kafka_reader import KafkaReader
+from streams.log.record import LogRecord, Span
 from streams.log.topics import Topic
 from tests.live import read_all
 
@@ -106,7 +105,7 @@ async def test_what_was_removed_meanwhile_is_passed_over(settings: Settings) -> 
         await admin.close()
 
     topic_of = Topic(name.removeprefix(settings.prefix), None, "fact")
-    async with ClusterLog(settings) as log:
+    async with KafkaReader(settings) as log:
         found = [record.offset async for block in log.blocks(topic_of, 0, Span(3, 40)) for record in block]
     assert found == list(range(25, 40))
     assert log.damaged == {topic_of.name: {0: "has come to begin at offset 25 while it was read"}}

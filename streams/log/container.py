@@ -1,0 +1,161 @@
+"""The embedded log: the same topics as files, for people without a broker. Avro containers, one or more per partition.
+
+A record keeps its offset, time, key, value (in its wire form) and headers, so a file is read exactly as a partition is. A
+partition may be cut into segments: each file after the first has the offset it begins with in its name. Files are written
+under a temporary name and get their own when they are complete: no half file is ever visible. The same records give the same
+bytes.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from schemas.avro_code import reader_of
+from schemas.errors import BraidError
+from streams.log.file_writer import CODEC, MAGIC, MARKER_BYTES, SCHEMA, SUFFIX
+from streams.log.record import LogRecord
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_NAME = re.compile(rf"(?P<partition>\d{{5,}})(-(?P<first>\d{{20}}))?\{SUFFIX}")
+
+_read = reader_of(SCHEMA, {"LogRecord": LogRecord, "LogHeader": tuple})
+_read_meta = reader_of(
+    {
+        "type": "record",
+        "name": "braidstream.LogMeta",
+        "fields": [{"name": "meta", "type": {"type": "map", "values": "bytes"}}],
+    }
+)
+
+HEAD_BYTES = 64 * 1024
+"""More than any container of ours has before its first block."""
+
+
+class EmbeddedLogError(BraidError):
+    """The files are not an embedded log, or are damaged."""
+
+
+def read_partition(folder: Path, topic: str, partition: int) -> Iterator[LogRecord]:
+    """The records of a partition, in order; none when it has no file. Raises EmbeddedLogError for a damaged file."""
+    for path in segments_of(folder, topic, partition):
+        for block in read_segment(path):
+            yield from block
+
+
+def read_segment(path: Path) -> Iterator[list[LogRecord]]:
+    """The records of one file, block by block. Raises EmbeddedLogError where it is damaged."""
+    with path.open("rb") as source:
+        try:
+            for block in _blocks(source, path.stat().st_size):
+                yield _unpacked(source, block)
+        except Exception as error:
+            raise EmbeddedLogError(f"{path}: damaged after the records read so far: {error}") from error
+
+
+def read_ends(path: Path) -> tuple[LogRecord, LogRecord] | None:
+    """The first and the last record of a file, without unpacking what lies between; None when there are none.
+
+    Raises EmbeddedLogError for damage that shows that way; inside of blocks that were passed over there may be more.
+    """
+    with path.open("rb") as source:
+        try:
+            blocks = [block for block in _blocks(source, path.stat().st_size) if block.records]
+            if not blocks:
+                return None
+            first, last = (_unpacked(source, block) for block in (blocks[0], blocks[-1]))
+        except Exception as error:
+            raise EmbeddedLogError(f"{path}: damaged: {error}") from error
+    return first[0], last[-1]
+
+
+class _Block(NamedTuple):
+    """A block of a container."""
+
+    records: int
+    """How many."""
+    place: int
+    """Where it begins."""
+    length: int
+    """Bytes, packed."""
+
+
+def _unpacked(source: BinaryIO, block: _Block) -> list[LogRecord]:
+    source.seek(block.place)
+    found: list[LogRecord] = _read.many(zstd.decompress(source.read(block.length)), block.records)
+    return found
+
+
+def _blocks(source: BinaryIO, size: int) -> Iterator[_Block]:
+    """The blocks of a container, each seen to be whole, none of them read."""
+    marker = _begin(source)
+    at = source.tell()
+    while at < size:
+        source.seek(at)
+        count, length = _long(source), _long(source)
+        place = source.tell()
+        if not 0 <= length <= size - place:
+            raise ValueError(f"a block of {length} bytes, and {size - place} are left")
+        at = source.seek(place + length) + MARKER_BYTES
+        if source.read(MARKER_BYTES) != marker:
+            raise ValueError("a block does not end with the marker of the file")
+        yield _Block(count, place, length)
+
+
+def _begin(source: BinaryIO) -> bytes:
+    """Read what stands before the first block; returns the marker that follows each of them."""
+    head = source.read(HEAD_BYTES)
+    if not head.startswith(MAGIC):
+        raise ValueError("it does not begin as an Avro container does")
+    found, end = _read_meta(head, len(MAGIC))
+    if found["meta"].get("avro.codec") != CODEC.encode():
+        raise ValueError(f"its blocks are not compressed with {CODEC}")
+    source.seek(end + MARKER_BYTES)
+    return head[end : end + MARKER_BYTES]
+
+
+def _long(source: BinaryIO) -> int:
+    """The next whole number of a container."""
+    bits, shift = 0, 0
+    while True:
+        byte = source.read(1)
+        if not byte or shift > 63:
+            raise ValueError("it ends too early")
+        bits |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return (bits >> 1) ^ -(bits & 1)
+        shift += 7
+
+
+def segments_of(folder: Path, topic: str, partition: int) -> list[Path]:
+    """The files of a partition, in order."""
+    return sorted(
+        (path for path, found in _files(folder, topic) if found == partition), key=lambda path: first_of(path) or 0
+    )
+
+
+def partitions_of(folder: Path, topic: str) -> list[int]:
+    """The partitions that have a file."""
+    return sorted({partition for _, partition in _files(folder, topic)})
+
+
+def _files(folder: Path, topic: str) -> list[tuple[Path, int]]:
+    found = ((path, _NAME.fullmatch(path.name)) for path in (folder / topic).glob(f"*{SUFFIX}"))
+    return [(path, int(match["partition"])) for path, match in found if match is not None]
+
+
+def place_of(path: Path) -> tuple[str, int] | None:
+    """The topic and partition that a file belongs to, by its name; None for another file."""
+    match = _NAME.fullmatch(path.name)
+    return None if match is None else (path.parent.name, int(match["partition"]))
+
+
+def first_of(path: Path) -> int | None:
+    """The offset that a segment begins with, by its name; None for the first file of a partition."""
+    match = _NAME.fullmatch(path.name)
+    return int(match["first"]) if match and match["first"] else None
