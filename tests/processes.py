@@ -19,9 +19,9 @@ PRELOADED = [
         f"streams.commands.{name}"
         for name in ("fork", "judge.app", "memory", "replay", "run", "up", "verifiers", "worker")
     ),
-    "streams.services.live.worker",
-    "streams.services.judge.worker",
-    "streams.services.fork.wiring",
+    "streams.services.live.live_worker",
+    "streams.services.judge.judge_worker",
+    "streams.services.fork.fork_setup",
     "tests.processes",
 ]
 

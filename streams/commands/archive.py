@@ -39,7 +39,7 @@ def archive(
     """
     from streams.cluster.config import load
     from streams.cluster.signing_keys import signing_key
-    from streams.commands.stopping import run_stoppable
+    from streams.commands.stop_signals import run_stoppable
     from streams.jobs.archive import archive as run
     from streams.jobs.errors import ReplayError
     from streams.log.kafka_reader import hush
@@ -72,7 +72,7 @@ def restore(directory: Path, /, *, to_prefix: str, json: Json = False) -> None:
     """
     from streams.cluster.config import load
     from streams.cluster.connections import resolve
-    from streams.commands.stopping import run_stoppable
+    from streams.commands.stop_signals import run_stoppable
     from streams.jobs.archive import restore as run
     from streams.jobs.replay.replay_manifest import require_manifest
     from streams.jobs.targets import require_possible

@@ -14,8 +14,8 @@ from streams.commands.fork_flags import ForkFlags
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
+    from streams.services.fork.fork_setup import ForkOptions
     from streams.services.fork.logs import ForkLog
-    from streams.services.fork.wiring import ForkOptions
 
 
 def fork(task: str, /, *, flags: ForkFlags = ForkFlags()) -> None:
@@ -32,7 +32,7 @@ def fork(task: str, /, *, flags: ForkFlags = ForkFlags()) -> None:
     from agents.fork.task_adapter import find_task, load_task
     from streams.cluster.config import load
     from streams.jobs.memory import recall
-    from streams.services.fork.wiring import ForkOptions
+    from streams.services.fork.fork_setup import ForkOptions
 
     settings, folder = load(), find_task(task)
     loaded = load_task(folder)
@@ -51,7 +51,7 @@ def fork(task: str, /, *, flags: ForkFlags = ForkFlags()) -> None:
 
 async def _run(options: "ForkOptions", folder: Path, settings: "Settings", flags: ForkFlags) -> int:
     from agents.fork.task_adapter import load_task
-    from streams.services.fork.wiring import models, prepare, sandbox_pool
+    from streams.services.fork.fork_setup import models, prepare, sandbox_pool
     from streams.views.fork_board import Board
 
     task = load_task(folder)

@@ -27,7 +27,7 @@ def replay(*, flags: ReplayFlags = ReplayFlags()) -> None:
     with Crew(flags.processes or os.cpu_count() or 1) as crew:  # before anything that takes long to load
         from streams.cluster.config import load
         from streams.cluster.connections import resolve
-        from streams.commands.stopping import run_stoppable
+        from streams.commands.stop_signals import run_stoppable
         from streams.jobs.replay.bounds import bounded, offsets_asked
         from streams.jobs.replay.partition_job import Job
         from streams.jobs.replay.replay import replay as run

@@ -62,8 +62,8 @@ async def _list(settings: "Settings", status: str | None, limit: int, *, as_json
     from streams.log.terminal_text import clean
     from streams.log.topics import FACTS
     from streams.log.view_rows import newest_first
-    from streams.views.listing import listing, nothing_yet
     from streams.views.progress import progress
+    from streams.views.rollout_table import listing, nothing_yet
     from streams.views.tables import show
 
     with progress() as say:
@@ -89,7 +89,7 @@ async def _watch(settings: "Settings", status: str | None, limit: int) -> None:
     from streams.log.kafka_reader import KafkaReader, View
     from streams.log.topics import FACTS
     from streams.log.view_rows import newest_first
-    from streams.views.listing import listing, nothing_yet
+    from streams.views.rollout_table import listing, nothing_yet
     from streams.views.tables import console
 
     out = console()

@@ -45,7 +45,7 @@ def tail(topic: str, /, *, flags: TailFlags = TailFlags()) -> None:
         A topic's name, or a part that only one has: dpo, evidence, votes.
     """
     from streams.cluster.config import load
-    from streams.views.naming import find_topic
+    from streams.views.topic_name import find_topic
 
     settings = load()
     found = find_topic(topic, settings.prefix)
@@ -57,10 +57,10 @@ def tail(topic: str, /, *, flags: TailFlags = TailFlags()) -> None:
 
 async def _tail(settings: "Settings", topic: "Topic", flags: TailFlags) -> None:
     from streams.log.kafka_reader import KafkaReader, hush
-    from streams.views.printing import print_human, print_json
+    from streams.views.record_line import human_line, json_line
 
     hush()
-    show = print_json if flags.json else print_human
+    show = json_line if flags.json else human_line
     async with KafkaReader(settings) as log:
         log.require(topic)
         records: AsyncGenerator[Placed, None]

@@ -30,7 +30,7 @@ def worker(
 
     from streams.cluster import structured_logs as logs
     from streams.cluster.config import load
-    from streams.services.live.worker import run_worker
+    from streams.services.live.live_worker import run_worker
 
     logs.configure(log_level)
     settings = load(worker=given(slot=slot, metrics_port=metrics_port))

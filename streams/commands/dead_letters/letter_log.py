@@ -30,7 +30,7 @@ class LetterFlags(Flags):
     def filters(self, settings: "Settings", letter: str | None = None) -> "Filters":
         """These filters, and that of an id."""
         from streams.log.letter_list import Filters, parse_since
-        from streams.views.naming import find_topic
+        from streams.views.topic_name import find_topic
 
         topic = self.topic
         return Filters(

@@ -34,7 +34,7 @@ def again(
     from streams.cluster.judge_client import Budget, make_judge
     from streams.cluster.signing_keys import signing_key
     from streams.jobs.judge.again import Judged, into_directory, into_topics, judge_again
-    from streams.jobs.judge.asking import Spent
+    from streams.jobs.judge.asker import Spent
     from streams.jobs.judge.closed_rollouts import ClosedRollouts
     from streams.jobs.targets import TargetError
     from streams.log.kafka_reader import hush

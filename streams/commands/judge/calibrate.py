@@ -42,7 +42,7 @@ def calibrate(file: Path, /, *, flags: CalibrateFlags = CalibrateFlags()) -> Non
 
     from streams.cluster.config import load
     from streams.cluster.judge_client import Budget, make_judge
-    from streams.jobs.judge.asking import Asker, Spent
+    from streams.jobs.judge.asker import Asker, Spent
     from streams.jobs.judge.calibration import Calibration, drift, read_earlier, read_golden
     from streams.jobs.judge.calibration import calibrate as ask_all
     from streams.views.judge_pages import calibration_page, reason_lines

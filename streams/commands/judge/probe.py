@@ -69,7 +69,7 @@ def probe(*, flags: ProbeFlags = ProbeFlags()) -> None:
 
     from streams.cluster.config import load
     from streams.cluster.judge_client import make_judge
-    from streams.jobs.judge.asking import Asker
+    from streams.jobs.judge.asker import Asker
     from streams.log.terminal_text import json_of
     from streams.views.judge_pages import probe_page
     from streams.views.tables import show

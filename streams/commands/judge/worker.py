@@ -40,7 +40,7 @@ def worker(*, flags: JudgeWorkerFlags = JudgeWorkerFlags(), log_level: LogLevel 
 
     from streams.cluster import structured_logs as logs
     from streams.cluster.config import load
-    from streams.services.judge.worker import run_judge_worker
+    from streams.services.judge.judge_worker import run_judge_worker
 
     logs.configure(log_level)
     settings = load(judge=given(**vars(flags)))

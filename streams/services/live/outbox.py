@@ -25,9 +25,9 @@ from streams.log.headers import identity
 from streams.log.topics import BY_RECORD
 from streams.log.wire import Codec
 from streams.services.live.loop import Loop
-from streams.services.live.metrics import Metrics
 from streams.services.live.open_rollout import OpenRollout
-from streams.services.live.view import view_row
+from streams.services.live.rollout_row import view_row
+from streams.services.live.worker_metrics import WorkerMetrics
 
 log = structlog.get_logger()
 
@@ -35,7 +35,9 @@ log = structlog.get_logger()
 class Outbox:
     """Sends records through the loop. The loop's next checkpoint waits for them."""
 
-    def __init__(self, loop: Loop, settings: Settings, codec: Codec, key: SigningKey | None, metrics: Metrics) -> None:
+    def __init__(
+        self, loop: Loop, settings: Settings, codec: Codec, key: SigningKey | None, metrics: WorkerMetrics
+    ) -> None:
         self._loop = loop
         self._settings = settings
         self._envelope = Envelope(codec, "worker", settings.partitions, settings.prefix)

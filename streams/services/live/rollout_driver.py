@@ -23,13 +23,13 @@ from streams.log.facts import read_fact, rollout_of_key
 from streams.log.topics import CLOSURES, FACTS, Topic
 from streams.log.wire import Codec
 from streams.services.live.deadlines import Deadlines
-from streams.services.live.forgetting import Forgetting
 from streams.services.live.loop import TICK_S, Arrived, Loop
+from streams.services.live.mark_expiry import MarkExpiry
 from streams.services.live.marks import mark_of, mark_of_given_up, read_mark, repeats
-from streams.services.live.metrics import Metrics
 from streams.services.live.open_rollout import OpenRollout
 from streams.services.live.outbox import Outbox
 from streams.services.live.refused import Refused
+from streams.services.live.worker_metrics import WorkerMetrics
 
 log = structlog.get_logger()
 
@@ -37,7 +37,9 @@ log = structlog.get_logger()
 class RolloutDriver:
     """Rollouts of this worker's partitions."""
 
-    def __init__(self, loop: Loop, settings: Settings, codec: Codec, key: SigningKey | None, metrics: Metrics) -> None:
+    def __init__(
+        self, loop: Loop, settings: Settings, codec: Codec, key: SigningKey | None, metrics: WorkerMetrics
+    ) -> None:
         self._loop = loop
         self._settings = settings
         self._codec = codec
@@ -50,7 +52,7 @@ class RolloutDriver:
         self._refused = Refused(loop, settings, metrics)
         self._outbox = Outbox(loop, settings, codec, key, metrics)
         self._closures_end: dict[int, int] | None = None
-        self._forgetting = Forgetting(loop, settings)
+        self._expiry = MarkExpiry(loop, settings)
 
     # -- taking facts in -----------------------------------------------------------------------------------------------
 
@@ -61,7 +63,7 @@ class RolloutDriver:
         self._deadlines.clear()
         self._refused.clear()
         self._closures_end = None
-        self._forgetting = Forgetting(self._loop, self._settings)
+        self._expiry = MarkExpiry(self._loop, self._settings)
 
     async def prepare(self, values: list[bytes | None]) -> None:
         """Look up schemas that were never seen, before anything is decoded."""
@@ -213,7 +215,7 @@ class RolloutDriver:
             else:
                 mark = mark_of_given_up(self._loop.stream_time(partition), self._read_to(partition))
             self._loop.finish(partition, opened.rollout_id, mark)
-            self._forgetting.remember(partition, opened.rollout_id, mark)
+            self._expiry.remember(partition, opened.rollout_id, mark)
             del self._open[opened.rollout_id]
 
     def _give_up(self, opened: OpenRollout, why: str) -> None:
@@ -254,7 +256,7 @@ class RolloutDriver:
         self._finish(given_up)
         if self._touched:
             await self.advance()
-        await self._forgetting.forget()
+        await self._expiry.forget()
         self._gauges()
 
     async def _look_at_due(self, opened: OpenRollout, now: int) -> bool:

@@ -23,7 +23,7 @@ from streams.log.kafka_reader import KafkaReader, View
 from streams.log.kafka_writer import FactWriter
 from streams.log.letter_list import DeadLetter, Filters, read_letters
 from streams.log.topics import BUILD_VERDICTS
-from streams.services.live.worker import run_worker
+from streams.services.live.live_worker import run_worker
 from tests.sample.sample_lines import sample_lines
 
 CLOSED = ("lru-cache", "csv-parser", "markdown-table")

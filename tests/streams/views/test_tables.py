@@ -17,8 +17,8 @@ from streams.jobs.run import run_files
 from streams.log.file_reader import FileReader
 from streams.log.view_rows import RankedRow, ViewRow
 from streams.views.account import account_of
-from streams.views.listing import COLUMNS, columns, listing
 from streams.views.page import page, ranking_sheet
+from streams.views.rollout_table import COLUMNS, columns, listing
 from streams.views.tables import PIPE_WIDTH, Grid
 from tests.sample.sample_lines import write_sample
 

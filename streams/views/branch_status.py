@@ -1,4 +1,4 @@
-"""How the branches of a rollout stand and what its verdicts mean: from the folded facts alone."""
+"""The status of branches and the meaning of verdicts, from the folded facts alone."""
 
 from typing import NamedTuple
 

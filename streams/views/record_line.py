@@ -17,7 +17,7 @@ KEY = 32
 """Characters of a key in a human line."""
 
 
-async def print_human(log: LogReader, placed: Placed) -> str:
+async def human_line(log: LogReader, placed: Placed) -> str:
     """Where it stands, when it came, whose it is, what it is, and its gist."""
     what, said = await _kind_and_gist(log, placed)
     _, partition, record = placed
@@ -25,7 +25,7 @@ async def print_human(log: LogReader, placed: Placed) -> str:
     return f"{partition}@{record.offset:<6} {moment(record.at)}  {key:<20} {what:<14} {said}"
 
 
-async def print_json(log: LogReader, placed: Placed) -> str:
+async def json_line(log: LogReader, placed: Placed) -> str:
     """The record with where it stands, compact and redacted."""
     topic, partition, stored = placed
     whole: dict[str, Any] = {

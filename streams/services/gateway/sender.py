@@ -24,7 +24,7 @@ from streams.log.kafka_writer import send
 from streams.log.outgoing import Outgoing
 from streams.log.topic_setup import ensure_topics
 from streams.log.wire import Codec
-from streams.services.gateway.metrics import Metrics
+from streams.services.gateway.gateway_metrics import GatewayMetrics
 
 SOURCE = "gateway"
 
@@ -50,7 +50,7 @@ class BrokerAwayError(BraidError):
 class Sender:
     """The way to the log."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: GatewayMetrics) -> None:
         self._settings = settings
         self._metrics = metrics
         self._registry = registry_of(settings)

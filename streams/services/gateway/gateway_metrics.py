@@ -1,11 +1,11 @@
-"""What the gateway counts, for Prometheus."""
+"""Metrics of the gateway, for Prometheus."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 ACK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Metrics:
+class GatewayMetrics:
     """The gateway's metrics, in a registry of their own."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What an open rollout still waits for, in sentences: from the folded facts and the policy alone."""
+"""The reasons why an open rollout waits, in sentences: from the folded facts and the policy alone."""
 
 from agents.judge.schedule import schedule
 from agents.rollouts.branch_outcomes import branch_outcomes, required_verdicts
@@ -10,11 +10,11 @@ from agents.rollouts.settlement import next_cutoff
 from agents.verdicts.meaning import UNDECIDED_ENDS, comparable, counting, is_final
 from schemas.emission import EmissionConfig
 from streams.log.terminal_text import listed, moment, several
-from streams.views.standing import verdict_facts
+from streams.views.branch_status import verdict_facts
 
 
 def waiting_for(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy) -> list[str]:
-    """What keeps a rollout from settling or closing, in sentences; empty when it has closed."""
+    """The reasons why a rollout does not settle or close, in sentences; empty when it has closed."""
     if rollout.closed is not None or rollout.started_at is None:
         return []
     if rollout.settled is not None:

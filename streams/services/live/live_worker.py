@@ -12,15 +12,15 @@ import structlog
 
 from streams.cluster.config import Settings
 from streams.cluster.connections import registry_of, resolve
-from streams.cluster.garbage_collector import calm_collector
+from streams.cluster.garbage_collector import tune_gc
 from streams.cluster.signing_keys import signing_key
 from streams.log.topic_setup import ensure_topics
 from streams.log.topics import FACTS
 from streams.log.wire import Codec
 from streams.services.health import Health
 from streams.services.live.loop import Loop
-from streams.services.live.metrics import Metrics
 from streams.services.live.rollout_driver import RolloutDriver
+from streams.services.live.worker_metrics import WorkerMetrics
 from streams.services.slot import Slot, claimed
 
 log = structlog.get_logger()
@@ -40,7 +40,7 @@ async def _run(settings: Settings, slot: Slot, ready: asyncio.Event | None, stop
     registry = registry_of(settings)
     codec = Codec(registry, prefix=settings.prefix)
     await codec.register()
-    metrics = Metrics()
+    metrics = WorkerMetrics()
     loop = Loop(settings, FACTS, slot.remember)
     key = signing_key(settings)
     driver = RolloutDriver(loop, settings, codec, key, metrics)
@@ -50,7 +50,7 @@ async def _run(settings: Settings, slot: Slot, ready: asyncio.Event | None, stop
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError, RuntimeError):
             running.add_signal_handler(number, loop.stopping.set)
-    calm_collector()
+    tune_gc()
     health = Health(settings.worker.metrics_host, settings.worker.metrics_port, metrics.registry, lambda: loop.live)
     await health.start()
     log.info(

@@ -9,8 +9,8 @@ from schemas.events import AgentEvent, AgentEvents, BranchInfo
 from schemas.lifecycle import CloseRequested, Lifecycle
 from streams.log.topics import SLICE_LIMIT
 from streams.log.wire import Codec
-from streams.services.gateway.packing import Packer
 from streams.services.gateway.problems import ItemError, Position
+from streams.services.gateway.request_packer import Packer
 
 CODEC = Codec()
 

@@ -1,7 +1,7 @@
-"""Items to facts: what the path and the query already say is put in, then the reader of `braid ingest` reads the rest.
+"""Items of a request become facts: values of the path and the query are put in, then the reader of `braid ingest` reads the item.
 
-Pure. A shape turns an item into an object as `braid ingest` reads it: one shape per route. What the body says about
-rollout and branch may repeat the path, never contradict it.
+Pure. A shape turns an item into an object as `braid ingest` reads it: one shape per route. A body may
+repeat the rollout and branch of the path, never contradict them.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What ends commands that compute and write: Ctrl-C and SIGTERM, at once."""
+"""Ctrl-C and SIGTERM end commands that compute and write, at once."""
 
 import asyncio
 import signal
@@ -40,7 +40,7 @@ async def _watched(main: Coroutine[Any, Any, Found], stopped: list[int]) -> Foun
 
 @contextmanager
 def _handled(stop: Any) -> Iterator[None]:
-    """Signals are handled by `stop`, but for those that whoever started us has ignored."""
+    """Let `stop` handle the signals, except those that the caller ignores."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""When a mark may go: long after its rollout closed, in the log's own time, and never while its facts could be read again."""
+"""Expiry of marks: long after the rollout closed, by the times of the log, and never while its facts could be read again."""
 
 from collections import deque
 
@@ -9,7 +9,7 @@ from streams.services.live.loop import Loop
 from streams.services.live.marks import read_mark
 
 
-class Forgetting:
+class MarkExpiry:
     """Drops marks in the order in which their rollouts closed. No wall clock: an idle log forgets nothing."""
 
     def __init__(self, loop: Loop, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""What the worker counts, for Prometheus."""
+"""Metrics of the live worker, for Prometheus."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -9,7 +9,7 @@ from schemas.judging import JudgeVote
 LATENCY_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
 
 
-class Metrics:
+class WorkerMetrics:
     """The worker's metrics, in a registry of their own."""
 
     def __init__(self) -> None:

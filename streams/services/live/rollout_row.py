@@ -1,4 +1,4 @@
-"""The row of a rollout in the view: what people see of it, rewritten at transitions only."""
+"""The row of a rollout in the view, written at transitions only."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from schemas.rankings import Ranking
 
 
 def view_row(rollout: Rollout, ranking: Ranking | None = None) -> dict[str, object]:
-    """What `braid rollouts` shows of a rollout."""
+    """The row that `braid rollouts` shows."""
     row: dict[str, object] = {
         "rollout_id": rollout.rollout_id,
         "status": rollout.status.value,

@@ -7,8 +7,8 @@ from agents.rollouts.settlement import settle_now
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.verdicts import BuildVerdict, OutputTail, TestCounts, VisualVerdict
-from streams.views.standing import branch_standings, detail_of, verdict_standings
-from streams.views.waiting import waiting_for
+from streams.views.branch_status import branch_standings, detail_of, verdict_standings
+from streams.views.wait_reasons import waiting_for
 from tests.streams.views.conftest import OPEN, SECRET, Event, open_lines
 
 CONFIG, POLICY = EmissionConfig(), ClosingPolicy()

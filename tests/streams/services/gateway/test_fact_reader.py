@@ -15,9 +15,9 @@ from schemas.verdicts import BuildVerdict, VisualVerdict
 from streams.log.wire import Codec
 from streams.services.gateway.auth import EVERYBODY, Caller
 from streams.services.gateway.bodies import Item
-from streams.services.gateway.packing import Packer
+from streams.services.gateway.fact_reader import Ending, EventShape, FactReader, LineShape, Shape, typed
 from streams.services.gateway.problems import Position, problem_of
-from streams.services.gateway.reading import Ending, EventShape, FactReader, LineShape, Shape, typed
+from streams.services.gateway.request_packer import Packer
 
 PATH = {"rollout_id": "r", "branch_index": 2}
 EVENT = {"event": "tool_call", "data": {"toolName": "bash"}}

@@ -1,7 +1,7 @@
 """A judge asked about many requests at once, outside the judge worker: for files, for stored rollouts, for calibration.
 
-What is known already is not asked again. Every vote is kept the moment it is there, so whoever is killed loses no more than
-the calls under way.
+A vote that is known is not asked for again. Every vote is stored at once, so a killed process loses no more than the calls under
+way.
 """
 
 import asyncio
