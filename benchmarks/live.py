@@ -23,13 +23,13 @@ from typing import NamedTuple
 import psutil
 
 from benchmarks.load import BRANCHES, BUSY, REAL, Shape, rollout_facts
+from benchmarks.topic_records import read_all
 from streams.cluster import broker
 from streams.cluster.broker import places
 from streams.cluster.config import Settings
 from streams.log.kafka_writer import FactWriter
 from streams.log.topic_setup import ensure_topics
 from streams.log.topics import AGENT_EVENTS, BY_RECORD, PPO, RANKINGS, changelog
-from tests.live import read_all
 
 PARTITIONS = 8
 
@@ -110,10 +110,10 @@ async def latencies(settings: Settings, seconds: float, folder: Path) -> list[fl
     last: dict[bytes, int] = {}
     for topic in (AGENT_EVENTS, *(topic for topic in BY_RECORD.values() if "verdicts" in topic.name)):
         for stored in await read_all(settings, settings.prefix + topic.name):
-            last[stored.key or b""] = max(last.get(stored.key or b"", 0), stored.at)
+            last[stored.key or b""] = max(last.get(stored.key or b"", 0), stored.timestamp)
     first: dict[bytes, int] = {}
     for stored in await read_all(settings, settings.prefix + PPO.name):
-        first[stored.key or b""] = min(first.get(stored.key or b"", stored.at), stored.at)
+        first[stored.key or b""] = min(first.get(stored.key or b"", stored.timestamp), stored.timestamp)
     return sorted(float(first[key] - last[key]) for key in first)
 
 

@@ -20,6 +20,7 @@ import psutil
 
 from agents.facts.fact import Fact
 from benchmarks.live import environment, fresh_broker
+from benchmarks.topic_records import read_all
 from schemas.events import AgentEvent, AgentEvents
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict
@@ -27,7 +28,6 @@ from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of
 from streams.log.kafka_writer import FactWriter
 from streams.log.topics import changelog
-from tests.live import read_all
 
 PARTITIONS = 8
 IN_FLIGHT = 1000

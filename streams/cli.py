@@ -34,14 +34,14 @@ _GROUPS = {
     "Verify and judge": {
         "build-verifier": ("streams.commands.verifiers:build_verifier", "Test finished branches in fresh sandboxes."),
         "visual-verifier": ("streams.commands.verifiers:visual_verifier", "Look at their pages in a browser."),
-        "judge": ("streams.commands.judge:app", "Let a judge compare branches; see how it behaves."),
+        "judge": ("streams.commands.judge.app:app", "Let a judge compare branches; see how it behaves."),
         "rank": ("streams.commands.rank:rank", "Rank branches by the verdicts and votes in files."),
     },
     "Look": {
         "rollouts": ("streams.commands.rollouts:rollouts", "List rollouts and how they stand."),
         "show": ("streams.commands.show:show", "Show all about one rollout, its ranking first."),
         "tail": ("streams.commands.tail:tail", "Print a topic's records as they come."),
-        "dead-letters": ("streams.commands.dead_letters:app", "Show what did not count, and put it back."),
+        "dead-letters": ("streams.commands.dead_letters.app:app", "Show what did not count, and put it back."),
     },
     "Get data out": {
         "export": ("streams.commands.export:export", "Write a dataset that trainers load."),

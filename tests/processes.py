@@ -15,10 +15,13 @@ from pathlib import Path
 
 PRELOADED = [
     "__main__",
-    *(f"streams.commands.{name}" for name in ("fork", "judge", "memory", "replay", "run", "up", "verifiers", "worker")),
-    "streams.services.live.worker",
-    "streams.services.judge.worker",
-    "streams.services.fork.wiring",
+    *(
+        f"streams.commands.{name}"
+        for name in ("fork", "judge.app", "memory", "replay", "run", "up", "verifiers", "worker")
+    ),
+    "streams.services.live.live_worker",
+    "streams.services.judge.judge_worker",
+    "streams.services.fork.fork_setup",
     "tests.processes",
 ]
 

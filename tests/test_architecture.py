@@ -104,6 +104,12 @@ def test_schemas_know_only_schemas() -> None:
         assert not imports(path) & {"agents", "streams"}, path
 
 
+def test_benchmarks_know_no_tests() -> None:
+    """They run on a checkout without tests, and measure the product alone."""
+    for path in (ROOT / "benchmarks").rglob("*.py"):
+        assert "tests" not in imports(path), path
+
+
 def test_packages_do_not_import_each_other_in_a_circle() -> None:
     """Each folder is a package; whoever reads one need not have read those that import it."""
     assert [cycle for root in ACYCLIC for cycle in cycles(package_imports(root))] == []

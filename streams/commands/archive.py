@@ -5,13 +5,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import orjson
 from cyclopts import App, Parameter
+
+from streams.commands.console_output import complain, print_json
+from streams.commands.options import Json
 
 if TYPE_CHECKING:
     from streams.jobs.archive import Archived
-
-Flag = Parameter(negative="")
 
 app = App(name="archive", help="Keep the log in files, and bring it back.")
 
@@ -21,7 +21,7 @@ def archive(
     *,
     out: Path,
     all_: Annotated[bool, Parameter(name="--all", negative="")] = False,
-    json: Annotated[bool, Flag] = False,
+    json: Json = False,
 ) -> None:
     """Copy the fact topics to files: Avro containers with offsets, times, keys, headers and bytes as they are.
 
@@ -36,12 +36,10 @@ def archive(
         An empty directory.
     all_
         Also what follows from the facts: branches, rankings, evidence, rows, dead letters.
-    json
-        Print one JSON object.
     """
     from streams.cluster.config import load
     from streams.cluster.signing_keys import signing_key
-    from streams.commands.stopping import run_stoppable
+    from streams.commands.stop_signals import run_stoppable
     from streams.jobs.archive import archive as run
     from streams.jobs.errors import ReplayError
     from streams.log.kafka_reader import hush
@@ -60,7 +58,7 @@ def archive(
 
 
 @app.command
-def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] = False) -> None:
+def restore(directory: Path, /, *, to_prefix: str, json: Json = False) -> None:
     """Write an archive to new topics: same partitions, order, times, keys, headers and content.
 
     Example: `braid archive restore kept --to-prefix restored.`
@@ -71,12 +69,10 @@ def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] =
         What `braid archive --out` made.
     to_prefix
         Prefix of the topics; they are created, and must not hold anything.
-    json
-        Print one JSON object.
     """
     from streams.cluster.config import load
     from streams.cluster.connections import resolve
-    from streams.commands.stopping import run_stoppable
+    from streams.commands.stop_signals import run_stoppable
     from streams.jobs.archive import restore as run
     from streams.jobs.replay.replay_manifest import require_manifest
     from streams.jobs.targets import require_possible
@@ -94,7 +90,7 @@ def restore(directory: Path, /, *, to_prefix: str, json: Annotated[bool, Flag] =
 
 
 @app.command
-def check(directory: Path, /, *, json: Annotated[bool, Flag] = False) -> None:
+def check(directory: Path, /, *, json: Json = False) -> None:
     """Tell whether every file of an archive is there and unchanged, and no other is.
 
     Example: `braid archive check kept`
@@ -103,8 +99,6 @@ def check(directory: Path, /, *, json: Annotated[bool, Flag] = False) -> None:
     ----------
     directory
         What `braid archive --out` made.
-    json
-        Print one JSON object.
     """
     from streams.jobs.archive import check as run
     from streams.jobs.replay.replay_manifest import require_manifest
@@ -115,7 +109,7 @@ def check(directory: Path, /, *, json: Annotated[bool, Flag] = False) -> None:
 
 def _show(found: "Archived", *, json: bool) -> None:
     if json:
-        sys.stdout.write(orjson.dumps(vars(found)).decode() + "\n")
+        print_json(vars(found))
     else:
         from streams.views.tables import show, table
 
@@ -124,7 +118,6 @@ def _show(found: "Archived", *, json: bool) -> None:
             if getattr(found, what):
                 made.add_row(what, f"{getattr(found, what):,}")
         show(made)
-    for problem in found.problems:
-        sys.stderr.write(f"braid: {problem}\n")
+    complain(*found.problems)
     if found.problems:
         sys.exit(1)

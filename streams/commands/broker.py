@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import orjson
-from cyclopts import App, Parameter
+from cyclopts import App
+
+from streams.commands.options import Flag, Json
 
 if TYPE_CHECKING:
     from streams.cluster.broker import ServiceStatus
 
 app = App(name="broker", help="Run a Kafka and a schema registry on this machine, without Docker.")
-
-Flag = Parameter(negative="")
 
 
 @app.command
@@ -24,7 +24,7 @@ def start(
     *,
     state_dir: Path | None = None,
     no_registry: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
+    json: Json = False,
 ) -> None:
     """Start Kafka and the registry, or find them running; returns when both answer.
 
@@ -38,8 +38,6 @@ def start(
         Where data, logs and process ids are kept; by default BRAID_STATE_DIR, or the user's state directory.
     no_registry
         Start Kafka alone.
-    json
-        Print one JSON object.
     """
     from streams.cluster import broker
     from streams.cluster.config import cache_dir
@@ -64,7 +62,7 @@ def stop(
     *,
     state_dir: Path | None = None,
     wipe: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
+    json: Json = False,
 ) -> None:
     """Stop what `start` started, and nothing else; data stays.
 
@@ -76,8 +74,6 @@ def stop(
         The directory that was given to `start`.
     wipe
         Remove the data, logs and ports too: all topics and schemas of this broker are lost.
-    json
-        Print one JSON object.
     """
     from streams.cluster import broker
     from streams.cluster.config import state_dir as configured
@@ -96,7 +92,7 @@ def stop(
 
 
 @app.command
-def status(*, state_dir: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
+def status(*, state_dir: Path | None = None, json: Json = False) -> None:
     """Show what runs, where it listens and where its log is.
 
     Example: `braid broker status`
@@ -105,8 +101,6 @@ def status(*, state_dir: Path | None = None, json: Annotated[bool, Flag] = False
     ----------
     state_dir
         The directory that was given to `start`.
-    json
-        Print one JSON object.
     """
     from streams.cluster import broker
     from streams.cluster.config import state_dir as configured

@@ -9,15 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from streams.commands.options import Flag
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from streams.cluster.config import Settings
     from streams.views.account import Account
-
-Flag = Parameter(negative="")
 
 
 def demo(

@@ -4,10 +4,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import orjson
-from cyclopts import Parameter
-
-Flag = Parameter(negative="")
+from streams.commands.console_output import print_json
+from streams.commands.options import Flag, Json
 
 
 def diff(
@@ -16,7 +14,7 @@ def diff(
     /,
     *,
     unfinished: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
+    json: Json = False,
 ) -> None:
     """Tell what changed between two datasets of the same rollouts: rows added, gone and changed, and which rule did it.
 
@@ -32,8 +30,6 @@ def diff(
         Another one: the same log under other rules, or another part of it.
     unfinished
         Read logs although they have no manifest, or have lost files since.
-    json
-        Print one JSON object.
     """
     from streams.jobs.diff.diff import diff as run
     from streams.log.terminal_text import visible
@@ -41,7 +37,7 @@ def diff(
 
     found = run(first, second, unfinished=unfinished)
     if json:
-        sys.stdout.write(orjson.dumps(found.plain()).decode() + "\n")
+        print_json(found.plain())
     else:
         made = table("", "rows", "same", "added", "gone", "changed", right=("same", "added", "gone", "changed"))
         for kind, changes in found.rows.items():

@@ -4,10 +4,10 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import orjson
-from cyclopts import Parameter
+from streams.commands.console_output import print_json
+from streams.commands.options import Json
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
@@ -15,20 +15,13 @@ if TYPE_CHECKING:
     from streams.views.configuration import Setting
     from streams.views.machine_checks import Check
 
-Flag = Parameter(negative="")
 
-
-def doctor(*, json: Annotated[bool, Flag] = False) -> None:
+def doctor(*, json: Json = False) -> None:
     """Show the effective configuration and where each value comes from, then check what it needs; changes nothing.
 
     Exits with 1 when something is wrong. Warnings are not wrong.
 
     Example: `braid doctor`
-
-    Parameters
-    ----------
-    json
-        Print one JSON object.
     """
     from streams.views.machine_checks import machine_checks
 
@@ -52,7 +45,7 @@ def doctor(*, json: Annotated[bool, Flag] = False) -> None:
             "checks": [each._asdict() for each in checks],
             "lag": lag,
         }
-        sys.stdout.write(orjson.dumps(found).decode() + "\n")
+        print_json(found)
     else:
         _print(configuration, checks, findings)
     if any(check.result == "problem" for check in checks):

@@ -2,35 +2,49 @@
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import orjson
-from cyclopts import Parameter
-
+from streams.commands.console_output import complain, print_json
 from streams.commands.numbers import number
+from streams.commands.options import Flag, Flags, JsonCounts
 
 if TYPE_CHECKING:
     from streams.jobs.export.export_counts import Counts
     from streams.views.tables import Grid
 
-Flag = Parameter(negative="")
+
+@dataclass(frozen=True, kw_only=True)
+class ExportFlags(Flags):
+    """The options of `braid export`."""
+
+    format: str
+    """trl-sft, trl-dpo, trl-kto, trl-grpo, trl-reward, openai-sft, openai-dpo, verl-parquet, nemo-preference, sharegpt,
+    rollout-wire, atif, rl-transitions, trl-stepwise or dsse.
+    """
+    out: Path
+    """Directory of the dataset."""
+    from_dir: Path | None = None
+    """Read the output directory of `braid run` instead of the configured cluster."""
+    unfinished: Annotated[bool, Flag] = False
+    """Read it although it has no manifest, or has lost files since: whole rollouts are exported, the others named."""
+    file: Literal["jsonl", "parquet"] | None = None
+    """JSON lines or Parquet; the usual one of the format when left out."""
+    split: str = "train=1"
+    """Parts with their shares, as train=0.9,test=0.1. A rollout is in one part with all its rows."""
+    filter: Annotated[list[str] | None, Flag] = None
+    """basis=objective, model=NAME, min_margin=0.5, min_score=0.8 or label.NAME=VALUE; may be given several times."""
+    eval_items: Path | None = None
+    """JSON lines of {id, question}: rows that repeat one are left out."""
+    shard_rows: Annotated[int, number("--shard-rows", 1)] = 50_000
+    """Rows of a file, about: a rollout is never spread over two."""
+    from_beginning: Annotated[bool, Flag] = False
+    """Export everything again, in place of what the directory holds."""
+    json: JsonCounts = False
 
 
-def export(
-    *,
-    format: str,  # noqa: A002 - the option's name
-    out: Path,
-    from_dir: Path | None = None,
-    unfinished: Annotated[bool, Flag] = False,
-    file: Literal["jsonl", "parquet"] | None = None,
-    split: str = "train=1",
-    filter: Annotated[list[str] | None, Flag] = None,  # noqa: A002 - the option's name
-    eval_items: Path | None = None,
-    shard_rows: Annotated[int, number("--shard-rows", 1)] = 50_000,
-    from_beginning: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
-) -> None:
+def export(*, flags: ExportFlags) -> None:
     """Write whole rollouts as a dataset: rows in the shape of a trainer, a manifest and a dataset card.
 
     A rollout is exported when its closing evidence is there and every row that it lists (and every branch record, where the
@@ -38,32 +52,6 @@ def export(
     then, in new files.
 
     Example: `braid export --format trl-dpo --from-dir results --out dataset`
-
-    Parameters
-    ----------
-    format
-        trl-sft, trl-dpo, trl-kto, trl-grpo, trl-reward, openai-sft, openai-dpo, verl-parquet, nemo-preference, sharegpt,
-        rollout-wire, atif, rl-transitions, trl-stepwise or dsse.
-    out
-        Directory of the dataset.
-    from_dir
-        Read the output directory of `braid run` instead of the configured cluster.
-    unfinished
-        Read it although it has no manifest, or has lost files since: whole rollouts are exported, the others named.
-    file
-        JSON lines or Parquet; the usual one of the format when left out.
-    split
-        Parts with their shares, as train=0.9,test=0.1. A rollout is in one part with all its rows.
-    filter
-        basis=objective, model=NAME, min_margin=0.5, min_score=0.8 or label.NAME=VALUE; may be given several times.
-    eval_items
-        JSON lines of {id, question}: rows that repeat one are left out.
-    shard_rows
-        Rows of a file, about: a rollout is never spread over two.
-    from_beginning
-        Export everything again, in place of what the directory holds.
-    json
-        Print one JSON object with the counts.
     """
     from agents.formats import FORMATS
     from agents.formats.selection import Filters, Split
@@ -77,51 +65,53 @@ def export(
     from streams.log.readers import reader_of
     from streams.views.progress import progress
 
-    require_formats([format])
+    require_formats([flags.format])
     settings = load()
     recipe = Recipe.of(
-        FORMATS[format],
-        file,
-        split=Split.parse(split),
-        filters=Filters.parse(filter or ()),
-        eval_items=eval_items,
-        shard_rows=shard_rows,
+        FORMATS[flags.format],
+        flags.file,
+        split=Split.parse(flags.split),
+        filters=Filters.parse(flags.filter or ()),
+        eval_items=flags.eval_items,
+        shard_rows=flags.shard_rows,
         redact=settings.emission.redact,
     )
     hush()
     with progress() as say:
-        source = reader_of(settings, from_dir, unfinished=unfinished)
+        source = reader_of(settings, flags.from_dir, unfinished=flags.unfinished)
         attestor = Attestor(signing_key(settings), trusted_keys(settings))
-        counts = asyncio.run(run(source, out, recipe, attestor=attestor, from_beginning=from_beginning, say=say))
+        counts = asyncio.run(
+            run(source, flags.out, recipe, attestor=attestor, from_beginning=flags.from_beginning, say=say)
+        )
     _tell_missing(counts)
     if counts.uncovered:
-        sys.stderr.write(
-            f"braid: the evidence of {counts.uncovered:,} rollouts was made before it listed branch records: no signature covers what "
-            "was exported of those\n"
+        complain(
+            f"the evidence of {counts.uncovered:,} rollouts was made before it listed branch records: no signature covers what "
+            "was exported of those"
         )
     if counts.short_items:
-        sys.stderr.write(
-            f"braid: {eval_items}: {counts.short_items:,} items are too short to be told from chance; rows that repeat them are "
-            "not left out\n"
+        complain(
+            f"{flags.eval_items}: {counts.short_items:,} items are too short to be told from chance; rows that repeat them are "
+            "not left out"
         )
-    if json:
-        sys.stdout.write(orjson.dumps(counts.plain()).decode() + "\n")
+    if flags.json:
+        print_json(counts.plain())
         return
     from streams.views.tables import show
 
     show(_table(counts))
-    sys.stdout.write(f"\n{_next(counts, out)}\n")
+    sys.stdout.write(f"\n{_next(counts, flags.out)}\n")
 
 
 def _tell_missing(counts: "Counts") -> None:
     from streams.log.terminal_text import visible
 
     for line in counts.missing:
-        sys.stderr.write(f"braid: not exported, incomplete: {visible(line)}\n")
+        complain(f"not exported, incomplete: {visible(line)}")
     if counts.incomplete > len(counts.missing):
-        sys.stderr.write(f"braid: and {counts.incomplete - len(counts.missing):,} more incomplete rollouts\n")
+        complain(f"and {counts.incomplete - len(counts.missing):,} more incomplete rollouts")
     if counts.incomplete:
-        sys.stderr.write("braid: `braid verify` says what is wrong with them; the next export looks at them again\n")
+        complain("`braid verify` says what is wrong with them; the next export looks at them again")
 
 
 def _next(counts: "Counts", out: Path) -> str:

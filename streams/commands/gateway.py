@@ -1,20 +1,19 @@
 """`braid gateway`: facts over HTTP."""
 
 import sys
-from typing import Annotated, Literal
+from typing import Annotated
 
-import orjson
-from cyclopts import Parameter
-
+from streams.commands.console_output import print_json
 from streams.commands.numbers import PORTS, number
+from streams.commands.options import Flag, LogLevel, given
 
 
 def gateway(
     *,
     host: str | None = None,
     port: Annotated[int | None, number("--port", 0, PORTS)] = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
-    log_level: Literal["debug", "info", "warning", "error"] = "info",
+    json: Annotated[bool, Flag] = False,
+    log_level: LogLevel = "info",
 ) -> None:
     """Take rollouts, events, verdicts and votes over HTTP, until SIGTERM or Ctrl-C.
 
@@ -31,8 +30,6 @@ def gateway(
         The port; 0 takes a free one.
     json
         Print the address as one JSON object.
-    log_level
-        How much to say on standard error.
     """
     import asyncio
 
@@ -44,8 +41,7 @@ def gateway(
     from streams.services.gateway.app import create_app
     from streams.services.gateway.server import address_of, listen, serve
 
-    given = {"host": host, "port": port}
-    settings = resolve(load(gateway={name: value for name, value in given.items() if value is not None} or None))
+    settings = resolve(load(gateway=given(host=host, port=port)))
     app = create_app(settings)
     bound = listen(settings.gateway.host, settings.gateway.port)
 
@@ -53,7 +49,7 @@ def gateway(
         address = address_of(bound)
         if json:
             view = {"url": address.url, "host": address.host, "port": address.port, "docs": f"{address.url}/docs"}
-            sys.stdout.write(orjson.dumps(view).decode() + "\n")
+            print_json(view)
         else:
             sys.stdout.write(f"listening on {address.url} (how to send: {address.url}/docs)\n")
         sys.stdout.flush()

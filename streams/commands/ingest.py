@@ -5,26 +5,18 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import orjson
-from cyclopts import Parameter
-
-Flag = Parameter(negative="")
+from streams.commands.console_output import complain, print_json
+from streams.commands.options import Flag, InputFiles, Json, KeepGoing
 
 
 def ingest(
-    files: Annotated[
-        list[Path],
-        Parameter(
-            help="NDJSON of events, verdicts and votes, or rollout-wire/v1 JSONL; - is standard input.",
-            allow_leading_hyphen=True,
-        ),
-    ],
+    files: InputFiles,
     /,
     *,
     close: Annotated[bool, Flag] = False,
     rejected: Path | None = None,
-    keep_going: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
+    keep_going: KeepGoing = False,
+    json: Json = False,
 ) -> None:
     """Write the lines of files to the log, where a worker folds them.
 
@@ -39,10 +31,6 @@ def ingest(
         Nothing more will come: settle the rollouts of these files when the worker has read them.
     rejected
         Keep bad lines in this file (default: rejected-input.jsonl here).
-    keep_going
-        Exit with 0 although lines were bad.
-    json
-        Print one JSON object.
     """
     from streams.cluster.config import load
     from streams.jobs.ingest import ingest_files
@@ -54,7 +42,7 @@ def ingest(
         done = asyncio.run(ingest_files(files, load(), sidecar, close=close, say=lambda share: say("ingesting", share)))
     sidecar.close()
     if json:
-        sys.stdout.write(orjson.dumps(done._asdict()).decode() + "\n")
+        print_json(done._asdict())
     else:
         written = ", ".join(f"{count:,} {name}" for name, count in done.facts.items())
         sys.stdout.write(f"{done.lines:,} lines of {done.rollouts:,} rollouts: {written or 'nothing'} written\n")
@@ -68,13 +56,13 @@ def report_warnings(count: int, first: str) -> None:
     """Say on standard error how many verdicts will mean nothing, and where the first one is."""
     if count:
         what = "1 verdict is" if count == 1 else f"{count:,} verdicts are"
-        sys.stderr.write(f"braid: {what} neither pass nor fail{'; the first' if count > 1 else ''}: {first}\n")
+        complain(f"{what} neither pass nor fail{'; the first' if count > 1 else ''}: {first}")
 
 
 def report_bad_lines(count: int, first: list[str], where: Path | None) -> None:
     """Say on standard error what was bad and where it is kept."""
     if not count:
         return
-    sys.stderr.write(f"braid: {count} bad line{'s' * (count > 1)}, kept in {where}\n")
+    complain(f"{count} bad line{'s' * (count > 1)}, kept in {where}")
     for text in first:
         sys.stderr.write(f"  {text}\n")

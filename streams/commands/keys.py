@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import orjson
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from agents.evidence.keys import PublicKey, default_directory, generate_key, public_keys, save_key
+from streams.commands.console_output import print_json
+from streams.commands.options import Flag, Json
 
 app = App(name="keys", help="Make and show the keys that sign evidence.")
 
@@ -20,7 +21,7 @@ def new(
     *,
     out: Path | None = None,
     key_id: str | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: Json = False,
 ) -> None:
     """Make a signing key and print its public half.
 
@@ -32,8 +33,6 @@ def new(
         The file to write; by default one in the user's data directory, named after the key.
     key_id
         The name under which verifiers find the public key; by default derived from it.
-    json
-        Print one JSON object.
     """
     key = generate_key(key_id)
     path = out if out is not None else default_directory() / f"{key.key_id}.pem"
@@ -45,7 +44,7 @@ def new(
 def show(
     *files: Path,
     directory: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Flag] = False,
 ) -> None:
     """Show the public keys that this machine has.
 
@@ -70,7 +69,7 @@ def _print(keys: list[PublicKey], *, json: bool) -> None:
     if json:
         for key in keys:
             row = {"key_id": key.key_id, "alg": "ed25519", "public_key_hex": key.public.hex(), "file": str(key.path)}
-            sys.stdout.write(orjson.dumps(row).decode() + "\n")
+            print_json(row)
         return
     from streams.views.tables import show as print_all
     from streams.views.tables import table

@@ -1,15 +1,13 @@
 """`braid memory`: what worked before, kept and found again."""
 
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import orjson
-from cyclopts import App, Parameter
+from cyclopts import App
 
+from streams.commands.console_output import print_json
 from streams.commands.numbers import number
-
-Flag = Parameter(negative="")
+from streams.commands.options import Flag, Json, LogFlags
 
 app = App(name="memory", help="Remember branches that passed, and find them by the words of a task.")
 
@@ -17,9 +15,8 @@ app = App(name="memory", help="Remember branches that passed, and find them by t
 @app.command
 def add(
     *rollouts: str,
-    from_dir: Path | None = None,
-    unfinished: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
+    source: LogFlags = LogFlags(),
+    json: Json = False,
 ) -> None:
     """Remember the branches of closed rollouts that passed and show no sign of a hack.
 
@@ -31,12 +28,6 @@ def add(
     ----------
     rollouts
         Only these; all that are closed otherwise.
-    from_dir
-        Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
-    unfinished
-        Read it although it has no manifest, or has lost files since.
-    json
-        Print one JSON object.
     """
     import asyncio
 
@@ -52,13 +43,13 @@ def add(
     async def read() -> list[Memory]:
         hush()
         with progress() as say:
-            async with reader_of(settings, from_dir, unfinished=unfinished, say=say) as log:
+            async with reader_of(settings, source.from_dir, unfinished=source.unfinished, say=say) as log:
                 return await remembered(log, rollouts)
 
     store, found = memory_store(settings), asyncio.run(read())
     store.upsert(found)
     if json:
-        _print({"remembered": [each.id for each in found], "in_all": store.count()})
+        print_json({"remembered": [each.id for each in found], "in_all": store.count()})
     else:
         sys.stdout.write(
             f"{len(found)} branches remembered, {store.count()} in all. Next: `braid fork TASK --memories 3`\n"
@@ -95,7 +86,7 @@ def search(
     found = recall(load(), task, top_k, floor)
     for each in found:
         if json:
-            _print({"score": each.score, **each.memory.model_dump()})
+            print_json({"score": each.score, **each.memory.model_dump()})
         else:
             first = each.memory.task.strip().partition("\n")[0]
             sys.stdout.write(f"{each.score:.3f}  {each.memory.id}  {first[:100]}\n")
@@ -118,7 +109,3 @@ def forget(*ids: str) -> None:
     from streams.jobs.memory import memory_store
 
     sys.stdout.write(f"{memory_store(load()).forget(ids)} forgotten\n")
-
-
-def _print(value: dict[str, Any]) -> None:
-    sys.stdout.write(orjson.dumps(value).decode() + "\n")

@@ -4,16 +4,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import orjson
 from cyclopts import Parameter
+
+from streams.commands.console_output import complain, print_json
+from streams.commands.options import Flag, KeepGoing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from streams.cluster.config import Settings
     from streams.jobs.rank import Ranked, Standings
-
-Flag = Parameter(negative="")
 
 
 def rank(
@@ -26,7 +26,7 @@ def rank(
     ],
     /,
     *,
-    keep_going: Annotated[bool, Flag] = False,
+    keep_going: KeepGoing = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Rank the branches of every rollout by their verdicts and votes.
@@ -39,8 +39,6 @@ def rank(
 
     Parameters
     ----------
-    keep_going
-        Exit with 0 although lines were bad.
     json
         Print one JSON object per rollout.
     """
@@ -51,16 +49,16 @@ def rank(
     for ranked in standings.rankings():
         found = True
         if json:
-            sys.stdout.write(orjson.dumps(ranked.as_json()).decode() + "\n")
+            print_json(ranked.as_json())
         else:
             from streams.views.tables import show
 
             show(*_shown(ranked))
         _mention_ignored(ranked)
     if not found:
-        sys.stderr.write("braid: nothing to rank: there is no line about a branch\n")
+        complain("nothing to rank: there is no line about a branch")
     if bad_lines:
-        sys.stderr.write(f"braid: {bad_lines:,} bad line{'s' * (bad_lines > 1)} left out\n")
+        complain(f"{bad_lines:,} bad line{'s' * (bad_lines > 1)} left out")
         if not keep_going:
             sys.exit(1)
 
@@ -87,7 +85,7 @@ def _read(files: list[Path], settings: "Settings") -> tuple["Standings", int]:
                     standings.add(fact)
             except LineError as error:
                 bad_lines += 1
-                sys.stderr.write(f"braid: {line.place}: {error}\n")
+                complain(f"{line.place}: {error}")
     return standings, bad_lines
 
 
@@ -98,11 +96,11 @@ def _mention_ignored(ranked: "Ranked") -> None:
     name = visible(ranked.rollout_id)
     if ranked.out_of_range:
         branches = ", ".join(map(str, ranked.out_of_range))
-        sys.stderr.write(f"braid: {name}: not one of its branches, ignored: {branches}\n")
+        complain(f"{name}: not one of its branches, ignored: {branches}")
     if ranked.result.ignored_votes:
-        sys.stderr.write(
-            f"braid: {name}: {ranked.result.ignored_votes:,} votes ignored: they compare branches of two tiers, "
-            "or one whose outcome is unknown\n"
+        complain(
+            f"{name}: {ranked.result.ignored_votes:,} votes ignored: they compare branches of two tiers, "
+            "or one whose outcome is unknown"
         )
 
 

@@ -4,16 +4,13 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import orjson
-from cyclopts import Parameter
-
 from schemas.errors import BraidError
+from streams.commands.console_output import print_json
 from streams.commands.numbers import number
+from streams.commands.options import Flag, Json
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
-
-Flag = Parameter(negative="")
 
 REFRESH_S = 1.0
 
@@ -26,7 +23,7 @@ def rollouts(
     *,
     status: str | None = None,
     limit: Annotated[int, number("--limit", 0)] = 50,
-    json: Annotated[bool, Flag] = False,
+    json: Json = False,
     watch: Annotated[bool, Flag] = False,
 ) -> None:
     """List rollouts, newest first, and how they stand by the worker's view.
@@ -41,8 +38,6 @@ def rollouts(
         Only those that are open, settling, settled, closing, closed or broken.
     limit
         How many to list; 0 lists all.
-    json
-        Print one JSON object.
     watch
         Refresh until Ctrl-C.
     """
@@ -67,8 +62,8 @@ async def _list(settings: "Settings", status: str | None, limit: int, *, as_json
     from streams.log.terminal_text import clean
     from streams.log.topics import FACTS
     from streams.log.view_rows import newest_first
-    from streams.views.listing import listing, nothing_yet
     from streams.views.progress import progress
+    from streams.views.rollout_table import listing, nothing_yet
     from streams.views.tables import show
 
     with progress() as say:
@@ -80,7 +75,7 @@ async def _list(settings: "Settings", status: str | None, limit: int, *, as_json
     if as_json:
         shown = rows if limit <= 0 else rows[:limit]
         found = {"total": len(view.rows), "matching": len(rows), "rollouts": [row.model_dump() for row in shown]}
-        sys.stdout.write(orjson.dumps(clean(found)).decode() + "\n")
+        print_json(clean(found))
     elif not view.rows:
         sys.stdout.write(nothing + "\n")
     else:
@@ -94,7 +89,7 @@ async def _watch(settings: "Settings", status: str | None, limit: int) -> None:
     from streams.log.kafka_reader import KafkaReader, View
     from streams.log.topics import FACTS
     from streams.log.view_rows import newest_first
-    from streams.views.listing import listing, nothing_yet
+    from streams.views.rollout_table import listing, nothing_yet
     from streams.views.tables import console
 
     out = console()

@@ -1,27 +1,22 @@
 """`braid show`: everything about one rollout."""
 
 import asyncio
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import orjson
-from cyclopts import Parameter
+from streams.commands.console_output import print_json
+from streams.commands.options import Json, LogFlags
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
     from streams.views.account import Account
-
-Flag = Parameter(negative="")
 
 
 def show(
     rollout: str,
     /,
     *,
-    from_dir: Path | None = None,
-    unfinished: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
+    source: LogFlags = LogFlags(),
+    json: Json = False,
 ) -> None:
     """Show one rollout: ranking, verdicts, votes, training rows, what was left out and why, evidence, dead letters.
 
@@ -33,21 +28,15 @@ def show(
     ----------
     rollout
         The rollout's id.
-    from_dir
-        Read the log that `braid run --out DIR` left in DIR, instead of Kafka.
-    unfinished
-        Read it although it has no manifest, or has lost files since.
-    json
-        Print one JSON object.
     """
     from streams.cluster.config import load
 
     settings = load()
-    account = asyncio.run(_account(rollout, from_dir, settings, unfinished=unfinished))
+    account = asyncio.run(_account(rollout, source, settings))
     if json:
         from streams.views.report import report
 
-        sys.stdout.write(orjson.dumps(report(account, settings)).decode() + "\n")
+        print_json(report(account, settings))
         return
     from streams.views.page import page
     from streams.views.tables import show as print_all
@@ -55,7 +44,7 @@ def show(
     print_all(*page(account, settings))
 
 
-async def _account(rollout_id: str, from_dir: Path | None, settings: "Settings", *, unfinished: bool) -> "Account":
+async def _account(rollout_id: str, source: LogFlags, settings: "Settings") -> "Account":
     from streams.log.kafka_reader import hush
     from streams.log.reader import LookError, unknown_rollout
     from streams.log.readers import reader_of
@@ -65,7 +54,7 @@ async def _account(rollout_id: str, from_dir: Path | None, settings: "Settings",
 
     hush()
     with progress() as say:
-        async with reader_of(settings, from_dir, unfinished=unfinished, say=say) as log:
+        async with reader_of(settings, source.from_dir, unfinished=source.unfinished, say=say) as log:
             log.require(LIFECYCLE)
             account = await account_of(log, rollout_id)
             if account.is_empty:

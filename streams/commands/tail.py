@@ -4,30 +4,35 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
 from streams.commands.numbers import number
+from streams.commands.options import Flag, Flags
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
     from streams.log.record import Placed
     from streams.log.topics import Topic
 
-Flag = Parameter(negative="")
+
+@dataclass(frozen=True, kw_only=True)
+class TailFlags(Flags):
+    """The options of `braid tail`."""
+
+    from_beginning: Annotated[bool, Flag] = False
+    """Begin with what is there already."""
+    limit: Annotated[int | None, number("--limit", 1)] = None
+    """End after this many records."""
+    rollout: str | None = None
+    """Only records of this rollout."""
+    no_follow: Annotated[bool, Flag] = False
+    """Print what is there already, and end."""
+    json: Annotated[bool, Flag] = False
+    """Print each record as a JSON object on a line."""
 
 
-def tail(
-    topic: str,
-    /,
-    *,
-    from_beginning: Annotated[bool, Flag] = False,
-    limit: Annotated[int | None, number("--limit", 1)] = None,
-    rollout: str | None = None,
-    no_follow: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
-) -> None:
+def tail(topic: str, /, *, flags: TailFlags = TailFlags()) -> None:
     """Print a topic's records as they come, until Ctrl-C.
 
     A record that cannot be decoded is shown as such, with the reason, and the rest goes on.
@@ -38,55 +43,36 @@ def tail(
     ----------
     topic
         A topic's name, or a part that only one has: dpo, evidence, votes.
-    from_beginning
-        Begin with what is there already.
-    limit
-        End after this many records.
-    rollout
-        Only records of this rollout.
-    no_follow
-        Print what is there already, and end.
-    json
-        Print each record as a JSON object on a line.
     """
     from streams.cluster.config import load
-    from streams.views.naming import find_topic
+    from streams.views.topic_name import find_topic
 
     settings = load()
     found = find_topic(topic, settings.prefix)
-    beginning = from_beginning or no_follow
     try:
-        asyncio.run(_tail(settings, found, rollout, limit, beginning=beginning, following=not no_follow, as_json=json))
+        asyncio.run(_tail(settings, found, flags))
     except KeyboardInterrupt:
         return  # how following ends
 
 
-async def _tail(
-    settings: "Settings",
-    topic: "Topic",
-    rollout: str | None,
-    limit: int | None,
-    *,
-    beginning: bool,
-    following: bool,
-    as_json: bool,
-) -> None:
+async def _tail(settings: "Settings", topic: "Topic", flags: TailFlags) -> None:
     from streams.log.kafka_reader import KafkaReader, hush
-    from streams.views.printing import print_human, print_json
+    from streams.views.record_line import human_line, json_line
 
     hush()
-    show = print_json if as_json else print_human
+    show = json_line if flags.json else human_line
     async with KafkaReader(settings) as log:
         log.require(topic)
-        if following:
-            records: AsyncGenerator[Placed, None] = log.follow(topic, rollout_id=rollout, from_beginning=beginning)
+        records: AsyncGenerator[Placed, None]
+        if flags.no_follow:
+            records = log.records([topic], rollout_id=flags.rollout)
         else:
-            records = log.records([topic], rollout_id=rollout)
+            records = log.follow(topic, rollout_id=flags.rollout, from_beginning=flags.from_beginning)
         count = 0
         async with aclosing(records) as coming:
             async for placed in coming:
                 sys.stdout.write(await show(log, placed) + "\n")
                 sys.stdout.flush()
                 count += 1
-                if count == limit:
+                if count == flags.limit:
                     return

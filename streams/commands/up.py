@@ -2,23 +2,17 @@
 
 import asyncio
 import sys
-from typing import Annotated
 
-import orjson
-from cyclopts import Parameter
+from streams.commands.console_output import print_json
+from streams.commands.options import Json
 
 
-def up(*, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+def up(*, json: Json = False) -> None:
     """Create the topics and register the schemas; what is there already is checked and left alone.
 
     A topic with another partition count than configured is an error: everything about a rollout must meet in one partition.
 
     Example: `braid up`
-
-    Parameters
-    ----------
-    json
-        Print one JSON object.
     """
     from streams.cluster.config import load
     from streams.cluster.connections import registry_of, resolve
@@ -37,12 +31,7 @@ def up(*, json: Annotated[bool, Parameter(negative="")] = False) -> None:
 
     created, ids = asyncio.run(prepare())
     if json:
-        sys.stdout.write(
-            orjson.dumps(
-                {"kafka": settings.kafka, "registry": settings.registry, "created": created, "schemas": ids}
-            ).decode()
-            + "\n"
-        )
+        print_json({"kafka": settings.kafka, "registry": settings.registry, "created": created, "schemas": ids})
         return
     sys.stdout.write(
         f"{settings.kafka}: {len(created)} topics created, the rest was there ({settings.partitions} partitions each)\n"

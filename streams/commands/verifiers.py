@@ -1,26 +1,50 @@
 """`braid build-verifier` and `braid visual-verifier`: verdicts on finished branches, until SIGTERM or Ctrl-C."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from streams.commands.numbers import Slot, number
+from streams.commands.options import Flags, LogLevel, given
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
 
-LogLevel = Literal["debug", "info", "warning", "error"]
 Concurrency = Annotated[int, number("--concurrency", 1, 256)]
 
 
-def build_verifier(
-    *,
-    slot: Slot | None = None,
-    concurrency: Concurrency | None = None,
-    tasks: list[Path] | None = None,
-    sandbox: Literal["local", "e2b"] | None = None,
-    log_level: LogLevel = "info",
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class VerifierFlags(Flags):
+    """Values of the configuration's section `verifier`."""
+
+    slot: Slot | None = None
+    """The verifier's place in its group, counted from 0."""
+    concurrency: Concurrency | None = None
+    """Branches that are tested at once."""
+    tasks: list[Path] | None = None
+    """A folder of task directories, beside the samples; may be given several times."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildFlags(VerifierFlags):
+    """The options of `braid build-verifier`."""
+
+    sandbox: Literal["local", "e2b"] | None = None
+    """`local`: on this machine, without network. `e2b`: a machine of E2B's for each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisualFlags(VerifierFlags):
+    """The options of `braid visual-verifier`."""
+
+    concurrency: Concurrency | None = None
+    """Pages that are looked at at once."""
+    browser: Path | None = None
+    """Chromium itself; the system's otherwise."""
+
+
+def build_verifier(*, flags: BuildFlags = BuildFlags(), log_level: LogLevel = "info") -> None:
     """Test what finished branches left: install, build and tests of the pristine task, and its criteria.
 
     Takes branches of rollouts that `braid fork` opened, each in a fresh sandbox with the task's protected files and tests
@@ -29,61 +53,26 @@ def build_verifier(
     Criteria that ask the judge count their calls for this verifier alone (judge.calls_per_hour).
 
     Example: `braid build-verifier --tasks ./tasks --concurrency 4`
-
-    Parameters
-    ----------
-    slot
-        The verifier's place in its group, counted from 0.
-    concurrency
-        Branches that are tested at once.
-    tasks
-        A folder of task directories, beside the samples; may be given several times.
-    sandbox
-        `local`: on this machine, without network. `e2b`: a machine of E2B's for each.
-    log_level
-        How much to say on standard error.
     """
     from streams.services.verifiers.build import run_build_verifier
 
-    given = {"slot": slot, "concurrency": concurrency, "tasks": tasks, "sandbox": sandbox}
-    _run(run_build_verifier, given, log_level)
+    _run(run_build_verifier, flags, log_level)
 
 
-def visual_verifier(
-    *,
-    slot: Slot | None = None,
-    concurrency: Concurrency | None = None,
-    tasks: list[Path] | None = None,
-    browser: Path | None = None,
-    log_level: LogLevel = "info",
-) -> None:
+def visual_verifier(*, flags: VisualFlags = VisualFlags(), log_level: LogLevel = "info") -> None:
     """Look at the pages that finished branches left, in headless Chromium without a network.
 
     Errors, probes from the task, whether anything is drawn, and the screenshot's digest become a visual verdict. Without a
     Chromium on this machine every verdict is unknown and says so (`make browser` installs one).
 
     Example: `braid visual-verifier --concurrency 1`
-
-    Parameters
-    ----------
-    slot
-        The verifier's place in its group, counted from 0.
-    concurrency
-        Pages that are looked at at once.
-    tasks
-        A folder of task directories, beside the samples; may be given several times.
-    browser
-        Chromium itself; the system's otherwise.
-    log_level
-        How much to say on standard error.
     """
     from streams.services.verifiers.visual import run_visual_verifier
 
-    given = {"slot": slot, "concurrency": concurrency, "tasks": tasks, "browser": browser}
-    _run(run_visual_verifier, given, log_level)
+    _run(run_visual_verifier, flags, log_level)
 
 
-def _run(verifier: "Callable[[Settings], Awaitable[None]]", given: dict[str, Any], log_level: LogLevel) -> None:
+def _run(verifier: "Callable[[Settings], Awaitable[None]]", flags: VerifierFlags, log_level: LogLevel) -> None:
     import asyncio
 
     from streams.cluster import structured_logs as logs
@@ -92,6 +81,6 @@ def _run(verifier: "Callable[[Settings], Awaitable[None]]", given: dict[str, Any
     logs.configure(log_level)
 
     async def run() -> None:
-        await verifier(load(verifier={name: value for name, value in given.items() if value is not None} or None))
+        await verifier(load(verifier=given(**vars(flags))))
 
     asyncio.run(run())

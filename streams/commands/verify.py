@@ -2,11 +2,15 @@
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import orjson
 from cyclopts import Parameter
+
+from streams.commands.console_output import complain
+from streams.commands.options import Flag, Flags
 
 if TYPE_CHECKING:
     from agents.evidence.chain import ChainVerdict
@@ -14,10 +18,26 @@ if TYPE_CHECKING:
     from streams.jobs.verify.verification import Verified
     from streams.views.tables import Grid
 
-Flag = Parameter(negative="")
-
 SHOWN = 50
 """Findings and chains that people are shown without --verbose: enough to see what happened."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyFlags(Flags):
+    """The options of `braid verify`."""
+
+    public_key: Annotated[list[str] | None, Flag] = None
+    """A key to trust, as KEYID=HEX; may be given several times. The keys of this machine are trusted as well."""
+    allow_unsigned: Annotated[bool, Flag] = False
+    """Accept records and manifests without a signature."""
+    unfinished: Annotated[bool, Flag] = False
+    """Verify a run, replay or archive whose manifest is missing or not signed: made by an earlier version, or cut off. Files and
+    rollouts that are gone as a whole are not found then.
+    """
+    verbose: Annotated[bool, Flag] = False
+    """Show every record, not only those that are not ok."""
+    json: Annotated[bool, Flag] = False
+    """Print one JSON object for each record, then one with the verdict."""
 
 
 def verify(
@@ -30,31 +50,13 @@ def verify(
     ] = None,
     /,
     *,
-    public_key: Annotated[list[str] | None, Flag] = None,
-    allow_unsigned: Annotated[bool, Flag] = False,
-    unfinished: Annotated[bool, Flag] = False,
-    verbose: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
+    flags: VerifyFlags = VerifyFlags(),
 ) -> None:
     """Check evidence: signatures, chains, nothing missing; in a directory also every row, every file and every rollout.
 
     Without a path, the topics of the configured cluster are verified. Exits with 1 if anything is not ok.
 
     Example: `braid verify results`
-
-    Parameters
-    ----------
-    public_key
-        A key to trust, as KEYID=HEX; may be given several times. The keys of this machine are trusted as well.
-    allow_unsigned
-        Accept records and manifests without a signature.
-    unfinished
-        Verify a run, replay or archive whose manifest is missing or not signed: made by an earlier version, or cut off. Files and
-        rollouts that are gone as a whole are not found then.
-    verbose
-        Show every record, not only those that are not ok.
-    json
-        Print one JSON object for each record, then one with the verdict.
     """
     from streams.cluster.config import load
     from streams.cluster.signing_keys import trusted_keys
@@ -62,11 +64,11 @@ def verify(
     from streams.views.progress import progress
 
     settings = load()
-    keys = trusted_keys(settings, public_key or ())
-    printer = _Printer(verbose=verbose, json=json)
+    keys = trusted_keys(settings, flags.public_key or ())
+    printer = _Printer(verbose=flags.verbose, json=flags.json)
     with progress() as say:
         verification = Verification(
-            keys, allow_unsigned=allow_unsigned, tell=printer.tell, say=say, unfinished=unfinished
+            keys, allow_unsigned=flags.allow_unsigned, tell=printer.tell, say=say, unfinished=flags.unfinished
         )
         if paths:
             verification.paths(paths)
@@ -74,8 +76,7 @@ def verify(
             asyncio.run(verification.cluster(settings))
     outcome = verification.outcome
     printer.finish(outcome)
-    for warning in outcome.warnings:
-        sys.stderr.write(f"braid: {warning}\n")
+    complain(*outcome.warnings)
     if not outcome.ok:
         sys.exit(1)
 

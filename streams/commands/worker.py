@@ -1,15 +1,14 @@
 """`braid worker`: the live worker."""
 
-from typing import Literal
-
 from streams.commands.numbers import MetricsPort, Slot
+from streams.commands.options import LogLevel, given
 
 
 def worker(
     *,
     slot: Slot | None = None,
     metrics_port: MetricsPort | None = None,
-    log_level: Literal["debug", "info", "warning", "error"] = "info",
+    log_level: LogLevel = "info",
 ) -> None:
     """Fold facts into closed rollouts, live, until SIGTERM or Ctrl-C.
 
@@ -24,8 +23,6 @@ def worker(
         The worker's place in the group, counted from 0; a restarted worker with the same slot is back at once.
     metrics_port
         Serve /metrics, /healthz and /readyz on this port of loopback; 0 turns them off.
-    log_level
-        How much to say on standard error.
     """
     import asyncio
 
@@ -33,10 +30,9 @@ def worker(
 
     from streams.cluster import structured_logs as logs
     from streams.cluster.config import load
-    from streams.services.live.worker import run_worker
+    from streams.services.live.live_worker import run_worker
 
     logs.configure(log_level)
-    given = {"slot": slot, "metrics_port": metrics_port}
-    settings = load(worker={name: value for name, value in given.items() if value is not None} or None)
+    settings = load(worker=given(slot=slot, metrics_port=metrics_port))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_worker(settings))

@@ -1,1 +1,1 @@
-"""The demo's sample data: scripted rollouts, expanded into the lines that `braid ingest` and `braid run` read."""
+"""The demo: the sample tasks forked live, and what people see of it."""

@@ -19,8 +19,8 @@ from agents.verdicts.meaning import CURRENT, kind_of, meaning
 from agents.workspace.files import Files
 from schemas.verdicts import BuildVerdict, VisualVerdict
 from streams.cluster.config import Settings
+from streams.services.fork.fork_setup import ForkOptions, models, prepare, sandbox_pool, snapshot_store
 from streams.services.fork.logs import ForkLog
-from streams.services.fork.wiring import ForkOptions, models, prepare, sandbox_pool, snapshot_store
 
 SNAPSHOTS = "snapshots"
 """Where the demo keeps the workspaces of its branches."""

@@ -48,8 +48,8 @@ from streams.log.topics import BUILD_VERDICTS, BY_RECORD, EVIDENCE, TOPICS, VISU
 from streams.log.view_rows import newest_first
 from streams.services.fork.logs import KafkaForkLog
 from streams.views.account import Account, account_of
-from streams.views.listing import listing
 from streams.views.page import ranking_sheet
+from streams.views.rollout_table import listing
 from streams.views.tables import Grid, table
 
 SHOWN = "csv-table"

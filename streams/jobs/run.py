@@ -35,7 +35,7 @@ from schemas.jsontext import parse_object
 from schemas.judging import JudgeVote
 from streams.cluster.config import Settings
 from streams.jobs.counts import Counts
-from streams.jobs.judge.asking import VOTES_FILE
+from streams.jobs.judge.asker import VOTES_FILE
 from streams.jobs.judge.inline import InlineJudge
 from streams.jobs.spool import partitions_for, spooled, spread
 from streams.log.directory_lock import RUN_LOCK, held

@@ -16,8 +16,8 @@ from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 from streams.log.terminal_text import line, listed, number, several
+from streams.views.branch_status import detail_of
 from streams.views.page import listing_of, pair, rewarded
-from streams.views.standing import detail_of
 
 KINDS = 6
 """Kinds of events that are named."""

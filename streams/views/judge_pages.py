@@ -10,7 +10,7 @@ from agents.judge.agreement import JudgeStats, TimedVote, agreement, buckets, by
 from schemas.judging import JudgeVote
 from streams.cluster.judge_client import Budget
 from streams.jobs.judge.again import Judged
-from streams.jobs.judge.asking import Spent
+from streams.jobs.judge.asker import Spent
 from streams.jobs.judge.calibration import Calibration, Drift
 from streams.log.terminal_text import line, moment, several
 from streams.views.tables import table

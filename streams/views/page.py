@@ -15,10 +15,10 @@ from streams.log.terminal_text import WHOLE, cut, line, listed, moment, number, 
 from streams.log.topics import BRANCHES
 from streams.views.account import Account
 from streams.views.bars import bars, interval, powered_sentence
+from streams.views.branch_status import branch_standings, config_of, verdict_standings
 from streams.views.layout import cell, facts, lines, section, sheet
-from streams.views.standing import branch_standings, config_of, verdict_standings
 from streams.views.vote_table import Tally, tally
-from streams.views.waiting import waiting_for
+from streams.views.wait_reasons import waiting_for
 
 MATRIX = 10
 """Branches up to which votes are shown as a matrix; beyond, pair by pair."""

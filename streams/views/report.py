@@ -9,10 +9,10 @@ from streams.log.letter_list import DeadLetter
 from streams.log.terminal_text import clean
 from streams.views.account import Account
 from streams.views.bars import powered_sentence
+from streams.views.branch_status import branch_standings, config_of, verdict_standings
 from streams.views.page import branches_listed, evidence_lines, task_of
-from streams.views.standing import branch_standings, config_of, verdict_standings
 from streams.views.vote_table import Cell, tally
-from streams.views.waiting import waiting_for
+from streams.views.wait_reasons import waiting_for
 
 
 def report(account: Account, settings: Settings) -> dict[str, Any]:

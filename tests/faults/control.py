@@ -51,7 +51,7 @@ def make_stock() -> None:
 
 def main() -> None:
     from streams.cluster import structured_logs as logs
-    from streams.services.live.worker import run_worker
+    from streams.services.live.live_worker import run_worker
 
     make_stock()
     logs.configure("warning")

@@ -145,6 +145,9 @@ def test_without_a_compiler_the_package_is_built_all_the_same(
     names = ZipFile(wheel).namelist()
     assert "schemas/compiled.json" in names
     assert not [name for name in names if name.endswith(".so")]
+    assert not [name for name in names if name.endswith(".ndjson")], "sample data belongs to the tests"
+    demo = {name.removeprefix("streams/demo/") for name in names if name.startswith("streams/demo/")}
+    assert demo == {"__init__.py", "forks.py", "judge.toml", "show.py"}
 
 
 def test_a_copy_without_compiled_modules_runs(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from schemas.errors import DecodeError
 from schemas.judging import JudgeVote
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.cluster.config import Settings
-from streams.jobs.judge.asking import AT_ONCE, Asker, Spent, VoteFile
+from streams.jobs.judge.asker import AT_ONCE, Asker, Spent, VoteFile
 from streams.jobs.judge.closed_rollouts import ClosedRollouts
 from streams.jobs.targets import Made, ResumedTopics, SinkDirectory, Target, TargetError, topic_writer
 from streams.log.files import find_log

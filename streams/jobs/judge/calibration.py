@@ -21,7 +21,7 @@ from schemas.errors import BraidError
 from schemas.jsontext import parse_object
 from schemas.judging import JudgeRequest, JudgeVote
 from schemas.numbers import nine
-from streams.jobs.judge.asking import Asker
+from streams.jobs.judge.asker import Asker
 
 
 class GoldenError(BraidError):

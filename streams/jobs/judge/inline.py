@@ -9,7 +9,7 @@ from typing import Any, Self
 from schemas.judging import JudgeRequest, JudgeVote
 from streams.cluster.config import Settings
 from streams.cluster.judge_client import Budget, make_judge
-from streams.jobs.judge.asking import AT_ONCE, Asker, VoteFile
+from streams.jobs.judge.asker import AT_ONCE, Asker, VoteFile
 
 
 class InlineJudge:

@@ -10,7 +10,7 @@ from schemas.jsontext import parse_object
 from schemas.judging import JudgeVote
 from schemas.rankings import Ranking
 from streams.cluster.config import Settings
-from streams.jobs.judge.asking import VOTES_FILE, votes_in
+from streams.jobs.judge.asker import VOTES_FILE, votes_in
 from streams.log.file_reader import FileReader
 from streams.log.files import find_log
 from streams.log.json_lines import SINK_FILES

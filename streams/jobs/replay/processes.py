@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import orjson
 
 from streams.cluster.config import Settings, load
-from streams.cluster.garbage_collector import calm_collector
+from streams.cluster.garbage_collector import tune_gc
 from streams.cluster.signing_keys import signing_key
 from streams.jobs.errors import ReplayError
 from streams.jobs.replay.crew import LINE_BYTES, Crew, Member, Moved
@@ -40,7 +40,7 @@ async def run_partitions(
     await target.prepare()
     members = crew.members[: len(waiting)]
     if not members:
-        calm_collector()
+        tune_gc()
         async with log_of(job, settings) as log, target:
             while waiting:
                 done(await _replay(job, settings, log, target, waiting.pop(), moved))
@@ -136,7 +136,7 @@ def _answer(plain: object) -> None:
 
 def main() -> None:
     """A child process."""
-    calm_collector()
+    tune_gc()
     hush()
     try:
         asyncio.run(_child())

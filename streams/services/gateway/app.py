@@ -27,12 +27,12 @@ from streams.services.gateway import pages
 from streams.services.gateway.auth import Caller, Doors, check_bind
 from streams.services.gateway.bodies import Item, form_of, read_items
 from streams.services.gateway.door import Door, answer, count_refusals, refused
+from streams.services.gateway.fact_reader import Ending, EventShape, FactReader, LineShape, Shape, typed
+from streams.services.gateway.gateway_metrics import GatewayMetrics
 from streams.services.gateway.intake import Intake
 from streams.services.gateway.limits import RETRY_AFTER, Budget, read_body
-from streams.services.gateway.metrics import Metrics
 from streams.services.gateway.problems import FORBIDDEN, Position, Problem, RefusedError
-from streams.services.gateway.reading import Ending, EventShape, FactReader, LineShape, Shape, typed
-from streams.services.gateway.sending import Sender
+from streams.services.gateway.sender import Sender
 
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 """W3C Trace Context: one that is not well-formed is to be ignored."""
@@ -50,7 +50,7 @@ class Gateway:
         self.config = settings.gateway
         check_bind(self.config)
         self.doors = Doors(self.config.tokens)
-        self.metrics = Metrics()
+        self.metrics = GatewayMetrics()
         self.sender = Sender(settings, self.metrics)
         self.budget = Budget(self.config.max_body_bytes)
 

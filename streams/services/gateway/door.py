@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streams.services.gateway.auth import browser_refusal
-from streams.services.gateway.metrics import REASONS, Metrics
+from streams.services.gateway.gateway_metrics import REASONS, GatewayMetrics
 from streams.services.gateway.problems import Problem
 
 log = structlog.get_logger()
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 class Door:
     """ASGI middleware around the whole gateway."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, is_open: bool) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: GatewayMetrics, is_open: bool) -> None:
         self._app = app
         self._metrics = metrics
         self._is_open = is_open
@@ -83,6 +83,6 @@ def refused(problem: Problem, headers: dict[str, str] | None = None) -> Response
     return answer(problem.status, {"accepted": 0, "records": [], "errors": [problem.plain()], "warnings": []}, headers)
 
 
-def count_refusals(metrics: Metrics, status: int, count: int = 1) -> None:
+def count_refusals(metrics: GatewayMetrics, status: int, count: int = 1) -> None:
     """Count refused items or requests by the kind of reason."""
     metrics.errors.labels(REASONS.get(status, "other")).inc(count)

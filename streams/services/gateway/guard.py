@@ -18,8 +18,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from streams.cluster.config import GatewayConfig
 from streams.services.gateway.crowd import BURST, Crowd
 from streams.services.gateway.door import refused
+from streams.services.gateway.gateway_metrics import GatewayMetrics
 from streams.services.gateway.limits import RETRY_AFTER
-from streams.services.gateway.metrics import Metrics
 from streams.services.gateway.problems import Problem
 
 LOOK_S = 0.5
@@ -40,7 +40,7 @@ LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\
 class Guard:
     """The limits that all connections of a gateway share."""
 
-    def __init__(self, config: GatewayConfig, metrics: Metrics) -> None:
+    def __init__(self, config: GatewayConfig, metrics: GatewayMetrics) -> None:
         self.config = config
         limit = max(1, min(config.max_connections, (raise_file_limit() - OTHER_FILES) // BURST))
         self.crowd: Crowd[Connection] = Crowd(limit, config.max_connections_per_address)

@@ -18,7 +18,7 @@ from schemas.lifecycle import Lifecycle
 from streams.log.headers import identity
 from streams.log.input_lines import fact_doubt
 from streams.services.gateway.bodies import MAX_ITEMS, Item
-from streams.services.gateway.packing import Packer
+from streams.services.gateway.fact_reader import Ending, FactReader
 from streams.services.gateway.problems import (
     BAD_CONTENT,
     TOO_LARGE,
@@ -28,8 +28,8 @@ from streams.services.gateway.problems import (
     problem_of,
     shared_status,
 )
-from streams.services.gateway.reading import Ending, FactReader
-from streams.services.gateway.sending import BrokerAwayError, Sender
+from streams.services.gateway.request_packer import Packer
+from streams.services.gateway.sender import BrokerAwayError, Sender
 
 TURN = 100
 """Items between two looks at other requests: a few milliseconds."""

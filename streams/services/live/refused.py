@@ -12,7 +12,7 @@ from streams.cluster.connections import start_consumer
 from streams.log.letters import NOT_COUNTED, Letter, bury, letter_of
 from streams.log.record import LogRecord, consumed
 from streams.services.live.loop import Arrived, Loop
-from streams.services.live.metrics import Metrics
+from streams.services.live.worker_metrics import WorkerMetrics
 
 log = structlog.get_logger()
 
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 class Refused:
     """Dead letters that are still to be written."""
 
-    def __init__(self, loop: Loop, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, loop: Loop, settings: Settings, metrics: WorkerMetrics) -> None:
         self._loop = loop
         self._settings = settings
         self._metrics = metrics

@@ -17,9 +17,9 @@ from streams.cluster.config import Settings
 from streams.cluster.judge_client import Budget, make_judge
 from streams.log.kafka_writer import FactWriter
 from streams.log.topics import BUILD_VERDICTS, CHECK_VERDICTS
-from streams.services.fork.wiring import sandbox_pool, snapshot_store
+from streams.services.fork.fork_setup import sandbox_pool, snapshot_store
 from streams.services.group_worker import Held, run_in_group
-from streams.services.verifiers.worker import Branch, Untestable, Verifier
+from streams.services.verifiers.verifier_worker import Branch, Untestable, Verifier
 
 TRIES = 2
 """A sandbox that breaks is replaced once; one that breaks again is infra_error."""

@@ -13,9 +13,9 @@ from agents.verdicts.meaning import Verdict
 from streams.cluster.config import Settings
 from streams.log.kafka_writer import FactWriter
 from streams.log.topics import VISUAL_VERDICTS
-from streams.services.fork.wiring import sandbox_pool, snapshot_store
+from streams.services.fork.fork_setup import sandbox_pool, snapshot_store
 from streams.services.group_worker import Held, run_in_group
-from streams.services.verifiers.worker import Branch, Untestable, Verifier
+from streams.services.verifiers.verifier_worker import Branch, Untestable, Verifier
 
 log = structlog.get_logger()
 

@@ -1,7 +1,7 @@
 """Numbers that an option does not take are refused at the command line, by every command."""
 
-import inspect
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -31,12 +31,18 @@ def _parts(hint: Any) -> set[Any]:
     return found
 
 
+def _options(taken: Any) -> Iterator[tuple[str, Any]]:
+    """Every option of a function with its type, models of options opened."""
+    for name, hint in get_type_hints(taken, include_extras=True).items():
+        if name != "return":
+            yield from _options(hint) if is_dataclass(hint) else [(name, hint)]
+
+
 def _numbers() -> Iterator[tuple[str, str, Between | None]]:
     """Every option that takes a number: its command, its name, and what it takes."""
     for words, function in _commands(app):
-        hints = get_type_hints(function, include_extras=True)
-        for name in inspect.signature(function).parameters:
-            parts = _parts(hints[name])
+        for name, hint in _options(function):
+            parts = _parts(hint)
             if parts & {int, float}:
                 ranges = [each for part in parts if isinstance(part, Parameter) for each in part.validator]
                 yield (

@@ -11,7 +11,7 @@ from streams.cluster.signing_keys import signing_key
 from streams.jobs.run import run_files
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "v2"
-INPUT = Path(__file__).parents[3] / "streams" / "demo" / "golden_trajectory.ndjson"
+INPUT = Path(__file__).parents[2] / "sample" / "golden_trajectory.ndjson"
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 from agents.evidence.keys import generate_key
 from streams.cli import app
 from streams.cluster.config import Settings
-from streams.demo.sample import write_sample
 from streams.jobs.run import run_files
 from streams.log.input_lines import InputError
+from tests.sample.sample_lines import write_sample
 
 Line = dict[str, Any]
 

@@ -33,7 +33,7 @@ from streams.log.topics import (
     VISUAL_VERDICTS,
     Topic,
 )  # fmt: skip
-from streams.services.live.worker import run_worker
+from streams.services.live.live_worker import run_worker
 from streams.services.verifiers.build import run_build_verifier
 from streams.services.verifiers.visual import run_visual_verifier
 from tests.agents.judge.asking import request_of

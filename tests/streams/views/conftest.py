@@ -17,14 +17,14 @@ from schemas.verdicts import BuildVerdict
 from streams import cli
 from streams.cluster.config import Settings, WorkerConfig
 from streams.cluster.connections import partition_of, start_producer
-from streams.demo.sample import sample_lines
 from streams.jobs.ingest import ingest_files
 from streams.log.input_lines import Rejected
 from streams.log.kafka_reader import KafkaReader, View
 from streams.log.kafka_writer import FactWriter
 from streams.log.letter_list import DeadLetter, Filters, read_letters
 from streams.log.topics import BUILD_VERDICTS
-from streams.services.live.worker import run_worker
+from streams.services.live.live_worker import run_worker
+from tests.sample.sample_lines import sample_lines
 
 CLOSED = ("lru-cache", "csv-parser", "markdown-table")
 """Rollouts of the sample that close by themselves."""

@@ -6,12 +6,12 @@ import orjson
 import pytest
 
 from streams.cluster.config import Settings
-from streams.demo.sample import write_sample
 from streams.jobs.run import run_files
 from streams.log.file_reader import FileReader
 from streams.log.reader import LookError
 from streams.log.topics import DEAD_LETTERS, TOPICS
 from streams.views.gist import gist
+from tests.sample.sample_lines import write_sample
 from tests.streams.views.conftest import SECRET, Braid, open_lines
 
 

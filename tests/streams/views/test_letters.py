@@ -7,7 +7,7 @@ from streams.log.letters import Letter
 from streams.log.reader import LookError
 from streams.log.record import LogRecord, Placed
 from streams.log.topics import DEAD_LETTERS, DPO, EVIDENCE, JUDGE_VOTES
-from streams.views.naming import find_topic
+from streams.views.topic_name import find_topic
 
 
 def stored(place: int = 0, at: int = 1000, **fields: object) -> Placed:

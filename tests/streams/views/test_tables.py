@@ -13,14 +13,14 @@ from rich.console import Console, RenderableType
 
 from schemas.rankings import RankedBranch, Ranking, RankingStats
 from streams.cluster.config import Settings
-from streams.demo.sample import write_sample
 from streams.jobs.run import run_files
 from streams.log.file_reader import FileReader
 from streams.log.view_rows import RankedRow, ViewRow
 from streams.views.account import account_of
-from streams.views.listing import COLUMNS, columns, listing
 from streams.views.page import page, ranking_sheet
+from streams.views.rollout_table import COLUMNS, columns, listing
 from streams.views.tables import PIPE_WIDTH, Grid
+from tests.sample.sample_lines import write_sample
 
 WIDTHS = (80, 100, 140)
 

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from streams.log.view_rows import ViewRow, fold_row, newest_first
-from streams.views.listing import columns, nothing_yet
+from streams.views.rollout_table import columns, nothing_yet
 
 ROW = {"rollout_id": "r1", "status": "open", "expected": 4, "branches": 2, "events": 7, "started_at": 1000}
 

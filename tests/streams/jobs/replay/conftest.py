@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from streams.demo.sample import write_sample
 from tests.conftest import Braid
+from tests.sample.sample_lines import write_sample
 from tests.streams.jobs.replay.replays import spread
 
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from streams.demo.sample import write_sample
 from tests.conftest import Braid
+from tests.sample.sample_lines import write_sample
 
 ROOT = Path(__file__).parents[4]
 

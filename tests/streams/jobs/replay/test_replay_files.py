@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from schemas.closures import Closure
-from streams.demo.sample import write_sample
 from streams.log.container import partitions_of, read_partition
 from streams.log.file_writer import LogWriter, file_of
 from streams.log.topics import AGENT_EVENTS, BUILD_VERDICTS, CLOSURES, FACTS, JUDGE_VOTES, SFT, Topic
 from streams.log.wire import Codec
 from tests.conftest import Braid
+from tests.sample.sample_lines import write_sample
 from tests.sealed import sealed
 from tests.streams.jobs.replay.replays import replay, rewritten
 

@@ -12,7 +12,6 @@ from aiokafka.admin.records_to_delete import RecordsToDelete
 
 from streams.cluster.config import Settings
 from streams.cluster.connections import start_admin
-from streams.demo.sample import sample_lines, write_sample
 from streams.jobs.ingest import ingest_files
 from streams.log.input_lines import Rejected
 from streams.log.kafka_reader import KafkaReader
@@ -20,6 +19,7 @@ from streams.log.topics import AGENT_EVENTS, CLOSURES, FACTS, TOPICS
 from tests.conftest import Braid
 from tests.live import Worker, read_all, until_closed
 from tests.processes import run_braid
+from tests.sample.sample_lines import sample_lines, write_sample
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 

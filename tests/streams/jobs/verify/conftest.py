@@ -11,7 +11,6 @@ import pytest
 
 from agents.evidence.keys import development_key
 from streams.cli import app
-from streams.demo.sample import sample_lines
 from streams.jobs.verify.findings import Finding
 from streams.jobs.verify.verification import Verification
 from streams.log.container import read_partition
@@ -19,6 +18,7 @@ from streams.log.file_writer import LogWriter
 from streams.log.manifest import LOG_MANIFEST
 from streams.log.topics import Topic
 from streams.log.wire import Codec
+from tests.sample.sample_lines import sample_lines
 
 Json = dict[str, Any]
 Edit = Callable[[list[bytes]], object]

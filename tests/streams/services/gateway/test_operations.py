@@ -21,8 +21,8 @@ from streams.cluster.config import ConfigError, Settings
 from streams.commands.gateway import gateway
 from streams.services.gateway.app import create_app
 from streams.services.gateway.door import Door
+from streams.services.gateway.gateway_metrics import GatewayMetrics
 from streams.services.gateway.limits import Budget
-from streams.services.gateway.metrics import Metrics
 from streams.services.gateway.problems import RefusedError
 from streams.services.gateway.server import ListenError
 from tests.streams.services.gateway.serving import serving, with_gateway
@@ -124,7 +124,7 @@ async def test_a_bug_is_an_answer_without_its_traceback() -> None:
     async def broken(_scope: Scope, _receive: Receive, _send: Send) -> None:
         raise RuntimeError("inner words")
 
-    metrics = Metrics()
+    metrics = GatewayMetrics()
     async with httpx.AsyncClient(transport=httpx.ASGITransport(Door(broken, metrics=metrics, is_open=False))) as client:
         answer = await client.post("http://gateway/v1/lines")
     assert answer.status_code == 500

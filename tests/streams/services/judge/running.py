@@ -14,7 +14,7 @@ from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of, start_admin, start_consumer, start_producer
 from streams.log.topic_setup import ensure_topics
 from streams.log.topics import CLOSURES, JUDGE_REQUESTS, JUDGE_VOTES
-from streams.services.judge.worker import run_judge_worker
+from streams.services.judge.judge_worker import run_judge_worker
 from tests.live import Worker, codec_of, records_of, until
 
 ANTHROPIC = {

@@ -17,7 +17,7 @@ from streams.cluster.judge_client import Budget, make_judge
 from streams.jobs.export.export import Recipe, export
 from streams.jobs.ingest import ingest_files
 from streams.jobs.judge.again import Judged, into_topics, judge_again
-from streams.jobs.judge.asking import Spent
+from streams.jobs.judge.asker import Spent
 from streams.jobs.judge.closed_rollouts import ClosedRollouts
 from streams.jobs.judge.stored_votes import votes_of_prefixes
 from streams.jobs.targets import TargetError

@@ -18,7 +18,9 @@ from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.judging import JudgeVote
 from streams.cluster.config import Settings
 from streams.cluster.judge_client import Budget, make_judge
-from streams.commands import judge as command
+from streams.commands.judge.app import app
+from streams.commands.judge.probe import ProbeError
+from streams.commands.judge.result_file import ResultFileError
 from streams.views.judge_plot import plot_svg
 from tests.conftest import Braid
 from tests.messages_api import answer, messages_api, prefers, refusal
@@ -37,7 +39,7 @@ def _scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """What a command prints."""
-    command.app(list(words), result_action="return_value")
+    app(list(words), result_action="return_value")
     return capsys.readouterr().out
 
 
@@ -63,9 +65,9 @@ def test_probe_takes_files_and_names_what_it_cannot_read(tmp_path: Path, capsys:
         two.write_text(right)
         votes = run(capsys, "probe", "--a", str(one), "--b", str(two), "--json").splitlines()
         assert {json.loads(vote)["preferred"] for vote in votes} == {expected}
-    with pytest.raises(command.ProbeError, match="the same"):
+    with pytest.raises(ProbeError, match="the same"):
         run(capsys, "probe", "--a", str(one), "--b", str(one))
-    with pytest.raises(command.ProbeError, match="none"):
+    with pytest.raises(ProbeError, match="none"):
         run(capsys, "probe", "--a", str(tmp_path / "none"))
 
 
@@ -313,7 +315,7 @@ def test_stats_of_a_run_directory(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert samples["braid_judge_stored_agreement_alpha{}"] == 0.0
     assert samples['braid_judge_stored_position_consistency{"judge": "m"}'] == 1.0
     assert samples['braid_judge_stored_votes{"judge": "n"}'] == 2
-    with pytest.raises(command.ProbeError, match=r"ends in \.svg"):
+    with pytest.raises(ResultFileError, match=r"ends in \.svg"):
         run(capsys, "stats", "--from-dir", str(tmp_path / "out"), "--plot", "judges.png")
 
 

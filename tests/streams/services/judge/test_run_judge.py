@@ -13,7 +13,7 @@ import pytest
 from starlette.responses import Response
 
 from streams.cli import app
-from streams.jobs.judge.asking import VOTES_FILE, VoteFileError
+from streams.jobs.judge.asker import VOTES_FILE, VoteFileError
 from streams.jobs.targets import TargetError
 from tests.messages_api import answer, messages_api, refusal
 from tests.processes import Forked

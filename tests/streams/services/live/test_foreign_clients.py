@@ -11,12 +11,12 @@ from confluent_kafka.serialization import StringDeserializer
 
 from streams.cluster.broker import kafka_tool, places
 from streams.cluster.config import Settings
-from streams.demo.sample import write_sample
 from streams.jobs.ingest import ingest_files
 from streams.log.input_lines import Rejected
 from streams.log.topic_setup import ensure_topics
 from streams.log.topics import DPO, TOPICS
 from tests.live import Worker, records_of, until_closed
+from tests.sample.sample_lines import write_sample
 
 pytestmark = pytest.mark.kafka
 

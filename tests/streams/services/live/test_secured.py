@@ -10,10 +10,10 @@ import pytest
 from pydantic import SecretStr
 
 from streams.cluster.config import Settings
-from streams.demo.sample import write_sample
 from streams.log.topics import RANKINGS
 from tests.live import Worker, records_of, until_records
 from tests.processes import run_braid
+from tests.sample.sample_lines import write_sample
 from tests.streams.services.live.secured import PASSWORD, Door, SecuredKafka, secured_kafka
 
 CLOSED = 9

@@ -9,7 +9,6 @@ import pytest
 from schemas.evidence import AepRecord
 from schemas.rankings import Ranking
 from streams.cluster.config import Settings
-from streams.demo.sample import sample_lines, write_sample
 from streams.jobs.ingest import ingest_files
 from streams.log.input_lines import Rejected
 from streams.log.topics import DEAD_LETTERS, EVIDENCE, RANKINGS
@@ -22,6 +21,7 @@ from tests.live import (
     until_closed,
     until_records,
 )
+from tests.sample.sample_lines import sample_lines, write_sample
 
 pytestmark = pytest.mark.kafka
 

@@ -17,7 +17,7 @@ from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of, start_admin, start_producer
 from streams.log.topic_setup import ensure_topics
 from streams.log.topics import BRANCHES, BY_RECORD, Topic
-from streams.services.fork.wiring import snapshot_store
+from streams.services.fork.fork_setup import snapshot_store
 from tests.live import Worker, codec_of, records_of, until, until_records
 
 Run = Callable[..., Awaitable[None]]

@@ -1,0 +1,1 @@
+"""`braid dead-letters`: facts that did not count, why, and putting them back."""

@@ -1,0 +1,1 @@
+"""`braid judge`: the judge worker, and looks at how the judge behaves."""

@@ -1,0 +1,1 @@
+"""Sample data: twelve scripted rollouts, and the input of the golden files."""
