@@ -7,6 +7,7 @@ from pydantic import Field
 from schemas.base import Count, Id, Index, Json, Millis, Real, Record, Whole
 from schemas.events import AgentInfo, Observed, Workspace
 from schemas.judging import Usage
+from schemas.training import Fidelity
 
 BranchStatus = Literal["answered", "failed", "aborted", "infra_error", "running"]
 """How the branch stands; `running` when it never ended."""
@@ -103,3 +104,7 @@ class BranchRecord(Record):
     """Seqs that are missing."""
     redactions: dict[str, int] = Field(default_factory=dict)
     """What was removed, by kind."""
+    fidelity: Fidelity | None = Field(default=None, exclude_if=lambda fidelity: fidelity is None)
+    """How its conversation is known. Null under emission version 1."""
+    sequences: Count | None = Field(default=None, exclude_if=lambda sequences: sequences is None)
+    """How many conversations its model calls make: sub-agents, compactions and side calls begin others."""

@@ -134,6 +134,12 @@ class EmissionConfig(_Section):
     """Remove secrets and personal data before anything is kept."""
     turn_text: bool = True
     """Put what the model said before a tool call into the training messages."""
+    reasoning: Literal["keep", "drop"] = Field(default="keep", exclude_if=lambda reasoning: reasoning == "keep")
+    """Whether training messages have the model's reasoning."""
+    subagents: Literal["rows", "drop"] = Field(default="rows", exclude_if=lambda subagents: subagents == "rows")
+    """Whether conversations of sub-agents become rows."""
+    max_output_bytes: int = Field(default=65_536, ge=1, le=1_048_576, exclude_if=lambda limit: limit == 65_536)
+    """A reconstructed branch whose model saw a longer raw output is in no row: outputs are never cut."""
     summarize: SummarizeConfig = SummarizeConfig()
     judge: JudgeConfig = JudgeConfig()
     ranking: RankingConfig = RankingConfig()

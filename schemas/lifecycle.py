@@ -51,6 +51,9 @@ class RolloutOpened(Record):
     """Do not settle as complete before a close request releases it; deadlines still hold."""
     allow_failing: bool = False
     """A failing test does not fail the branch when the build says success."""
+    task_shown: bool = True
+    """Whether the models saw the task. False where it is the instruction of a simulated user: rows then begin with the
+    branch's own first message."""
 
 
 class RolloutCancelled(Record):

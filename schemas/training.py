@@ -7,10 +7,17 @@ from pydantic import Field
 from schemas.base import Count, Id, Index, Json, Real, Record
 from schemas.rankings import RewardComponent
 
-Role = Literal["system", "user", "assistant", "tool"]
+Role = Literal["system", "developer", "user", "assistant", "tool"]
 Basis = Literal["objective", "judge"]
 Category = Literal["train", "audit_only", "quarantine", "reject"]
 RowKind = Literal["sft", "dpo", "ppo"]
+Fidelity = Literal["exact", "transcript", "reconstructed"]
+"""How a row's messages are known: from the model calls themselves, from the conversation in its order, or from the steps of
+the agent, whose outputs may be summaries."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class FunctionCall(Record):
@@ -46,6 +53,12 @@ class Message(Record):
     """On a tool message: the call it answers."""
     name: str | None = None
     """On a tool message: the tool."""
+    reasoning_content: str | None = Field(default=None, exclude_if=_is_none)
+    """The reasoning of an assistant before its content."""
+    trained: bool | None = Field(default=None, exclude_if=_is_none)
+    """On an assistant message: whether the model said it in this conversation. False: it was given, and is not in the loss."""
+    parts: Json | None = Field(default=None, exclude_if=_is_none)
+    """The parts of a content that is more than one text: a JSON array as text. Media are referred to by their digests."""
 
 
 class Admission(Record):
@@ -95,6 +108,10 @@ class TrainingRecord(Record):
     """Where it came from."""
     redactions: dict[str, int] = Field(default_factory=dict)
     """What was removed, by kind."""
+    fidelity: Fidelity | None = Field(default=None, exclude_if=_is_none)
+    """How the messages are known; of a pair, the weaker of its sides. Null in rows of emission version 1."""
+    agent: str | None = Field(default=None, exclude_if=_is_none)
+    """The agent whose conversation this is, where a branch has several."""
 
 
 class SftRecord(TrainingRecord):
@@ -110,6 +127,10 @@ class SftRecord(TrainingRecord):
     """Its rank in the rollout."""
     components: tuple[RewardComponent, ...] = ()
     """Reward components."""
+    sequence: Count | None = Field(default=None, exclude_if=_is_none)
+    """The sequence of the branch, counted from 0 in the order of their first calls."""
+    n_sequences: Count | None = Field(default=None, exclude_if=_is_none)
+    """How many sequences the branch has."""
 
 
 class DpoRecord(TrainingRecord):
@@ -168,6 +189,10 @@ class PpoRecord(TrainingRecord):
     """(reward - mean) / std: 0 in a group of equals, null in a group of one."""
     group_size: Count = 0
     """How many members."""
+    sequence: Count | None = Field(default=None, exclude_if=_is_none)
+    """The sequence of the branch, counted from 0 in the order of their first calls. Reward and group are the branch's."""
+    n_sequences: Count | None = Field(default=None, exclude_if=_is_none)
+    """How many sequences the branch has."""
 
 
 class RejectedRecord(Record):
