@@ -8,6 +8,7 @@ from bisect import bisect_right, insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from agents.conversations.held_text import TextStore
 from agents.summarize.branch import BranchEnd, end_status, last_word, n_events, raw_digest
 from agents.summarize.event_reader import keep_slice
 from agents.summarize.pieces import Piece
@@ -76,11 +77,14 @@ class Attempt:
         self._conflicts: dict[tuple[int, bytes], int] = {}
         """When each event that conflicts was first appended, by seq and digest: a repetition is no second conflict."""
 
-    def add(self, piece: AgentEvents, at: int, *, redacting: bool) -> int:
-        """Take a slice in; returns how many of its events conflict with earlier ones. Raises ValueError for bad event data."""
+    def add(self, piece: AgentEvents, at: int, *, redacting: bool, texts: TextStore) -> int:
+        """Take a slice in; returns how many of its events conflict with earlier ones.
+
+        Raises ValueError or BadChatEventError for bad event data.
+        """
         events = plain_events(piece)
         # All or nothing: a bad event spoils its slice.
-        whole = keep_slice(events, piece.first_seq, at, redacting=redacting)
+        whole = keep_slice(events, piece.first_seq, at, redacting=redacting, texts=texts)
         self._refuse_gaps(piece)
         self._view = None
         conflicts = 0
@@ -93,7 +97,10 @@ class Attempt:
                 self._conflicts.setdefault((seq, whole.digest(seq)), at)
             runs = _runs([seq for seq, before in known.items() if before is None])
             fresh = [
-                keep_slice(events[run.start - piece.first_seq : run.stop - piece.first_seq], run.start, at, redacting=redacting)
+                keep_slice(
+                    events[run.start - piece.first_seq : run.stop - piece.first_seq], run.start, at,
+                    redacting=redacting, texts=texts,
+                )
                 for run in runs
             ]  # fmt: skip
         for each in fresh:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from agents.evidence.build import Judges, Placed, branch_evidence, chain_of, judges_of, sign
+from agents.evidence.canonical import canonical_bytes, digest
 from agents.evidence.signing import SigningKey
 from agents.ranking.ranking import RankingResult
 from agents.redaction.redaction import has_unremoved
@@ -21,6 +22,7 @@ from agents.rollouts.ranking_record import ranking_of
 from agents.rollouts.rollout import Rollout
 from agents.summarize.pieces import Decision, Piece
 from agents.training.admission import Judged
+from agents.training.branch_talk import TalkMaker
 from agents.training.rows import Candidate, Row, RowMaker, Rows
 from agents.verdicts.meaning import comparable, kind_of
 from schemas.branches import BranchRecord
@@ -28,6 +30,7 @@ from schemas.codec.body import Bodies
 from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig
 from schemas.evidence import AepRecord, EmittedRecord
+from schemas.jsontext import parse
 from schemas.judging import JudgeVote
 from schemas.rankings import ObjectiveStatus, Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
@@ -133,6 +136,7 @@ def rewarded(source: ClosedRollout, branches: Mapping[int, BranchRecord], ranked
     """Ranking -> rewards: each branch with its reward and with what its admission looks at, best first."""
     config, rules, opening = source.config, source.terms.rules, source.opening
     pieces = source.rollout.pinned_events() or {}
+    maker = TalkMaker(opening, config, rules, _tools_by_digest(source))
     candidates = []
     for each in ranked.ranking.branches:
         index, status = each.branch_index, each.objective_status
@@ -149,9 +153,8 @@ def rewarded(source: ClosedRollout, branches: Mapping[int, BranchRecord], ranked
             unremoved=has_unremoved((*branch.redactions, *dict(opening.counts))),
         )
         scores = JudgedScores(each.judge_score, each.judge_scalar)
-        candidates.append(
-            Candidate(each, branch, judged, reward_of(status, verdicts, scores, config, each.flags, rules))
-        )
+        reward = reward_of(status, verdicts, scores, config, each.flags, rules)
+        candidates.append(Candidate(each, branch, judged, reward, maker.make(branch, pieces.get(index, []))))
     return candidates
 
 
@@ -198,6 +201,14 @@ def evidence_of(
         ranked.votes,
         [_emitted(record, bodies) for record in listed],
     )
+
+
+def _tools_by_digest(source: ClosedRollout) -> dict[str, str]:
+    """The tools of the opening, by the digest of their raw form."""
+    raw, cleaned = source.rollout.opened, source.opening.opened
+    if raw is None or cleaned is None or raw.tools == "[]":
+        return {}
+    return {digest(canonical_bytes(parse(raw.tools), big_integers="exact")): cleaned.tools}
 
 
 def _holds_decision(pieces: list[Piece]) -> bool:

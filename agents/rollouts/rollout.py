@@ -8,6 +8,8 @@ order of topics, or a repetition gives the same bytes.
 from copy import copy
 from typing import ClassVar, Literal, NamedTuple, final
 
+from agents.conversations.chat_reader import BadChatEventError
+from agents.conversations.held_text import IN_MEMORY, TextStore
 from agents.evidence.canonical import CanonicalError
 from agents.facts.fact import Fact
 from agents.rollouts.attempt import Attempt, TooManyGapsError
@@ -60,12 +62,15 @@ class Rollout:
     __slots__: ClassVar[tuple[str, ...]] = (
         "_ending", "_kinds", "_opened_ref", "_pinned", "_slices", "branches", "cancelled_at",
         "close_at", "close_is_end_of_input", "closed", "held", "latest", "opened", "opened_at",
-        "redacting", "released_at", "rollout_id", "settled", "started_at", "status", "times", "verdicts", "votes",
+        "redacting", "released_at", "rollout_id", "settled", "started_at", "status", "texts", "times",
+        "verdicts", "votes",
     )  # fmt: skip
 
-    def __init__(self, rollout_id: str, *, redacting: bool = True) -> None:
+    def __init__(self, rollout_id: str, *, redacting: bool = True, texts: TextStore = IN_MEMORY) -> None:
         self.rollout_id = rollout_id
         self.redacting = redacting
+        self.texts = texts
+        """Where long texts of its events are kept."""
         self.status = Status.OPEN
         self.opened: RolloutOpened | None = None
         self.opened_at = 0
@@ -158,11 +163,12 @@ class Rollout:
         if attempt is None:
             attempt = Attempt()
         try:
-            conflicts = attempt.add(piece, at, redacting=self.redacting)
-        except (ValueError, CanonicalError, TooManyGapsError) as error:
+            conflicts = attempt.add(piece, at, redacting=self.redacting, texts=self.texts)
+        except (ValueError, CanonicalError, TooManyGapsError, BadChatEventError) as error:
             if not attempts:
                 del self.branches[piece.branch_index]
-            what = "" if isinstance(error, TooManyGapsError) else "event data is not a JSON object: "
+            named = isinstance(error, (TooManyGapsError, BadChatEventError))
+            what = "" if named else "event data is not a JSON object: "
             return [Complaint(ref, "bad_event", f"{what}{error}")]
         attempts[piece.attempt] = attempt
         self._slices.append((ref, at, piece.branch_index, piece.attempt, piece.first_seq, len(piece.events)))

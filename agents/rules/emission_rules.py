@@ -26,6 +26,8 @@ class Rules(NamedTuple):
     """A blank task, a bad end, or a margin against the outcome keeps a row out."""
     groups_are_trained_on: bool
     """Only branches that are trained on count in the statistics of their group."""
+    rows_are_conversations: bool
+    """Rows hold what the model saw and said, and say how that is known. What cannot be said exactly is in no row."""
 
 
 RULES: Final = {
@@ -38,6 +40,7 @@ RULES: Final = {
         passes_earn_most=False,
         unfit_is_rejected=False,
         groups_are_trained_on=False,
+        rows_are_conversations=False,
     ),
     2: Rules(
         failing_tests_contradict=True,
@@ -48,6 +51,7 @@ RULES: Final = {
         passes_earn_most=True,
         unfit_is_rejected=True,
         groups_are_trained_on=True,
+        rows_are_conversations=True,
     ),
 }
 """By emission version."""

@@ -7,11 +7,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from agents.conversations.chat import Asked, Odd, Told, Uttered
+from agents.conversations.chat_reader import SHORTEST_SECRET
+from agents.conversations.held_text import whole
+from agents.conversations.sequences import NotRepresentableError, sequences_of
 from agents.evidence.canonical import digest
 from agents.redaction.redaction import redact
-from agents.summarize.event_reader import SHORTEST_SECRET
-from agents.summarize.output import shorten
-from agents.summarize.pieces import DIGEST, Answer, Body, Call, Failure, Piece, Result, Said, Spent, Start
+from agents.rules.emission_rules import RULES
+from agents.summarize.output import Excerpt, shorten
+from agents.summarize.pieces import (
+    DIGEST,
+    EXACT,
+    PLAIN,
+    TRANSCRIPT,
+    Answer,
+    Body,
+    Call,
+    Failure,
+    Piece,
+    Result,
+    Said,
+    Spent,
+    Start,
+)  # fmt: skip
+from agents.summarize.told_steps import last_response, told_steps
 from schemas.branches import BranchCall, BranchRecord, BranchStatus, ToolFailure
 from schemas.codec.body import Bodies, with_content_id
 from schemas.codec.maker import unchecked
@@ -19,6 +38,7 @@ from schemas.emission import EmissionConfig, SummaryLimits
 from schemas.events import AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.judging import Usage
 from schemas.lifecycle import RolloutOpened
+from schemas.training import Fidelity
 
 _branch_record: Final = unchecked(BranchRecord)
 _branch_call: Final = unchecked(BranchCall)
@@ -92,9 +112,31 @@ def raw_digest(pieces: Sequence[Piece]) -> str:
     return digest(b"".join([piece.digests for piece in pieces]))
 
 
+FIDELITIES: Final[dict[int, Fidelity]] = {PLAIN: "reconstructed", TRANSCRIPT: "transcript", EXACT: "exact"}
+"""By the form of a conversation."""
+
+
+def form_of(pieces: Sequence[Piece]) -> int:
+    """The form of a branch's conversation: told by the events that are there."""
+    return max([piece.form for piece in pieces], default=PLAIN)
+
+
+def n_sequences(pieces: Sequence[Piece]) -> int | None:
+    """How many conversations the model calls of a branch make; None when that cannot be said."""
+    bodies = [each.body for piece in pieces for each in piece.noted]
+    calls = [body for body in bodies if isinstance(body, Asked)]
+    try:
+        # Tools decide which calls belong together by their digests; the lists themselves need not be known to count.
+        known = {call.tools_digest: "" for call in calls if call.tools_digest is not None}
+        return len(sequences_of([body for body in bodies if isinstance(body, Told)], calls, known).all)
+    except NotRepresentableError:
+        return None
+
+
 def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | None = None) -> BranchRecord:
     """The record of one attempt."""
-    reading = _Reading(ToolLimits(config, facts.opened), redacting=config.redact)
+    form = form_of(facts.pieces) if RULES[config.version].rows_are_conversations else None
+    reading = _Reading(ToolLimits(config, facts.opened), redacting=config.redact, form=form)
     reading.take(facts.pieces)
     status = facts.status
     error = reading.cleaned(facts.error) if facts.error else reading.error
@@ -119,7 +161,7 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
         observed=info.observed,
         status=status,
         error=None if status == "answered" else error,
-        final_answer=reading.answer if status == "answered" else None,
+        final_answer=reading.final_answer() if status == "answered" else None,
         tool_calls=tuple(reading.finished_calls()),
         usage=reading.usage(),
         n_events=n_events(facts.pieces),
@@ -129,6 +171,8 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
         last_event_ms=reading.last_ms,
         gaps=facts.gaps,
         redactions=dict(sorted(reading.redactions.items())) if reading.redactions else {},
+        fidelity=None if form is None else FIDELITIES[form],
+        sequences=None if form is None else n_sequences(facts.pieces) if form == EXACT else 1,
     )
     return with_content_id(record, bodies=bodies)
 
@@ -187,13 +231,18 @@ class _Early(NamedTuple):
 class _Reading:
     """One pass over a branch's events."""
 
-    def __init__(self, limits: ToolLimits, *, redacting: bool) -> None:
+    def __init__(self, limits: ToolLimits | None, *, redacting: bool, form: int | None) -> None:
         self.limits = limits
+        """None: outputs are kept whole."""
         self.redacting = redacting
+        self.form = form
+        """Of the conversation; None under version 1, which has none."""
         self.task: str | None = None
         self.model: str | None = None
         self.answer: str | None = None
         self.error: str | None = None
+        self.response: Told | None = None
+        """The last message that the model said, where messages tell."""
         self.spent: Spent | None = None
         self.first_ms: int | None = None
         self.last_ms: int | None = None
@@ -210,15 +259,21 @@ class _Reading:
         self._turn_key: str | int | None = None
 
     def take(self, pieces: Sequence[Piece]) -> None:
-        for _, _, _, noted, first, last in pieces:
-            for time in (first, last):
+        for piece in pieces:
+            for time in (piece.first_time, piece.last_time):
                 if time is not None:
                     self.first_ms = time if self.first_ms is None else self.first_ms
                     self.last_ms = time
-            for each in noted:
-                for kind, count in each.redactions:
-                    self.redactions[kind] = self.redactions.get(kind, 0) + count
-                self._take_body(each.body, each.time)
+            for each in piece.noted:
+                if each.redactions and (self.form is not None or not isinstance(each.body, (Told, Asked, Uttered))):
+                    for kind, count in each.redactions:
+                        self.redactions[kind] = self.redactions.get(kind, 0) + count
+                if not self.form:
+                    self._take_body(each.body, each.time)
+        if self.form:
+            for step in told_steps(pieces, exact=self.form == EXACT):
+                self._take_body(step.body, step.time)
+            self.response = last_response(pieces, exact=self.form == EXACT)
 
     def _take_body(self, body: Body, time: int | None) -> None:
         match body:
@@ -236,6 +291,10 @@ class _Reading:
                 self.task, self.model = self.task or task, self.model or model
             case Spent() as spent:
                 self._take_usage(spent)
+            case Odd() | Uttered() if body.said is not None and self.form is None:
+                self._said.append(Said(body.said, body.step))
+            case Uttered() if self.form is not None:
+                self._said = []  # a user spoke: no later call was begun by these words
 
     def _take_call(self, call: Call, time: int | None) -> None:
         # Parallel calls share a batch or a step; a call that names neither is a turn of its own.
@@ -285,6 +344,12 @@ class _Reading:
             )
         )
 
+    def final_answer(self) -> str | None:
+        """The answer: the event's, else the last response, if it calls no tools."""
+        if self.answer is not None or self.response is None:
+            return self.answer
+        return None if self.response.tools else self.response.text
+
     def usage(self) -> Usage | None:
         """What the run used in all; None when it never said."""
         if self.spent is None:
@@ -333,8 +398,7 @@ class _Reading:
         call, result = slot.call, slot.result
         summary = failure = None
         if result is not None:
-            limits = self.limits.of(call.name)
-            summary = None if result.output is None else shorten(result.output, limits)
+            summary = None if result.output is None else self._output(call.name, result, result.output)
             if result.error_message is not None:
                 failure = ToolFailure(code=result.error_code, message=result.error_message)
         return _branch_call(
@@ -353,3 +417,15 @@ class _Reading:
             started_ms=slot.started,
             ended_ms=slot.ended,
         )
+
+    def _output(self, tool: str, result: Result, kept: Excerpt) -> str:
+        if self.limits is not None:
+            return shorten(kept, self.limits.of(tool))
+        return kept.head if result.whole is None else whole(result.whole)
+
+
+def whole_calls(pieces: Sequence[Piece], *, redacting: bool) -> list[BranchCall]:
+    """The calls of a branch with their whole outputs."""
+    reading = _Reading(None, redacting=redacting, form=form_of(pieces))
+    reading.take(pieces)
+    return reading.finished_calls()

@@ -12,11 +12,29 @@ from typing import Any, Final
 
 from orjson import OPT_SORT_KEYS, dumps
 
+from agents.conversations.chat import Odd, Uttered
+from agents.conversations.chat_reader import SHORTEST_SECRET, check_size, read_call, read_message
+from agents.conversations.held_text import IN_MEMORY, TextStore, held
 from agents.evidence.canonical import canonical_bytes, digest, written_alike
 from agents.redaction.redaction import Counts, redact, redact_json
 from agents.summarize.loose_fields import first, text_or_none, whole_or_none
 from agents.summarize.output import byte_length, excerpt, render
-from agents.summarize.pieces import Answer, Body, Call, Decision, Failure, Noted, Piece, Result, Said, Spent, Start
+from agents.summarize.pieces import (
+    EXACT,
+    PLAIN,
+    TRANSCRIPT,
+    Answer,
+    Body,
+    Call,
+    Decision,
+    Failure,
+    Noted,
+    Piece,
+    Result,
+    Said,
+    Spent,
+    Start,
+)  # fmt: skip
 from schemas.events import AgentEvent, EventFields, fields_of
 from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
 
@@ -29,10 +47,6 @@ PROVIDER_TROUBLE = (
 """What an `error` event says when the model's provider failed, not the agent. Numbers count only as whole words."""
 
 
-SHORTEST_SECRET: Final = 16
-"""Characters of a name below which no rule finds a secret in it."""
-
-
 Canonical = Callable[[Any], bytes]
 """Canonical JSON of data: by orjson alone where that is enough."""
 
@@ -43,13 +57,18 @@ def keep(event: AgentEvent, *, redacting: bool) -> Body:
     return noted[0].body if noted else None
 
 
-def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redacting: bool) -> Piece:
-    """Reduce contiguous events. Raises ValueError when the data of one is not a JSON object."""
+def keep_slice(
+    events: Sequence[EventFields], first_seq: int, at: int, *, redacting: bool, texts: TextStore = IN_MEMORY
+) -> Piece:
+    """Reduce contiguous events. Raises ValueError when the data of one is not a JSON object, BadChatEventError for a message
+    or model call that cannot be read.
+    """
     digests: list[bytes] = []
     noted: list[Noted] = []
     said = _Said(noted)
     first: int | None = None
     last: int | None = None
+    form = PLAIN
     for trace, parent, channel, kind, text, time in events:
         token = _token(text) if kind == "thinking_delta" and len(text) <= LONGEST_TOKEN else None
         if token is not None:
@@ -61,7 +80,8 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
             else:
                 said.add(words, step)
         else:
-            canonical, body, counts = _read(text, kind, channel, redacting)
+            canonical, body, counts, shape = _read(text, kind, channel, first_seq + len(digests), redacting, texts)
+            form = max(form, shape)
             if isinstance(body, Said):
                 said.add(body.text, body.step)
             elif body is not None:
@@ -74,7 +94,7 @@ def keep_slice(events: Sequence[EventFields], first_seq: int, at: int, *, redact
             first, last = time if first is None else first, time
         digests.append(sha256(b"".join((before, canonical, between, moment, after))).digest())
     said.end()
-    return Piece(first_seq, at, b"".join(digests), tuple(noted), first, last)
+    return Piece(first_seq, at, b"".join(digests), tuple(noted), first, last, form)
 
 
 class _Said:
@@ -102,8 +122,10 @@ class _Said:
             self.parts = []
 
 
-def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[bytes, Body, Counts]:
-    """The canonical JSON of an event's data, and what is kept of it."""
+def _read(
+    text: str, kind: str, channel: str, seq: int, redacting: bool, texts: TextStore
+) -> tuple[bytes, Body, Counts, int]:
+    """The canonical JSON of an event's data, what is kept of it, and the form of conversation that it shows."""
     data = as_object(parse_short_numbers(text))
     canonical: Canonical = _plainly
     if not written_alike(data):
@@ -111,11 +133,28 @@ def _read(text: str, kind: str, channel: str, redacting: bool) -> tuple[bytes, B
     raw = canonical(data)
     read = _READERS.get(kind)
     if read is not None:
-        body, counts = read(data, redacting, canonical)
-        return raw, body, counts
+        body, counts = read(data, redacting, canonical, texts)
+        return raw, body, counts, PLAIN
     if kind in DECISIONS:
-        return raw, Decision(kind), ()
-    return raw, _said(data) if channel == "text" else None, ()
+        return raw, Decision(kind), (), PLAIN
+    return raw, *_read_words(text, data, kind, channel, seq, redacting, texts)
+
+
+def _read_words(
+    text: str, data: dict[str, Any], kind: str, channel: str, seq: int, redacting: bool, texts: TextStore
+) -> tuple[Body, Counts, int]:
+    """What is kept of an event of a conversation, or of an unknown kind; and the form of conversation that it shows."""
+    if channel == CONVERSATION and kind == "message":
+        check_size(byte_length(text))
+        return *read_message(data, seq, redacting, texts), TRANSCRIPT
+    if channel == CONVERSATION and kind == "model_call":
+        return *read_call(data, redacting), EXACT
+    if kind in UTTERANCES:
+        return *_uttered(data, kind, channel, redacting, texts), TRANSCRIPT
+    if kind in REWRITES:
+        return Odd(kind, None, None), (), PLAIN
+    said = _said(data) if channel == "text" else None
+    return None if said is None else Odd("unknown_text", said.text, said.step), (), PLAIN
 
 
 LONGEST_TOKEN: Final = 200
@@ -127,6 +166,18 @@ _token: Final = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]
 
 DECISIONS: Final = frozenset({"supervisor_decision", "guardrail_tripwire"})
 """Kinds that record a decision. A proposal (`action_proposed`) or a question (`await_human_input`) is none yet."""
+
+
+CONVERSATION: Final = "conversation"
+"""The channel of messages and model calls. Under another one these kinds are unknown, as they were before."""
+
+UTTERANCES: Final = {
+    "user_message": "user", "context_message": "context", "assistant_message": "assistant", "reasoning": "reasoning"
+}  # fmt: skip
+"""Kinds that are turns of a transcript."""
+
+REWRITES: Final = frozenset({"context_rewritten", "unreadable"})
+"""Kinds that say that the events before or beside them are not what the model saw."""
 
 
 _SORTED: Final = OPT_SORT_KEYS
@@ -151,7 +202,7 @@ def _frame(channel: str, kind: str, parent: str | None, trace: str) -> tuple[byt
     )
 
 
-def _call(data: dict[str, Any], redacting: bool, canonical: Canonical) -> tuple[Body, Counts]:
+def _call(data: dict[str, Any], redacting: bool, canonical: Canonical, _texts: TextStore) -> tuple[Body, Counts]:
     arguments = first(data, "args", "arguments", "input", default={})
     raw = canonical(arguments)
     counts: dict[str, int] = {}
@@ -166,22 +217,26 @@ def _call(data: dict[str, Any], redacting: bool, canonical: Canonical) -> tuple[
         arguments_digest=digest(raw),
         batch=text_or_none(first(data, "batchId", "batch_id")),
         step=whole_or_none(first(data, "stepIndex", "step_index", "step")),
+        malformed=data.get("argsError") is not None,
     ), _in_order(counts)
 
 
-def _result(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+def _result(data: dict[str, Any], redacting: bool, _canonical: Canonical, texts: TextStore) -> tuple[Body, Counts]:
     output = render(first(data, "output", "result", "content"))
     raw = output if output is not None else "null"
     code, message = _tool_error(data.get("error"))
     counts: dict[str, int] = {}
+    cleaned = None if output is None else _clean(output, redacting, counts)
+    kept = None if cleaned is None else excerpt(cleaned)
     return Result(
         call_id=text_or_none(first(data, "callId", "call_id", "id", "tool_call_id")),
         name=_clean_name(first(data, "toolName", "tool_name", "name"), redacting, counts),
-        output=None if output is None else excerpt(_clean(output, redacting, counts)),
+        output=kept,
         output_digest=digest(raw.encode()),
         output_bytes=0 if output is None else byte_length(output),
         error_code=_clean_name(code, redacting, counts),
         error_message=None if message is None else _clean(message, redacting, counts),
+        whole=None if kept is None or kept.tail is None or cleaned is None else held(cleaned, texts),
     ), _in_order(counts)
 
 
@@ -194,22 +249,29 @@ def _tool_error(error: Any) -> tuple[str | None, str | None]:
     return None, render(error)
 
 
-def _start(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+def _start(data: dict[str, Any], redacting: bool, _canonical: Canonical, _texts: TextStore) -> tuple[Body, Counts]:
     config = first(data, "agentConfig", "agent_config")
-    model = config.get("model") if isinstance(config, dict) else None
+    config = config if isinstance(config, dict) else {}
     counts: dict[str, int] = {}
     task = text_or_none(data.get("task"))
     task = None if task is None else _clean(task, redacting, counts)
-    return Start(task, _clean_name(model, redacting, counts)), _in_order(counts)
+    model = _clean_name(config.get("model"), redacting, counts)
+    known = _in_order(counts)  # what follows counts in rows of conversations only: older records count without it
+    system = text_or_none(first(config, "systemPrompt", "system_prompt", "system"))
+    system = None if system is None else _clean(system, redacting, {})
+    tools = config.get("tools")
+    defined = isinstance(tools, list) and any(isinstance(each, dict) for each in tools)
+    offered = compact(redact_json(tools).value if redacting else tools) if defined else None
+    return Start(task, model, system, offered), known
 
 
-def _answer(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+def _answer(data: dict[str, Any], redacting: bool, _canonical: Canonical, _texts: TextStore) -> tuple[Body, Counts]:
     counts: dict[str, int] = {}
     text = render(first(data, "answer", "text", "content"))
     return Answer(_clean(text or "", redacting, counts)), _in_order(counts)
 
 
-def _failure(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+def _failure(data: dict[str, Any], redacting: bool, _canonical: Canonical, _texts: TextStore) -> tuple[Body, Counts]:
     _, message = _tool_error(first(data, "error", "message"))
     counts: dict[str, int] = {}
     text = message or "the agent reported an error without a message"
@@ -217,18 +279,30 @@ def _failure(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tu
     return Failure(_clean(text, redacting, counts), provider=is_provider_trouble(f"{kind} {text}")), _in_order(counts)
 
 
-def _delta(data: dict[str, Any], _redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+def _delta(data: dict[str, Any], _redacting: bool, _canonical: Canonical, _texts: TextStore) -> tuple[Body, Counts]:
     return _said(data), ()
 
 
-def _said(data: dict[str, Any]) -> Body:
+def _uttered(data: dict[str, Any], kind: str, channel: str, redacting: bool, texts: TextStore) -> tuple[Body, Counts]:
+    text = first(data, "text", "content", "delta")
+    if not isinstance(text, str):
+        return Odd("no_text", None, None), ()
+    counts: dict[str, int] = {}
+    said = _said(data) if channel == "text" else None
+    before = first(data, "beforeTask", "before_task") is True
+    step = whole_or_none(first(data, "step", "stepIndex", "step_index"))
+    kept = held(_clean(text, redacting, counts), texts)
+    return Uttered(UTTERANCES[kind], kept, step, before, None if said is None else said.text), _in_order(counts)
+
+
+def _said(data: dict[str, Any]) -> Said | None:
     text = first(data, "delta", "text", "content")
     if not isinstance(text, str) or not text:
         return None
     return Said(text, whole_or_none(first(data, "step", "stepIndex", "step_index")))
 
 
-def _spent(data: dict[str, Any], redacting: bool, _canonical: Canonical) -> tuple[Body, Counts]:
+def _spent(data: dict[str, Any], redacting: bool, _canonical: Canonical, _texts: TextStore) -> tuple[Body, Counts]:
     counts: dict[str, int] = {}
     usd = first(data, "estimatedUsd", "estimated_usd", "usd")
     return Spent(

@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple, final
 
+from agents.conversations.chat import Asked, Odd, Told, Uttered
+from agents.conversations.held_text import HeldText
 from agents.redaction.redaction import Counts
 from agents.summarize.output import Excerpt
 
@@ -15,6 +17,8 @@ class Call(NamedTuple):
     arguments_digest: str
     batch: str | None
     step: int | None
+    malformed: bool = False
+    """Whether the model's arguments were no JSON object."""
 
 
 class Result(NamedTuple):
@@ -27,6 +31,8 @@ class Result(NamedTuple):
     output_bytes: int
     error_code: str | None
     error_message: str | None
+    whole: str | HeldText | None = None
+    """All of the output, where it is longer than the excerpt."""
 
 
 class Start(NamedTuple):
@@ -34,6 +40,10 @@ class Start(NamedTuple):
 
     task: str | None
     model: str | None
+    system: str | None = None
+    """The system prompt of this branch alone."""
+    tools: str | None = None
+    """The tools that this branch alone was offered: a JSON array as text."""
 
 
 class Said(NamedTuple):
@@ -72,7 +82,13 @@ class Decision(NamedTuple):
     kind: str
 
 
-Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
+Kept = Call | Result | Start | Said | Answer | Failure | Spent | Decision | Told | Asked | Uttered | Odd
+Body = Kept | None
+
+PLAIN: Final = 0
+TRANSCRIPT: Final = 1
+EXACT: Final = 2
+"""The form of a conversation, by the events that are there: steps of an agent alone, its turns in order, or its model calls."""
 
 
 @final
@@ -83,7 +99,7 @@ class Noted:
 
     def __init__(
         self,
-        body: Call | Result | Start | Said | Answer | Failure | Spent | Decision,
+        body: Kept,
         time: int | None,
         redactions: Counts,
     ) -> None:
@@ -104,6 +120,8 @@ class Piece(NamedTuple):
     """What they say, in order; what the model wrote in one step is joined."""
     first_time: int | None
     last_time: int | None
+    form: int = 0
+    """The strongest form of a conversation that its events have."""
 
     @property
     def stop(self) -> int:

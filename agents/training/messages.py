@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from agents.conversations.chat import Told
+from agents.conversations.sequences import NotRepresentableError
 from agents.training.text_overlap import INVISIBLE
 from schemas.branches import BranchCall, BranchRecord
 from schemas.codec.maker import unchecked
@@ -37,27 +39,34 @@ class Conversation:
         self.says_something = has_content(completion)
 
 
-def given_messages(task: str, opened: RolloutOpened | None) -> tuple[Message, ...]:
-    """What an agent is given before it begins."""
-    user = _message(role="user", content=task)
+def given_messages(task: str | None, opened: RolloutOpened | None) -> tuple[Message, ...]:
+    """What an agent is given before it begins; `task` is None where it was not shown."""
+    user = () if task is None else (_message(role="user", content=task),)
     if opened is not None and opened.system_prompt:
-        return _message(role="system", content=opened.system_prompt), user
-    return (user,)
+        return _message(role="system", content=opened.system_prompt), *user
+    return user
 
 
-def conversation(branch: BranchRecord, given: tuple[Message, ...], *, turn_text: bool = True) -> Conversation:
-    """The messages of a branch; `given` are those that it began with."""
+def conversation(
+    branch: BranchRecord,
+    given: tuple[Message, ...],
+    *,
+    turn_text: bool = True,
+    trained: bool | None = None,
+    calls: Iterable[BranchCall] | None = None,
+) -> Conversation:
+    """The messages of a branch; `given` are those that it began with. `trained` marks what it said, `calls` replace its own."""
     messages: list[Message] = []
     position = 0
-    for calls in _turns(branch.tool_calls):
-        messages.append(_assistant(calls, position, turn_text=turn_text))
-        for call in calls:
+    for turn in _turns(branch.tool_calls if calls is None else calls):
+        messages.append(_assistant(turn, position, turn_text=turn_text, trained=trained))
+        for call in turn:
             messages.append(
                 _message(role="tool", content=tool_content(call), tool_call_id=f"call_{position}", name=call.name)
             )
             position += 1
     if not is_blank(branch.final_answer):
-        messages.append(_message(role="assistant", content=branch.final_answer))
+        messages.append(_message(role="assistant", content=branch.final_answer, trained=trained))
     return Conversation(given, tuple(messages))
 
 
@@ -74,13 +83,60 @@ def _turns(calls: Iterable[BranchCall]) -> list[list[BranchCall]]:
     return turns
 
 
-def _assistant(calls: list[BranchCall], position: int, *, turn_text: bool) -> Message:
+def _assistant(calls: list[BranchCall], position: int, *, turn_text: bool, trained: bool | None) -> Message:
     said = [call.text for call in calls if call.text] if turn_text else []
     asked = [
         _tool_call(id=f"call_{at}", function=_function(name=call.name, arguments=call.arguments))
         for at, call in enumerate(calls, start=position)
     ]
-    return _message(role="assistant", content="\n\n".join(said) or None, tool_calls=tuple(asked))
+    return _message(role="assistant", content="\n\n".join(said) or None, tool_calls=tuple(asked), trained=trained)
+
+
+def told_conversation(messages: Iterable[Told], trained: frozenset[int], *, reasoning: bool) -> Conversation:
+    """A conversation that messages tell; `trained` has the positions of what the model said.
+
+    Calls are numbered by position; a tool message goes to the nearest call of its id that has none. Raises
+    NotRepresentableError for a tool message without a call, and for arguments that are no JSON object.
+    """
+    shown: list[Message] = []
+    waiting: dict[str, list[str]] = {}
+    n_calls = 0
+    for position, told in enumerate(messages):
+        answered = None
+        asked: list[ToolCall] = []
+        for tool in told.tools:
+            if tool.malformed:
+                raise NotRepresentableError("malformed_arguments")
+            name = f"call_{n_calls}"
+            n_calls += 1
+            asked.append(_tool_call(id=name, function=_function(name=tool.name, arguments=tool.arguments)))
+            waiting.setdefault(tool.call_id, []).append(name)
+        if told.role == "tool":
+            calls = waiting.get(told.tool_call_id or "")
+            if not calls:
+                raise NotRepresentableError("unpaired_tool_message")
+            answered = calls.pop()
+        shown.append(
+            _message(
+                role=told.role,
+                content=told.text,
+                tool_calls=tuple(asked),
+                tool_call_id=answered,
+                name=told.name if told.role == "tool" else None,
+                reasoning_content=told.reasoning if reasoning else None,
+                trained=None if told.role != "assistant" else position in trained,
+                parts=told.parts,
+            )
+        )
+    first = min(trained, default=len(shown))
+    return Conversation(tuple(shown[:first]), tuple(shown[first:]))
+
+
+def has_prompt(messages: Iterable[Message]) -> bool:
+    """Whether a reader sees anything that a system, developer or user says."""
+    return any(
+        each.role in ("system", "developer", "user") and (each.parts or not is_blank(each.content)) for each in messages
+    )
 
 
 def tool_content(call: BranchCall) -> str:
@@ -119,11 +175,10 @@ class Pair:
         self._one = one
         self._other = other
         self._alike = _alike(one.messages, other.messages)
-        longest = one.messages if len(one.messages) >= len(other.messages) else other.messages
         cut = self._alike
-        while cut > 0 and not (cut < len(longest) and longest[cut].role == "assistant"):
+        while cut > 0 and not _parts_at(one.messages, other.messages, cut):
             cut -= 1
-        self.prompt = one.messages[:cut]
+        self.prompt = tuple([_given(message) for message in one.messages[:cut]])
         self.chosen = one.messages[cut:]
         self.rejected = other.messages[cut:]
 
@@ -144,10 +199,21 @@ def _alike(one: tuple[Message, ...], other: tuple[Message, ...]) -> int:
     """How many messages both begin with."""
     shared = 0
     for left, right in zip(one, other):  # noqa: B905 - one may go on
-        if left is not right and vars(left) != vars(right):
+        if left is not right and vars(left) != vars(right) and vars(_given(left)) != vars(_given(right)):
             break
         shared += 1
     return shared
+
+
+def _parts_at(one: tuple[Message, ...], other: tuple[Message, ...], cut: int) -> bool:
+    """Whether two conversations may part here: the model speaks next on both sides, unless one of them has ended."""
+    following = [side[cut] for side in (one, other) if cut < len(side)]
+    return bool(following) and all(each.role == "assistant" and each.trained is not False for each in following)
+
+
+def _given(message: Message) -> Message:
+    """The message as a part of a prompt: not in the loss."""
+    return _message(**vars(message) | {"trained": False}) if message.trained else message
 
 
 def _worth_choosing(completion: tuple[Message, ...]) -> bool:

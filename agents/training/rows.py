@@ -1,8 +1,8 @@
 """Training rows of a ranked rollout, and what was left out with why.
 
 SFT: passing branches with an answer. DPO: (pass, fail) pairs, and pairs of one tier that votes tell apart. PPO: every branch
-with a known reward that said or called something. An unknown branch is in no pair and has no reward; nothing disappears
-silently.
+with a known reward that said or called something. A branch with several conversations gives an SFT and a PPO row for each; its
+reward counts once. An unknown branch is in no pair and has no reward; nothing disappears silently.
 """
 
 from collections import Counter
@@ -14,7 +14,8 @@ from agents.rewards.rewards import Group, Reward, group_of, with_coverage
 from agents.rules.emission_rules import Rules
 from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
-from agents.training.messages import Conversation, Pair, conversation, given_messages, is_blank
+from agents.training.branch_talk import BranchTalk, Talk
+from agents.training.messages import Pair, has_prompt, is_blank
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.codec.body import Bodies, with_content_id
@@ -26,6 +27,7 @@ from schemas.training import (
     Admission,
     Basis,
     DpoRecord,
+    Fidelity,
     Message,
     PpoRecord,
     Provenance,
@@ -57,6 +59,15 @@ class _Common(TypedDict):
     admission: Admission
     provenance: Provenance
     redactions: dict[str, int]
+    fidelity: Fidelity | None
+    agent: str | None
+
+
+class _Place(TypedDict):
+    """Which conversation of its branch a row is."""
+
+    sequence: int | None
+    n_sequences: int | None
 
 
 class Candidate(NamedTuple):
@@ -66,6 +77,7 @@ class Candidate(NamedTuple):
     branch: BranchRecord
     judged: Judged
     reward: Reward | None
+    talk: BranchTalk
 
 
 class Rows(NamedTuple):
@@ -82,6 +94,12 @@ SURPLUS = "over_max_per_rollout"
 
 BAD_ENDS = frozenset({"failed", "aborted", "infra_error"})
 """Ends of a branch that is never imitated and never preferred, whatever its build says."""
+
+MOST_ROW_BYTES: Final = 8 * 1024 * 1024 - 64
+"""Of a row: what its topic takes, without the header of its value."""
+
+WEAKEST: Final[tuple[Fidelity, ...]] = ("reconstructed", "transcript", "exact")
+"""Fidelities, the weakest first."""
 
 MOST_SURPLUS = 1000
 """Pairs beyond the limit that are named one by one; further ones are counted together. Pairs grow with the square of branches."""
@@ -116,7 +134,8 @@ class RowMaker:
         self._bodies = bodies
         self._rows: list[Row] = []
         self._rejected: list[RejectedRecord] = []
-        self._given: dict[str, tuple[Message, ...]] = {}
+        self._made: dict[tuple[object, ...], list[tuple[tuple[tuple[Message, ...], ...], str, str]]] = {}
+        """By what most rows differ in: the messages, tools and ids of the rows that were made."""
 
     def make(self, candidates: Sequence[Candidate]) -> Rows:
         """All rows, in the order of kinds, then of the ranking."""
@@ -125,63 +144,86 @@ class RowMaker:
             for kind in ("sft", "dpo", "ppo"):
                 self._reject(kind, everyone, ("cancelled",))
             return Rows((), tuple(self._rejected))
-        talks = {candidate.branch.branch_index: self._talk(candidate.branch) for candidate in candidates}
         admissions = {
             candidate.branch.branch_index: admit(candidate.judged, self.config.admission, self._rules)
             for candidate in candidates
         }
         alone = {
             candidate.branch.branch_index: self._common(
-                candidate.branch, [candidate.branch], admissions[candidate.branch.branch_index]
+                candidate, [candidate], admissions[candidate.branch.branch_index]
             )
             for candidate in candidates
         }
         for candidate in candidates:
-            self._sft(candidate, talks, alone)
-        self._dpo(candidates, talks, admissions)
-        self._ppo(candidates, talks, alone)
+            self._sft(candidate, alone[candidate.branch.branch_index])
+        self._dpo(candidates, admissions)
+        self._ppo(candidates, alone)
         return Rows(tuple(self._rows), tuple(self._rejected))
-
-    def _talk(self, branch: BranchRecord) -> Conversation:
-        given = self._given.get(branch.task)
-        if given is None:  # the branches of a rollout have the same ones, and nearly always one task
-            given = self._given[branch.task] = given_messages(branch.task, self._opening.opened)
-        return conversation(branch, given, turn_text=self.config.turn_text)
 
     # -- SFT ----------------------------------------------------------------------------------------------------------
 
-    def _sft(self, candidate: Candidate, talks: Mapping[int, Conversation], alone: Mapping[int, _Common]) -> None:
-        index, branch = candidate.ranked.branch_index, candidate.branch
+    def _sft(self, candidate: Candidate, common: _Common) -> None:
+        branch, talk = candidate.branch, candidate.talk
         if candidate.ranked.objective_status != "pass":
             self._reject("sft", [branch], ("not_passing", f"objective_{candidate.ranked.objective_status}"))
-        elif (unfit := self._unfit(branch)) is not None:
-            self._reject("sft", [branch], (unfit,))
+        elif (unfit := self._unfit(candidate)) is not None:
+            self._reject("sft", [branch], unfit)
         elif is_blank(branch.final_answer):
             self._reject("sft", [branch], ("empty_answer",))
         else:
-            record = _sft_record(
-                **alone[index],
-                branch_index=index,
-                attempt=branch.attempt,
-                messages=talks[index].messages,
-                rank=candidate.ranked.rank,
-                components=candidate.ranked.components,
-            )
-            self._admit("sft", [branch], record)
+            for number, each in enumerate(talk.talks):
+                why = self._unfit_talk(talk, each)
+                if why is not None:
+                    self._reject("sft", [branch], (why, *self._named(talk, number)))
+                    continue
+                record = _sft_record(
+                    **self._of_talk(common, each),
+                    branch_index=branch.branch_index,
+                    attempt=branch.attempt,
+                    messages=each.conversation.messages,
+                    rank=candidate.ranked.rank,
+                    components=candidate.ranked.components,
+                    **self._place(talk, number),
+                )
+                self._admit("sft", [branch], record, (record.messages,))
 
-    def _unfit(self, branch: BranchRecord) -> str | None:
+    def _unfit(self, candidate: Candidate) -> tuple[str, ...] | None:
         """Why nothing good can be said of a branch to a trainer; None where nothing speaks against it."""
         if not self._rules.unfit_is_rejected:
             return None
-        if is_blank(branch.task):
+        if candidate.talk.unfit:
+            return candidate.talk.unfit
+        if self._lacks_prompt(candidate):
+            return ("empty_prompt",)
+        return ("ended_badly",) if candidate.branch.status in BAD_ENDS else None
+
+    def _lacks_prompt(self, candidate: Candidate) -> bool:
+        """Whether the main conversation begins with nothing that a reader sees."""
+        talk = candidate.talk
+        if talk.fidelity in (None, "reconstructed"):
+            return is_blank(talk.task)
+        return not has_prompt(talk.talks[talk.main].conversation.prompt)
+
+    def _unfit_talk(self, talk: BranchTalk, each: Talk) -> str | None:
+        """Why one conversation of a branch is in no row, though the branch may be."""
+        if talk.is_subagent(each) and self.config.subagents == "drop":
+            return "subagent"
+        if talk.fidelity == "exact" and not has_prompt(each.conversation.prompt):
             return "empty_prompt"
-        return "ended_badly" if branch.status in BAD_ENDS else None
+        return None if each.conversation.says_something else "empty_completion"
+
+    def _place(self, talk: BranchTalk, number: int) -> _Place:
+        if talk.fidelity is None:
+            return {"sequence": None, "n_sequences": None}
+        return {"sequence": number, "n_sequences": len(talk.talks)}
+
+    def _named(self, talk: BranchTalk, number: int) -> tuple[str, ...]:
+        """The conversation, for a reason, where a branch has several."""
+        return (f"sequence:{number}",) if len(talk.talks) > 1 else ()
 
     # -- DPO ----------------------------------------------------------------------------------------------------------
 
-    def _dpo(
-        self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]
-    ) -> None:
+    def _dpo(self, candidates: Sequence[Candidate], admissions: Mapping[int, Admission]) -> None:
         kept = surplus = 0
         unsure: Counter[str] = Counter()
         for better, worse, basis, probability in self._pairs(candidates):
@@ -191,22 +233,27 @@ class RowMaker:
             if surplus >= MOST_SURPLUS:
                 unsure[SURPLUS] += 1
                 continue
-            pair = Pair(talks[better.branch.branch_index], talks[worse.branch.branch_index])
             margin = nine((better.ranked.total or 0.0) - (worse.ranked.total or 0.0))
-            unfit = self._unfit(better.branch) or pair.unfit()
-            if unfit is None and basis == "objective" and margin <= 0.0 and self._rules.unfit_is_rejected:
-                unfit = "margin_against_outcome"
-            admission = both(admissions[better.branch.branch_index], admissions[worse.branch.branch_index])
             branches = [better.branch, worse.branch]
+            unfit = self._unfit(better) or worse.talk.unfit or None
             if unfit is not None:
-                self._reject("dpo", branches, (unfit,))
+                self._reject("dpo", branches, unfit)
+                continue
+            pair = Pair(_main(better.talk).conversation, _main(worse.talk).conversation)
+            why = pair.unfit()
+            if why is None and self._rules.rows_are_conversations and _tools(better.talk) != _tools(worse.talk):
+                why = "other_tools"
+            if why is None and basis == "objective" and margin <= 0.0 and self._rules.unfit_is_rejected:
+                why = "margin_against_outcome"
+            admission = both(admissions[better.branch.branch_index], admissions[worse.branch.branch_index])
+            if why is not None:
+                self._reject("dpo", branches, (why,))
             elif admission.category == "train" and kept >= self.config.pairs.max_per_rollout:
                 surplus += 1
                 self._reject("dpo", branches, (SURPLUS,))
             else:
-                kept += admission.category == "train"
                 record = _dpo_record(
-                    **self._common(better.branch, branches, admission),
+                    **self._of_talk(self._common(better, [better, worse], admission), _main(better.talk)),
                     chosen_branch=better.branch.branch_index,
                     rejected_branch=worse.branch.branch_index,
                     prompt=pair.prompt,
@@ -220,7 +267,7 @@ class RowMaker:
                     chosen_components=better.ranked.components,
                     rejected_components=worse.ranked.components,
                 )
-                self._admit("dpo", branches, record)
+                kept += self._admit("dpo", branches, record, (pair.prompt, pair.chosen, pair.rejected))
         for reason, count in sorted(unsure.items()):
             self._reject("dpo", [candidate.branch for candidate in candidates], (reason, f"pairs:{count}"))
 
@@ -247,43 +294,55 @@ class RowMaker:
 
     # -- PPO ----------------------------------------------------------------------------------------------------------
 
-    def _ppo(
-        self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], alone: Mapping[int, _Common]
-    ) -> None:
-        groups, rewards = self._groups(candidates, talks, alone)
-        for ranked, branch, _, _ in candidates:
-            index, talk = ranked.branch_index, talks[ranked.branch_index]
-            reward = rewards[index]
+    def _ppo(self, candidates: Sequence[Candidate], alone: Mapping[int, _Common]) -> None:
+        groups, rewards = self._groups(candidates, alone)
+        for candidate in candidates:
+            ranked, branch = candidate.ranked, candidate.branch
+            reward = rewards[branch.branch_index]
             if reward is None:
                 self._reject("ppo", [branch], ("no_reward", f"objective_{ranked.objective_status}"))
-            elif (unfit := self._unfit_for_reward(branch, talk)) is not None:
-                self._reject("ppo", [branch], (unfit,))
+            elif (unfit := self._unfit_for_reward(candidate)) is not None:
+                self._reject("ppo", [branch], unfit)
             else:
-                group = groups.get(branch.task, NO_GROUP)
-                record = _ppo_record(
-                    **alone[index],
-                    branch_index=index,
-                    attempt=branch.attempt,
-                    prompt=talk.prompt,
-                    completion=talk.completion,
-                    final_answer=branch.final_answer,
-                    reward=reward.value,
-                    components=reward.components,
-                    total=ranked.total,
-                    group_mean=group.mean,
-                    group_std=group.std,
-                    advantage=group.advantage(reward.value),
-                    group_size=group.size,
-                )
-                self._admit("ppo", [branch], record)
+                self._rewarded(candidate, alone[branch.branch_index], reward, groups.get(branch.task, NO_GROUP))
 
-    def _unfit_for_reward(self, branch: BranchRecord, talk: Conversation) -> str | None:
-        if self._rules.unfit_is_rejected and is_blank(branch.task):
-            return "empty_prompt"
-        return None if talk.says_something else "empty_completion"
+    def _rewarded(self, candidate: Candidate, common: _Common, reward: Reward, group: Group) -> None:
+        """The PPO rows of a branch: one for each of its conversations."""
+        branch, talk = candidate.branch, candidate.talk
+        for number, each in enumerate(talk.talks):
+            unfit = self._unfit_talk(talk, each)
+            if unfit is not None:
+                self._reject("ppo", [branch], (unfit, *self._named(talk, number)))
+                continue
+            record = _ppo_record(
+                **self._of_talk(common, each),
+                branch_index=branch.branch_index,
+                attempt=branch.attempt,
+                prompt=each.conversation.prompt,
+                completion=each.conversation.completion,
+                final_answer=branch.final_answer,
+                reward=reward.value,
+                components=reward.components,
+                total=candidate.ranked.total,
+                group_mean=group.mean,
+                group_std=group.std,
+                advantage=group.advantage(reward.value),
+                group_size=group.size,
+                **self._place(talk, number),
+            )
+            self._admit("ppo", [branch], record)
+
+    def _unfit_for_reward(self, candidate: Candidate) -> tuple[str, ...] | None:
+        """Why a branch has no PPO row and is no member of its group."""
+        talk = candidate.talk
+        if talk.unfit:
+            return talk.unfit
+        if self._rules.unfit_is_rejected and self._lacks_prompt(candidate):
+            return ("empty_prompt",)
+        return None if _main(talk).conversation.says_something else ("empty_completion",)
 
     def _groups(
-        self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], alone: Mapping[int, _Common]
+        self, candidates: Sequence[Candidate], alone: Mapping[int, _Common]
     ) -> tuple[dict[str, Group], dict[int, Reward | None]]:
         """By task the statistics of its group, and by branch the reward.
 
@@ -292,13 +351,13 @@ class RowMaker:
         """
         rewards = {each.ranked.branch_index: each.reward for each in candidates}
         members: dict[str, list[int]] = {}
-        for ranked, branch, _, reward in candidates:
-            index = ranked.branch_index
+        for candidate in candidates:
+            index = candidate.branch.branch_index
             trained = not self._rules.groups_are_trained_on or (
-                alone[index]["admission"].category == "train" and self._unfit_for_reward(branch, talks[index]) is None
+                alone[index]["admission"].category == "train" and self._unfit_for_reward(candidate) is None
             )
-            if reward is not None and trained:
-                members.setdefault(branch.task, []).append(index)
+            if candidate.reward is not None and trained:
+                members.setdefault(candidate.branch.task, []).append(index)
         if self._rules.passes_earn_most:
             passing = {each.ranked.branch_index for each in candidates if each.ranked.objective_status == "pass"}
             for indexes in members.values():
@@ -318,28 +377,72 @@ class RowMaker:
 
     # -- what all rows share ------------------------------------------------------------------------------------------
 
-    def _common(self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission) -> _Common:
+    def _common(self, candidate: Candidate, involved: Sequence[Candidate], admission: Admission) -> _Common:
         redactions = dict(self._opening.counts)
         for each in involved:
-            for kind, count in each.redactions.items():
+            for kind, count in each.branch.redactions.items():
                 redactions[kind] = redactions.get(kind, 0) + count
+        branch = candidate.branch
         agent = branch.agent
         return {
             "record_id": "-",
             "rollout_id": branch.rollout_id,
-            "task": branch.task,
+            "task": candidate.talk.task,
             "tools": self._tools,
             "model": agent.model if agent else None,
             "admission": admission,
-            "provenance": _provenance(**self._made_by, raw_digests=tuple([each.raw_digest for each in involved])),
+            "provenance": _provenance(
+                **self._made_by, raw_digests=tuple([each.branch.raw_digest for each in involved])
+            ),
             "redactions": dict(sorted(redactions.items())) if redactions else redactions,
+            "fidelity": _weakest(involved),
+            "agent": None,
         }
 
-    def _admit(self, kind: RowKind, branches: Sequence[BranchRecord], record: Row) -> None:
-        if record.admission.category == "train":
-            self._rows.append(with_content_id(record, bodies=self._bodies))
-        else:
+    def _of_talk(self, common: _Common, talk: Talk) -> _Common:
+        """What a row of one conversation has in common with others of its branch."""
+        if talk.tools is None and talk.model is None and talk.agent is None:
+            return common
+        return {
+            **common,
+            "tools": common["tools"] if talk.tools is None else talk.tools,
+            "model": talk.model or common["model"],
+            "agent": talk.agent,
+        }
+
+    def _admit(
+        self,
+        kind: RowKind,
+        branches: Sequence[BranchRecord],
+        record: Row,
+        unique: tuple[tuple[Message, ...], ...] | None = None,
+    ) -> bool:
+        """Add a row that may be trained on; returns whether it was added. `unique`: no other row has these messages."""
+        if record.admission.category != "train":
             self._reject(kind, branches, (record.admission.category, *record.admission.reasons), record.admission)
+            return False
+        conversations = self._rules.rows_are_conversations
+        known = self._known(kind, record, unique) if unique is not None and conversations else None
+        if known is not None:
+            self._reject(kind, branches, ("duplicate_of", known))
+            return False
+        made = with_content_id(record, bodies=self._bodies)
+        if conversations and len(self._bodies[made.record_id]) > MOST_ROW_BYTES:
+            digest = self._bodies.digest(made.record_id).hex()
+            del self._bodies[made.record_id]
+            self._reject(kind, branches, ("too_large",), digests=(digest,))
+            return False
+        if unique is not None and conversations:
+            self._made[_gist(kind, unique)].append((unique, made.tools, made.record_id))
+        self._rows.append(made)
+        return True
+
+    def _known(self, kind: RowKind, record: Row, unique: tuple[tuple[Message, ...], ...]) -> str | None:
+        """The id of the row that has the same messages and tools; None when there is none."""
+        for messages, tools, record_id in self._made.setdefault(_gist(kind, unique), []):
+            if tools == record.tools and messages == unique:
+                return record_id
+        return None
 
     def _reject(
         self,
@@ -347,6 +450,7 @@ class RowMaker:
         branches: Sequence[BranchRecord],
         reasons: tuple[str, ...],
         admission: Admission | None = None,
+        digests: tuple[str, ...] | None = None,
     ) -> None:
         record = _rejected_record(
             record_id="-",
@@ -355,8 +459,27 @@ class RowMaker:
             branches=tuple([branch.branch_index for branch in branches]),
             reasons=reasons,
             admission=admission,
-            digests=tuple([branch.raw_digest for branch in branches]),
+            digests=tuple([branch.raw_digest for branch in branches]) if digests is None else digests,
             settled_id=self._made_by["settled_id"],
             closed_id=self._made_by["closed_id"],
         )
         self._rejected.append(with_content_id(record, bodies=self._bodies))
+
+
+def _main(talk: BranchTalk) -> Talk:
+    return talk.talks[talk.main]
+
+
+def _tools(talk: BranchTalk) -> str | None:
+    return _main(talk).tools
+
+
+def _weakest(candidates: Sequence[Candidate]) -> Fidelity | None:
+    """The fidelity of a row of these branches."""
+    found = [each.talk.fidelity for each in candidates]
+    return next((each for each in WEAKEST if each in found), None)
+
+
+def _gist(kind: RowKind, unique: tuple[tuple[Message, ...], ...]) -> tuple[object, ...]:
+    """What most rows differ in: how many messages they have, and how they end."""
+    return (kind, *[(len(each), each[-1].content if each else None) for each in unique])

@@ -1,0 +1,145 @@
+"""A conversation's messages and model calls, as they are kept while their rollout is open: redacted, and whole."""
+
+from typing import final
+
+from agents.conversations.held_text import HeldText, whole
+
+
+@final
+class AskedTool:
+    """A tool call inside an assistant message."""
+
+    __slots__ = ("arguments", "arguments_digest", "call_id", "malformed", "name")
+
+    def __init__(self, call_id: str, name: str, arguments: str, arguments_digest: str, malformed: bool) -> None:
+        self.call_id = call_id
+        self.name = name
+        self.arguments = arguments
+        """JSON text as the model wrote it; written anew where something was removed from it."""
+        self.arguments_digest = arguments_digest
+        """SHA-256 of the canonical JSON of the raw arguments."""
+        self.malformed = malformed
+        """Whether the arguments are no JSON object."""
+
+
+@final
+class Told:
+    """A message."""
+
+    __slots__ = (
+        "agent", "content", "is_error", "key", "message_id", "name", "output_bytes", "output_digest", "parts", "reasoning",
+        "role", "tool_call_id", "tools",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        role: str,
+        content: str | HeldText | None,
+        *,
+        message_id: str = "",
+        agent: str | None = None,
+        parts: str | None = None,
+        reasoning: str | None = None,
+        tools: tuple[AskedTool, ...] = (),
+        tool_call_id: str | None = None,
+        name: str | None = None,
+        is_error: bool = False,
+        output_digest: str = "",
+        output_bytes: int = 0,
+        key: bytes = b"",
+    ) -> None:
+        self.role = role
+        self.content = content
+        self.message_id = message_id
+        self.agent = agent
+        self.parts = parts
+        """The parts of a content that is more than one text, as JSON."""
+        self.reasoning = reasoning
+        self.tools = tools
+        """The calls of an assistant."""
+        self.tool_call_id = tool_call_id
+        self.name = name
+        self.is_error = is_error
+        self.output_digest = output_digest
+        """Of a tool message: SHA-256 of its raw text."""
+        self.output_bytes = output_bytes
+        self.key = key
+        """SHA-256 of all that a model sees of it: messages with equal keys are equal."""
+
+    @property
+    def text(self) -> str | None:
+        """The content as text."""
+        return None if self.content is None else whole(self.content)
+
+
+@final
+class Asked:
+    """A model call."""
+
+    __slots__ = (
+        "add", "after", "agent", "cached_tokens", "call_id", "input_tokens", "keep", "model", "output_tokens", "response",
+        "tools", "tools_digest",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        call_id: str,
+        after: str | None,
+        keep: int,
+        add: tuple[str, ...],
+        response: str | None,
+        *,
+        agent: str | None = None,
+        model: str | None = None,
+        tools: str | None = None,
+        tools_digest: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cached_tokens: int | None = None,
+    ) -> None:
+        self.call_id = call_id
+        self.after = after
+        self.keep = keep
+        self.add = add
+        self.response = response
+        """Id of the assistant message that came back; None for a call that failed."""
+        self.agent = agent
+        self.model = model
+        self.tools = tools
+        """The tools on offer, as JSON text; None where the call does not say."""
+        self.tools_digest = tools_digest
+        """SHA-256 of the canonical JSON of the raw tools; also where the call only names the digest."""
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
+        self.cached_tokens = cached_tokens
+
+
+@final
+class Uttered:
+    """A turn of a transcript: a user's, an assistant's, or an assistant's reasoning."""
+
+    __slots__ = ("before_task", "said", "step", "text", "what")
+
+    def __init__(self, what: str, text: str | HeldText, step: int | None, before_task: bool, said: str | None) -> None:
+        self.what = what
+        """user, context, assistant or reasoning."""
+        self.text = text
+        self.step = step
+        self.before_task = before_task
+        """An assistant's words before the task: a greeting."""
+        self.said = said
+        """The raw text, where emission version 1 reads the event as something that the model said."""
+
+
+@final
+class Odd:
+    """An event that rows cannot carry."""
+
+    __slots__ = ("code", "said", "step")
+
+    def __init__(self, code: str, said: str | None, step: int | None) -> None:
+        self.code = code
+        """Why."""
+        self.said = said
+        """Its raw text, where emission version 1 reads it as something that the model said."""
+        self.step = step

@@ -1,0 +1,202 @@
+"""The sequences of a branch: conversations that its model calls continue, each from its first message to its last response.
+
+A call joins the sequence whose last call it continues: its context begins with that call's context and response, with equal
+content and the same tools. Otherwise it begins one. So a compaction, a sub-agent, a side call, or a second continuation of the
+same history begins another, and every response stands in exactly one sequence.
+
+Contexts are paths in a tree of messages: equal beginnings are the same nodes, so a turn costs what is new in it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from agents.conversations.chat import Asked, Told
+
+
+class NotRepresentableError(Exception):
+    """A branch of which rows cannot be made: the reason, as a short code."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Sequence(NamedTuple):
+    """One conversation of a branch."""
+
+    messages: tuple[Told, ...]
+    """Context and response of its last call."""
+    trained: frozenset[int]
+    """The positions of the responses of its calls."""
+    agent: str | None
+    tools: str | None
+    """The tools on offer, as JSON text; None where no call says."""
+    tools_digest: str | None
+    """Their digest; also where they are known by it alone."""
+    model: str | None
+    """The model that was asked; None where several were."""
+
+
+class Sequences(NamedTuple):
+    """All conversations of a branch, in the order of their first calls."""
+
+    all: tuple[Sequence, ...]
+    main: int
+    """The place of the one with the branch's last response."""
+
+
+ROOT: Final = 0
+
+
+class _Tree:
+    """Messages by the messages before them."""
+
+    def __init__(self) -> None:
+        self.parents = [ROOT]
+        self.depths = [0]
+        self.messages: list[Told | None] = [None]
+        self._children: dict[tuple[int, bytes], int] = {}
+
+    def child(self, node: int, told: Told) -> int:
+        """Return the node of a message after another node."""
+        found = self._children.get((node, told.key))
+        if found is None:
+            found = self._children[node, told.key] = len(self.parents)
+            self.parents.append(node)
+            self.depths.append(self.depths[node] + 1)
+            self.messages.append(told)
+        return found
+
+    def ancestor(self, node: int, depth: int) -> int:
+        """Return the node of the message so deep on the way to `node`."""
+        while self.depths[node] > depth:
+            node = self.parents[node]
+        return node
+
+    def path(self, node: int) -> tuple[Told, ...]:
+        """Return the messages up to a node."""
+        found: list[Told] = []
+        while node != ROOT:
+            told = self.messages[node]
+            assert told is not None
+            found.append(told)
+            node = self.parents[node]
+        return tuple(reversed(found))
+
+
+class _Open:
+    """A sequence while calls may still continue it."""
+
+    def __init__(self, first: Asked) -> None:
+        self.agent = first.agent
+        self.tools: str | None = None
+        self.tools_digest: str | None = None
+        self.models: list[str | None] = []
+        self.last = ROOT
+        """The node of its last response."""
+        self.responses: list[int] = []
+
+    def add(self, call: Asked, node: int) -> None:
+        self.last = node
+        self.responses.append(node)
+        self.tools = self.tools if call.tools is None else call.tools
+        self.tools_digest = call.tools_digest or self.tools_digest
+        self.models.append(call.model)
+
+    def offers(self, call: Asked) -> bool:
+        """Whether a call is offered the same tools, as far as it is known."""
+        return None in (call.tools_digest, self.tools_digest) or call.tools_digest == self.tools_digest
+
+
+def sequences_of(messages: Iterable[Told], calls: Iterable[Asked], by_digest: Mapping[str, str]) -> Sequences:
+    """Return the sequences of an attempt's calls, in the order of its log.
+
+    `by_digest` has tool lists by digest, for calls that name only that. Raises NotRepresentableError for a reference to nothing,
+    an id that stands for two messages or calls, tools that are not known, and an attempt without any response.
+    """
+    known = _by_id(messages)
+    tree = _Tree()
+    ends: dict[str, int] = {}
+    tools = dict(by_digest)
+    sequences: list[_Open] = []
+    by_last: dict[int, list[int]] = {}
+    main = -1
+    for call in calls:
+        node = _context(call, ends, known, tree)
+        if call.call_id in ends:
+            raise NotRepresentableError("repeated_call_id")
+        if call.tools is not None and call.tools_digest is not None:
+            tools.setdefault(call.tools_digest, call.tools)
+        ends[call.call_id] = node
+        if call.response is None:
+            continue
+        response = known.get(call.response)
+        if response is None or response.role != "assistant":
+            raise NotRepresentableError("unknown_response")
+        place = _continued(call, node, tree, by_last, sequences)
+        if place is None:
+            place = len(sequences)
+            sequences.append(_Open(call))
+        else:
+            by_last[sequences[place].last].remove(place)
+        ends[call.call_id] = node = tree.child(node, response)
+        sequences[place].add(call, node)
+        by_last.setdefault(node, []).append(place)
+        main = place
+    if main < 0:
+        raise NotRepresentableError("no_response")
+    return Sequences(tuple([_closed(each, tree, tools) for each in sequences]), main)
+
+
+def _by_id(messages: Iterable[Told]) -> dict[str, Told]:
+    known: dict[str, Told] = {}
+    for told in messages:
+        if known.setdefault(told.message_id, told).key != told.key:
+            raise NotRepresentableError("repeated_message_id")
+    return known
+
+
+def _context(call: Asked, ends: Mapping[str, int], known: Mapping[str, Told], tree: _Tree) -> int:
+    """The node of the last message that a call was made with."""
+    node = ROOT
+    if call.after is not None:
+        end = ends.get(call.after)
+        if end is None or tree.depths[end] < call.keep:
+            raise NotRepresentableError("unknown_context")
+        node = tree.ancestor(end, call.keep)
+    elif call.keep:
+        raise NotRepresentableError("unknown_context")
+    for message_id in call.add:
+        told = known.get(message_id)
+        if told is None:
+            raise NotRepresentableError("unknown_message")
+        node = tree.child(node, told)
+    return node
+
+
+def _continued(
+    call: Asked, node: int, tree: _Tree, by_last: Mapping[int, list[int]], sequences: list[_Open]
+) -> int | None:
+    """The sequence that a call continues: the longest, then the earliest; None when it begins one."""
+    while node != ROOT:
+        found = [place for place in by_last.get(node, ()) if sequences[place].offers(call)]
+        if found:
+            return min(found)
+        node = tree.parents[node]
+    return None
+
+
+def _closed(sequence: _Open, tree: _Tree, tools: Mapping[str, str]) -> Sequence:
+    offered = sequence.tools
+    if offered is None and sequence.tools_digest is not None:
+        offered = tools.get(sequence.tools_digest)
+        if offered is None:
+            raise NotRepresentableError("unknown_tools")
+    return Sequence(
+        tree.path(sequence.last),
+        frozenset([tree.depths[node] - 1 for node in sequence.responses]),
+        sequence.agent,
+        offered,
+        sequence.tools_digest,
+        sequence.models[0] if len({*sequence.models}) == 1 else None,
+    )

@@ -1,0 +1,216 @@
+"""A transcript as messages: the turns of a branch in the order in which they were recorded.
+
+A model turn is its reasoning, its text and its calls; the results of the calls follow it as they came. What would have to be guessed
+(a result that no call asked for, a call that nothing answered before the next turn, text after the calls of the same turn, a
+context that was rewritten) is not representable.
+"""
+
+from collections.abc import Sequence
+
+from agents.conversations.chat import AskedTool, Odd, Told, Uttered
+from agents.conversations.held_text import HeldText, whole
+from agents.conversations.sequences import NotRepresentableError
+from agents.summarize.pieces import Answer, Call, Kept, Piece, Result, Said, Start
+
+
+def transcript(pieces: Sequence[Piece], task: str | None, system: str | None) -> list[Told]:
+    """Return the messages of a transcript, without user messages that nothing followed.
+
+    `task` is what the model was asked where its events do not say; `system` the prompt that all branches share. Raises
+    NotRepresentableError.
+    """
+    reading = _Transcript()
+    for piece in pieces:
+        for each in piece.noted:
+            reading.take(each.body)
+    messages = reading.end(task, system)
+    while messages and messages[-1].role == "user":
+        messages.pop()
+    return messages
+
+
+class _Transcript:
+    """One pass over the events of a transcript."""
+
+    def __init__(self) -> None:
+        self._start: Start | None = None
+        self._before: list[Told] = []
+        """Messages before the task."""
+        self._messages: list[Told] = []
+        self._turn = _Turn()
+        self._n_calls = 0
+        self._open: dict[str, list[_OpenCall]] = {}
+        """Calls without a result, by the producer's id."""
+        self._has_messages = False
+        self._unanswered = False
+        """Whether a call of the last turn has no result."""
+
+    def take(self, body: Kept) -> None:
+        """Take the next event."""
+        match body:
+            case Start():
+                if self._start is not None:
+                    raise NotRepresentableError("second_run_start")
+                self._start = body
+            case Uttered():
+                self._take_words(body)
+            case Said():
+                self._take_text(body.text, body.step, delta=True)
+            case Call():
+                self._take_call(body)
+            case Result():
+                self._take_result(body)
+            case Answer():
+                self._take_answer(body.text)
+            case Told():
+                self._end_turn()
+                self._has_messages = True
+                self._messages.append(body)
+            case Odd():
+                raise NotRepresentableError(body.code)
+
+    def end(self, task: str | None, system: str | None) -> list[Told]:
+        """Return all messages."""
+        self._end_turn()
+        if self._has_messages:
+            return self._messages  # they are the whole conversation, with the task where the model saw it
+        start = self._start
+        given = self._before
+        shown = start.task if start is not None and start.task is not None else task
+        first = self._messages[0] if self._messages else None
+        if shown is not None and not (first is not None and first.role == "user" and first.text == shown):
+            given = [*given, Told("user", shown)]
+        prompt = start.system if start is not None and start.system is not None else system
+        return [*([Told("system", prompt)] if prompt else []), *given, *self._messages]
+
+    # -- turns ---------------------------------------------------------------------------------------------------------
+
+    def _take_words(self, words: Uttered) -> None:
+        if words.what == "context":
+            self._before.append(Told("user", words.text))
+        elif words.what == "user":
+            self._end_turn()
+            self._messages.append(Told("user", words.text))
+        elif words.before_task:
+            self._before.append(Told("assistant", words.text))
+        elif words.what == "reasoning":
+            turn = self._turn_for_words(words.step, spoken=bool(self._turn.texts))
+            turn.reasoning.append(whole(words.text))
+        else:
+            self._take_text(words.text, words.step, delta=False)
+
+    def _take_text(self, text: str | HeldText, step: int | None, *, delta: bool) -> None:
+        turn = self._turn_for_words(step, spoken=bool(self._turn.texts) and not delta)
+        if turn.texts and turn.delta != delta:
+            raise NotRepresentableError("text_twice")
+        turn.delta = delta
+        turn.texts.append(whole(text))
+
+    def _turn_for_words(self, step: int | None, *, spoken: bool) -> "_Turn":
+        """The turn that words belong to: that of their step, or the one that has not said or called anything."""
+        turn = self._turn
+        same = step is not None and step == turn.step
+        if turn.calls and same and not turn.results:
+            raise NotRepresentableError("text_after_calls")
+        other = step is not None and turn.step is not None and step != turn.step
+        if turn.calls or (not same and (spoken or (other and not turn.is_empty))):
+            self._end_turn()
+        self._turn.step = step if step is not None else self._turn.step
+        return self._turn
+
+    def _take_call(self, call: Call) -> None:
+        turn = self._turn
+        key = call.batch or call.step
+        if turn.calls:
+            if key is None or key != turn.key:
+                self._end_turn()
+        elif not turn.is_empty and None not in (call.step, turn.step) and call.step != turn.step:
+            self._end_turn()
+        turn = self._turn
+        turn.key = key
+        turn.step = call.step if call.step is not None else turn.step
+        name = f"c{self._n_calls}"
+        self._n_calls += 1
+        turn.calls.append(AskedTool(name, call.name, call.arguments, call.arguments_digest, call.malformed))
+        turn.unanswered += 1
+        self._open.setdefault(call.call_id or "", []).append(_OpenCall(name, call.name, turn))
+
+    def _take_result(self, result: Result) -> None:
+        """Take a result: of the nearest call of its id that has none, else of its name."""
+        waiting = self._open.get(result.call_id or "", [])
+        fitting = [call for call in waiting if result.call_id or result.name in (None, call.tool)]
+        if not fitting:
+            raise NotRepresentableError("unpaired_result")
+        call = fitting[-1]
+        if call.turn is not self._turn:
+            raise NotRepresentableError("late_result")
+        waiting.remove(call)
+        self._turn.unanswered -= 1
+        self._turn.results.append(
+            Told(
+                "tool",
+                _content(result),
+                tool_call_id=call.name,
+                name=call.tool,
+                is_error=result.error_message is not None,
+            )
+        )
+
+    def _take_answer(self, text: str) -> None:
+        turn = self._turn
+        if turn.calls or (turn.texts and "".join(turn.texts).strip() != text.strip()):
+            self._end_turn()
+            turn = self._turn
+        if not turn.texts:
+            turn.texts.append(text)
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        """Add the turn and its results to the messages, and begin another one."""
+        turn = self._turn
+        if turn.is_empty:
+            return
+        if self._unanswered:
+            raise NotRepresentableError("unanswered_call")
+        self._unanswered = turn.unanswered > 0
+        text = ("" if turn.delta else "\n\n").join(turn.texts)
+        reasoning = "\n\n".join(turn.reasoning) or None
+        self._messages.append(Told("assistant", text or None, reasoning=reasoning, tools=tuple(turn.calls)))
+        self._messages += turn.results
+        self._turn = _Turn()
+
+
+class _Turn:
+    """A model turn while it may still grow."""
+
+    def __init__(self) -> None:
+        self.reasoning: list[str] = []
+        self.texts: list[str] = []
+        self.delta = False
+        """Whether its texts are pieces of one."""
+        self.calls: list[AskedTool] = []
+        self.results: list[Told] = []
+        self.unanswered = 0
+        self.key: str | int | None = None
+        self.step: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was said or called."""
+        return not (self.reasoning or self.texts or self.calls)
+
+
+class _OpenCall:
+    """A call that waits for its result."""
+
+    def __init__(self, name: str, tool: str, turn: _Turn) -> None:
+        self.name = name
+        self.tool = tool
+        self.turn = turn
+
+
+def _content(result: Result) -> str:
+    """The output as the model got it, or the error where there is no output."""
+    if result.output is None:
+        return result.error_message if result.error_message is not None else "null"
+    return result.output.head if result.whole is None else whole(result.whole)

@@ -1,0 +1,162 @@
+"""The conversations of a branch that rows are made of, and how they are known.
+
+Exact: the sequences of its model calls. Transcript: its turns in their order, each taken to have seen everything before it.
+Reconstructed: its steps, with outputs as the model saw them where the producer says so, else as summaries. A branch of which that
+cannot be said exactly has no conversation, and the reason.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from agents.conversations.chat import Asked, Odd, Told
+from agents.conversations.sequences import NotRepresentableError, sequences_of
+from agents.rules.emission_rules import Rules
+from agents.summarize.branch import FIDELITIES, form_of, whole_calls
+from agents.summarize.opening import CleanedOpening
+from agents.summarize.output import byte_length
+from agents.summarize.pieces import EXACT, PLAIN, Answer, Piece, Said, Start
+from agents.summarize.transcript import transcript
+from agents.training.messages import Conversation, conversation, given_messages, is_blank, told_conversation
+from schemas.branches import BranchRecord
+from schemas.emission import EmissionConfig
+from schemas.training import Fidelity, Message
+
+NOT_REPRESENTABLE = "not_representable"
+MALFORMED = "malformed_arguments"
+
+
+class Talk(NamedTuple):
+    """One conversation of a branch."""
+
+    conversation: Conversation
+    agent: str | None = None
+    tools: str | None = None
+    """The tools on offer, as JSON text; None for those of the rollout."""
+    model: str | None = None
+    """The model that was asked; None for that of the branch."""
+
+
+class BranchTalk(NamedTuple):
+    """All conversations of a branch."""
+
+    talks: tuple[Talk, ...]
+    """In the order of their first calls; empty where `unfit` says why."""
+    main: int
+    """The place of the one with the last response."""
+    fidelity: Fidelity | None
+    """None under emission version 1."""
+    task: str
+    """The task as rows show it."""
+    unfit: tuple[str, ...] = ()
+    """Why the branch is in no row, as codes."""
+
+    def is_subagent(self, talk: Talk) -> bool:
+        """Whether a conversation is that of another agent than the branch's own."""
+        return talk.agent != self.talks[self.main].agent
+
+
+class TalkMaker:
+    """Makes the conversations of the branches of one rollout."""
+
+    def __init__(
+        self, opening: CleanedOpening, config: EmissionConfig, rules: Rules, tools_by_digest: Mapping[str, str]
+    ) -> None:
+        self._opening = opening
+        self._config = config
+        self._rules = rules
+        self._tools_by_digest = tools_by_digest
+        self._given: dict[str | None, tuple[Message, ...]] = {}
+
+    def make(self, branch: BranchRecord, pieces: Sequence[Piece]) -> BranchTalk:
+        """Return the conversations of a branch."""
+        if not self._rules.rows_are_conversations:
+            talk = conversation(branch, self._given_for(branch.task), turn_text=self._config.turn_text)
+            return BranchTalk((Talk(talk),), 0, None, branch.task)
+        form = form_of(pieces)
+        fidelity = FIDELITIES[form]
+        shown = self._shown_task(branch, pieces)
+        task = branch.task if self._is_shown else shown or ""
+        try:
+            if form == PLAIN:
+                return BranchTalk((self._reconstructed(branch, pieces, shown),), 0, fidelity, task)
+            if form == EXACT:
+                return self._exact(pieces, task)
+            return BranchTalk((self._transcribed(pieces, shown),), 0, fidelity, task)
+        except NotRepresentableError as error:
+            whole = error.code in (MALFORMED, TOO_LARGE)
+            return BranchTalk((), 0, fidelity, task, (error.code,) if whole else (NOT_REPRESENTABLE, error.code))
+
+    @property
+    def _is_shown(self) -> bool:
+        opened = self._opening.opened
+        return opened is None or opened.task_shown
+
+    def _shown_task(self, branch: BranchRecord, pieces: Sequence[Piece]) -> str | None:
+        """The task as the model saw it; None where it saw none that is known."""
+        if self._is_shown:
+            return branch.task
+        starts = [each.body.task for piece in pieces for each in piece.noted if isinstance(each.body, Start)]
+        return next((task for task in starts if task is not None), None)
+
+    def _given_for(self, task: str | None) -> tuple[Message, ...]:
+        given = self._given.get(task)
+        if given is None:  # the branches of a rollout have the same ones, and nearly always one task
+            given = self._given[task] = given_messages(task, self._opening.opened)
+        return given
+
+    # -- the three forms -----------------------------------------------------------------------------------------------
+
+    def _exact(self, pieces: Sequence[Piece], task: str) -> BranchTalk:
+        bodies = [each.body for piece in pieces for each in piece.noted]
+        messages = [body for body in bodies if isinstance(body, Told)]
+        found = sequences_of(messages, [body for body in bodies if isinstance(body, Asked)], self._tools_by_digest)
+        talks = tuple([
+            Talk(self._told(each.messages, each.trained), each.agent, each.tools, each.model) for each in found.all
+        ])  # fmt: skip
+        return BranchTalk(talks, found.main, "exact", task)
+
+    def _transcribed(self, pieces: Sequence[Piece], shown: str | None) -> Talk:
+        opened = self._opening.opened
+        messages = transcript(pieces, shown, opened.system_prompt if opened is not None else None)
+        # Assistant messages before the first user's words were given: a greeting, an example.
+        begun = next((place for place, told in enumerate(messages) if told.role == "user"), 0)
+        said = [place for place, told in enumerate(messages) if told.role == "assistant" and place >= begun]
+        starts = [each.body for piece in pieces for each in piece.noted if isinstance(each.body, Start)]
+        return Talk(self._told(messages, frozenset(said)), tools=starts[0].tools if starts else None)
+
+    def _told(self, messages: Sequence[Told], trained: frozenset[int]) -> Conversation:
+        return told_conversation(messages, trained, reasoning=self._config.reasoning == "keep")
+
+    def _reconstructed(self, branch: BranchRecord, pieces: Sequence[Piece], shown: str | None) -> Talk:
+        _refuse_odd(pieces)
+        calls = None
+        if branch.observed == "raw":
+            calls = whole_calls(pieces, redacting=self._config.redact)
+            if any(
+                call.output_summary and byte_length(call.output_summary) > self._config.max_output_bytes
+                for call in calls
+            ):
+                raise NotRepresentableError(TOO_LARGE)
+        talk = conversation(branch, self._given_for(shown), turn_text=self._config.turn_text, trained=True, calls=calls)
+        return Talk(talk)
+
+
+TOO_LARGE = "output_too_large"
+
+
+def _refuse_odd(pieces: Sequence[Piece]) -> None:
+    """Raise NotRepresentableError for steps that messages cannot carry."""
+    started = answered = False
+    for piece in pieces:
+        for each in piece.noted:
+            body = each.body
+            if isinstance(body, Odd):
+                raise NotRepresentableError(body.code)
+            if isinstance(body, Start):
+                if started:
+                    raise NotRepresentableError("second_run_start")
+                started = True
+            elif isinstance(body, Answer):
+                answered = True
+            elif answered and isinstance(body, Said) and not is_blank(body.text):
+                raise NotRepresentableError("text_after_answer")
