@@ -16,6 +16,7 @@ from schemas.errors import DecodeError
 from schemas.events import AgentEvents
 from streams.log.facts import read_fact, rollout_of_key
 from streams.log.record import LogRecord
+from streams.log.text_spill import process_texts
 from streams.log.topics import CLOSURES, FACTS, Topic
 from streams.log.wire import Codec
 
@@ -132,7 +133,8 @@ class Fold:
         """Fold a fact that was read; returns its rollout."""
         rollout = self.rollouts.get(said.rollout_id)
         if rollout is None:
-            rollout = Rollout(said.rollout_id, redacting=self._redacting(said.rollout_id))
+            redacting = self._redacting(said.rollout_id)
+            rollout = Rollout(said.rollout_id, redacting=redacting, texts=process_texts())
             self.rollouts[said.rollout_id] = rollout
         # What does not count is not ours to report: it became a dead letter when it was read first.
         rollout.add(said.fact, record.at, (topic.name, self._partition, record.offset))

@@ -20,6 +20,7 @@ from schemas.closures import Closure
 from schemas.errors import DecodeError
 from streams.cluster.config import Settings
 from streams.log.facts import read_fact, rollout_of_key
+from streams.log.text_spill import process_texts
 from streams.log.topics import CLOSURES, FACTS, Topic
 from streams.log.wire import Codec
 from streams.services.live.deadlines import Deadlines
@@ -89,7 +90,7 @@ class RolloutDriver:
         opened = self._open.get(rollout_id)
         is_new = opened is None
         if opened is None:
-            rollout = Rollout(rollout_id, redacting=self._settings.emission.redact)
+            rollout = Rollout(rollout_id, redacting=self._settings.emission.redact, texts=process_texts())
             opened = OpenRollout(rollout, record.partition, is_news=True)
         rollout = opened.rollout
         self._metrics.count(fact)

@@ -1,0 +1,201 @@
+"""Transcripts and steps: rows hold the turns in their order, or nothing and the reason."""
+
+from typing import Any
+
+import pytest
+
+from schemas.emission import EmissionConfig
+from tests.agents.conversations.chats import Line, opened
+from tests.agents.formats.rollouts import group_of
+
+Event = tuple[str, str, dict[str, Any]]
+
+
+def lines(*events: Event, passes: bool = True, branch: int = 0, **info: Any) -> list[Line]:
+    place = {"rollout_id": "r", "branch_index": branch}
+    written = [
+        {"type": "event", **place, **info, "event": {"channel": channel, "event": kind, "data": data}}
+        for channel, kind, data in events
+    ]
+    build = {"status": "success", "exit_code": 0} if passes else {"status": "failure", "exit_code": 1}
+    return [*written, {"type": "end", **place}, {"type": "build", **place, **build}]
+
+
+def start(task: str = "Chat", **config: Any) -> Event:
+    return ("text", "run_start", {"task": task, "agentConfig": {"model": "m", **config}})
+
+
+def user(text: str, **more: Any) -> Event:
+    return ("user", "user_message", {"text": text, **more})
+
+
+def assistant(text: str, **more: Any) -> Event:
+    return ("text", "assistant_message", {"text": text, **more})
+
+
+def reasoning(text: str, **more: Any) -> Event:
+    return ("thinking", "reasoning", {"text": text, **more})
+
+
+def call(call_id: str, step: int | None = None, **more: Any) -> Event:
+    where = {} if step is None else {"stepIndex": step}
+    return ("tool", "tool_call", {"toolName": "read_file", "args": {"n": call_id}, "callId": call_id, **where, **more})
+
+
+def result(call_id: str, output: Any = "ok", **more: Any) -> Event:
+    return ("tool", "tool_result", {"callId": call_id, "output": output, **more})
+
+
+def answer(text: str) -> Event:
+    return ("text", "final_answer", {"answer": text})
+
+
+def shown(group: Any) -> list[tuple[Any, ...]]:
+    (row,) = group.sft
+    found: list[tuple[Any, ...]] = []
+    for message in row.messages:
+        calls = [[each.id for each in message.tool_calls]] if message.tool_calls else []
+        answered = [message.tool_call_id] if message.role == "tool" else []
+        found.append((message.role, message.content, *calls, *answered))
+    return found
+
+
+def why(group: Any) -> tuple[str, ...]:
+    assert not group.sft
+    (reasons,) = [record.reasons for record in group.rejected if record.kind == "sft"]
+    return reasons
+
+
+def test_a_chat_of_three_user_turns_keeps_every_word_in_its_place() -> None:
+    group = group_of([
+        opened(system_prompt="Be brief."),
+        *lines(
+            start(), reasoning("let me see", step=1), assistant("I look.", step=1), call("a", 1), call("b", 1),
+            result("b", "B"), result("a", "A"), assistant("Two files.", step=2), user("And now?"),
+            assistant("Wait.", step=3), call("a", 3), result("a", "x" * 70_000), user("Well?"), answer("Done."),
+        ),
+    ])  # fmt: skip
+    assert shown(group) == [
+        ("system", "Be brief."), ("user", "Chat"), ("assistant", "I look.", ["call_0", "call_1"]), ("tool", "B", "call_1"),
+        ("tool", "A", "call_0"), ("assistant", "Two files."), ("user", "And now?"), ("assistant", "Wait.", ["call_2"]),
+        ("tool", "x" * 70_000, "call_2"), ("user", "Well?"), ("assistant", "Done."),
+    ]  # fmt: skip
+    (row,) = group.sft
+    assert (row.fidelity, row.sequence, row.n_sequences) == ("transcript", 0, 1)
+    assert row.messages[2].reasoning_content == "let me see"
+    assert [message.trained for message in row.messages if message.role == "assistant"] == [True] * 4
+
+
+def test_the_last_text_is_the_answer_and_is_not_said_twice() -> None:
+    group = group_of([opened(), *lines(start(), user("go on"), assistant("Done.", step=4), answer("Done."))])
+    assert shown(group) == [("user", "Chat"), ("user", "go on"), ("assistant", "Done.")]
+
+
+def test_user_messages_that_nothing_followed_are_left_out() -> None:
+    group = group_of([opened(), *lines(start(), assistant("Hello."), answer("Hello."), user("thanks"))])
+    assert shown(group) == [("user", "Chat"), ("assistant", "Hello.")]
+
+
+def test_a_task_that_no_model_saw_is_in_no_row() -> None:
+    secret = "You are Ada. Return the shoes, but only if the refund is full."
+    hello = [start("Hi, I want to return shoes."), user("Full refund?"), answer("Yes.")]
+    other = [start("Hello! Shoes."), user("Full?"), answer("No.")]
+    line = opened(2, task=secret, task_shown=False)
+    group = group_of([line, *lines(*hello), *lines(*other, passes=False, branch=1)])
+    assert shown(group)[0] == ("user", "Hi, I want to return shoes.")
+    rows = (*group.sft, *group.dpo, *group.ppo)
+    assert not any(secret in row.model_dump_json() for row in rows)
+    assert not group.dpo
+    assert ("no_shared_prompt",) in [record.reasons for record in group.rejected if record.kind == "dpo"]
+    assert {row.group_size for row in group.ppo} == {2}
+
+
+def test_words_before_the_task_are_given() -> None:
+    before = [("user", "context_message", {"text": "earlier"}), assistant("How can I help?", beforeTask=True)]
+    group = group_of([opened(), *lines(*before, start(), user("x"), answer("y"))])
+    (row,) = group.sft
+    assert [message.content for message in row.messages] == ["earlier", "How can I help?", "Chat", "x", "y"]
+
+
+def test_messages_alone_are_a_transcript() -> None:
+    def said(role: str, content: str) -> Event:
+        return ("conversation", "message", {"role": role, "content": content})
+
+    group = group_of(
+        [
+            opened(),
+            *lines(said("user", "hi"), said("assistant", "hello"), said("user", "bye"), said("assistant", "ciao")),
+        ]
+    )
+    assert shown(group) == [("user", "hi"), ("assistant", "hello"), ("user", "bye"), ("assistant", "ciao")]
+    assert group.branches[0].final_answer == "ciao"
+
+
+@pytest.mark.parametrize(
+    ("events", "code"),
+    [
+        ([user("x"), result("a")], "unpaired_result"),
+        ([user("x"), call("a"), assistant("on", step=9), result("a")], "late_result"),
+        ([user("x"), call("a"), assistant("on", step=9)], "unanswered_call"),
+        ([user("x"), call("a", 1), call("b", 2), result("a"), result("b")], "late_result"),
+        ([user("x"), call("a", 1), assistant("late text", step=1), result("a")], "text_after_calls"),
+        ([user("x"), start()], "second_run_start"),
+        ([user("x"), ("status", "context_rewritten", {"kept": 1, "dropped": 2})], "context_rewritten"),
+        ([user("x"), ("status", "unreadable", {"reason": "cut"})], "unreadable"),
+        ([user("x"), ("text", "shout", {"text": "hey"})], "unknown_text"),
+        ([("user", "user_message", {"text": None})], "no_text"),
+        ([user("x"), ("thinking", "thinking_delta", {"delta": "a", "step": 1}), assistant("a", step=1)], "text_twice"),
+    ],
+)  # fmt: skip
+def test_a_transcript_that_would_have_to_be_guessed_is_kept_out(events: list[Event], code: str) -> None:
+    group = group_of([opened(), *lines(start(), *events, answer("Done."))])
+    assert why(group) == ("not_representable", code)
+    assert not group.ppo
+
+
+def test_arguments_that_an_importer_could_not_read_keep_a_branch_out() -> None:
+    group = group_of(
+        [opened(), *lines(start(), user("x"), call("a", argsError="no JSON"), result("a"), answer("Done."))]
+    )
+    assert why(group) == ("malformed_arguments",)
+
+
+# -- steps ---------------------------------------------------------------------------------------------------------------
+
+
+def test_outputs_that_the_model_saw_raw_are_whole() -> None:
+    group = group_of([opened(), *lines(start(), call("a"), result("a", "x" * 60_000), answer("Done."), observed="raw")])
+    assert group.sft[0].messages[2].content == "x" * 60_000
+    assert group.sft[0].fidelity == "reconstructed"
+    assert len(group.branches[0].tool_calls[0].output_summary or "") <= 800
+
+
+def test_an_output_over_the_limit_keeps_the_branch_out() -> None:
+    events = [start(), call("a"), result("a", "x" * 70_000), answer("Done.")]
+    assert why(group_of([opened(), *lines(*events, observed="raw")])) == ("output_too_large",)
+    assert group_of([opened(), *lines(*events, observed="raw")], config=EmissionConfig(max_output_bytes=80_000)).sft
+    assert group_of([opened(), *lines(*events, observed="summarized")]).sft
+
+
+@pytest.mark.parametrize(
+    ("events", "code"),
+    [
+        ([start(), ("text", "shout", {"text": "hey"}), answer("Done.")], "unknown_text"),
+        ([start(), start(), answer("Done.")], "second_run_start"),
+        ([start(), answer("Done."), ("thinking", "thinking_delta", {"delta": "more", "step": 2})], "text_after_answer"),
+    ],
+)
+def test_steps_that_rows_cannot_carry_keep_a_branch_out(events: list[Event], code: str) -> None:
+    assert why(group_of([opened(), *lines(*events)])) == ("not_representable", code)
+
+
+def test_version_1_reads_new_kinds_as_it_did() -> None:
+    """Unknown kinds on the text channel were something that the model said; all others counted in the digest alone."""
+    events = [
+        start(), ("conversation", "message", {"role": "user", "content": "hi"}), assistant("I look.", step=1), call("a", 1),
+        result("a"), user("more"), ("text", "shout", {"text": "hey", "step": 2}), call("b", 2), result("b"), answer("Done."),
+    ]  # fmt: skip
+    group = group_of([opened(), *lines(*events)], config=EmissionConfig(version=1))
+    assert [message.content for message in group.sft[0].messages] == ["Chat", "I look.", "ok", "hey", "ok", "Done."]
+    assert group.sft[0].fidelity is None
+    assert group.sft[0].messages[-1].trained is None
