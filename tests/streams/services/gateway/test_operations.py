@@ -219,8 +219,8 @@ def test_the_command_refuses_an_address_that_is_taken_or_open_to_others(monkeypa
 def test_the_commands_of_the_documentation_work(open_url: str, rollout: str) -> None:
     """Copied as they are, in their order."""
     page = (ROOT / "docs" / "gateway.md").read_text()
-    commands = re.findall(r"^    (curl (?:[^\n]*\\\n)*[^\n]*)$", page, re.MULTILINE)
-    assert len(commands) >= 5
+    commands = re.findall(r"^    (curl .*?)\n\n", page, re.MULTILINE | re.DOTALL)
+    assert len(commands) >= 7
     for shown in commands:
         arguments = shlex.split(
             shown.replace("\\\n", " ").replace("http://127.0.0.1:8790", open_url).replace("r1", rollout)
