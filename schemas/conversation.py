@@ -118,11 +118,17 @@ class SamplingOptions(_Data):
     """How the model was asked to sample."""
 
     temperature: Real | None = None
+    """Temperature."""
     top_p: Real | None = None
+    """Share of the probability that tokens are drawn from."""
     top_k: Whole | None = None
+    """Number of tokens that are drawn from."""
     seed: Whole | None = None
+    """Seed, where the model takes one."""
     max_tokens: Count | None = None
+    """Limit of the response."""
     stop: str | tuple[str, ...] | None = None
+    """Texts that end the response."""
 
 
 class CallUsage(_Data):

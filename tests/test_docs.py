@@ -76,6 +76,25 @@ def test_the_converter_of_the_lines_page_works(tmp_path: Path) -> None:
     assert (counts["bad_lines"], counts["dead_letters"]) == (0, 0)
 
 
+def test_the_conversation_of_the_lines_page_goes_in(tmp_path: Path) -> None:
+    """The lines of an agent of one's own are read without a complaint, and make a branch that passes."""
+    (lines,) = blocks(ROOT / "docs" / "lines.md", "ndjson")
+    (tmp_path / "lines.ndjson").write_text(lines)
+    counts = json.loads(run_braid("run", tmp_path / "lines.ndjson", "--out", tmp_path / "out", "--json").stdout)
+    assert (counts["bad_lines"], counts["dead_letters"], counts["events"], counts["passes"]) == (0, 0, 7, 1)
+
+
+def test_the_conversation_of_the_lines_page_is_a_row(tmp_path: Path) -> None:
+    """The row holds the messages of the last call and its response; the model said two of them."""
+    (lines,) = blocks(ROOT / "docs" / "lines.md", "ndjson")
+    (tmp_path / "lines.ndjson").write_text(lines)
+    run_braid("run", tmp_path / "lines.ndjson", "--out", tmp_path / "out")
+    (row,) = [json.loads(line) for line in (tmp_path / "out" / "sft.jsonl").read_text("utf-8").splitlines()]
+    assert [(message["role"], message.get("trained")) for message in row["messages"]] == [
+        ("system", None), ("user", None), ("assistant", True), ("tool", None), ("assistant", True),
+    ]  # fmt: skip
+
+
 def test_the_commands_of_the_training_page_work(tmp_path: Path) -> None:
     """A log of emission version 1 is made anew, and the difference is explained: a skipped test costs a pass nothing more."""
     counts = {"passed": 1, "failed": 0, "skipped": 1, "total": 2}

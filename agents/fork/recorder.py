@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.fork.log import Log
-from agents.importers.loose_events import CHANNELS
 from agents.importers.slices import MAX_TEXT
 from agents.summarize.output import byte_length
+from schemas.event_kinds import channel_of
 from schemas.events import AgentEvent, AgentEvents, BranchInfo, EndStatus, Workspace
 from schemas.jsontext import compact
 
@@ -41,7 +41,7 @@ class Recorder:
         """Take an event; it goes with the next flush."""
         event = AgentEvent(
             trace_id=self.trace_id,
-            channel=CHANNELS.get(kind, "status"),
+            channel=channel_of(kind),
             event=kind,
             data=compact(data),
             timestamp_ms=self._clock(),

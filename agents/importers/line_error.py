@@ -10,3 +10,7 @@ class LineError(BraidError):
         super().__init__(f"{field}: {reason}" if field else reason)
         self.field = field
         self.reason = reason
+
+
+class TooLargeError(LineError):
+    """An object over its limit of bytes."""

@@ -4,21 +4,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agents.importers.conversation_data import check_conversation
 from agents.importers.line_error import LineError
 from agents.summarize.loose_fields import first
 from schemas.codec.body import first_problem
+from schemas.event_kinds import channel_of
 from schemas.events import AgentEvent
 from schemas.jsontext import compact, kind_of
-
-CHANNELS = {
-    "run_start": "text", "final_answer": "text", "error": "text",
-    "step_start": "thinking", "thinking_delta": "thinking", "planning": "thinking",
-    "tool_call": "tool", "tool_result": "tool", "tool_fallback_offered": "tool", "tool_synthesised": "tool",
-    "model_start": "model", "model_done": "model",
-    "action_proposed": "action", "action_executing": "action", "action_completed": "action",
-    "artifact_stream_start": "artifact", "artifact_delta": "artifact", "artifact_stream_end": "artifact",
-}  # fmt: skip
-"""The channel of a kind, for events that do not say it."""
 
 _NAMES = {
     "trace_id": ("trace_id", "traceId"),
@@ -33,7 +25,10 @@ _KNOWN = {name for names in _NAMES.values() for name in names}
 
 
 def read_event(value: Any, field: str = "event") -> AgentEvent:
-    """An AgentEvent from JSON. Fields beside the common ones are kept in its data. Raises LineError."""
+    """An AgentEvent from JSON. Fields beside the common ones are kept in its data. Raises LineError.
+
+    The data of `message` and `model_call` is checked; that of other kinds is kept as it is.
+    """
     if not isinstance(value, dict):
         raise LineError(field, f"expected an object, found {kind_of(value)}")
     found = {name: first(value, *names) for name, names in _NAMES.items()}
@@ -46,7 +41,9 @@ def read_event(value: Any, field: str = "event") -> AgentEvent:
     extra = {name: content for name, content in value.items() if name not in _KNOWN}
     if extra:
         data = {**extra, **data}
-    channel = found["channel"] if found["channel"] is not None else CHANNELS.get(kind, "status")
+    text = compact(data)
+    check_conversation(kind, data, text, f"{field}.data")
+    channel = found["channel"] if found["channel"] is not None else channel_of(kind)
     time = found["timestamp_ms"]
     if isinstance(time, float) and time.is_integer():
         time = int(time)
@@ -56,7 +53,7 @@ def read_event(value: Any, field: str = "event") -> AgentEvent:
             parent_trace_id=found["parent_trace_id"],
             channel=channel,
             event=kind,
-            data=compact(data),
+            data=text,
             timestamp_ms=time,
         )
     except ValidationError as error:

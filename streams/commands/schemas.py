@@ -1,4 +1,4 @@
-"""`braid schemas`: models, committed Avro files and the registry agree."""
+"""`braid schemas`: models, committed Avro files and the registry agree; the kinds of events as a page."""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from schemas.errors import SchemaError
 
-app = App(name="schemas", help="Check and register the Avro schemas.")
+app = App(name="schemas", help="Check and register the Avro schemas; describe the kinds of events.")
 
 
 @app.command
@@ -69,3 +69,14 @@ def write(*, amend: Annotated[bool, Parameter(negative="")] = False) -> None:
 
     for path in versions.write(amend=amend):
         sys.stdout.write(f"{path}\n")
+
+
+@app.command
+def events() -> None:
+    """Write the page about the kinds of events, their fields and an example of each, as Markdown.
+
+    Example: `braid schemas events > docs/events.md`
+    """
+    from streams.views.event_page import event_page
+
+    sys.stdout.write(event_page())

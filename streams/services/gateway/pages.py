@@ -4,6 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schemas.event_kinds import BY_NAME, KINDS
+
 DESCRIPTION = """
 Agents, verifiers and operators write what happened in a rollout; an answer comes when the broker has it.
 
@@ -20,7 +22,11 @@ token may be bound to one rollout and one branch.
 
 TAGS = [
     {"name": "rollouts", "description": "A task is forked, given up, or settled. Role: operator."},
-    {"name": "events", "description": "What an agent does in a branch. Role: agent or operator."},
+    {
+        "name": "events",
+        "description": "What an agent does in a branch. Role: agent or operator. Kinds: "
+        f"{', '.join(kind.name for kind in KINDS)}. Other kinds are kept as they are.",
+    },
     {"name": "verdicts", "description": "What verifiers and judges say of branches. Role: verifier, nobody else."},
     {"name": "lines", "description": "All of these, mixed. Each line needs the role of its type."},
     {"name": "operations", "description": "Health and metrics of the gateway itself."},
@@ -111,10 +117,8 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": AnswerView, "description": words} for status, words in _WORDS.items()
 }
 
-EVENT = {
-    "trace_id": "t1", "channel": "tool", "event": "tool_call", "timestamp_ms": 1767225600000,
-    "data": {"toolName": "bash", "args": {"command": "make test"}, "callId": "c1"},
-}  # fmt: skip
+EVENT = {"trace_id": "t1", "timestamp_ms": 1767225600000, **BY_NAME["tool_call"].event()}
+_RESULT = EVENT | BY_NAME["tool_result"].event()
 _CLOUD = {"specversion": "1.0", "id": "1", "source": "/agents/a", "type": "agent.event", "sequence": "7", "data": EVENT}
 
 
@@ -142,13 +146,14 @@ def body(
 EVENTS_BODY = body(
     {
         "an event with its seq": {"seq": 7, "event": EVENT},
-        "several": [{"seq": 7, "event": EVENT}, {"seq": 8, "event": EVENT | {"event": "tool_result"}}],
+        "several": [{"seq": 7, "event": EVENT}, {"seq": 8, "event": _RESULT}],
         "a bare event, with ?first_seq=7": EVENT,
         "the first event, with what is known of the branch": {
             "seq": 0, "temperature": 0.8, "seed": 1, "agent": {"name": "coder", "model": "m"}, "event": EVENT,
         },
+        **{kind.name: {"seq": 7, "event": kind.event()} for kind in KINDS},
     },
-    lines=[{"seq": 7, "event": EVENT}, {"seq": 8, "event": EVENT | {"event": "tool_result"}}],
+    lines=[{"seq": 7, "event": EVENT}, {"seq": 8, "event": _RESULT}],
 )  # fmt: skip
 EVENTS_BODY["requestBody"]["content"] |= {
     "application/cloudevents+json": {"schema": {"type": "object"}, "example": _CLOUD},

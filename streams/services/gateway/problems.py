@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from agents.importers.line_error import LineError
+from agents.importers.line_error import LineError, TooLargeError
 from schemas.errors import BraidError
 
 BAD_SYNTAX = 400
@@ -69,8 +69,15 @@ class RefusedError(BraidError):
 
 def problem_of(error: LineError, at: Position | None) -> Problem:
     """The problem that an error is. Without a field it could not be read at all."""
-    status = error.status if isinstance(error, ItemError) else BAD_CONTENT if error.field else BAD_SYNTAX
-    return Problem(at, error.field, error.reason, status)
+    return Problem(at, error.field, error.reason, _status(error))
+
+
+def _status(error: LineError) -> int:
+    if isinstance(error, ItemError):
+        return error.status
+    if isinstance(error, TooLargeError):
+        return TOO_LARGE
+    return BAD_CONTENT if error.field else BAD_SYNTAX
 
 
 def shared_status(problems: list[Problem]) -> int:

@@ -17,6 +17,7 @@ import orjson
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from schemas.event_kinds import KINDS
 from streams.cluster.config import ConfigError, Settings
 from streams.commands.gateway import gateway
 from streams.services.gateway.app import create_app
@@ -60,6 +61,14 @@ def test_the_openapi_names_every_route_with_examples(client: httpx.Client) -> No
     for operation in posts.values():
         assert operation["requestBody"]["content"]["application/json"]["examples"]
         assert {"202", "207", "401", "403", "413", "422", "503"} <= set(operation["responses"])
+
+
+@pytest.mark.kafka
+def test_the_openapi_has_an_example_of_every_kind_of_event(client: httpx.Client) -> None:
+    """The kinds are those of the one table, which docs/events.md is made of, too."""
+    described = client.get("/openapi.json").json()
+    events = described["paths"]["/v1/rollouts/{rollout_id}/branches/{branch_index}/events"]["post"]
+    assert {kind.name for kind in KINDS} <= set(events["requestBody"]["content"]["application/json"]["examples"])
 
 
 @pytest.mark.kafka
@@ -210,8 +219,8 @@ def test_the_command_refuses_an_address_that_is_taken_or_open_to_others(monkeypa
 def test_the_commands_of_the_documentation_work(open_url: str, rollout: str) -> None:
     """Copied as they are, in their order."""
     page = (ROOT / "docs" / "gateway.md").read_text()
-    commands = re.findall(r"^    (curl (?:[^\n]*\\\n)*[^\n]*)$", page, re.MULTILINE)
-    assert len(commands) >= 5
+    commands = re.findall(r"^    (curl .*?)\n\n", page, re.MULTILINE | re.DOTALL)
+    assert len(commands) >= 7
     for shown in commands:
         arguments = shlex.split(
             shown.replace("\\\n", " ").replace("http://127.0.0.1:8790", open_url).replace("r1", rollout)

@@ -149,6 +149,28 @@ def test_an_event_over_a_mebibyte_is_refused_and_its_neighbours_are_not(
     assert guarded.post(path, json=large, headers=bearer("agent-token")).status_code == 413
 
 
+def test_a_bad_conversation_event_is_refused_at_its_own_position(
+    guarded: httpx.Client, house: Settings, rollout: str
+) -> None:
+    """422 with the field for bad data, 413 for a message over a mebibyte; the events around them are written."""
+    events = [
+        {"event": "message", "data": {"role": "user", "content": "hi"}},
+        {"event": "model_call", "data": {"call_id": "c1", "context": {"keep": -1}}},
+        {"event": "message", "data": {"role": "user", "content": "x" * 1024 * 1024}},
+        {"event": "model_call", "data": {"call_id": "c1", "context": {"add": ["m0"]}, "error": {"kind": "timeout"}}},
+    ]
+    path = f"/v1/rollouts/{rollout}/branches/0/events?first_seq=0"
+    answer = guarded.post(path, json=events, headers=bearer("agent-token"))
+    assert answer.status_code == 207
+    assert [(error["index"], error["field"], error["status"]) for error in answer.json()["errors"]] == [
+        (1, "event.data.context.keep", 422),
+        (2, "event.data", 413),
+    ]
+    assert seqs(house, rollout) == [0, 3]
+    assert guarded.post(path, json=events[1], headers=bearer("agent-token")).status_code == 422
+    assert guarded.post(path, json=events[2], headers=bearer("agent-token")).status_code == 413
+
+
 def test_secrets_do_not_reach_the_log_when_so_configured(guarded: httpx.Client, house: Settings, rollout: str) -> None:
     """What an agent printed by mistake is gone before it is kept for ever."""
     secret = "ghp_" + "a1B2c3D4e5" * 4
