@@ -7,32 +7,30 @@ model's provider or of the sandbox is infra_error, never the agent's failure.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agents.fork.budget import Budgets, Spent, exhausted
-from agents.fork.model import (
-    Answers,
-    Ask,
-    Assistant,
-    Entry,
-    Model,
-    ModelTroubleError,
-    Tokens,
-    ToolAnswer,
-    ToolUse,
-    Turn,
-)
 from agents.fork.observed import observed
 from agents.fork.recorder import Recorder
 from agents.fork.retry import ATTEMPTS, wait_s
 from agents.fork.sandbox import SandboxError
-from agents.fork.tools import DEFINITIONS, Outcome, Tools
+from agents.fork.tools import DEFINITIONS, Outcome, Tools, call_tool
+from agents.models.conversation import Message, ToolCall, ToolDefinition, sendable
+from agents.models.model import Model, ModelRequest, ModelResponse, SamplingParameters, TokenUsage
+from agents.models.model_error import ModelError
 from agents.summarize.branch import ToolLimits
 from schemas.emission import EmissionConfig
 from schemas.events import AgentEvent, EndStatus
 from schemas.lifecycle import RolloutOpened
 
 CUT_OFF = Outcome(error_code="cut_off", error="the turn was cut off at its length limit before this call was complete")
+
+OFFERED = tuple(ToolDefinition(**tool["function"]) for tool in DEFINITIONS)
+
+REFUSED = {
+    "refusal": "the model refused the task",
+    "content_filter": "the provider's content filter stopped the model",
+}
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -70,12 +68,12 @@ class Agent:
     """Scales the waits between attempts."""
     notice: Callable[[str], None] = lambda _what: None
     """Told what the agent does now."""
-    entries: list[Entry] = field(default_factory=list)
-    """The conversation so far; a fork from the middle begins with some."""
+    messages: list[Message] = field(default_factory=list)
+    """The conversation after the task; a fork from the middle begins with some."""
     steps: int = 0
-    tokens: Tokens = field(default_factory=Tokens)
+    tokens: TokenUsage = field(default_factory=TokenUsage)
     """Of this run, prefix included, as events count them."""
-    own_tokens: Tokens = field(default_factory=Tokens)
+    own_tokens: TokenUsage = field(default_factory=TokenUsage)
     """Of this branch alone, as budgets count them."""
 
     def __post_init__(self) -> None:
@@ -89,7 +87,7 @@ class Agent:
                 if over is not None:
                     return Ending(over.status, over.why)
                 turn = await self._turn()
-                if not turn.calls:
+                if turn.finish_reason in REFUSED or not turn.message.tool_calls:
                     return self._answer(turn)
                 self._record_calls(turn)
                 await self.recorder.flush()
@@ -113,21 +111,21 @@ class Agent:
 
     # -- a turn --------------------------------------------------------------------------------------------------------
 
-    async def _turn(self) -> Turn:
+    async def _turn(self) -> ModelResponse:
         self.steps += 1
         self.notice(f"step {self.steps}: asks the model")
         self.recorder.event("step_start", {"step": self.steps})
         turn = await self._ask()
-        self.tokens, self.own_tokens = self.tokens.plus(turn.tokens), self.own_tokens.plus(turn.tokens)
-        self.spent.tokens += turn.tokens.total
-        if turn.text and turn.calls:
-            self.recorder.event("thinking_delta", {"delta": turn.text, "step": self.steps})
+        self.tokens, self.own_tokens = self.tokens.plus(turn.usage), self.own_tokens.plus(turn.usage)
+        self.spent.tokens += turn.usage.total
+        if turn.message.text and turn.message.tool_calls:
+            self.recorder.event("thinking_delta", {"delta": turn.message.text, "step": self.steps})
         self.recorder.event(
             "model_done",
             {
                 "modelId": self.model.name,
                 "step": self.steps,
-                "finishReason": turn.stop,
+                "finishReason": turn.finish_reason,
                 "inputTokens": self.tokens.input,
                 "outputTokens": self.tokens.output,
                 "cacheReadTokens": self.tokens.cached,
@@ -135,86 +133,105 @@ class Agent:
         )
         return turn
 
-    async def _ask(self) -> Turn:
-        """The model's next turn, after as many attempts as it takes; each one that failed is on the log before the next."""
-        ask = Ask(
-            system=self.opened.system_prompt or "",
-            task=self.opened.task,
-            entries=tuple(self.entries),
-            tools=tuple(tool["function"] for tool in DEFINITIONS),
-            temperature=self.temperature,
-            seed=self.seed,
-        )
+    async def _ask(self) -> ModelResponse:
+        """The model's next turn, after as many calls as it takes; each one that failed is on the log before the next."""
         failures = 0
         while True:
             try:
-                return await self.model.ask(ask)
-            except ModelTroubleError as trouble:
+                return await self.model.call(self._request())
+            except ModelError as error:
                 failures += 1
-                again = trouble.may_pass and failures < ATTEMPTS
-                wait = wait_s(failures, trouble.after_s, self.recorder.trace_id, self.patience) if again else None
-                self.recorder.event(
-                    "error_recovery",
-                    {
-                        "step": self.steps,
-                        "attempt": failures,
-                        "kind": trouble.kind,
-                        "error": str(trouble),
-                        "action": "retry" if again else "give_up",
-                        "waitMs": None if wait is None else round(wait * 1000),
-                    },
-                )
-                await self.recorder.flush()
-                self.notice(f"step {self.steps}: {trouble.kind}, attempt {failures}")
-                if wait is None:
-                    raise _EndError(
-                        "infra_error", f"model: {trouble.kind} after {failures} attempts: {trouble}"
-                    ) from None
-                await self.sleep(wait)
+                await self._failed(error, failures)
+
+    def _request(self) -> ModelRequest:
+        task = Message("user", self.opened.task)
+        return ModelRequest(
+            model=self.model.name,
+            system=self.opened.system_prompt or "",
+            messages=(task, *map(sendable, self.messages)),
+            tools=OFFERED,
+            sampling=SamplingParameters(
+                temperature=self.temperature, seed=self.seed, max_tokens=self.budgets.turn_tokens
+            ),
+            timeout_s=self.budgets.turn_s,
+            cache=True,
+        )
+
+    async def _failed(self, error: ModelError, failures: int) -> None:
+        """Write that a call failed, and wait for the next one. Raises _EndError when there is to be none."""
+        picky = error.status == 400 and self.temperature is not None and "temperature" in str(error)
+        if picky:
+            self.temperature = None  # some models take none
+        again = (picky or error.retry) and failures < ATTEMPTS
+        wait = wait_s(failures, error.retry_after_s, self.recorder.trace_id, self.patience) if again else None
+        self.recorder.event(
+            "error_recovery",
+            {
+                "step": self.steps,
+                "attempt": failures,
+                "kind": error.kind,
+                "error": str(error),
+                "action": "retry" if again else "give_up",
+                "waitMs": None if wait is None else round(wait * 1000),
+            },
+        )
+        await self.recorder.flush()
+        self.notice(f"step {self.steps}: {error.kind}, attempt {failures}")
+        if wait is None:
+            raise _EndError("infra_error", f"model: {error.kind} after {failures} attempts: {error}") from None
+        await self.sleep(wait)
 
     # -- its calls -----------------------------------------------------------------------------------------------------
 
-    async def _call_all(self, turn: Turn) -> None:
+    async def _call_all(self, turn: ModelResponse) -> None:
         """All calls of a turn, in the model's order; what it sees of each is what will be trained on."""
         answers = []
-        for call in turn.calls:
+        for call in turn.message.tool_calls:
             self.notice(f"step {self.steps}: {call.name}")
-            outcome = CUT_OFF if turn.stop == "max_tokens" else await self.tools.call(call.name, call.arguments)
+            outcome = CUT_OFF if turn.finish_reason == "max_tokens" else await call_tool(self.tools, call)
             answers.append(self._answered(call, self._record_result(call, outcome)))
             if self.recorder.is_full:
                 await self.recorder.flush()
-        self.entries += [Assistant(turn.text, turn.calls), Answers(tuple(answers))]
+        self.messages += [turn.message, *answers]
 
-    def _record_calls(self, turn: Turn) -> None:
-        """The calls of a turn."""
-        for call in turn.calls:
+    def _record_calls(self, turn: ModelResponse) -> None:
+        """The calls of a turn; arguments that are no JSON object stay the text that the model wrote."""
+        for call in turn.message.tool_calls:
             batch = {
                 "batchId": f"{self.recorder.trace_id}/{self.steps}",
-                "batchSize": len(turn.calls),
+                "batchSize": len(turn.message.tool_calls),
                 "stepIndex": self.steps,
             }
-            data = {"toolName": call.name, "args": dict(call.arguments), "callId": call.call_id}
+            data = {"toolName": call.name, "args": _arguments(call), "callId": call.id}
             self.recorder.event("tool_call", data | batch)
 
-    def _record_result(self, call: ToolUse, outcome: Outcome) -> AgentEvent:
+    def _record_result(self, call: ToolCall, outcome: Outcome) -> AgentEvent:
         """The result of a call."""
-        data = {"callId": call.call_id, "toolName": call.name, "output": outcome.output, "stepIndex": self.steps}
+        data = {"callId": call.id, "toolName": call.name, "output": outcome.output, "stepIndex": self.steps}
         if outcome.error is not None:
             data["error"] = {"code": outcome.error_code, "message": outcome.error}
         return self.recorder.event("tool_result", data)
 
-    def _answered(self, call: ToolUse, result: AgentEvent) -> ToolAnswer:
+    def _answered(self, call: ToolCall, result: AgentEvent) -> Message:
         content, failed = observed(result, call.name, self._limits, redacting=self.redacting)
-        return ToolAnswer(call.call_id, content, failed)
+        return Message("tool", content, tool_call_id=call.id, name=call.name, is_error=failed)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _answer(self, turn: Turn) -> Ending:
-        if turn.stop == "refusal":
-            raise _EndError("failed", "the model refused the task")
-        if turn.stop == "max_tokens":
+    def _answer(self, turn: ModelResponse) -> Ending:
+        if turn.finish_reason in REFUSED:
+            raise _EndError("failed", REFUSED[turn.finish_reason])
+        if turn.finish_reason == "max_tokens":
             raise _EndError("failed", "the model's answer was cut off at its length limit")
-        if not turn.text.strip():
+        answer = turn.message.text.strip()
+        if not answer:
             raise _EndError("failed", "the model ended its work without an answer")
-        self.recorder.event("final_answer", {"answer": turn.text.strip()})
+        self.recorder.event("final_answer", {"answer": answer})
         return Ending("answered")
+
+
+def _arguments(call: ToolCall) -> dict[str, Any] | str:
+    try:
+        return call.parsed()
+    except ValueError:
+        return call.arguments

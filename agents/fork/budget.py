@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agents.fork.model import Tokens
+from agents.models.model import TokenUsage
 from schemas.events import EndStatus
 
 
@@ -16,6 +16,10 @@ class Budgets:
     total_tokens: int | None = None
     branch_s: float = 600.0
     total_s: float | None = None
+    turn_s: float = 300.0
+    """Seconds of one call of the model."""
+    turn_tokens: int = 8192
+    """Tokens that the model may write in one turn."""
 
 
 @dataclass(slots=True)
@@ -35,7 +39,7 @@ class Exhausted:
     why: str
 
 
-def exhausted(budgets: Budgets, steps: int, tokens: Tokens, spent: Spent) -> Exhausted | None:
+def exhausted(budgets: Budgets, steps: int, tokens: TokenUsage, spent: Spent) -> Exhausted | None:
     """The budget that forbids another turn, if one does."""
     if steps >= budgets.steps:
         return Exhausted("failed", f"budget: {budgets.steps} turns without an answer")

@@ -3,31 +3,32 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from agents.fork.model import Answers, Assistant, Entry, Tokens, ToolAnswer, ToolUse
 from agents.fork.observed import observed
-from agents.fork.tools import Tools
+from agents.fork.tools import Tools, call_tool
+from agents.models.conversation import Message, ToolCall
+from agents.models.model import TokenUsage
 from agents.summarize.loose_fields import first, whole_or_none
 from schemas.emission import SummaryLimits
 from schemas.events import AgentEvent
-from schemas.jsontext import parse_object
+from schemas.jsontext import compact, parse_object
 
 
 class Prefix(NamedTuple):
     """What a fork from the middle starts with."""
 
     events: tuple[AgentEvent, ...]
-    entries: tuple[Entry, ...]
+    messages: tuple[Message, ...]
     steps: int
-    tokens: Tokens
+    tokens: TokenUsage
 
 
 def read_prefix(events: Sequence[AgentEvent], limits: Callable[[str], SummaryLimits], *, redacting: bool) -> Prefix:
     """The conversation that recorded events amount to; every turn in them is whole."""
-    entries: list[Entry] = []
+    messages: list[Message] = []
     said: list[str] = []
-    calls: list[ToolUse] = []
-    answers: dict[str, ToolAnswer] = {}
-    steps, tokens = 0, Tokens()
+    calls: list[ToolCall] = []
+    answers: dict[str, Message] = {}
+    steps, tokens = 0, TokenUsage()
     for event in events:
         data = parse_object(event.data)
         match event.event:
@@ -37,24 +38,24 @@ def read_prefix(events: Sequence[AgentEvent], limits: Callable[[str], SummaryLim
                 said.append(str(data.get("delta") or ""))
             case "model_done":
                 counts = [whole_or_none(data.get(name)) for name in ("inputTokens", "outputTokens", "cacheReadTokens")]
-                tokens = Tokens(*(count or 0 for count in counts))
+                tokens = TokenUsage(*(count or 0 for count in counts))
             case "tool_call":
-                call = ToolUse(
-                    str(first(data, "callId", "call_id")), str(first(data, "toolName", "name")), data["args"]
-                )
+                args = data["args"]
+                call = ToolCall(
+                    str(first(data, "callId", "call_id")), str(first(data, "toolName", "name")),
+                    args if isinstance(args, str) else compact(args),
+                )  # fmt: skip
                 calls.append(call)
             case "tool_result":
                 name = str(first(data, "toolName", "name"))
                 content, failed = observed(event, name, limits, redacting=redacting)
-                answer = ToolAnswer(str(first(data, "callId", "call_id")), content, failed)
-                answers[answer.call_id] = answer
+                call_id = str(first(data, "callId", "call_id"))
+                answers[call_id] = Message("tool", content, tool_call_id=call_id, name=name, is_error=failed)
                 if len(answers) == len(calls):
-                    entries += [
-                        Assistant("".join(said), tuple(calls)),
-                        Answers(tuple(answers[c.call_id] for c in calls)),
-                    ]
+                    turn = Message("assistant", "".join(said), tool_calls=tuple(calls))
+                    messages += [turn, *(answers[each.id] for each in calls)]
                     said, calls, answers = [], [], {}
-    return Prefix(tuple(events), tuple(entries), steps, tokens)
+    return Prefix(tuple(events), tuple(messages), steps, tokens)
 
 
 async def replay(prefix: Prefix, tools: Tools) -> list[str]:
@@ -68,10 +69,8 @@ async def replay(prefix: Prefix, tools: Tools) -> list[str]:
             data = parse_object(event.data)
             recorded[str(first(data, "callId", "call_id"))] = (data.get("output"), data.get("error") is not None)
     differing = []
-    for entry in prefix.entries:
-        if isinstance(entry, Assistant):
-            for call in entry.calls:
-                outcome = await tools.call(call.name, call.arguments)
-                if (outcome.output, outcome.error is not None) != recorded[call.call_id]:
-                    differing.append(call.call_id)
+    for call in (call for message in prefix.messages for call in message.tool_calls):
+        outcome = await call_tool(tools, call)
+        if (outcome.output, outcome.error is not None) != recorded[call.id]:
+            differing.append(call.id)
     return differing

@@ -15,13 +15,13 @@ from agents.fork.agent import Agent, Ending
 from agents.fork.budget import Budgets, Spent
 from agents.fork.history import Job
 from agents.fork.log import Log
-from agents.fork.model import Model, Tokens
 from agents.fork.pool import KernelPool
 from agents.fork.prefix import read_prefix, replay
 from agents.fork.recorder import Clock, Recorder
 from agents.fork.sandbox import Limits, Sandbox, SandboxError
 from agents.fork.task import Task
 from agents.fork.tools import DEFINITIONS, SUMMARIES, Tools
+from agents.models.model import Model, TokenUsage
 from agents.summarize.branch import ToolLimits
 from agents.workspace.files import FileProblemError, Files
 from agents.workspace.snapshot import SnapshotError
@@ -71,7 +71,7 @@ class BranchResult(NamedTuple):
     error: str | None
     workspace: Workspace | None
     steps: int
-    tokens: Tokens
+    tokens: TokenUsage
 
 
 Progress = Callable[[int, str], None]
@@ -203,7 +203,7 @@ class ForkRunner:
             agent.recorder.take(event.model_copy(update={"trace_id": agent.recorder.trace_id}))
             if agent.recorder.is_full:
                 await agent.recorder.flush()
-        agent.entries, agent.steps, agent.tokens = list(prefix.entries), prefix.steps, prefix.tokens
+        agent.messages, agent.steps, agent.tokens = list(prefix.messages), prefix.steps, prefix.tokens
         await agent.recorder.flush()
         differing = await replay(prefix, tools)
         agent.recorder.event(
@@ -224,7 +224,7 @@ class ForkRunner:
             recorder.event("error", {"error": ending.error, "step": agent.steps if agent else 0})
         await recorder.end(ending.status, ending.error, workspace)
         self.progress(job.branch_index, ending.status)
-        steps, tokens = (agent.steps, agent.own_tokens) if agent else (0, Tokens())
+        steps, tokens = (agent.steps, agent.own_tokens) if agent else (0, TokenUsage())
         return BranchResult(*job, ending.status, ending.error, workspace, steps, tokens)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from agents.fork.sandbox import CommandResult, Ended, Limits, Sandbox
+from agents.models.conversation import ToolCall
 from agents.summarize.output import byte_length
 from agents.workspace.files import LEFT_OUT, MAX_FILES, FileProblemError, checked
 from schemas.lifecycle import SummaryOptions
@@ -169,6 +170,15 @@ _TOOLS: dict[str, Callable[[Tools, Mapping[str, Any]], Awaitable[Any]]] = {
     "search": Tools._search,
     "run": Tools._run,
 }
+
+
+async def call_tool(tools: Tools, call: ToolCall) -> Outcome:
+    """Make a call of a model. Arguments that are no JSON object are an error for it to read."""
+    try:
+        arguments = call.parsed()
+    except ValueError as error:
+        return Outcome(error_code="bad_arguments", error=f"the arguments are no JSON object: {error}")
+    return await tools.call(call.name, arguments)
 
 
 def command_output(done: CommandResult, timeout: float) -> str:

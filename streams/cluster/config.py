@@ -9,9 +9,10 @@ import ssl
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from agents.models.service import ServiceOptions
 from agents.rollouts.policy import ClosingPolicy
 from schemas.codec.body import first_problem
 from schemas.emission import EmissionConfig
@@ -149,7 +150,11 @@ class JudgeWorkerConfig(_Section):
     rules: Path | None = None
     """The rule file of a scripted judge."""
     base_url: str = ""
-    """Of the Messages API; empty: ANTHROPIC_BASE_URL, else the API itself. The key is ANTHROPIC_API_KEY."""
+    """Of the service; empty: ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else the provider's API."""
+    key_variable: str = ""
+    """The environment variable that holds the key; empty: ANTHROPIC_API_KEY or OPENAI_API_KEY."""
+    extra_body: dict[str, JsonValue] = {}
+    """Fields added to every request, as JSON: what a server wants beside the protocol."""
     concurrency: int = Field(default=8, ge=1, le=1000)
     """Calls under way at once."""
     calls_per_hour: int = Field(default=3600, ge=0)
@@ -172,14 +177,25 @@ class JudgeWorkerConfig(_Section):
     usd_per_mtok_out: float | None = Field(default=None, ge=0)
     """Price of a million generated tokens."""
 
+    def service(self) -> ServiceOptions:
+        """The service behind the judge's model."""
+        setting = "judge.base_url (BRAID_JUDGE__BASE_URL)"
+        return ServiceOptions(self.base_url, setting, self.key_variable, self.extra_body)
+
 
 class ForkConfig(_Section):
     """The fork runner: `braid fork`."""
 
     model: str = ""
-    """The agent's model, for --model anthropic. The key is ANTHROPIC_API_KEY."""
+    """The agent's model, for --model anthropic and openai; --model-name overrides it."""
     base_url: str = ""
-    """Of the Messages API; empty: ANTHROPIC_BASE_URL, else the API itself."""
+    """Of the service; empty: ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else the provider's API. --base-url overrides it."""
+    key_variable: str = ""
+    """The environment variable that holds the key; empty: ANTHROPIC_API_KEY or OPENAI_API_KEY."""
+    extra_body: dict[str, JsonValue] = {}
+    """Fields added to every request, as JSON: {"thinking": ...}, {"chat_template_kwargs": ...}."""
+    send_reasoning: bool = False
+    """Send the reasoning of earlier turns back over chat completions. The Messages API always gets its thinking back."""
     timeout_s: float = Field(default=300.0, gt=0)
     """Of one turn."""
     max_tokens: int = Field(default=8192, ge=256)
@@ -192,6 +208,11 @@ class ForkConfig(_Section):
     """Where workspaces are kept; unset: below the state directory."""
     e2b_template: str = ""
     """Empty: E2B's base template. The key is E2B_API_KEY."""
+
+    def service(self) -> ServiceOptions:
+        """The service behind the agent's model."""
+        setting = "fork.base_url (BRAID_FORK__BASE_URL)"
+        return ServiceOptions(self.base_url, setting, self.key_variable, self.extra_body, self.send_reasoning)
 
 
 class VerifierConfig(_Section):

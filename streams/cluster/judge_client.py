@@ -1,5 +1,6 @@
 """The configured judge, one call to it, and the budget that calls spend."""
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
@@ -8,12 +9,15 @@ from agents.judge.answers import Answer
 from agents.judge.judge import Judge, JudgeSetupError, JudgeTroubleError
 from agents.judge.prompt import prompt_of
 from agents.judge.votes import Asked, Call, answered, missing
+from agents.models.model_error import ModelSetupError
+from agents.models.service import ServiceKind
 from schemas.judging import JudgeRequest, JudgeVote
-from streams.cluster.config import Settings
+from streams.cluster.config import JudgeWorkerConfig, Settings
+from streams.cluster.model_client import open_model
 
 HOUR_S = 3600.0
 
-ASKED_BY_US = frozenset({"scripted", "anthropic"})
+ASKED_BY_US = frozenset({"scripted", "anthropic", "openai"})
 """Kinds of judges that we ask; for others nobody reads requests."""
 
 
@@ -57,23 +61,30 @@ def make_judge(settings: Settings, allow: Callable[[], bool] = lambda: True) -> 
         if asked.rules is None:
             raise JudgeSetupError("a scripted judge needs a rule file: set judge.rules (BRAID_JUDGE__RULES)")
         return ScriptedJudge(read_rules(asked.rules), allow)
-    if chosen.kind == "anthropic":
-        from agents.judge.anthropic_judge_adapter import AnthropicJudge, ModelOptions
-
-        options = ModelOptions(
-            model=chosen.model,
-            base_url=asked.base_url,
-            timeout_s=asked.timeout_s,
-            max_tokens=asked.max_tokens,
-            longest_wait_s=asked.longest_wait_s,
-            usd_per_mtok_in=asked.usd_per_mtok_in,
-            usd_per_mtok_out=asked.usd_per_mtok_out,
-        )
-        return AnthropicJudge(options, allow)
+    if chosen.kind in ("anthropic", "openai"):
+        return _model_judge(chosen.kind, chosen.model, asked, allow)
     raise JudgeSetupError(
         f"emission.judge.kind is {chosen.kind}, so there is nobody to ask; set BRAID_EMISSION__JUDGE__KIND to "
-        "scripted or anthropic, here and for `braid worker`"
+        "scripted, anthropic or openai, here and for `braid worker`"
     )
+
+
+def _model_judge(kind: ServiceKind, model: str, asked: JudgeWorkerConfig, allow: Callable[[], bool]) -> Judge:
+    from agents.judge.model_judge import JudgeOptions, ModelJudge
+
+    if not model:
+        raise JudgeSetupError("no judge model: set emission.judge.model (BRAID_EMISSION__JUDGE__MODEL)")
+    options = JudgeOptions(
+        timeout_s=asked.timeout_s,
+        max_tokens=asked.max_tokens,
+        longest_wait_s=asked.longest_wait_s,
+        usd_per_mtok_in=asked.usd_per_mtok_in,
+        usd_per_mtok_out=asked.usd_per_mtok_out,
+    )
+    try:
+        return ModelJudge(open_model(kind, model, asked.service()), options, asyncio.sleep, allow)
+    except ModelSetupError as error:
+        raise JudgeSetupError(f"the judge cannot be asked: {error}") from None
 
 
 async def ask(

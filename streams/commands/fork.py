@@ -34,7 +34,7 @@ def fork(task: str, /, *, flags: ForkFlags = ForkFlags()) -> None:
     from streams.jobs.memory import recall
     from streams.services.fork.fork_setup import ForkOptions
 
-    settings, folder = load(), find_task(task)
+    settings, folder = load(fork=flags.service() or None), find_task(task)
     loaded = load_task(folder)
     sampling = Sampling(flags.temperatures(), flags.seed)
     limit_s = loaded.options.agent.timeout_sec if flags.branch_time is None else flags.branch_time
@@ -42,7 +42,10 @@ def fork(task: str, /, *, flags: ForkFlags = ForkFlags()) -> None:
     options = ForkOptions(
         rollout_id=flags.resume or flags.id or f"{loaded.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}",
         branches=flags.branches, sampling=sampling, model=flags.model, script=flags.script, resume=bool(flags.resume),
-        budgets=Budgets(flags.max_steps, flags.branch_tokens, flags.total_tokens, limit_s, flags.total_time),
+        budgets=Budgets(
+            flags.max_steps, flags.branch_tokens, flags.total_tokens, limit_s, flags.total_time,
+            settings.fork.timeout_s, settings.fork.max_tokens,
+        ),
         fork_from=flags.fork_from,
         memories=tuple(recall(settings, loaded.instruction, flags.memories)) if remembered else (),
     )  # fmt: skip

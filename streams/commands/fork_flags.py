@@ -17,8 +17,13 @@ class ForkFlags(Flags):
     """How many."""
     concurrency: Annotated[int, number("--concurrency", 1)] = 4
     """How many at once; each has a sandbox."""
-    model: Literal["scripted", "anthropic"] = "scripted"
-    """`anthropic`: the model that fork.model (BRAID_FORK__MODEL) names. `scripted`: turns from a script."""
+    model: Literal["scripted", "anthropic", "openai"] = "scripted"
+    """`anthropic`: a model of the Messages API. `openai`: of chat completions, at OpenAI or any server that speaks them (vLLM,
+    SGLang, llama.cpp). `scripted`: turns from a script."""
+    model_name: str = ""
+    """Which model; fork.model (BRAID_FORK__MODEL) otherwise."""
+    base_url: str = ""
+    """Where its service is, as in http://127.0.0.1:8000/v1; fork.base_url (BRAID_FORK__BASE_URL) otherwise."""
     sandbox: Literal["local", "e2b"] = "local"
     """`local`: on this machine, without network. `e2b`: a machine of E2B's for each (E2B_API_KEY)."""
     temperature: str = ""
@@ -49,6 +54,11 @@ class ForkFlags(Flags):
     """Tell the agents of up to so many past branches that passed at similar tasks (`braid memory add` remembers them)."""
     json: Annotated[bool, Flag] = False
     """Print JSON: the rollout's id first, one object for each branch that ends, the counts last."""
+
+    def service(self) -> dict[str, str]:
+        """The settings of the fork that flags override."""
+        given = {"model": self.model_name, "base_url": self.base_url}
+        return {name: value for name, value in given.items() if value}
 
     def temperatures(self) -> tuple[float, ...]:
         """The numbers of `--temperature`. Raises ForkError for anything else."""

@@ -26,7 +26,7 @@ def run(
     /,
     *,
     out: Path,
-    judge: Literal["none", "scripted", "anthropic"] = "none",
+    judge: Literal["none", "scripted", "anthropic", "openai"] = "none",
     rules: Path | None = None,
     format: list[str] | None = None,  # noqa: A002 - the option's name
     keep_going: Annotated[bool, Flag] = False,

@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple
 
 from agents.evidence.keys import DEVELOPMENT_FILE, DEVELOPMENT_PREFIX, KeyFileError, default_directory, load_key
 from agents.fork.browser_adapter import find_browser
+from agents.models.model_error import ModelSetupError
+from agents.models.service import PROVIDERS, ServiceKind, ServiceOptions, check_service
 from schemas.compiled import compiled
 from streams.cluster import broker
 from streams.cluster.broker import BrokerError, artifacts, places
@@ -56,7 +58,13 @@ def machine_checks(settings: Settings | None, environment: Mapping[str, str]) ->
         check_disk(state),
     ]
     if settings is not None:
-        checks += [check_key(settings), check_gateway(settings), check_browser(settings), check_judge(settings)]
+        checks += [
+            check_key(settings),
+            check_gateway(settings),
+            check_browser(settings),
+            check_judge(settings, environment),
+        ]
+        checks += check_models(settings, environment)
         checks += check_weights(settings)
     return checks
 
@@ -221,9 +229,37 @@ def check_weights(settings: Settings) -> list[Check]:
     ]
 
 
-def check_judge(settings: Settings) -> Check:
-    """Whether scores that are asked for count: each is a call, whatever comes of it."""
+def check_models(settings: Settings, environment: Mapping[str, str]) -> list[Check]:
+    """Whether the agents' model can be asked, where one is configured; `braid fork --model` chooses the protocol."""
+    model, kinds = settings.fork.model, sorted(PROVIDERS)
+    if not model:
+        return []
+    missing = {kind: missing_of(kind, model, settings.fork.service(), environment) for kind in kinds}
+    ready = [f"--model {kind}" for kind in kinds if not missing[kind]]
+    if ready:
+        return [Check("fork model", "ok", f"{line(model)}, by {' or '.join(ready)}")]
+    lacking = "; ".join(f"{kind}: {missing[kind]}" for kind in kinds)
+    return [Check("fork model", "warning", line(lacking, 300), "set the key of the one that is used")]
+
+
+def missing_of(kind: ServiceKind, model: str, service: ServiceOptions, environment: Mapping[str, str]) -> str:
+    """What is missing before a model can be asked; empty when nothing is."""
+    try:
+        check_service(kind, model, service, environment)
+    except ModelSetupError as error:
+        return str(error)
+    return ""
+
+
+def check_judge(settings: Settings, environment: Mapping[str, str]) -> Check:
+    """Whether the judge can be asked, and whether scores that are asked for count: each is a call, whatever comes of it."""
     judge, weights = settings.emission.judge, settings.emission.ranking.weights
+    if judge.kind in ("anthropic", "openai"):
+        missing = missing_of(judge.kind, judge.model, settings.judge.service(), environment)
+        if missing or not judge.model:
+            missing = missing if judge.model else "no judge model"
+            advice = "set emission.judge.model (BRAID_EMISSION__JUDGE__MODEL) and the key; docs/models.md"
+            return Check("judge", "warning", f"{judge.kind}: {line(missing, 300)}; nothing can be asked", advice)
     counts = any(weight.component == "judge_scalar" and weight.weight for weight in weights)
     if judge.mode != "pairwise" and not counts:
         return Check(

@@ -11,20 +11,21 @@ from typing import Literal, NamedTuple, Protocol
 from agents.fork.budget import Budgets
 from agents.fork.fork_error import ForkError
 from agents.fork.history import Job, prefix_of, read_place, unfinished
-from agents.fork.model import Model
 from agents.fork.pool import KernelPool
 from agents.fork.runner import ForkRunner, Progress, Sampling, opening
 from agents.fork.sandbox import Sandbox
 from agents.fork.task import Task
 from agents.memory.memory import Found, with_experience
+from agents.models.model import Model
 from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.events import AgentEvent
 from schemas.lifecycle import RolloutOpened
 from streams.cluster.broker import places
 from streams.cluster.config import Settings
+from streams.cluster.model_client import open_model
 from streams.services.fork.logs import ForkLog
 
-ModelKind = Literal["scripted", "anthropic"]
+ModelKind = Literal["scripted", "anthropic", "openai"]
 SandboxKind = Literal["local", "e2b"]
 
 SPARE_MS = 600_000
@@ -93,17 +94,16 @@ def snapshot_store(settings: Settings) -> SnapshotStore:
 
 @asynccontextmanager
 async def models(options: ForkOptions, folder: Path, settings: Settings) -> AsyncIterator[Callable[[int], Model]]:
-    """The model of each branch. Raises ForkError when it cannot be asked."""
+    """The model of each branch. Raises ForkError or ModelSetupError when it cannot be asked."""
     if options.model == "scripted":
-        from agents.fork.scripted_model_adapter import SCRIPT, ScriptedModel, read_script
+        from agents.models.scripted_adapter import SCRIPT, ScriptedModel, read_script
 
         script = read_script(options.script or folder / SCRIPT)
         yield lambda branch: ScriptedModel(script, branch)
         return
-    from agents.fork.anthropic_model_adapter import AnthropicModel, ModelOptions
-
-    asked = settings.fork
-    shared = AnthropicModel(ModelOptions(asked.model, asked.base_url, asked.timeout_s, asked.max_tokens))
+    if not settings.fork.model:
+        raise ForkError("no model: give --model-name, or set fork.model (BRAID_FORK__MODEL)")
+    shared = open_model(options.model, settings.fork.model, settings.fork.service())
     try:
         yield lambda _branch: shared
     finally:

@@ -14,7 +14,7 @@ from agents.verdicts.meaning import Verdict
 from agents.workspace.files import FileProblemError
 from schemas.verdicts import BuildVerdict, CheckVerdict
 from streams.cluster.config import Settings
-from streams.cluster.judge_client import Budget, make_judge
+from streams.cluster.judge_client import ASKED_BY_US, Budget, make_judge
 from streams.log.kafka_writer import FactWriter
 from streams.log.topics import BUILD_VERDICTS, CHECK_VERDICTS
 from streams.services.fork.fork_setup import sandbox_pool, snapshot_store
@@ -97,9 +97,7 @@ class BuildVerifier(Verifier):
 async def run_build_verifier(settings: Settings, *, stop: asyncio.Event | None = None) -> None:
     """Run a build verifier until a signal (or `stop`) ends it."""
     wanted, kind = settings.verifier, settings.emission.judge.kind
-    judge = (
-        make_judge(settings, Budget(settings.judge.calls_per_hour).allow) if kind in ("scripted", "anthropic") else None
-    )
+    judge = make_judge(settings, Budget(settings.judge.calls_per_hour).allow) if kind in ASKED_BY_US else None
     try:
         async with (
             FactWriter(settings, "build-verifier") as writer,

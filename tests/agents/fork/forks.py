@@ -11,11 +11,11 @@ from agents.facts.fact import Fact
 from agents.fork.budget import Budgets
 from agents.fork.history import Job
 from agents.fork.local_adapter import LocalSandboxes
-from agents.fork.model import Model
 from agents.fork.pool import KernelPool
 from agents.fork.runner import BranchResult, ForkRunner, Sampling, opening
 from agents.fork.task import Task
 from agents.fork.task_adapter import find_task, load_task
+from agents.models.model import Model
 from agents.summarize.branch import BranchFacts, build_branch, raw_digest
 from agents.summarize.event_reader import keep_slice
 from agents.workspace.snapshot_adapter import SnapshotStore

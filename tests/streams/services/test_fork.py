@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from streams.cluster.config import Settings
 from streams.log.topics import AGENT_EVENTS, LIFECYCLE
 from tests.fork_kills import Killed, kill_and_resume
 from tests.live import records_of
+from tests.model_server import Said, model_server, refusal, reply, text, thinking, turns, use
 from tests.processes import run_braid
 
 
@@ -217,6 +219,40 @@ async def test_slices_are_written_while_a_branch_runs(settings: Settings, tmp_pa
     assert (slices[-1].ended, slices[-1].status, shape[-1][-1]) == (True, "answered", "final_answer")
 
 
+def test_a_whole_fork_over_chat_completions(tmp_path: Path, state: dict[str, str]) -> None:
+    """Several turns, parallel calls, a busy service and a cut stream: every branch answers, and rows are made of it."""
+    script = turns(
+        [thinking("Hm."), text("Looking."), use("read_file", 1, path="table.py"), use("list_files", 2, path=".")],
+        [use("write_file", 3, path="notes.txt", content="seen"), use("run", 4, command="cat notes.txt")],
+        [text("Done: the notes are written and read back.")],
+    )
+
+    async def play(body: dict[str, Any], number: int) -> Said:
+        if number == 1:
+            return refusal(429, "rate_limit_error", retry_after="0")
+        return reply([text("Do")], cut_after=2) if number == 3 else await script(body, number)
+
+    log = tmp_path / "log.ndjson"
+    with model_server(play) as api:
+        where = ("--model", "openai", "--base-url", api.chat_url, "--model-name", "served", "--log", str(log))
+        done = braid("fork", "csv-table", "--branches", "2", "--seed", "7", "--id", "c", *where, "--json", env=state)
+    assert json.loads(done.stdout.splitlines()[-1])["answered"] == 2
+    assert {(body["model"], body["stream"]) for body in api.bodies} == {("served", True)}
+    assert {body["seed"] for body in api.bodies} == {7, 8}
+    events = [line["event"] for line in lines(log) if line["type"] == "event"]
+    kinds = Counter(event["event"] for event in events)
+    assert (kinds["tool_call"], kinds["tool_result"], kinds["final_answer"]) == (8, 8, 2)
+    troubles = sorted(event["data"]["kind"] for event in events if event["event"] == "error_recovery")
+    assert troubles == ["cut_stream", "rate_limited"]
+    assert kinds["model_done"] + len(troubles) == api.calls == 8
+    out = tmp_path / "out"
+    braid("run", str(log), "--out", str(out), env=state)
+    branches = [json.loads(line) for line in (out / "branches.jsonl").read_text().splitlines()]
+    assert [(each["status"], each["agent"]["model"], each["seed"]) for each in branches] == [
+        ("answered", "served", 7), ("answered", "served", 8),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -225,6 +261,8 @@ async def test_slices_are_written_while_a_branch_runs(settings: Settings, tmp_pa
         (("csv-table", "--temperature", "0.2,nan"), "expected numbers from 0 on"),
         (("csv-table", "--branches", "0"), "--branches 0: give at least 1"),
         (("csv-table", "--model", "anthropic"), "BRAID_FORK__MODEL"),
+        (("csv-table", "--model", "openai", "--model-name", "m"), "OPENAI_API_KEY"),
+        (("csv-table", "--model", "openai", "--model-name", "m", "--base-url", "here"), "BRAID_FORK__BASE_URL"),
         (("csv-table", "--sandbox", "e2b"), "E2B_API_KEY"),
         (("csv-table", "--script", "nowhere.toml"), "nowhere.toml"),
     ],
@@ -234,6 +272,7 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     """As an expected failure, which the command line prints without a traceback, and with what to do."""
     monkeypatch.setenv("BRAID_STATE_DIR", str(tmp_path))
-    monkeypatch.delenv("E2B_API_KEY", raising=False)
+    for name in ("E2B_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
     with pytest.raises(BraidError, match=says):
         app(["fork", *words, "--log", str(tmp_path / "l.ndjson")])

@@ -91,6 +91,27 @@ def test_a_gateway_for_others_without_tokens_is_a_problem() -> None:
     assert checks.check_gateway(Settings()).result == "ok"
 
 
+def test_a_judge_or_model_that_cannot_be_asked_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the variable that is missing; a server of one's own needs no key over chat completions."""
+
+    def found(name: str, **environment: str) -> tuple[str, str]:
+        (check,) = (each for each in checks.machine_checks(load(), environment) if each.name == name)
+        return check.result, check.detail
+
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "openai")
+    assert found("judge") == ("warning", "openai: no judge model; nothing can be asked")
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__MODEL", "m")
+    monkeypatch.setenv("BRAID_FORK__MODEL", "n")
+    assert "set OPENAI_API_KEY" in found("judge")[1]
+    assert found("judge", OPENAI_API_KEY="k") == ("ok", "openai, mode pairwise")
+    assert found("fork model")[0] == "warning"
+    assert found("fork model", ANTHROPIC_API_KEY="k") == ("ok", "n, by --model anthropic")
+    monkeypatch.setenv("BRAID_JUDGE__BASE_URL", "http://127.0.0.1:8000/v1")
+    monkeypatch.setenv("BRAID_FORK__BASE_URL", "http://127.0.0.1:8000/v1")
+    assert found("judge") == ("ok", "openai, mode pairwise")
+    assert found("fork model") == ("ok", "n, by --model openai")
+
+
 def test_scores_that_would_count_nowhere_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever asks for scores needs a weight for them; pairs alone need none."""
 

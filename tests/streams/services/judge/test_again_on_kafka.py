@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import Response
 
 from agents.formats import FORMATS
 from agents.rollouts.emission import emit
@@ -25,7 +24,7 @@ from streams.log.input_lines import Rejected
 from streams.log.kafka_reader import KafkaReader
 from streams.log.topics import CLOSURES, EVIDENCE, JUDGE_VOTES, RANKINGS
 from tests.live import Worker, read_all, records_of, sinks_of, until_closed
-from tests.messages_api import answer, messages_api
+from tests.model_server import Said, answer, model_server
 from tests.streams.services.judge.test_live_requests import lines
 
 pytestmark = pytest.mark.kafka
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.kafka
 AWAY = {"BRAID_EMISSION__JUDGE__KIND": "anthropic", "BRAID_EMISSION__JUDGE__MODEL": "judge-model"}
 
 
-async def play(body: dict[str, Any], _number: int) -> Response:
+async def play(body: dict[str, Any], _number: int) -> Said:
     """Prefers the run that is not only sure of itself, wherever it is shown."""
     first, second = str(body["messages"]).split("BEGIN RUN B")
     sure = "I believe"
@@ -70,7 +69,7 @@ async def test_a_rollout_that_closed_without_its_judge_is_judged_later(
 
     prefix = f"{settings.prefix}again."
     there = settings.model_copy(update={"prefix": prefix})
-    with messages_api(play) as api:
+    with model_server(play) as api:
         judge = JudgeConfig(kind="anthropic", model="judge-model")
         asked = settings.judge.model_copy(update={"base_url": api.url})
         chosen = settings.model_copy(update={"judge": asked, "emission": EmissionConfig(judge=judge)})

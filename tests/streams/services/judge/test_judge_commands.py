@@ -10,7 +10,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.responses import Response
 
 from agents.judge.agreement import TimedVote
 from agents.judge.judge import JudgeSetupError
@@ -23,7 +22,7 @@ from streams.commands.judge.probe import ProbeError
 from streams.commands.judge.result_file import ResultFileError
 from streams.views.judge_plot import plot_svg
 from tests.conftest import Braid
-from tests.messages_api import answer, messages_api, prefers, refusal
+from tests.model_server import Said, answer, model_server, prefers, refusal
 from tests.processes import run_braid
 
 RULES = 'judge = "rules-1"\n[[rule]]\nwhen = "hang"\ncause = "timeout"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"\n'
@@ -86,7 +85,7 @@ def model(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
         monkeypatch.setenv(name, value)
 
 
-async def too_long(_body: dict[str, Any], _number: int) -> Response:
+async def too_long(_body: dict[str, Any], _number: int) -> Said:
     return refusal(400, "invalid_request_error", f"prompt is too long for {KEY}")
 
 
@@ -94,7 +93,7 @@ def test_probe_says_why_there_is_no_answer(
     braid: Braid, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the service's words without what is secret, or that nobody is there; the exit code is 1."""
-    with messages_api(too_long) as api:
+    with model_server(too_long) as api:
         model(monkeypatch, api.url)
         code, shown, _ = braid("judge", "probe")
         assert code == 1
@@ -108,13 +107,25 @@ def test_probe_says_why_there_is_no_answer(
     assert (code, shown.count("no connection: All connection attempts failed")) == (1, 2)
 
 
+def test_probe_asks_over_chat_completions(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of one's own, without a key; what it used is shown."""
+    with model_server(prefers("a")) as api:
+        model(monkeypatch, api.chat_url)
+        monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "openai")
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        votes = [json.loads(each) for each in run(capsys, "probe", "--json").splitlines()]
+    assert [vote["preferred"] for vote in votes] == ["a", "b"]
+    assert [(vote["judge"], vote["usage"]["input_tokens"]) for vote in votes] == [("judge-model", 100)] * 2
+    assert {each.protocol for each in api.received} == {"chat"}
+
+
 def test_probe_with_one_answer_is_no_failure(braid: Braid, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other order's reason is shown beside it."""
 
-    async def play(body: dict[str, Any], number: int) -> Response:
+    async def play(body: dict[str, Any], number: int) -> Said:
         return await too_long(body, number) if number else answer({"preferred": "tie", "reasoning": "same"})
 
-    with messages_api(play) as api:
+    with model_server(play) as api:
         model(monkeypatch, api.url)
         monkeypatch.setenv("BRAID_JUDGE__CONCURRENCY", "1")
         code, shown, _ = braid("judge", "probe")
@@ -127,10 +138,10 @@ def test_calibrate_names_a_few_reasons_with_their_counts(
     """The most frequent ones first; a spent budget has a line of its own."""
     file = golden(tmp_path / "golden.jsonl", *({"better": f"x{n}", "worse": "y"} for n in range(5)))
 
-    async def play(_body: dict[str, Any], number: int) -> Response:
+    async def play(_body: dict[str, Any], number: int) -> Said:
         return refusal(418, "teapot", "prompt is too long" if number < 4 else f"reason {number}")
 
-    with messages_api(play) as api:
+    with model_server(play) as api:
         model(monkeypatch, api.url)
         monkeypatch.setenv("BRAID_JUDGE__CALLS_PER_HOUR", "8")
         code, _, complaints = braid("judge", "calibrate", file)
@@ -216,7 +227,7 @@ def test_what_is_not_defined_is_no_number_for_prometheus(tmp_path: Path, capsys:
 @pytest.fixture
 def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The judge is a model, and nobody may ask it."""
-    with messages_api(prefers("a")) as api:
+    with model_server(prefers("a")) as api:
         model(monkeypatch, api.url)
         yield
         assert api.calls == 0

@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.responses import Response
 
 from agents.judge.judge import JudgeSetupError
 from schemas.closures import RolloutClosed
@@ -17,7 +16,7 @@ from streams.cluster.config import Settings
 from streams.log.topics import DEAD_LETTERS, JUDGE_REQUESTS
 from tests.agents.judge.asking import request_of
 from tests.live import read_all, until
-from tests.messages_api import Play, answer, messages_api, refusal
+from tests.model_server import Play, Said, answer, model_server, refusal
 from tests.streams.services.judge.running import ANTHROPIC, JudgeProcess, committed, judging, put, until_votes, votes_of
 
 pytestmark = pytest.mark.kafka
@@ -30,7 +29,7 @@ def closing(rollout: str) -> RolloutClosed:
 
 
 def slow(seconds: float, letter: str = "a") -> Play:
-    async def play(_body: dict[str, Any], _number: int) -> Response:
+    async def play(_body: dict[str, Any], _number: int) -> Said:
         await asyncio.sleep(seconds)
         return answer({"preferred": letter, "reasoning": "because"})
 
@@ -41,7 +40,7 @@ async def test_a_killed_worker_costs_at_most_the_calls_under_way(settings: Setti
     """After SIGKILL every vote is there once, and calls beyond the votes are at most those in flight; SIGTERM ends with 0."""
     await put(settings, REQUESTS)
     wanted, kills = 4 * len(REQUESTS), 1
-    with messages_api(slow(0.25)) as api:
+    with model_server(slow(0.25)) as api:
         env = ANTHROPIC | {"BRAID_JUDGE__BASE_URL": api.url, "BRAID_JUDGE__CONCURRENCY": "4"}
         for kill in range(kills):
             with JudgeProcess(settings, tmp_path / "judge.log", **env):
@@ -76,7 +75,7 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_has_closed_meanwhile_is_not_paid_for(settings: Settings) -> None:
     """Requests that wait for their turn when their rollout closes are passed over, and committed."""
     await put(settings, REQUESTS)
-    with messages_api(slow(0.5)) as api:
+    with model_server(slow(0.5)) as api:
         async with judging(settings, base_url=api.url, concurrency=1):
             await until_votes(settings, 1)
             await put(settings, [closing(request.rollout_id) for request in REQUESTS])
@@ -91,7 +90,7 @@ async def test_what_has_closed_meanwhile_is_not_paid_for(settings: Settings) -> 
 async def test_requests_that_come_again_cost_nothing(settings: Settings) -> None:
     """A request written twice, or read again by a new worker, makes no call when its votes are in the log."""
     await put(settings, REQUESTS[:3])
-    with messages_api(slow(0.0)) as api:
+    with model_server(slow(0.0)) as api:
         async with judging(settings, base_url=api.url):
             await until_votes(settings, 12)
             await put(settings, REQUESTS[:3])
@@ -109,13 +108,13 @@ async def test_a_slow_model_does_not_hold_up_the_group_and_stopping_waits_for_it
 ) -> None:
     """A call longer than the group's session loses nothing; told to stop, the worker writes the votes under way, no more."""
 
-    async def play(_body: dict[str, Any], number: int) -> Response:
+    async def play(_body: dict[str, Any], number: int) -> Said:
         await asyncio.sleep(6.5 if number < 2 else 1.0)
         return answer({"preferred": "tie", "reasoning": "because"})
 
     short = settings.model_copy(update={"worker": settings.worker.model_copy(update={"session_timeout_s": 6.0})})
     await put(settings, REQUESTS[:6])
-    with messages_api(play) as api:
+    with model_server(play) as api:
         async with judging(short, base_url=api.url, concurrency=2):
 
             async def more() -> bool:
@@ -134,7 +133,7 @@ async def test_a_second_worker_takes_its_share_and_nothing_is_lost(
     """While partitions move, calls under way are finished by whoever made them: at most those are made twice."""
     await put(settings, REQUESTS)
     wanted = 4 * len(REQUESTS)
-    with messages_api(slow(0.3)) as api:
+    with model_server(slow(0.3)) as api:
         async with judging(settings, base_url=api.url, concurrency=2):
 
             async def busy() -> bool:
@@ -154,11 +153,11 @@ async def test_a_second_worker_takes_its_share_and_nothing_is_lost(
 async def test_trouble_becomes_causes_and_bad_bytes_a_dead_letter(settings: Settings) -> None:
     """Beyond the budget no call is made; an overloaded model is a cause; what is no request is buried; all is committed."""
 
-    async def overloaded(_body: dict[str, Any], number: int) -> Response:
+    async def overloaded(_body: dict[str, Any], number: int) -> Said:
         return refusal(529, "overloaded_error") if number < 5 else answer({"preferred": "tie", "reasoning": "same"})
 
     await put(settings, [b"\xc3\x01 no request", *REQUESTS[:2]])
-    with messages_api(overloaded) as api:
+    with model_server(overloaded) as api:
         async with judging(settings, base_url=api.url, concurrency=1, calls_per_hour=8, longest_wait_s=0.01):
             votes = await until_votes(settings, 8)
             await committed(settings, 3)
@@ -178,7 +177,7 @@ async def test_a_restarted_worker_remembers_its_budget_and_says_how_its_judge_be
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with messages_api(slow(0.0)) as api:
+    with model_server(slow(0.0)) as api:
         async with judging(settings, base_url=api.url, calls_per_hour=6):
             await committed(settings, 1)
         await put(settings, REQUESTS[1:2])
@@ -215,11 +214,11 @@ async def test_a_refused_account_ends_the_worker_without_a_vote(
 ) -> None:
     """A wrong key, no credit: the error says what is wrong; the requests stay for later."""
 
-    async def refused(_body: dict[str, Any], _number: int) -> Response:
+    async def refused(_body: dict[str, Any], _number: int) -> Said:
         return refusal(status, kind, said)
 
     await put(settings, REQUESTS[:1])
-    with messages_api(refused) as api, pytest.raises(JudgeSetupError, match=f"HTTP {status}.*{said}"):
+    with model_server(refused) as api, pytest.raises(JudgeSetupError, match=f"HTTP {status}.*{said}"):
         async with judging(settings, base_url=api.url) as worker:
             await asyncio.wait([worker], timeout=30)
     assert await votes_of(settings) == []

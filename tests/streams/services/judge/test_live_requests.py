@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import Response
 
 from schemas.emission import JudgeConfig
 from schemas.judging import CONTENT_JUDGE, JudgeRequest
@@ -18,7 +17,7 @@ from streams.log.input_lines import Rejected
 from streams.log.topics import JUDGE_REQUESTS, RANKINGS
 from streams.views.judge_pages import stats_json
 from tests.live import Worker, assert_sinks_are_the_fold_of_the_log, records_of, until_closed, until_records
-from tests.messages_api import answer, messages_api
+from tests.model_server import Said, answer, model_server
 from tests.streams.services.judge.running import judging, votes_of
 
 pytestmark = pytest.mark.kafka
@@ -110,13 +109,13 @@ async def test_a_model_scores_branches_and_a_missing_score_is_no_number(
     """Three calls for each branch at temperature 0.1; what is no score in 0..10 becomes a cause; its branch has no score."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
 
-    async def play(body: dict[str, Any], _number: int) -> Response:
+    async def play(body: dict[str, Any], _number: int) -> Said:
         asked = str(body["messages"])
         score = 11 if "gave up" in asked else 8 if "tests passed" in asked else 3.5
         return answer({"score": score, "reasoning": "as {recorded}"})
 
     kind = {"BRAID_EMISSION__JUDGE__KIND": "anthropic", "BRAID_EMISSION__JUDGE__MODE": "scalar"}
-    with messages_api(play) as api:
+    with model_server(play) as api:
         ranking = await scored(
             settings, tmp_path, kind, JudgeConfig(kind="anthropic", model="judge-model"), base_url=api.url
         )

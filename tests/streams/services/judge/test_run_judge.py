@@ -6,16 +6,16 @@ import os
 import re
 import time
 from collections import Counter
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import Response
 
 from streams.cli import app
 from streams.jobs.judge.asker import VOTES_FILE, VoteFileError
 from streams.jobs.targets import TargetError
-from tests.messages_api import answer, messages_api, refusal
+from tests.model_server import Said, answer, model_server, refusal
 from tests.processes import Forked
 from tests.streams.services.judge.test_live_requests import WEIGHTS, lines
 
@@ -99,10 +99,10 @@ def test_a_model_is_asked_within_its_budget_and_the_rest_later(
     monkeypatch.setenv("BRAID_JUDGE__CALLS_PER_HOUR", "6")
     monkeypatch.setenv("BRAID_JUDGE__CONCURRENCY", "1")
 
-    async def play(_body: dict[str, Any], number: int) -> Response:
+    async def play(_body: dict[str, Any], number: int) -> Said:
         return refusal(418, "teapot") if number == 0 else answer({"preferred": "tie", "reasoning": "same"})
 
-    with messages_api(play) as api:
+    with model_server(play) as api:
         monkeypatch.setenv("BRAID_JUDGE__BASE_URL", api.url)
         command = ("run", "lines.ndjson", "--out", "out", "--judge", "anthropic", "--json")
         first = Ran(capsys, *command)
@@ -159,10 +159,10 @@ def test_results_of_a_run_are_not_replaced_by_judging_again(
     monkeypatch.setenv("BRAID_EMISSION__JUDGE__MODEL", "judge-model")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
 
-    async def play(_body: dict[str, Any], _number: int) -> Response:
+    async def play(_body: dict[str, Any], _number: int) -> Said:
         return answer({"preferred": "tie", "reasoning": "same"})
 
-    with messages_api(play) as api:
+    with model_server(play) as api:
         monkeypatch.setenv("BRAID_JUDGE__BASE_URL", api.url)
         for source, out in (
             ("out", "out"), ("out", "out/../out/."), ("out", "link"), ("link", "out"), ("out/log", "out"), ("out", "out/log"),
@@ -244,12 +244,12 @@ def test_judging_again_is_killed_and_pays_only_for_what_was_in_flight(
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
 
-    async def play(_body: dict[str, Any], number: int) -> Response:
+    async def play(_body: dict[str, Any], number: int) -> Said:
         await asyncio.sleep(0.0 if number < 4 else 0.3)
         return answer({"preferred": "tie", "reasoning": "same"})
 
     command = ("judge", "again", "--from-dir", "out", "--out", "again", "--json")
-    with messages_api(play) as api:
+    with model_server(play) as api:
         monkeypatch.setenv("BRAID_JUDGE__BASE_URL", api.url)
         process = Forked(command, os.environ, Path("said"))
         while api.calls < 6:
@@ -270,3 +270,30 @@ def test_results_need_a_place(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ((), ("--out", "a", "--to-prefix", "b")):
         with pytest.raises(Exception, match="say where the results go"):
             Ran(capsys, "judge", "again", *words)
+
+
+def test_both_protocols_give_the_same_ranking_for_the_same_answers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same questions, the same answers: votes and ranks are equal, whichever way the model was asked."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__MODEL", "judge-model")
+
+    async def play(body: dict[str, Any], _number: int) -> Said:
+        choice = sha256(body["messages"][-1]["content"].encode()).digest()[0] % 3
+        return answer({"preferred": ("a", "b", "tie")[choice], "reasoning": f"choice {choice}"})
+
+    with model_server(play) as api:
+        for kind, url in (("anthropic", api.url), ("openai", api.chat_url)):
+            monkeypatch.setenv("BRAID_JUDGE__BASE_URL", url)
+            ran = Ran(capsys, "run", "lines.ndjson", "--out", kind, "--judge", kind, "--json")
+            assert (ran.code, ran.counts["judge"]["calls"], ran.counts["judge"]["missing"]) == (0, 8, {})
+    assert Counter(each.protocol for each in api.received) == {"messages": 8, "chat": 8}
+    (one,), (other,) = rows("anthropic", "rankings"), rows("openai", "rankings")
+    assert one["branches"] == other["branches"]
+    assert {branch["judge_score"] for branch in one["branches"]} != {None, 5.0}
+    said = [
+        sorted((vote["vote_id"], vote["preferred"], vote["reasoning"]) for vote in rows(kind, "votes"))
+        for kind in ("anthropic", "openai")
+    ]
+    assert said[0] == said[1]

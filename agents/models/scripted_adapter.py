@@ -23,13 +23,15 @@ Which turn is next follows from the conversation, so a branch that is resumed or
 
 import asyncio
 import tomllib
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
-from agents.fork.fork_error import ForkError
-from agents.fork.model import Ask, Assistant, ModelTroubleError, Tokens, ToolUse, TroubleKind, Turn
+from agents.models.conversation import Message, ToolCall
+from agents.models.model import ModelRequest, ModelResponse, TokenUsage
+from agents.models.model_error import ErrorKind, ModelError, ModelSetupError
 from schemas.codec.body import first_problem
 from schemas.jsontext import compact
 
@@ -55,7 +57,7 @@ class ScriptTurn(_Part):
     call: tuple[ScriptCall, ...] = ()
     answer: str | None = None
     error: str | None = None
-    trouble: tuple[TroubleKind, ...] = ()
+    trouble: tuple[ErrorKind, ...] = ()
     delay_ms: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
@@ -82,22 +84,22 @@ class Script(_Part):
 
 
 def read_script(path: Path) -> Script:
-    """A script from its file, with the files that it names. Raises ForkError."""
+    """A script from its file, with the files that it names. Raises ModelSetupError."""
     try:
         script = Script.model_validate(tomllib.loads(path.read_text("utf-8")))
     except OSError as error:
-        raise ForkError(f"{path}: cannot be read: {error.strerror}; --model scripted needs a script") from None
+        raise ModelSetupError(f"{path}: cannot be read: {error.strerror}; --model scripted needs a script") from None
     except ValidationError as error:
-        raise ForkError(f"{path}: {first_problem(error)}") from None
+        raise ModelSetupError(f"{path}: {first_problem(error)}") from None
     except ValueError as error:
-        raise ForkError(f"{path}: {error}") from None
+        raise ModelSetupError(f"{path}: {error}") from None
     turns = [*script.shared, *(turn for branch in script.branch for turn in branch.turn)]
     for call in (call for turn in turns for call in turn.call):
         for argument, name in call.from_files.items():
             try:
                 call.args[argument] = (path.parent / name).read_text("utf-8")
             except (OSError, ValueError) as error:
-                raise ForkError(f"{path}: {argument} from {name}: {error}") from None
+                raise ModelSetupError(f"{path}: {argument} from {name}: {error}") from None
     return script
 
 
@@ -112,35 +114,61 @@ class ScriptedModel:
         self._delay_ms = script.delay_ms
         self._failed: dict[int, int] = {}
 
-    async def ask(self, ask: Ask) -> Turn:
-        """The next turn of the script. Raises ModelTroubleError."""
-        number = sum(isinstance(entry, Assistant) for entry in ask.entries)
+    async def call(self, request: ModelRequest) -> ModelResponse:
+        """The next turn of the script. Raises ModelError."""
+        number = sum(message.role == "assistant" for message in request.messages)
         if number >= len(self._turns):
-            raise ModelTroubleError("setup", f"the script has only {len(self._turns)} turns")
+            raise ModelError("setup", f"the script has only {len(self._turns)} turns")
         turn = self._turns[number]
         await asyncio.sleep((self._delay_ms + turn.delay_ms) / 1000)
         failed = self._failed.get(number, 0)
         if failed < len(turn.trouble):
             self._failed[number] = failed + 1
-            raise ModelTroubleError(turn.trouble[failed], f"{turn.trouble[failed]}, as the script says", 0.0)
+            raise ModelError(turn.trouble[failed], f"{turn.trouble[failed]}, as the script says", retry_after_s=0.0)
         if turn.error is not None:
-            raise ModelTroubleError("refused", turn.error)
+            raise ModelError("refused", turn.error)
         calls = tuple(
-            ToolUse(f"call_{number}_{position}", call.tool, call.args) for position, call in enumerate(turn.call)
+            ToolCall(f"call_{number}_{position}", call.tool, compact(call.args))
+            for position, call in enumerate(turn.call)
         )
-        text = turn.answer if turn.answer is not None else turn.say
-        return Turn(text, calls, "tool_use" if calls else "end_turn", _tokens(ask, text, calls))
+        said = Message("assistant", turn.answer if turn.answer is not None else turn.say, tool_calls=calls)
+        return ModelResponse(said, self.name, "tool_use" if calls else "end_turn", _tokens(request, said))
+
+    async def close(self) -> None:
+        """Nothing is held."""
 
 
-def _tokens(ask: Ask, text: str, calls: tuple[ToolUse, ...]) -> Tokens:
+# The counts of scripted runs are taken of the texts of these two, as they were first written: names and fields stay.
+class ToolUse(NamedTuple):
+    """A call, as it is counted."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class ToolAnswer(NamedTuple):
+    """An answer to a call, as it is counted."""
+
+    call_id: str
+    content: str
+    failed: bool
+
+
+def _tokens(request: ModelRequest, said: Message) -> TokenUsage:
     """A plausible count: four characters a token; what earlier turns sent is read from the cache."""
-    sizes = [len(compact(_plain(entry))) // 4 for entry in ask.entries]
-    start = (len(ask.system) + len(ask.task)) // 4
-    written = (len(text) + sum(len(compact(dict(call.arguments))) for call in calls)) // 4 + 8
-    return Tokens(
+    task, *entries = request.messages
+    sizes = [len(compact(_plain(kind, list(group)))) // 4 for kind, group in groupby(entries, lambda each: each.role)]
+    start = (len(request.system) + len(task.text)) // 4
+    written = (len(said.text) + sum(len(call.arguments) for call in said.tool_calls)) // 4 + 8
+    return TokenUsage(
         input=sum(sizes[-2:]) if sizes else start, output=written, cached=(start + sum(sizes[:-2])) if sizes else 0
     )
 
 
-def _plain(entry: Any) -> Any:
-    return [str(part) for part in entry]
+def _plain(role: str, messages: list[Message]) -> list[str]:
+    """A turn, or all answers to its calls."""
+    if role == "tool":
+        return [str(tuple(ToolAnswer(each.tool_call_id, each.text, each.is_error) for each in messages))]
+    [turn] = messages
+    return [turn.text, str(tuple(ToolUse(call.id, call.name, call.parsed()) for call in turn.tool_calls))]
