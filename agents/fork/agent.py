@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agents.fork.budget import Budgets, Spent, exhausted
+from agents.fork.chat_log import ChatLog
 from agents.fork.observed import observed
 from agents.fork.recorder import Recorder
 from agents.fork.retry import ATTEMPTS, wait_s
@@ -78,6 +79,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         self._limits = ToolLimits(EmissionConfig(), self.opened).of
+        self.chat = ChatLog(self.recorder, self.recorder.clock)
 
     async def run(self) -> Ending:
         """Work until there is an answer (its event is taken, not yet written), or a reason why there is none."""
@@ -137,18 +139,24 @@ class Agent:
         """The model's next turn, after as many calls as it takes; each one that failed is on the log before the next."""
         failures = 0
         while True:
+            request = self._request()
+            call = self.chat.begin(request)
             try:
-                return await self.model.call(self._request())
+                response = await self.model.call(request)
             except ModelError as error:
                 failures += 1
+                self.chat.fail(call, error)
                 await self._failed(error, failures)
+            else:
+                self.chat.end(call, response)
+                return response
 
     def _request(self) -> ModelRequest:
         task = Message("user", self.opened.task)
         return ModelRequest(
             model=self.model.name,
             system=self.opened.system_prompt or "",
-            messages=(task, *map(sendable, self.messages)),
+            messages=(task, *[self._sendable(message) for message in self.messages]),
             tools=OFFERED,
             sampling=SamplingParameters(
                 temperature=self.temperature, seed=self.seed, max_tokens=self.budgets.turn_tokens
@@ -156,6 +164,10 @@ class Agent:
             timeout_s=self.budgets.turn_s,
             cache=True,
         )
+
+    def _sendable(self, message: Message) -> Message:
+        """A message as it is sent back to this model."""
+        return sendable(message if self.model.takes_reasoning else message._replace(reasoning=""))
 
     async def _failed(self, error: ModelError, failures: int) -> None:
         """Write that a call failed, and wait for the next one. Raises _EndError when there is to be none."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from agents.fork.chat_log import read_message
 from agents.fork.observed import observed
 from agents.fork.tools import Tools, call_tool
 from agents.models.conversation import Message, ToolCall
@@ -25,6 +26,8 @@ class Prefix(NamedTuple):
 def read_prefix(events: Sequence[AgentEvent], limits: Callable[[str], SummaryLimits], *, redacting: bool) -> Prefix:
     """The conversation that recorded events amount to; every turn in them is whole."""
     messages: list[Message] = []
+    told: dict[str, Message] = {}
+    response: Message | None = None
     said: list[str] = []
     calls: list[ToolCall] = []
     answers: dict[str, Message] = {}
@@ -34,6 +37,10 @@ def read_prefix(events: Sequence[AgentEvent], limits: Callable[[str], SummaryLim
         match event.event:
             case "step_start":
                 steps = whole_or_none(data.get("step")) or steps
+            case "message":
+                told[str(data["id"])] = read_message(data)
+            case "model_call":
+                response = told.get(str(data.get("response")))
             case "thinking_delta":
                 said.append(str(data.get("delta") or ""))
             case "model_done":
@@ -52,9 +59,9 @@ def read_prefix(events: Sequence[AgentEvent], limits: Callable[[str], SummaryLim
                 call_id = str(first(data, "callId", "call_id"))
                 answers[call_id] = Message("tool", content, tool_call_id=call_id, name=name, is_error=failed)
                 if len(answers) == len(calls):
-                    turn = Message("assistant", "".join(said), tool_calls=tuple(calls))
+                    turn = response or Message("assistant", "".join(said), tool_calls=tuple(calls))
                     messages += [turn, *(answers[each.id] for each in calls)]
-                    said, calls, answers = [], [], {}
+                    said, calls, answers, response = [], [], {}, None
     return Prefix(tuple(events), tuple(messages), steps, tokens)
 
 

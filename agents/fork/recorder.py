@@ -28,7 +28,7 @@ class Recorder:
         """Events on the log."""
         self._log = log
         self._info: BranchInfo | None = info
-        self._clock = clock
+        self.clock = clock
         self._waiting: list[AgentEvent] = []
         self._size = 0
 
@@ -44,7 +44,7 @@ class Recorder:
             channel=channel_of(kind),
             event=kind,
             data=compact(data),
-            timestamp_ms=self._clock(),
+            timestamp_ms=self.clock(),
         )
         self.take(event)
         return event

@@ -204,6 +204,7 @@ class ForkRunner:
             if agent.recorder.is_full:
                 await agent.recorder.flush()
         agent.messages, agent.steps, agent.tokens = list(prefix.messages), prefix.steps, prefix.tokens
+        agent.chat.resume(prefix.events)
         await agent.recorder.flush()
         differing = await replay(prefix, tools)
         agent.recorder.event(

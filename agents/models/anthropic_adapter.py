@@ -31,6 +31,7 @@ class AnthropicModel:
     """A model behind the Messages API."""
 
     takes_seed = False
+    takes_reasoning = True
 
     def __init__(
         self,

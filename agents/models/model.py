@@ -97,6 +97,10 @@ class Model(Protocol):
     def takes_seed(self) -> bool:
         """Whether a seed means anything to it."""
 
+    @property
+    def takes_reasoning(self) -> bool:
+        """Whether the reasoning of earlier turns is sent back to it."""
+
     async def call(self, request: ModelRequest) -> ModelResponse:
         """Make one call. Raises ModelError."""
 

@@ -1,7 +1,7 @@
 """Models behind chat completions: OpenAI, and every server that speaks its protocol (vLLM, SGLang, llama.cpp).
 
-Reasoning is read from `reasoning_content` or `reasoning`. It is sent back only where `send_reasoning` is set: most chat
-templates drop it, and some servers refuse it. Arguments of calls go back as the text they came as. A structured answer is
+Reasoning is read from `reasoning_content` or `reasoning`, and sent back under the same name unless `send_reasoning` is off: models that
+reason between calls need it, and a few servers refuse it. Arguments of calls go back as the text they came as. A structured answer is
 asked for with a strict JSON schema.
 """
 
@@ -48,6 +48,7 @@ class OpenAIModel:
         check_service("openai", name, service, os.environ | ({KEY: api_key} if api_key else {}))
         url = service.base_url or os.environ.get("OPENAI_BASE_URL", "")
         self.name = name
+        self.takes_reasoning = service.send_reasoning
         self._service = service
         self._clock = clock
         self._is_openai = not url

@@ -107,6 +107,7 @@ class ScriptedModel:
     """Plays the script of one branch."""
 
     takes_seed = False
+    takes_reasoning = True
 
     def __init__(self, script: Script, branch: int) -> None:
         self.name = script.model

@@ -21,7 +21,7 @@ class ServiceOptions(NamedTuple):
     """The environment variable that holds the key; empty: the provider's own."""
     extra_body: Mapping[str, Any] = {}
     """Fields added to every request: `thinking`, `chat_template_kwargs`, ..."""
-    send_reasoning: bool = False
+    send_reasoning: bool = True
     """Chat completions: send the reasoning of earlier turns back, under the name by which the server wrote it."""
 
 

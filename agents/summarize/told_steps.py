@@ -51,8 +51,8 @@ class _Steps:
         match body:
             case Told():
                 return self._result(body) if body.role == "tool" else self._calls(body)
-            case Uttered() if self._exact or body.before_task:
-                return ()
+            case Said() | Uttered() if self._exact or (isinstance(body, Uttered) and body.before_task):
+                return ()  # messages say it, or it is no turn of the model
             case Uttered() if body.what == "assistant":
                 return (Said(whole(body.text), body.step),)
             case Asked():

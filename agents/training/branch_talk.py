@@ -5,11 +5,12 @@ Reconstructed: its steps, with outputs as the model saw them where the producer 
 cannot be said exactly has no conversation, and the reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence as Many
 from typing import NamedTuple
 
 from agents.conversations.chat import Asked, Odd, Told
-from agents.conversations.sequences import NotRepresentableError, sequences_of
+from agents.conversations.sequences import NotRepresentableError, Sequence, sequences_of
 from agents.rules.emission_rules import Rules
 from agents.summarize.branch import FIDELITIES, form_of, whole_calls
 from agents.summarize.opening import CleanedOpening
@@ -34,6 +35,11 @@ class Talk(NamedTuple):
     """The tools on offer, as JSON text; None for those of the rollout."""
     model: str | None = None
     """The model that was asked; None for that of the branch."""
+    unfit: tuple[str, ...] = ()
+    """Why it is in no row, as codes; its conversation is then empty."""
+
+
+NOTHING = Conversation((), ())
 
 
 class BranchTalk(NamedTuple):
@@ -67,7 +73,7 @@ class TalkMaker:
         self._tools_by_digest = tools_by_digest
         self._given: dict[str | None, tuple[Message, ...]] = {}
 
-    def make(self, branch: BranchRecord, pieces: Sequence[Piece]) -> BranchTalk:
+    def make(self, branch: BranchRecord, pieces: Many[Piece]) -> BranchTalk:
         """Return the conversations of a branch."""
         if not self._rules.rows_are_conversations:
             talk = conversation(branch, self._given_for(branch.task), turn_text=self._config.turn_text)
@@ -83,15 +89,14 @@ class TalkMaker:
                 return self._exact(pieces, task)
             return BranchTalk((self._transcribed(pieces, shown),), 0, fidelity, task)
         except NotRepresentableError as error:
-            whole = error.code in (MALFORMED, TOO_LARGE)
-            return BranchTalk((), 0, fidelity, task, (error.code,) if whole else (NOT_REPRESENTABLE, error.code))
+            return BranchTalk((), 0, fidelity, task, _reasons(error))
 
     @property
     def _is_shown(self) -> bool:
         opened = self._opening.opened
         return opened is None or opened.task_shown
 
-    def _shown_task(self, branch: BranchRecord, pieces: Sequence[Piece]) -> str | None:
+    def _shown_task(self, branch: BranchRecord, pieces: Many[Piece]) -> str | None:
         """The task as the model saw it; None where it saw none that is known."""
         if self._is_shown:
             return branch.task
@@ -106,16 +111,24 @@ class TalkMaker:
 
     # -- the three forms -----------------------------------------------------------------------------------------------
 
-    def _exact(self, pieces: Sequence[Piece], task: str) -> BranchTalk:
+    def _exact(self, pieces: Many[Piece], task: str) -> BranchTalk:
         bodies = [each.body for piece in pieces for each in piece.noted]
         messages = [body for body in bodies if isinstance(body, Told)]
         found = sequences_of(messages, [body for body in bodies if isinstance(body, Asked)], self._tools_by_digest)
-        talks = tuple([
-            Talk(self._told(each.messages, each.trained), each.agent, each.tools, each.model) for each in found.all
-        ])  # fmt: skip
-        return BranchTalk(talks, found.main, "exact", task)
+        talks = tuple([self._sequence(each) for each in found.all])
+        return BranchTalk(talks, found.main, "exact", task, talks[found.main].unfit)
 
-    def _transcribed(self, pieces: Sequence[Piece], shown: str | None) -> Talk:
+    def _sequence(self, sequence: Sequence) -> Talk:
+        """One conversation; what is wrong with it alone keeps no other one out."""
+        told = NOTHING
+        unfit: tuple[str, ...] = ()
+        try:
+            told = self._told(sequence.messages, sequence.trained)
+        except NotRepresentableError as error:
+            unfit = _reasons(error)
+        return Talk(told, sequence.agent, sequence.tools, sequence.model, unfit)
+
+    def _transcribed(self, pieces: Many[Piece], shown: str | None) -> Talk:
         opened = self._opening.opened
         messages = transcript(pieces, shown, opened.system_prompt if opened is not None else None)
         # Assistant messages before the first user's words were given: a greeting, an example.
@@ -124,10 +137,10 @@ class TalkMaker:
         starts = [each.body for piece in pieces for each in piece.noted if isinstance(each.body, Start)]
         return Talk(self._told(messages, frozenset(said)), tools=starts[0].tools if starts else None)
 
-    def _told(self, messages: Sequence[Told], trained: frozenset[int]) -> Conversation:
+    def _told(self, messages: Many[Told], trained: frozenset[int]) -> Conversation:
         return told_conversation(messages, trained, reasoning=self._config.reasoning == "keep")
 
-    def _reconstructed(self, branch: BranchRecord, pieces: Sequence[Piece], shown: str | None) -> Talk:
+    def _reconstructed(self, branch: BranchRecord, pieces: Many[Piece], shown: str | None) -> Talk:
         _refuse_odd(pieces)
         calls = None
         if branch.observed == "raw":
@@ -144,7 +157,11 @@ class TalkMaker:
 TOO_LARGE = "output_too_large"
 
 
-def _refuse_odd(pieces: Sequence[Piece]) -> None:
+def _reasons(error: NotRepresentableError) -> tuple[str, ...]:
+    return (error.code,) if error.code in (MALFORMED, TOO_LARGE) else (NOT_REPRESENTABLE, error.code)
+
+
+def _refuse_odd(pieces: Many[Piece]) -> None:
     """Raise NotRepresentableError for steps that messages cannot carry."""
     started = answered = False
     for piece in pieces:

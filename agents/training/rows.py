@@ -173,8 +173,8 @@ class RowMaker:
         else:
             for number, each in enumerate(talk.talks):
                 why = self._unfit_talk(talk, each)
-                if why is not None:
-                    self._reject("sft", [branch], (why, *self._named(talk, number)))
+                if why:
+                    self._reject("sft", [branch], (*why, *self._named(talk, number)))
                     continue
                 record = _sft_record(
                     **self._of_talk(common, each),
@@ -204,13 +204,15 @@ class RowMaker:
             return is_blank(talk.task)
         return not has_prompt(talk.talks[talk.main].conversation.prompt)
 
-    def _unfit_talk(self, talk: BranchTalk, each: Talk) -> str | None:
-        """Why one conversation of a branch is in no row, though the branch may be."""
+    def _unfit_talk(self, talk: BranchTalk, each: Talk) -> tuple[str, ...]:
+        """Why one conversation of a branch is in no row, though the branch may be; empty where nothing speaks against it."""
+        if each.unfit:
+            return each.unfit
         if talk.is_subagent(each) and self.config.subagents == "drop":
-            return "subagent"
+            return ("subagent",)
         if talk.fidelity == "exact" and not has_prompt(each.conversation.prompt):
-            return "empty_prompt"
-        return None if each.conversation.says_something else "empty_completion"
+            return ("empty_prompt",)
+        return () if each.conversation.says_something else ("empty_completion",)
 
     def _place(self, talk: BranchTalk, number: int) -> _Place:
         if talk.fidelity is None:
@@ -310,9 +312,9 @@ class RowMaker:
         """The PPO rows of a branch: one for each of its conversations."""
         branch, talk = candidate.branch, candidate.talk
         for number, each in enumerate(talk.talks):
-            unfit = self._unfit_talk(talk, each)
-            if unfit is not None:
-                self._reject("ppo", [branch], (unfit, *self._named(talk, number)))
+            why = self._unfit_talk(talk, each)
+            if why:
+                self._reject("ppo", [branch], (*why, *self._named(talk, number)))
                 continue
             record = _ppo_record(
                 **self._of_talk(common, each),

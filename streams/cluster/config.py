@@ -194,7 +194,7 @@ class ForkConfig(_Section):
     """The environment variable that holds the key; empty: ANTHROPIC_API_KEY or OPENAI_API_KEY."""
     extra_body: dict[str, JsonValue] = {}
     """Fields added to every request, as JSON: {"thinking": ...}, {"chat_template_kwargs": ...}."""
-    send_reasoning: bool = False
+    send_reasoning: bool = True
     """Send the reasoning of earlier turns back over chat completions. The Messages API always gets its thinking back."""
     timeout_s: float = Field(default=300.0, gt=0)
     """Of one turn."""
