@@ -75,7 +75,7 @@ def write(*, amend: Annotated[bool, Parameter(negative="")] = False) -> None:
 def events() -> None:
     """Write the page about the kinds of events, their fields and an example of each, as Markdown.
 
-    Example: `braid schemas events > docs/events.md`
+    Example: `braid schemas events`
     """
     from streams.views.event_page import event_page
 
