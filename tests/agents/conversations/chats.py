@@ -32,6 +32,7 @@ class ChatAgent:
 
     def ask(self, context: list[str], answer: str | None, after: str | None = None, **more: Any) -> str:
         """Write a call with these messages, as a difference to `after`; returns its id. Without an answer it failed."""
+        context = [*context]
         self._n += 1
         call_id = f"k{self._n}"
         known = self._contexts.get(after or "", [])

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.conversations.chat_reader import MAX_MESSAGE_BYTES
+from agents.rollouts.rollout import Rollout
+from schemas.conversation import MAX_MESSAGE_BYTES
 from schemas.emission import EmissionConfig
+from schemas.events import AgentEvent, AgentEvents
+from schemas.jsontext import compact
 from tests.agents.conversations.chats import ChatAgent, opened, rendered, rendered_row
 from tests.agents.formats.rollouts import group_of
 
@@ -291,8 +294,14 @@ def test_a_run_of_many_turns_is_one_sequence() -> None:
     assert len("".join(map(str, agent.lines))) < 500 * 1000
 
 
-def test_a_message_over_a_mebibyte_is_a_bad_event() -> None:
-    agent = ChatAgent()
-    agent.message("user", "x" * MAX_MESSAGE_BYTES)
-    with pytest.raises(AssertionError):
-        group_of([opened(), *agent.end()])
+def test_a_bad_message_spoils_its_slice_and_is_named() -> None:
+    """Producers on Kafka are not checked before they write: the fold refuses the slice."""
+    for data, why in (
+        ({"role": "user", "content": "x" * MAX_MESSAGE_BYTES}, "1,048,576 are allowed"),
+        ({"role": "narrator"}, "message: role"),
+        ({"role": "tool", "content": "x"}, "tool_call_id"),
+    ):
+        event = AgentEvent(channel="conversation", event="message", data=compact(data))
+        (complaint,) = Rollout("r").add(AgentEvents(rollout_id="r", branch_index=0, events=(event,)), 1, ("t", 0, 0))
+        assert complaint.reason == "bad_event"
+        assert why in complaint.message

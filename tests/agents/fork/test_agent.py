@@ -141,7 +141,7 @@ async def test_prompts_are_cached_and_temperatures_sent(tmp_path: Path, model: M
     record = log.record(forked.opened)
     assert (record.temperature, record.seed) == (0.7, None), "the API takes no seed, so none is claimed"
     assert record.usage is not None
-    assert (record.usage.input_tokens, record.usage.output_tokens, record.usage.cached_tokens) == (200, 40, 10)
+    assert (record.usage.input_tokens, record.usage.output_tokens, record.usage.cached_tokens) == (210, 40, 10)
 
 
 TROUBLE: dict[str, tuple[Callable[[], Said], str]] = {
@@ -439,7 +439,7 @@ async def test_parallel_calls_over_chat_completions(tmp_path: Path) -> None:
     assert {(body["seed"], body["temperature"], body["max_tokens"]) for body in api.bodies} == {(3, 0.7, 8192)}
     assert (record.temperature, record.seed) == (0.7, 3)
     assert record.usage is not None
-    assert (record.usage.input_tokens, record.usage.output_tokens, record.usage.cached_tokens) == (300, 60, 15)
+    assert (record.usage.input_tokens, record.usage.output_tokens, record.usage.cached_tokens) == (315, 60, 15)
 
 
 async def test_arguments_that_are_no_json_are_reported_and_never_replaced(tmp_path: Path, either: Maker) -> None:

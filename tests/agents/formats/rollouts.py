@@ -1,9 +1,11 @@
 """Rollouts for the formats, made by the product itself: lines are folded, settled, closed and emitted."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
 
+from agents.facts.fact import Fact, rollout_of
 from agents.formats import FORMATS
 from agents.formats.shape import Group, Left, Row
 from agents.importers.lines import LineReader
@@ -16,6 +18,7 @@ from agents.rollouts.settlement import settle_now
 from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from schemas.training import DpoRecord, PpoRecord, SftRecord
+from schemas.verdicts import BuildVerdict
 
 Line = dict[str, Any]
 
@@ -87,9 +90,24 @@ def group_of(
     lines: list[Line], split: str = "train", *, in_order: bool = True, config: EmissionConfig | None = None
 ) -> Group:
     """The whole rollout in lines of one rollout; `in_order` says that all of them count."""
-    rollout, reader, slicer = Rollout(lines[0]["rollout_id"]), LineReader(), Slicer()
+    reader, slicer = LineReader(), Slicer()
     facts = [ready for line in lines for fact in reader.read(orjson.dumps(line)) for ready in slicer.add(fact)]
-    for offset, fact in enumerate([*facts, *slicer.flush()]):
+    return group_of_facts([*facts, *slicer.flush()], split, in_order=in_order, config=config)
+
+
+def group_of_facts(
+    facts: Sequence[Fact], split: str = "train", *, passes: Iterable[int] = (), in_order: bool = True,
+    config: EmissionConfig | None = None,
+) -> Group:  # fmt: skip
+    """The whole rollout in its facts; the build of branches in `passes` succeeds."""
+    rollout = Rollout(rollout_of(facts[0]))
+    builds = [
+        BuildVerdict(
+            rollout_id=rollout.rollout_id, branch_index=index, verdict_id=f"v{index}", status="success", exit_code=0
+        )
+        for index in passes
+    ]
+    for offset, fact in enumerate([*facts, *builds]):
         complaints = rollout.add(fact, 1_768_467_600_000, ("facts", 0, offset))
         assert not complaints or not in_order
     settled = Closure(settled=settle_now(rollout, config or EmissionConfig(), ClosingPolicy()))
