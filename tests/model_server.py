@@ -284,6 +284,8 @@ class ModelServer:
     def __init__(self, play: Play) -> None:
         self.play = play
         self.received: list[Received] = []
+        self.replies: dict[int, Said] = {}
+        """What was answered, by the number of the request."""
         self.url = ""
         """Base URL for the Messages API."""
 
@@ -313,7 +315,7 @@ class ModelServer:
         body = json.loads(await request.body())
         number = len(self.received)
         self.received.append(Received(protocol, body, dict(request.headers)))
-        told = await self.play(body, number)
+        told = self.replies[number] = await self.play(body, number)
         return told if isinstance(told, Response) else render(told, protocol, stream=bool(body.get("stream")))
 
 

@@ -205,7 +205,7 @@ async def _gathered(stream: Any) -> dict[str, Any]:
     blocks: dict[int, dict[str, Any]] = {}
     ended = False
     async for event in stream:
-        data = event.to_dict()
+        data = event.to_dict(warnings=False)
         match data.get("type"):
             case "message_start":
                 message = dict(data["message"])

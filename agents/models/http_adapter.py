@@ -104,6 +104,10 @@ def _translated(sdk: Any, timeout_s: float, clock: Callable[[], float]) -> Itera
         raise _of_stream(error) from None
     except ValueError as error:
         raise ModelError("unparseable", f"the service's answer is not JSON: {error}") from None
+    except (AttributeError, LookupError, TypeError) as error:  # JSON of another shape, met while it is read
+        raise ModelError(
+            "unparseable", f"the service's answer has another form than the protocol's: {error!r}"
+        ) from None
 
 
 def _of_connection(error: BaseException) -> ModelError:

@@ -156,7 +156,7 @@ async def _gathered(stream: Any) -> dict[str, Any]:
     message: dict[str, Any] = {"tool_calls": []}
     finish = None
     async for chunk in stream:
-        data = chunk.to_dict()
+        data = chunk.to_dict(warnings=False)
         whole |= {name: data[name] for name in ("model", "usage") if data.get(name)}
         whole["begun"] = True
         for choice in data.get("choices") or ():

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -212,10 +211,9 @@ async def test_retry_after_is_respected(tmp_path: Path, model: Maker, after: str
         return refusal(429, "rate_limit_error", retry_after=after) if number == 0 else reply(DONE)
 
     _, asked = model(play)
-    log, began = ListLog(), time.monotonic()
+    log = ListLog()
     async with runner(tmp_path, lambda _: asked, log) as forked:
         await run_all(forked)
-    assert time.monotonic() - began >= 1
     assert log.data("error_recovery")[0]["waitMs"] >= 1000
 
 

@@ -157,6 +157,45 @@ async def test_a_failure_is_an_error_with_its_kind(
     assert error.retry_after_s == (7.0 if name == "429" else None)
 
 
+ODD = {
+    "messages": [
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "x"}},
+        {"type": "message_start", "message": 7},
+        {"type": "content_block_start", "index": 0, "content_block": None},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": None}},
+    ],
+    "chat": [
+        {"choices": 7},
+        {"choices": [None]},
+        {"choices": [{"index": 0, "delta": {"tool_calls": [7]}}]},
+        {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"name": 7}}]}}]},
+    ],
+}
+"""Events that are JSON and not the protocol."""
+
+
+@both
+@pytest.mark.parametrize("number", range(4))
+async def test_json_of_another_shape_is_an_error(protocol: Protocol, number: int) -> None:
+    """A server that speaks something like the protocol ends no branch with a traceback."""
+    event = ODD[protocol][number]
+    named = f"event: {event.get('type')}\ndata: {json.dumps(event)}\n\n"
+    with model_server(always(lambda: _stream(named.encode()))) as api, pytest.raises(ModelError) as failed:
+        await call(api, protocol)
+    assert (failed.value.kind, failed.value.retry) == ("unparseable", True)
+
+
+WRONG = [[], 7, {"choices": 7}, {"choices": []}, {"choices": [{"message": "x"}]}, {"choices": [{"message": None}]}]
+
+
+@pytest.mark.parametrize("body", WRONG)
+async def test_a_whole_answer_without_a_message_is_an_error(body: Any) -> None:
+    """Over chat completions."""
+    with model_server(always(lambda: Response(json.dumps(body)))) as api, pytest.raises(ModelError) as failed:
+        await call(api, "chat", REQUEST._replace(stream=False))
+    assert failed.value.kind == "unparseable"
+
+
 @both
 async def test_a_refused_connection_is_an_error(protocol: Protocol) -> None:
     """Another call may help."""
