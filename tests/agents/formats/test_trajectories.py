@@ -68,7 +68,7 @@ def test_rollout_wire_read_back_gives_the_same_conversations(group: Group) -> No
 def test_atif_has_one_step_for_each_turn(group: Group) -> None:
     """Steps count from 1, calls and observations are matched by id, arguments are objects."""
     first = rows("atif", group)[0]
-    assert (first["schema_version"], first["trajectory_id"]) == ("ATIF-v1.7", "r1/b0/a0")
+    assert (first["schema_version"], first["trajectory_id"]) == ("ATIF-v1.8", "r1/b0/a0")
     assert [step["step_id"] for step in first["steps"]] == list(range(1, 6))
     assert [step["source"] for step in first["steps"]] == ["system", "user", "agent", "agent", "agent"]
     calls = [call for step in first["steps"] for call in step.get("tool_calls", ())]
