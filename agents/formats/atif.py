@@ -54,12 +54,11 @@ def _folder(branch: BranchRecord) -> str:
 def _trajectory(branch: BranchRecord, group: Group, row: PpoRecord | None, others: list[PpoRecord]) -> dict[str, Any]:
     run_id = f"{branch.rollout_id}/b{branch.branch_index}/a{branch.attempt}"
     steps = conversation_steps(row) if row is not None and in_words(row) else _steps(branch, row)
-    agent = _agent(branch, row)
     embedded = [
         {
             "schema_version": VERSION,
             "trajectory_id": f"{run_id}/s{other.sequence or 0}",
-            "agent": agent | ({"name": other.agent} if other.agent else {}),
+            "agent": _agent(branch, other) | ({"name": other.agent} if other.agent else {}),
             "steps": _numbered(conversation_steps(other)),
         }
         for other in others
@@ -68,7 +67,7 @@ def _trajectory(branch: BranchRecord, group: Group, row: PpoRecord | None, other
         "schema_version": VERSION,
         "session_id": branch.session_id or run_id,
         "trajectory_id": run_id,
-        "agent": agent,
+        "agent": _agent(branch, row),
         "steps": _numbered(steps),
         "final_metrics": _metrics(branch, len(steps)),
         "extra": _extra(branch, group, row),

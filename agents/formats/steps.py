@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 from typing import Any
 
-from agents.formats.chat import is_trained, message, messages, tool_text
+from agents.formats.chat import in_words, is_trained, message, messages, tool_text
 from agents.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row, Speech
 from agents.training.messages import has_content, is_blank
 from schemas.branches import BranchCall, BranchRecord
@@ -21,9 +21,8 @@ _SPEECH = Speech(objects=True)
 def transitions(group: Group) -> Iterator[Row | Left]:
     """{observation, action, next_observation, reward, done}: one row for each turn of the model.
 
-    `observation` is all that the model saw before, `next_observation` what came after its action: results, people's words,
-    and assistant messages that were given. `reward` is null before the
-    last step: nobody knows more.
+    `observation` is all that the model saw before, `next_observation` what came after its action: results, people's words, and
+    assistant messages that were given. `reward` is null before the last step: nobody knows more.
     """
     for record in group.ppo:
         turns = list(_turns(record.completion))
@@ -68,7 +67,10 @@ def stepwise(group: Group) -> Iterator[Row | Left]:
         if branch is None:
             continue
         steps = _labelled(branch, group.status(record.branch_index))
-        if not steps:
+        asked = sum(len(said.tool_calls) for said in record.completion)
+        if in_words(record) and asked != sum(call.paired for call in branch.tool_calls):
+            yield Left("unknown_step")  # only events say whether a call failed, and they are not those of this conversation
+        elif not steps:
             yield Left("empty_completion")
         elif any(label is None for _, label in steps):
             yield Left("unknown_step")

@@ -107,9 +107,10 @@ class DatasetCheck:
         if not path.is_file():
             return  # said already
         strangers = []
+        counted = f"*/{ALONE}" if path.name == ALONE else name
         for row in _read_rows(path, self.read):
             places = expected.get(row.digest)
-            self.inspection.count_row(name)
+            self.inspection.count_row(counted)
             if not places:
                 strangers.append(row.number)
             else:

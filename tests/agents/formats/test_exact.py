@@ -11,8 +11,17 @@ from agents.formats.limits import lost_reasoning
 from agents.formats.shape import Group, Row, Style
 from schemas.training import Message
 from tests.agents.formats.conversations import (
-    ANSWER, COMPLETION, IMAGE, PROMPT, SIDE_PROMPT, exact, given, model, result, said,
-)  # fmt: skip
+    ANSWER,
+    COMPLETION,
+    IMAGE,
+    PROMPT,
+    SIDE_PROMPT,
+    exact,
+    given,
+    model,
+    result,
+    said,
+)
 from tests.agents.formats.rollouts import group_of, left, mixed, rows
 
 
@@ -206,6 +215,12 @@ def test_reasoning_that_a_format_cannot_carry_is_counted() -> None:
     for name, lost in (("openai-sft", 3), ("verl-parquet", 2), ("trl-sft", 0), ("rl-transitions", 0), ("messages", 0)):
         made = [each for each in FORMATS[name].make(exact()) if isinstance(each, Row)]
         assert lost_reasoning(FORMATS[name], made) == lost
+
+
+def test_steps_without_their_events_have_no_labels() -> None:
+    """Only events say whether a call failed; a conversation that they do not cover is left out."""
+    assert [row["branch_index"] for row in rows("trl-stepwise", exact())] == []
+    assert left("trl-stepwise", exact()).count("unknown_step") == 2
 
 
 def test_rollout_wire_has_the_calls_and_results_that_the_model_saw() -> None:
