@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 from typing import Any
 
-from agents.formats.chat import in_words, is_trained, message, messages, tool_text
+from agents.formats.chat import arguments, in_words, is_trained, message, messages, tool_text
 from agents.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row, Speech
 from agents.training.messages import has_content, is_blank
 from schemas.branches import BranchCall, BranchRecord
@@ -67,15 +67,23 @@ def stepwise(group: Group) -> Iterator[Row | Left]:
         if branch is None:
             continue
         steps = _labelled(branch, group.status(record.branch_index))
-        asked = sum(len(said.tool_calls) for said in record.completion)
-        if in_words(record) and asked != sum(call.paired for call in branch.tool_calls):
-            yield Left("unknown_step")  # only events say whether a call failed, and they are not those of this conversation
+        if in_words(record) and not _covered(record, branch):
+            yield Left("unknown_step")
         elif not steps:
             yield Left("empty_completion")
         elif any(label is None for _, label in steps):
             yield Left("unknown_step")
         else:
             yield Row(_stepwise_row(record, steps), (branch, record))
+
+
+def _covered(record: PpoRecord, branch: BranchRecord) -> bool:
+    """Whether a branch's events are those of its conversation: only they say whether a call failed."""
+    asked = [call.function for said in record.completion for call in said.tool_calls]
+    happened = [call for call in branch.tool_calls if call.paired]
+    return [(call.name, arguments(call.arguments)) for call in asked] == [
+        (call.name, arguments(call.arguments)) for call in happened
+    ]
 
 
 def _stepwise_row(record: PpoRecord, steps: list[tuple[str, bool | None]]) -> dict[str, Any]:
