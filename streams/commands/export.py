@@ -67,8 +67,8 @@ def export(*, flags: ExportFlags) -> None:
     from streams.cluster.config import load
     from streams.cluster.signing_keys import signing_key, trusted_keys
     from streams.jobs.export.beside import require_formats
-    from streams.jobs.export.export import Recipe
     from streams.jobs.export.export import export as run
+    from streams.jobs.export.recipe import Recipe
     from streams.log.kafka_reader import hush
     from streams.log.readers import reader_of
     from streams.views.progress import progress

@@ -5,12 +5,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from agents.formats import FORMATS
-from agents.formats.shape import Style
+from agents.formats.shape import Row, Style
 from streams.jobs.export.checkpoint import ExportError, State, write_card, write_dataset_manifest
+from streams.jobs.export.shards import Shards, as_columns, values_digest
 from tests.agents.formats.atif_rules import Trajectory
+from tests.agents.formats.conversations import exact, model, result
 from tests.agents.formats.rollouts import SHAPES, encoded, mixed
 from tests.processes import run_braid
 from tests.streams.jobs.export.conftest import rows, take
@@ -63,6 +66,29 @@ def test_completions_have_files_of_their_own(ran: Path, tmp_path: Path) -> None:
     assert all(row["completion"][0]["role"] == "assistant" for row in found)
     assert not list((tmp_path / "out").glob("train-*"))
     assert "path: spans-train-*.jsonl" in (tmp_path / "out" / "README.md").read_text("utf-8")
+
+
+SPOKEN = [name for name, form in FORMATS.items() if form.needs & {"sft", "dpo", "ppo"} and "parquet" in form.files]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in SPOKEN if name not in ("trl-stepwise", "sharegpt", "nemo-preference")]
+)
+def test_columns_hold_exact_conversations(tmp_path: Path, name: str) -> None:
+    """Reasoning, calls and results come back from Parquet as they are."""
+    form = FORMATS[name]
+    group = exact(
+        completion=(model("x", ("call_0", {"a": 1}), reasoning_content="r"), result("call_0", "y"), model("z"))
+    )
+    made = [each for each in form.make(group) if isinstance(each, Row)]
+    columns = Shards(tmp_path, form, "parquet", 1000, {})
+    columns.write(made, "train", 0)
+    shards = columns.finish()
+    assert shards
+    for shard in shards:
+        found = pq.read_table(tmp_path / f"{shard.name}.part").to_pylist()
+        written = [as_columns(each.value, form.columns[each.part]) for each in made if each.part == shard.part]
+        assert list(map(values_digest, found)) == list(map(values_digest, written))
 
 
 @pytest.fixture(scope="module")
