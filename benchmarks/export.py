@@ -24,7 +24,8 @@ import orjson
 
 from agents.formats import FORMATS
 from streams.cluster.config import Settings
-from streams.jobs.export.export import Recipe, export
+from streams.jobs.export.export import export
+from streams.jobs.export.recipe import Recipe
 from streams.jobs.run import run_files
 from streams.log.file_reader import FileReader
 

@@ -1,54 +1,92 @@
-"""ATIF v1.7, Harbor's agent trajectory interchange format: one trajectory for each branch.
+"""ATIF v1.8, Harbor's agent trajectory interchange format: one trajectory for each branch.
 
-A turn is one agent step with its calls and their observations. Arguments are objects there; what is none is wrapped.
+A turn is one agent step with its calls and their observations. Arguments are objects there; what is none is wrapped. Where the
+conversation is known the steps are its messages (agents/formats/atif_steps.py): the main sequence is the trajectory, and the others
+are embedded in it. Else they are made from the events of the branch.
 """
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from hashlib import sha256
 from itertools import groupby
 from typing import Any
+from urllib.parse import quote
 
-from agents.formats.chat import arguments, tool_list
-from agents.formats.shape import Format, Group, Left, Row
+from agents.formats.atif_steps import conversation_steps, object_of, unfit
+from agents.formats.chat import in_words, tool_list
+from agents.formats.shape import Format, Group, Left, Made, Row, Speech
 from agents.training.messages import tool_content
 from schemas.branches import BranchCall, BranchRecord
 from schemas.training import PpoRecord
 
-VERSION = "ATIF-v1.7"
+VERSION = "ATIF-v1.8"
 NOT_KNOWN = "unknown"
 """ATIF wants a name and a version of every agent."""
+
+LONGEST_NAME = 160
+"""Characters of a rollout's id in a directory name; file systems take 255 bytes."""
 
 
 def trajectories(group: Group) -> Iterator[Row | Left]:
     """{schema_version, session_id, trajectory_id, agent, steps, final_metrics, extra}."""
-    rows = {row.branch_index: row for row in group.ppo}
+    mains = {row.branch_index: row for row in group.by_branch().ppo}
     for branch in group.branches:
         category = group.barred(branch.branch_index)
+        row = mains.get(branch.branch_index)
+        others = [each for each in group.ppo if each.branch_index == branch.branch_index and each is not row]
         if category:
             yield Left(category)
+        elif any(unfit(each) for each in (row, *others) if each is not None):
+            yield Left("not_representable")
         else:
-            row = rows.get(branch.branch_index)
-            yield Row(_trajectory(branch, group, row), (branch,) if row is None else (branch, row))
+            made: tuple[Made, ...] = (branch,) if row is None else (branch, row, *others)
+            yield Row(_trajectory(branch, group, row, others), made, folder=_folder(branch))
 
 
-def _trajectory(branch: BranchRecord, group: Group, row: PpoRecord | None) -> dict[str, Any]:
+def _folder(branch: BranchRecord) -> str:
+    """A directory name for a branch: different for different branches, and short enough for any file system."""
+    name = quote(branch.rollout_id, safe="")
+    if len(name) > LONGEST_NAME:
+        name = f"{name[:LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:16]}"
+    return f"{name}-b{branch.branch_index}-a{branch.attempt}"
+
+
+def _trajectory(branch: BranchRecord, group: Group, row: PpoRecord | None, others: list[PpoRecord]) -> dict[str, Any]:
     run_id = f"{branch.rollout_id}/b{branch.branch_index}/a{branch.attempt}"
-    steps = _steps(branch, row)
+    steps = conversation_steps(row) if row is not None and in_words(row) else _steps(branch, row)
+    embedded = [
+        {
+            "schema_version": VERSION,
+            "trajectory_id": f"{run_id}/s{other.sequence or 0}",
+            "agent": _agent(branch, other) | ({"name": other.agent} if other.agent else {}),
+            "steps": _numbered(conversation_steps(other)),
+        }
+        for other in others
+    ]
+    return {
+        "schema_version": VERSION,
+        "session_id": branch.session_id or run_id,
+        "trajectory_id": run_id,
+        "agent": _agent(branch, row),
+        "steps": _numbered(steps),
+        "final_metrics": _metrics(branch, len(steps)),
+        "extra": _extra(branch, group, row),
+        **({"subagent_trajectories": embedded} if embedded else {}),
+    }
+
+
+def _agent(branch: BranchRecord, row: PpoRecord | None) -> dict[str, Any]:
     agent: dict[str, Any] = {"name": NOT_KNOWN, "version": NOT_KNOWN}
     if branch.agent is not None:
         agent = {"name": branch.agent.name or NOT_KNOWN, "version": branch.agent.version or NOT_KNOWN}
         if branch.agent.model:
             agent["model_name"] = branch.agent.model
     tools = tool_list(row.tools) if row is not None else []
-    return {
-        "schema_version": VERSION,
-        "session_id": branch.session_id or run_id,
-        "trajectory_id": run_id,
-        "agent": agent | {"tool_definitions": tools} if tools else agent,
-        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, start=1)],
-        "final_metrics": _metrics(branch, len(steps)),
-        "extra": _extra(branch, group, row),
-    }
+    return agent | {"tool_definitions": tools} if tools else agent
+
+
+def _numbered(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"step_id": number, **step} for number, step in enumerate(steps, start=1)]
 
 
 def _steps(branch: BranchRecord, row: PpoRecord | None) -> list[dict[str, Any]]:
@@ -72,7 +110,7 @@ def _turn(calls: list[BranchCall]) -> dict[str, Any]:
         "message": "\n\n".join(call.text for call in calls if call.text),
         **_at(calls[0].started_ms),
         "tool_calls": [
-            {"tool_call_id": call_id, "function_name": call.name, "arguments": _object(call.arguments)}
+            {"tool_call_id": call_id, "function_name": call.name, "arguments": object_of(call.arguments)}
             for call_id, call in named
         ],
         "observation": {
@@ -84,11 +122,6 @@ def _turn(calls: list[BranchCall]) -> dict[str, Any]:
 def _unique(ids: list[str]) -> list[str]:
     """A producer may repeat an id; inside a step each call needs its own."""
     return [call_id if call_id not in ids[:place] else f"{call_id}#{place}" for place, call_id in enumerate(ids)]
-
-
-def _object(text: str) -> dict[str, Any]:
-    value = arguments(text)
-    return value if isinstance(value, dict) else {"value": value}
 
 
 def _at(milliseconds: int | None) -> dict[str, str]:
@@ -124,18 +157,21 @@ def _extra(branch: BranchRecord, group: Group, row: PpoRecord | None) -> dict[st
         "reward": row.reward if row else None,
         "record_id": branch.record_id,
         "raw_digest": branch.raw_digest,
+        "fidelity": branch.fidelity or (row.fidelity if row else None),
     }
     return {name: value for name, value in extra.items() if value is not None}
 
 
 FORMATS = (
     Format(
-        "atif", "ATIF v1.7: one agent trajectory for each branch", frozenset({"branches", "ppo", "rejected"}), trajectories,
+        "atif", "ATIF v1.8: one agent trajectory for each branch", frozenset({"branches", "ppo", "rejected"}), trajectories,
         {
             "": {
                 "schema_version": "text", "session_id": "text", "trajectory_id": "text",
-                "agent": "json", "steps": "json", "final_metrics": "json", "extra": "json",
+                "agent": "json", "steps": "json", "final_metrics": "json", "extra": "json", "subagent_trajectories": "json",
             }
         },
+        speech=Speech(media=True),
+        layouts=("files", "directory"),
     ),
 )  # fmt: skip

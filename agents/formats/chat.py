@@ -1,34 +1,78 @@
-"""Chat messages and tools as trainers write them: OpenAI's shape, arguments and tool lists as JSON text."""
+"""Chat messages and tools as trainers write them: OpenAI's shape, arguments and tool lists as JSON text.
 
-from collections.abc import Iterable
+`message` is the one place where a message of a row becomes a message of a format; a format's `Speech` says which fields it has.
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from agents.formats.shape import CHAT, PLAIN, Speech, Style
 from schemas.jsontext import compact, parse
-from schemas.training import Message
+from schemas.training import Message, PpoRecord, ToolCall
 
 
-def message(said: Message, *, names: bool = True) -> dict[str, Any]:
-    """A message without the fields that do not apply to it. `content` stays even when it is null: loaders look for it."""
-    shown: dict[str, Any] = {"role": said.role, "content": said.content}
+def message(said: Message, speech: Speech = CHAT, style: Style = PLAIN) -> dict[str, Any]:
+    """A message as a format writes it, without the fields that do not apply to it.
+
+    `content` stays even when it is null: loaders look for it. Parts with media stand in its place, by reference.
+    """
+    role = "system" if said.role == "developer" and not speech.developer else said.role
+    shown: dict[str, Any] = {"role": role, "content": parse(said.parts or "") if has_media(said) else said.content}
+    if speech.reasoning and said.reasoning_content is not None:
+        shown["reasoning_content"] = said.reasoning_content
     if said.tool_calls:
-        shown["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": call.type,
-                "function": {"name": call.function.name, "arguments": call.function.arguments},
-            }
-            for call in said.tool_calls
-        ]
+        shown["tool_calls"] = [_call(call, style) for call in said.tool_calls]
     if said.tool_call_id is not None:
         shown["tool_call_id"] = said.tool_call_id
-    if names and said.name is not None:
+    if speech.names and said.name is not None:
         shown["name"] = said.name
     return shown
 
 
-def messages(said: Iterable[Message], *, names: bool = True) -> list[dict[str, Any]]:
+def messages(said: Iterable[Message], speech: Speech = CHAT, style: Style = PLAIN) -> list[dict[str, Any]]:
     """Messages, in order."""
-    return [message(each, names=names) for each in said]
+    return [message(each, speech, style) for each in said]
+
+
+def _call(call: ToolCall, style: Style) -> dict[str, Any]:
+    value = arguments(call.function.arguments) if style.arguments == "object" else None
+    chosen = value if isinstance(value, dict) else call.function.arguments
+    return {"id": call.id, "type": call.type, "function": {"name": call.function.name, "arguments": chosen}}
+
+
+def has_media(said: Message) -> bool:
+    """Whether a content holds more than text."""
+    return said.parts is not None and any(part.get("type") != "text" for part in parse(said.parts))
+
+
+def is_trained(said: Message) -> bool:
+    """Whether a message is in the loss: an assistant's, unless it was given to the model."""
+    return said.role == "assistant" and said.trained is not False
+
+
+def is_given(said: Message) -> bool:
+    """Whether an assistant message was given to the model."""
+    return said.role == "assistant" and said.trained is False
+
+
+def in_words(row: PpoRecord) -> bool:
+    """Whether a row's messages are the conversation itself, and not made from the steps of an agent."""
+    return row.fidelity in ("exact", "transcript")
+
+
+def unanswered(said: Sequence[Message]) -> str | None:
+    """Why a service that wants every call answered refuses a conversation; None when it does not."""
+    open_calls: set[str] = set()
+    for each in said:
+        if each.role == "tool":
+            if each.tool_call_id not in open_calls:
+                return "result_without_call"
+            open_calls.discard(each.tool_call_id)
+        elif open_calls:
+            return "unanswered_call"
+        else:
+            open_calls = {call.id for call in each.tool_calls}
+    return None
 
 
 def tool_list(tools: str, said: Iterable[Message] = ()) -> list[dict[str, Any]]:

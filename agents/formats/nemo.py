@@ -3,18 +3,19 @@
 from collections.abc import Iterator
 
 from agents.formats.chat import messages
-from agents.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row, Struct
+from agents.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row, Speech, Struct, each_prompt
 from agents.training.messages import has_content
 from schemas.training import Message, PpoRecord
+
+_SPEECH = Speech(objects=True, given=False)
 
 
 def preference(group: Group) -> Iterator[Row | Left]:
     """{context, completions: [{rank, completion}]}: rank 0 is the best, equal totals have equal ranks.
 
-    One for each rollout; where branches have tasks of their own, one for each prompt.
+    One for each rollout, a branch by its main sequence; where branches have tasks of their own, one for each prompt.
     """
-    for part in group.by_prompt():
-        yield from _preference(part)
+    yield from each_prompt(group, _preference)
 
 
 def _preference(group: Group) -> Iterator[Row | Left]:
@@ -28,8 +29,10 @@ def _preference(group: Group) -> Iterator[Row | Left]:
     else:
         yield Row(
             {
-                "context": messages(group.ppo[0].prompt),
-                "completions": [{"rank": rank, "completion": messages(row.completion)} for rank, row in ranked],
+                "context": messages(group.ppo[0].prompt, _SPEECH, group.style),
+                "completions": [
+                    {"rank": rank, "completion": messages(row.completion, _SPEECH, group.style)} for rank, row in ranked
+                ],
                 "rollout_id": group.rollout_id,
             },
             tuple(row for _, row in ranked),
@@ -64,5 +67,6 @@ FORMATS = (
                 "rollout_id": "text",
             }
         },
+        speech=_SPEECH,
     ),
 )  # fmt: skip

@@ -1,15 +1,18 @@
 """OpenAI fine-tuning: chat JSONL, and the preference format, which compares one last message with another.
 
-The service refuses what it does not know, so rows have its fields and no others.
+The service refuses what it does not know, so rows have its fields and no others: no reasoning, no `developer`, and `weight` 0 for
+assistant messages that were given to the model.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from agents.formats.chat import message, tool_list
-from agents.formats.shape import MESSAGES, Format, Group, Left, Row, Struct
+from agents.formats.chat import is_given, is_trained, message, tool_list
+from agents.formats.shape import MESSAGES, Format, Group, Left, Row, Speech, Struct
 from agents.training.messages import is_blank
 from schemas.training import DpoRecord, Message
+
+_SPEECH = Speech(reasoning=False, answered=True, names=False)
 
 
 def sft(group: Group) -> Iterator[Row | Left]:
@@ -21,41 +24,47 @@ def sft(group: Group) -> Iterator[Row | Left]:
 def dpo(group: Group) -> Iterator[Row | Left]:
     """{input: {messages, tools?}, preferred_output, non_preferred_output}: one assistant message on each side.
 
-    The sides are the first messages that differ, and the input is all that comes before them. An answer that followed other
-    calls than the input shows is an answer to something else: such pairs are left out.
+    The sides are the first assistant messages that differ, with their calls, and the input is all that comes before them. A pair
+    that begins with the same message and goes on differently after other results has no such two messages, and is left out: an
+    answer that followed other calls than the input shows is an answer to something else.
     """
     for record in group.dpo:
-        reason = _unfit(record)
+        said = (*record.prompt, *record.chosen[:1], *record.rejected[:1])
+        (chosen,), (rejected,) = _messages(record.chosen[:1]), _messages(record.rejected[:1])
+        reason = _unfit(record, chosen, rejected)
         if reason is not None:
             yield Left(reason)
             continue
         yield Row(
             {
-                "input": {"messages": _messages(record.prompt), **_offer(record.tools, record.prompt)},
-                "preferred_output": [{"role": "assistant", "content": record.chosen[0].content}],
-                "non_preferred_output": [{"role": "assistant", "content": record.rejected[0].content}],
+                "input": {"messages": _messages(record.prompt), **_offer(record.tools, said)},
+                "preferred_output": [chosen],
+                "non_preferred_output": [rejected],
             },
             (record,),
         )
 
 
-def _unfit(record: DpoRecord) -> str | None:
+def _unfit(record: DpoRecord, chosen: dict[str, Any], rejected: dict[str, Any]) -> str | None:
     """Why two messages cannot stand for a pair; None when they can."""
-    chosen, rejected = record.chosen_answer, record.rejected_answer
-    if is_blank(chosen) or is_blank(rejected):
+    if record.chosen[0] == record.rejected[0]:
+        return "differs_in_calls"
+    if not is_trained(record.chosen[0]) or not is_trained(record.rejected[0]):
+        return "given_message"
+    if any("tool_calls" not in side and is_blank(side["content"]) for side in (chosen, rejected)):
         return "empty_answer"
-    if chosen == rejected:
-        return "same_answer"
-    alone = all(len(side) == 1 and not side[0].tool_calls for side in (record.chosen, record.rejected))
-    return None if alone else "differs_in_calls"
+    return "same_answer" if chosen == rejected else None
 
 
 def _messages(said: tuple[Message, ...]) -> list[dict[str, Any]]:
-    shown = [message(each, names=False) for each in said]
-    for each in shown:
-        if each["content"] is None and "tool_calls" in each:
-            del each["content"]
-    return shown
+    return [_message(each) for each in said]
+
+
+def _message(said: Message) -> dict[str, Any]:
+    shown = message(said, _SPEECH)
+    if shown["content"] is None and "tool_calls" in shown:
+        del shown["content"]
+    return shown | {"weight": 0} if is_given(said) else shown
 
 
 def _offer(tools: str, said: tuple[Message, ...]) -> dict[str, Any]:
@@ -67,6 +76,7 @@ FORMATS = (
     Format(
         "openai-sft", "OpenAI supervised fine-tuning: chat JSONL", frozenset({"sft"}), sft,
         {"": {"messages": MESSAGES, "tools": "json", "parallel_tool_calls": "truth"}}, ("jsonl",),
+        speech=_SPEECH,
     ),
     Format(
         "openai-dpo", "OpenAI preference fine-tuning: one message against another", frozenset({"dpo"}), dpo,
@@ -77,5 +87,6 @@ FORMATS = (
             }
         },
         ("jsonl",),
+        speech=_SPEECH,
     ),
 )  # fmt: skip

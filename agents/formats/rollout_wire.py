@@ -1,15 +1,16 @@
 """rollout-wire/v1: whole branches, and the preference and reward records of its second layer. `braid run` reads it back.
 
 The wire format requires fields that we may not know. They are filled, and `filled` names them, so that nobody takes a
-placeholder for a fact. Its scores are 0 or 1: what has neither has no pair and no reward there.
+placeholder for a fact. A branch has the calls and results of its conversation where that is known, else those of its events; it
+has one reward, by its main sequence. Its scores are 0 or 1: what has neither has no pair and no reward there.
 """
 
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
-from agents.formats.chat import arguments
-from agents.formats.shape import Column, Format, Group, Left, Row
+from agents.formats.chat import arguments, in_words
+from agents.formats.shape import Column, Format, Group, Left, Row, Speech
 from agents.training.messages import is_blank
 from schemas.branches import BranchCall, BranchRecord
 from schemas.training import DpoRecord, PpoRecord
@@ -28,7 +29,8 @@ def wire(group: Group) -> Iterator[Row | Left]:
     if is_blank(group.ranking.task):
         yield from (Left("empty_task") for _ in group.ranking.branches)
         return
-    calls = {branch.branch_index: _calls(branch) for branch in group.branches}
+    mains = {row.branch_index: row for row in group.by_branch().ppo}
+    calls = {branch.branch_index: _steps(branch, mains.get(branch.branch_index)) for branch in group.branches}
     for branch in group.branches:
         category = group.barred(branch.branch_index)
         if category:
@@ -38,7 +40,8 @@ def wire(group: Group) -> Iterator[Row | Left]:
     for pair in group.dpo:
         made = _pair(pair, group, calls.get(pair.chosen_branch, []))
         yield Left(made) if isinstance(made, str) else Row(made, (pair,), "dpo")
-    for rewarded in group.ppo:
+    yield from [Left("other_sequence")] * (len(group.ppo) - len(mains))
+    for rewarded in mains.values():
         row = _reward(rewarded, group, calls.get(rewarded.branch_index, []))
         yield Left(row) if isinstance(row, str) else Row(row, (rewarded,), "ppo")
 
@@ -101,6 +104,24 @@ def _calls(branch: BranchRecord) -> list[dict[str, Any]]:
             events.append(_event("tool_call", data | {"batchId": f"turn-{call.turn}"}, call.started_ms))
         if call.output_digest is not None:
             events.append(_event("tool_result", _result(call), call.ended_ms))
+    return events
+
+
+def _steps(branch: BranchRecord, main: PpoRecord | None) -> list[dict[str, Any]]:
+    return _said(main) if main is not None and in_words(main) else _calls(branch)
+
+
+def _said(row: PpoRecord) -> list[dict[str, Any]]:
+    """The calls of a conversation and the results that the model saw."""
+    events: list[dict[str, Any]] = []
+    for turn, said in enumerate(row.completion):
+        for place, call in enumerate(said.tool_calls):
+            data = {"toolName": call.function.name, "args": arguments(call.function.arguments), "callId": call.id}
+            text = {"text": said.content} if said.content and not place else {}
+            events.append(_event("tool_call", {**data, **text, "batchId": f"turn-{turn}"}, None))
+        if said.role == "tool":
+            answer = {"toolName": said.name or "", "callId": said.tool_call_id, "output": said.content or ""}
+            events.append(_event("tool_result", answer, None))
     return events
 
 
@@ -185,5 +206,6 @@ FORMATS = (
             "dpo": {"prompt": "text", "chosen": "text", "rejected": "text", **_COMMON},
             "ppo": {"prompt": "text", "completion": "text", "reward": "real", **_COMMON},
         },
+        speech=Speech(reasoning=False),
     ),
 )  # fmt: skip

@@ -6,18 +6,20 @@ All three are functions of the rollout's content: exporting twice, or in another
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from agents.formats.shape import Group, Kind
 from agents.training.contamination import EvalIndex
 from schemas.branches import BranchRecord
 from schemas.errors import BraidError
-from schemas.training import DpoRecord, PpoRecord, SftRecord
+from schemas.training import DpoRecord, Fidelity, PpoRecord, SftRecord
 
 Selectable = SftRecord | DpoRecord | PpoRecord | BranchRecord
 
 LABEL = "label."
-TEXT_FILTERS = ("basis", "model")
+TEXT_FILTERS = ("basis", "model", "fidelity", "agent")
+ANY = "*"
+"""In place of a text that a kind of row does not have."""
 NUMBER_FILTERS = ("min_margin", "min_score")
 
 
@@ -70,7 +72,7 @@ class Filters:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> "Filters":
-        """Read `basis=objective`, `model=NAME`, `min_margin=0.5`, `min_score=0.8`, `label.team=x`."""
+        """Read `basis=objective`, `model=NAME`, `fidelity=exact`, `agent=NAME`, `min_margin=0.5`, `min_score=0.8`, `label.x=y`."""
         wanted = []
         for text in texts:
             name, equals, value = text.partition("=")
@@ -85,6 +87,8 @@ class Filters:
                     float(value)
                 except ValueError:
                     raise SelectionError(f"--filter {text}: {value!r} is no number") from None
+            if name == "fidelity" and value not in get_args(Fidelity):
+                raise SelectionError(f"--filter {text}: a fidelity is one of {', '.join(get_args(Fidelity))}")
             wanted.append((name, value))
         return cls(tuple(sorted(wanted)))
 
@@ -101,13 +105,16 @@ class Filters:
         return None
 
     def refuses(self, record: Selectable) -> str | None:
-        """The filter that a row does not pass; one that says nothing about its kind lets it pass."""
+        """The filter that a row does not pass; one that says nothing about its kind lets it pass.
+
+        Of several texts for one name, one must be the row's.
+        """
         for name, value in self.wanted:
-            if name == "basis" and isinstance(record, DpoRecord) and record.basis != value:
-                return name
+            if name in TEXT_FILTERS:
+                found = _text(record, name)
+                if found is not ANY and found not in {text for other, text in self.wanted if other == name}:
+                    return name
             if name == "min_margin" and isinstance(record, DpoRecord) and record.margin < float(value):
-                return name
-            if name == "model" and _model(record) != value:
                 return name
             if name == "min_score" and not isinstance(record, BranchRecord) and record.admission.score < float(value):
                 return name
@@ -163,10 +170,16 @@ class Selection:
         return None if found is None else found.item_id
 
 
-def _model(record: Selectable) -> str | None:
-    if isinstance(record, BranchRecord):
+def _text(record: Selectable, name: str) -> str | None:
+    """What a text filter compares with; ANY where the kind of row has no such thing."""
+    if name == "basis":
+        return record.basis if isinstance(record, DpoRecord) else ANY
+    if not isinstance(record, BranchRecord):
+        found: str | None = getattr(record, name)
+        return found
+    if name == "model":
         return record.agent.model if record.agent else None
-    return record.model
+    return record.fidelity if name == "fidelity" else ANY
 
 
 def _answers(record: Selectable) -> list[str]:

@@ -5,7 +5,7 @@ JSON (tool arguments, tool definitions) is text wherever rows become columns: Ar
 of all the others, filled with nulls, and would change what a model is trained to call.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +21,7 @@ Kind = Literal["sft", "dpo", "ppo", "rejected", "branches"]
 """The records a format is made from."""
 
 FileKind = Literal["jsonl", "parquet"]
+Layout = Literal["files", "directory"]
 
 
 class ListOf(NamedTuple):
@@ -48,10 +49,46 @@ MESSAGES = ListOf(
             ),
             "tool_call_id": "text",
             "name": "text",
+            "reasoning_content": "text",
         }
     )
 )
 """Chat messages; what does not apply to a message is null in Parquet and absent in a JSON line."""
+
+
+class Speech(NamedTuple):
+    """How much of a conversation a format can say."""
+
+    reasoning: bool = True
+    """Whether messages have `reasoning_content`. Where they have none, the manifest counts the messages that lost it."""
+    media: bool = False
+    """Whether messages may refer to images, audio and files."""
+    given: bool = True
+    """Whether a completion may hold assistant messages that were given to the model: they must stay out of the loss."""
+    answered: bool = False
+    """Whether every call before the last message must be answered, and the last message must be an assistant's."""
+    developer: bool = False
+    """Whether the role `developer` is known; elsewhere it is `system`."""
+    names: bool = True
+    """Whether tool messages have the name of the tool."""
+    objects: bool = False
+    """Whether `--arguments object` may replace the JSON text of a call's arguments."""
+
+
+CHAT = Speech()
+"""Messages that a chat template of a Hugging Face tokenizer renders."""
+
+
+class Style(NamedTuple):
+    """The choices that a dataset leaves to its reader."""
+
+    arguments: Literal["text", "object"] = "text"
+    """Arguments of calls as JSON text, or as JSON objects."""
+    loss: Literal["messages", "spans", "turns"] = "messages"
+    """How `trl-sft` says what is in the loss: see agents/formats/trl.py."""
+
+
+PLAIN = Style()
 
 
 class Attestor(NamedTuple):
@@ -80,6 +117,8 @@ class Group:
     """All evidence in order, the closing record last."""
     attestor: Attestor | None = None
     """Who signs envelopes."""
+    style: Style = PLAIN
+    """How rows are written."""
 
     @property
     def rollout_id(self) -> str:
@@ -109,6 +148,13 @@ class Group:
                 return record.admission.category
         return None
 
+    def by_branch(self) -> "Group":
+        """The group with one PPO row for each branch: that of its main sequence, which stands for all of them."""
+        sequences: dict[int, list[PpoRecord]] = {}
+        for row in self.ppo:
+            sequences.setdefault(row.branch_index, []).append(row)
+        return replace(self, ppo=tuple(main_sequence(rows) for rows in sequences.values()))
+
     def by_prompt(self) -> "tuple[Group, ...]":
         """A group for each prompt: branches may have tasks of their own, and only what was asked the same is compared."""
         asked: dict[tuple[Message, ...], list[PpoRecord]] = {}
@@ -131,6 +177,17 @@ class Group:
         return None
 
 
+def main_sequence(rows: Sequence[PpoRecord]) -> PpoRecord:
+    """The sequence that ends in the branch's answer; without one, the last of the agent that spoke first.
+
+    Sub-agents have names of their own, and a compaction begins a sequence of the same agent.
+    """
+    answering = [
+        row for row in rows if row.completion and row.final_answer and row.final_answer == row.completion[-1].content
+    ]
+    return (answering or [row for row in rows if row.agent == rows[0].agent])[-1]
+
+
 Made = TrainingRecord | BranchRecord | AepRecord
 """What rows are made of."""
 
@@ -143,6 +200,8 @@ class Row(NamedTuple):
     """The records that it was made of: what leads back to the evidence."""
     part: str = ""
     """Formats of several kinds of records keep each kind in files of its own; empty for the others."""
+    folder: str = ""
+    """The name of its directory, where every row has one (`--layout directory`)."""
 
 
 class Left(NamedTuple):
@@ -152,6 +211,14 @@ class Left(NamedTuple):
 
 
 Make = Callable[[Group], Iterator[Row | Left]]
+
+
+def each_prompt(group: Group, make: Make) -> Iterator[Row | Left]:
+    """The rows of formats that compare branches: one member for each branch, one group for each prompt."""
+    branches = group.by_branch()
+    yield from [Left("other_sequence")] * (len(group.ppo) - len(branches.ppo))
+    for part in branches.by_prompt():
+        yield from make(part)
 
 
 class Format(NamedTuple):
@@ -169,3 +236,7 @@ class Format(NamedTuple):
     """In which files it makes sense; the first is the default."""
     verbatim: bool = False
     """Whether its rows are signed, and so must leave as they are."""
+    speech: Speech = CHAT
+    """How much of a conversation it can say."""
+    layouts: tuple[Layout, ...] = ("files",)
+    """Whether its rows may also stand in files of their own, `<trajectory_id>/trajectory.json`."""

@@ -1,26 +1,33 @@
 """ShareGPT with tools, as LLaMA-Factory reads it: people and observations speak at even places, the model at odd ones.
 
 Calls are JSON in a `function_call` turn, an array when they are parallel, and their results one `observation`. What the
-model said before its calls has no place in `value`; it stays beside it as `text`.
+model said before its calls has no place in `value`; it stays beside it as `text`. The loader drops conversations that do not
+alternate, and learns from every turn of the model: what does not fit is left out here, with its reason.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from agents.formats.chat import arguments, tool_text
-from agents.formats.shape import Format, Group, Left, ListOf, Row, Struct
+from agents.formats.chat import arguments, tool_text, unanswered
+from agents.formats.shape import Format, Group, Left, ListOf, Row, Speech, Struct
 from schemas.jsontext import compact
 from schemas.training import Message, SftRecord
+
+_SYSTEM = ("system", "developer")
 
 
 def conversations(group: Group) -> Iterator[Row | Left]:
     """{conversations: [{from, value}], system, tools}."""
     for record in group.sft:
         said = list(record.messages)
-        system = said.pop(0).content or "" if said and said[0].role == "system" else ""
+        system = said.pop(0).content or "" if said and said[0].role in _SYSTEM else ""
+        turns = _turns(said)
+        if not _alternates(said, turns):
+            yield Left("not_alternating")
+            continue
         yield Row(
             {
-                "conversations": _turns(said),
+                "conversations": turns,
                 "system": system,
                 "tools": _tools(record),
                 "rollout_id": record.rollout_id,
@@ -54,6 +61,13 @@ def _turns(said: list[Message]) -> list[dict[str, Any]]:
     return turns
 
 
+def _alternates(said: list[Message], turns: list[dict[str, Any]]) -> bool:
+    """Whether people and observations speak first and the model last, in turn, with every call answered."""
+    spoken = [turn["from"] in ("gpt", "function_call") for turn in turns]
+    in_turn = spoken == [place % 2 == 1 for place in range(len(spoken))] and len(spoken) % 2 == 0
+    return in_turn and all(each.role not in _SYSTEM for each in said) and unanswered(said) is None
+
+
 def _one_or_all(results: list[str]) -> str:
     return results[0] if len(results) == 1 else compact(results)
 
@@ -71,5 +85,6 @@ FORMATS = (
                 "system": "text", "tools": "text", "rollout_id": "text", "record_id": "text",
             }
         },
+        speech=Speech(reasoning=False, given=False),
     ),
 )  # fmt: skip

@@ -8,19 +8,21 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 from typing import Any
 
-from agents.formats.chat import message, messages, tool_text
-from agents.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row
+from agents.formats.chat import arguments, in_words, is_trained, message, messages, tool_text
+from agents.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row, Speech
 from agents.training.messages import has_content, is_blank
 from schemas.branches import BranchCall, BranchRecord
 from schemas.jsontext import compact
 from schemas.training import Message, PpoRecord
 
+_SPEECH = Speech(objects=True)
+
 
 def transitions(group: Group) -> Iterator[Row | Left]:
     """{observation, action, next_observation, reward, done}: one row for each turn of the model.
 
-    `observation` is all that the model saw before, `next_observation` what came after its action. `reward` is null before the
-    last step: nobody knows more.
+    `observation` is all that the model saw before, `next_observation` what came after its action: results, people's words, and
+    assistant messages that were given. `reward` is null before the last step: nobody knows more.
     """
     for record in group.ppo:
         turns = list(_turns(record.completion))
@@ -32,14 +34,15 @@ def transitions(group: Group) -> Iterator[Row | Left]:
             last = step == len(turns) - 1
             yield Row(
                 {
-                    "observation": messages(seen),
-                    "action": [message(action)],
-                    "next_observation": messages(answers),
+                    "observation": messages(seen, _SPEECH, group.style),
+                    "action": [message(action, _SPEECH, group.style)],
+                    "next_observation": messages(answers, _SPEECH, group.style),
                     "reward": record.reward if last else None,
                     "done": last,
                     "step": step,
                     "tools": tool_text(record.tools, record.completion),
                     "branch_index": record.branch_index,
+                    "sequence": record.sequence,
                     "rollout_id": record.rollout_id,
                     "record_id": record.record_id,
                 },
@@ -50,7 +53,7 @@ def transitions(group: Group) -> Iterator[Row | Left]:
 
 def _turns(completion: tuple[Message, ...]) -> Iterator[tuple[Message, list[Message]]]:
     """What the model did, each time with what came back."""
-    starts = [place for place, said in enumerate(completion) if said.role == "assistant"]
+    starts = [place for place, said in enumerate(completion) if is_trained(said)]
     for start, end in pairwise([*starts, len(completion)]):
         yield completion[start], list(completion[start + 1 : end])
 
@@ -58,17 +61,29 @@ def _turns(completion: tuple[Message, ...]) -> Iterator[tuple[Message, list[Mess
 def stepwise(group: Group) -> Iterator[Row | Left]:
     """{prompt, completions, labels}: the steps of a branch as text, each with whether it went well."""
     branches = {branch.branch_index: branch for branch in group.branches}
-    for record in group.ppo:
+    yield from [Left("other_sequence")] * (len(group.ppo) - len(group.by_branch().ppo))
+    for record in group.by_branch().ppo:
         branch = branches.get(record.branch_index)
         if branch is None:
             continue
         steps = _labelled(branch, group.status(record.branch_index))
-        if not steps:
+        if in_words(record) and not _covered(record, branch):
+            yield Left("unknown_step")
+        elif not steps:
             yield Left("empty_completion")
         elif any(label is None for _, label in steps):
             yield Left("unknown_step")
         else:
             yield Row(_stepwise_row(record, steps), (branch, record))
+
+
+def _covered(record: PpoRecord, branch: BranchRecord) -> bool:
+    """Whether a branch's events are those of its conversation: only they say whether a call failed."""
+    asked = [call.function for said in record.completion for call in said.tool_calls]
+    happened = [call for call in branch.tool_calls if call.paired]
+    return [(call.name, arguments(call.arguments)) for call in asked] == [
+        (call.name, arguments(call.arguments)) for call in happened
+    ]
 
 
 def _stepwise_row(record: PpoRecord, steps: list[tuple[str, bool | None]]) -> dict[str, Any]:
@@ -106,9 +121,11 @@ FORMATS = (
         {
             "": {
                 "observation": MESSAGES, "action": MESSAGES, "next_observation": MESSAGES, "reward": "real", "done": "truth",
-                "step": "whole", "tools": "text", "branch_index": "whole", "rollout_id": "text", "record_id": "text",
+                "step": "whole", "tools": "text", "branch_index": "whole",
+                "sequence": "whole", "rollout_id": "text", "record_id": "text",
             }
         },
+        speech=_SPEECH,
     ),
     Format(
         "trl-stepwise", "TRL stepwise supervision: steps of a branch with labels", frozenset({"ppo", "branches"}), stepwise,
@@ -118,5 +135,6 @@ FORMATS = (
                 "branch_index": "whole", "rollout_id": "text", "record_id": "text",
             }
         },
+        speech=Speech(reasoning=False),
     ),
 )  # fmt: skip

@@ -1,17 +1,24 @@
 """TRL: conversational rows for its SFT, DPO, KTO, GRPO and reward trainers.
 
-`tools` is JSON text, which the trainers parse; tool arguments are JSON text, as OpenAI writes them. The ids lead back to
-the log; trainers ignore columns they do not know.
+`tools` is JSON text, which the trainers parse; tool arguments are JSON text, as OpenAI writes them, or objects
+(`--arguments object`). The ids lead back to the log; trainers ignore columns they do not know.
+
+SFTTrainer with `assistant_only_loss` learns from every assistant message of `messages`; it has no mask for one of them. Of
+`prompt` and `completion` it learns from the completion only, and with `assistant_only_loss` from its assistant messages only.
+So a conversation in which the model said every assistant message is one row of `messages`, and one that holds given assistant
+messages is a row of `prompt` and `completion` for each run of messages that the model said: all that comes before is its prompt.
+The two shapes stand in files of their own. `--loss spans` writes all rows as prompt and completion; `--loss turns` writes one for
+each message that the model said, which is exact with any chat template, and longer.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from agents.formats.chat import messages, tool_text
-from agents.formats.shape import MESSAGES, Column, Format, Group, Left, ListOf, Row
+from agents.formats.chat import is_given, is_trained, messages, tool_text
+from agents.formats.shape import MESSAGES, Column, Format, Group, Left, ListOf, Row, Speech, each_prompt
 from agents.rewards.rewards import group_of
 from agents.training.messages import has_content
-from schemas.training import DpoRecord, TrainingRecord
+from schemas.training import DpoRecord, Message, SftRecord, TrainingRecord
 
 _IDS: dict[str, Column] = {"rollout_id": "text", "record_id": "text"}
 
@@ -20,11 +27,54 @@ def _ids(record: TrainingRecord) -> dict[str, Any]:
     return {"rollout_id": record.rollout_id, "record_id": record.record_id}
 
 
+SPANS = "spans"
+"""The part of `trl-sft` with prompts and completions."""
+
+_SPEECH = Speech(objects=True)
+_LEARNT_WHOLE = Speech(objects=True, given=False)
+"""Of trainers that learn from all of a completion."""
+
+
 def sft(group: Group) -> Iterator[Row | Left]:
-    """{messages, tools}: the whole conversation."""
+    """{messages, tools}: the whole conversation; {prompt, completion, tools} where only some of it is learnt from."""
     for record in group.sft:
-        tools = tool_text(record.tools, record.messages)
-        yield Row({"messages": messages(record.messages), "tools": tools, **_ids(record)}, (record,))
+        whole = group.style.loss == "messages" and not any(map(is_given, record.messages))
+        if whole:
+            shown = messages(record.messages, _SPEECH, group.style)
+            yield Row({"messages": shown, **_tools(record), **_ids(record)}, (record,))
+            continue
+        spans = _spans(record.messages, alone=group.style.loss == "turns")
+        if not spans:
+            yield Left("empty_completion")
+        for start, end in spans:
+            yield Row(
+                {
+                    "prompt": messages(record.messages[:start], _SPEECH, group.style),
+                    "completion": messages(record.messages[start:end], _SPEECH, group.style),
+                    **_tools(record),
+                    **_ids(record),
+                },
+                (record,),
+                SPANS,
+            )
+
+
+def _spans(said: tuple[Message, ...], *, alone: bool) -> list[tuple[int, int]]:
+    """Where runs of messages that the model said begin and end; each alone, or together until a given one stands between."""
+    spans: list[tuple[int, int]] = []
+    given = True
+    for place, each in enumerate(said):
+        if is_given(each):
+            given = True
+        elif is_trained(each):
+            start = place if given or alone else spans.pop()[0]
+            spans.append((start, place + 1))
+            given = False
+    return spans
+
+
+def _tools(record: SftRecord) -> dict[str, str]:
+    return {"tools": tool_text(record.tools, record.messages)}
 
 
 def dpo(group: Group) -> Iterator[Row | Left]:
@@ -32,9 +82,9 @@ def dpo(group: Group) -> Iterator[Row | Left]:
     for record in group.dpo:
         yield Row(
             {
-                "prompt": messages(record.prompt),
-                "chosen": messages(record.chosen),
-                "rejected": messages(record.rejected),
+                "prompt": messages(record.prompt, _SPEECH, group.style),
+                "chosen": messages(record.chosen, _SPEECH, group.style),
+                "rejected": messages(record.rejected, _SPEECH, group.style),
                 "tools": _pair_tools(record),
                 "margin": record.margin,
                 "basis": record.basis,
@@ -49,8 +99,8 @@ def reward(group: Group) -> Iterator[Row | Left]:
     for record in group.dpo:
         yield Row(
             {
-                "chosen": messages((*record.prompt, *record.chosen)),
-                "rejected": messages((*record.prompt, *record.rejected)),
+                "chosen": messages((*record.prompt, *record.chosen), _SPEECH, group.style),
+                "rejected": messages((*record.prompt, *record.rejected), _SPEECH, group.style),
                 "tools": _pair_tools(record),
                 "margin": record.margin,
                 **_ids(record),
@@ -70,8 +120,8 @@ def kto(group: Group) -> Iterator[Row | Left]:
         else:
             yield Row(
                 {
-                    "prompt": messages(record.prompt),
-                    "completion": messages(record.completion),
+                    "prompt": messages(record.prompt, _SPEECH, group.style),
+                    "completion": messages(record.completion, _SPEECH, group.style),
                     "label": status == "pass",
                     "tools": tool_text(record.tools, record.completion),
                     **_ids(record),
@@ -85,10 +135,10 @@ def grpo(group: Group) -> Iterator[Row | Left]:
 
     The trainer samples its own completions for `prompt` and hands the other columns to the reward function; offline
     trainers read the group itself. Where branches have tasks of their own, each prompt is a group. Its statistics are those of
-    the rows that are there. A group without a spread of rewards teaches nothing and is left out.
+    the rows that are there. A branch is one member, by its main sequence. A group without a spread of rewards teaches nothing and
+    is left out.
     """
-    for part in group.by_prompt():
-        yield from _sampled(part)
+    yield from each_prompt(group, _sampled)
 
 
 def _sampled(group: Group) -> Iterator[Row | Left]:
@@ -103,12 +153,12 @@ def _sampled(group: Group) -> Iterator[Row | Left]:
     first, stats = rows[0], group_of([row.reward for row in rows])
     yield Row(
         {
-            "prompt": messages(first.prompt),
+            "prompt": messages(first.prompt, _SPEECH, group.style),
             "tools": tool_text(first.tools, [said for row in rows for said in row.completion]),
             "task": first.task,
             "reference_answer": group.reference_answer(),
             # Not `completions`: so the trainer calls its own, and a column of that name makes it fail.
-            "sampled": [messages(row.completion) for row in rows],
+            "sampled": [messages(row.completion, _SPEECH, group.style) for row in rows],
             "rewards": [row.reward for row in rows],
             "advantages": [stats.advantage(row.reward) for row in rows],
             "branches": [row.branch_index for row in rows],
@@ -127,15 +177,21 @@ def _pair_tools(record: DpoRecord) -> str:
 FORMATS = (
     Format(
         "trl-sft", "TRL SFTTrainer: messages and tools", frozenset({"sft"}), sft,
-        {"": {"messages": MESSAGES, "tools": "text", **_IDS}},
+        {
+            "": {"messages": MESSAGES, "tools": "text", **_IDS},
+            SPANS: {"prompt": MESSAGES, "completion": MESSAGES, "tools": "text", **_IDS},
+        },
+        speech=_SPEECH,
     ),
     Format(
         "trl-dpo", "TRL DPOTrainer: prompt, chosen and rejected messages", frozenset({"dpo"}), dpo,
         {"": {"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES, "tools": "text", "margin": "real", "basis": "text", **_IDS}},
+        speech=_LEARNT_WHOLE,
     ),
     Format(
         "trl-kto", "TRL KTOTrainer: prompt and completion messages with a label", frozenset({"ppo"}), kto,
         {"": {"prompt": MESSAGES, "completion": MESSAGES, "label": "truth", "tools": "text", **_IDS}},
+        speech=_LEARNT_WHOLE,
     ),
     Format(
         "trl-grpo", "TRL GRPOTrainer: a prompt for each rollout, with its group and rewards", frozenset({"ppo"}), grpo,
@@ -146,9 +202,11 @@ FORMATS = (
                 "branches": ListOf("whole"), "group_mean": "real", "group_std": "real", "rollout_id": "text",
             }
         },
+        speech=_SPEECH,
     ),
     Format(
         "trl-reward", "TRL RewardTrainer: chosen and rejected conversations with a margin", frozenset({"dpo"}), reward,
         {"": {"chosen": MESSAGES, "rejected": MESSAGES, "tools": "text", "margin": "real", **_IDS}},
+        speech=_SPEECH,
     ),
 )  # fmt: skip

@@ -20,8 +20,8 @@ class ExportFlags(Flags):
     """The options of `braid export`."""
 
     format: str
-    """trl-sft, trl-dpo, trl-kto, trl-grpo, trl-reward, openai-sft, openai-dpo, verl-parquet, nemo-preference, sharegpt,
-    rollout-wire, atif, rl-transitions, trl-stepwise or dsse.
+    """trl-sft, trl-dpo, trl-kto, trl-grpo, trl-reward, openai-sft, openai-dpo, messages, verl-parquet, nemo-preference,
+    sharegpt, rollout-wire, atif, rl-transitions, trl-stepwise or dsse.
     """
     out: Path
     """Directory of the dataset."""
@@ -31,10 +31,18 @@ class ExportFlags(Flags):
     """Read it although it has no manifest, or has lost files since: whole rollouts are exported, the others named."""
     file: Literal["jsonl", "parquet"] | None = None
     """JSON lines or Parquet; the usual one of the format when left out."""
+    arguments: Literal["text", "object"] = "text"
+    """Arguments of tool calls as JSON text, or as JSON objects (JSON lines only)."""
+    loss: Literal["messages", "spans", "turns"] = "messages"
+    """For trl-sft: whole conversations, or prompts and completions, one for each run of messages that the model said, or one for
+    each such message. Conversations with assistant messages that were given are always prompts and completions."""
+    layout: Literal["files", "directory"] = "files"
+    """For atif: files of many rows, or a directory for each row with its trajectory.json."""
     split: str = "train=1"
     """Parts with their shares, as train=0.9,test=0.1. A rollout is in one part with all its rows."""
     filter: Annotated[list[str] | None, Flag] = None
-    """basis=objective, model=NAME, min_margin=0.5, min_score=0.8 or label.NAME=VALUE; may be given several times."""
+    """basis=objective, model=NAME, fidelity=exact, agent=NAME, min_margin=0.5, min_score=0.8 or label.NAME=VALUE; may be given
+    several times."""
     eval_items: Path | None = None
     """JSON lines of {id, question}: rows that repeat one are left out."""
     shard_rows: Annotated[int, number("--shard-rows", 1)] = 50_000
@@ -55,12 +63,12 @@ def export(*, flags: ExportFlags) -> None:
     """
     from agents.formats import FORMATS
     from agents.formats.selection import Filters, Split
-    from agents.formats.shape import Attestor
+    from agents.formats.shape import Attestor, Style
     from streams.cluster.config import load
     from streams.cluster.signing_keys import signing_key, trusted_keys
     from streams.jobs.export.beside import require_formats
-    from streams.jobs.export.export import Recipe
     from streams.jobs.export.export import export as run
+    from streams.jobs.export.recipe import Recipe
     from streams.log.kafka_reader import hush
     from streams.log.readers import reader_of
     from streams.views.progress import progress
@@ -75,6 +83,8 @@ def export(*, flags: ExportFlags) -> None:
         eval_items=flags.eval_items,
         shard_rows=flags.shard_rows,
         redact=settings.emission.redact,
+        style=Style(flags.arguments, flags.loss),
+        layout=flags.layout,
     )
     hush()
     with progress() as say:
@@ -137,6 +147,8 @@ def _table(counts: "Counts") -> "Grid":
         made.add_row(label, f"{getattr(counts, name):,}")
     for reason, count in sorted(counts.absent().items()):
         made.add_row(f"left out: {reason}", f"{count:,}")
+    for name, count in sorted(counts.not_carried.items()):
+        made.add_row(f"not carried: {name}", f"{count:,}")
     for item, count in sorted(counts.contaminated.items()):
         made.add_row(f"  repeats {item}", f"{count:,}")
     made.add_row("seconds", f"{counts.seconds:.2f}")

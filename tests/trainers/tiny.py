@@ -10,6 +10,22 @@ TEMPLATE = """\
 {%- if add_generation_prompt %}<|assistant|>{% endif %}"""
 """Every message begins with its role, so that a conversation's beginning is the beginning of its text, as trainers need."""
 
+REASONING_TEMPLATE = """\
+{%- for message in messages %}<|{{ message.role }}|>{{ message.reasoning_content or '' }}{{ message.content or '' }}
+{%- for call in message.tool_calls or [] %}<|call|>{{ call.function.name }} {{ call.function.arguments }}{% endfor %}<|end|>
+{%- endfor %}
+{%- if add_generation_prompt %}<|assistant|>{% endif %}"""
+"""With reasoning, as templates of reasoning models have it."""
+
+TRAINING_TEMPLATE = """\
+{%- for message in messages %}<|{{ message.role }}|>
+{%- if message.role == 'assistant' %}{% generation %}{{ message.reasoning_content or '' }}{{ message.content or '' }}
+{%- for call in message.tool_calls or [] %}<|call|>{{ call.function.name }} {{ call.function.arguments }}{% endfor %}<|end|>
+{%- endgeneration %}{% else %}{{ message.content or '' }}<|end|>{% endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}<|assistant|>{% endif %}"""
+"""The same, with marks around what the model generates, as `assistant_only_loss` needs them."""
+
 SPECIAL = ["<|pad|>", "<|end|>", "<|call|>", "<|tools|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
 POSITIONS = 4096
 

@@ -8,8 +8,9 @@ from agents.formats.shape import Attestor
 from streams.cluster.config import Settings
 from streams.cluster.signing_keys import signing_key, trusted_keys
 from streams.jobs.export.checkpoint import ExportError
-from streams.jobs.export.export import Recipe, export
+from streams.jobs.export.export import export
 from streams.jobs.export.export_counts import Counts
+from streams.jobs.export.recipe import Recipe
 from streams.log.file_reader import FileReader
 from streams.log.progress import Say
 

@@ -17,13 +17,13 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from agents.evidence.signing import SigningKey
-from agents.formats.shape import FileKind, Format
+from agents.formats.shape import FileKind, Format, Layout
 from schemas.base import Record
 from schemas.codec.body import first_problem
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
 from streams.jobs.export.ledger import EVIDENCE, FOLDER
-from streams.jobs.export.shards import Shard, partial
+from streams.jobs.export.shards import ALONE, Shard, partial, remove_file
 from streams.jobs.export.whole_rollouts import UNKNOWN
 from streams.log.durable_files import PARTIAL, digest_of, write_whole
 from streams.log.letters import CODE_VERSION
@@ -34,7 +34,7 @@ CARD = "README.md"
 CHECKPOINT_VERSION = 3
 PUBLISHING = ".export.publishing.json"
 """Names and digests of the files that are being published, from before the first is seen until the checkpoint knows them."""
-_PUBLISHED = re.compile(rf"({FOLDER}/)?[\w-]+-[0-9]{{5,}}\.(jsonl|parquet)")
+_PUBLISHED = re.compile(rf"({FOLDER}/)?[\w-]+-[0-9]{{5,}}\.(jsonl|parquet)|[^/]+/{re.escape(ALONE)}")
 
 
 class ExportError(BraidError):
@@ -59,6 +59,8 @@ class State:
     totals: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
     contaminated: Counter[str] = field(default_factory=Counter)
+    not_carried: Counter[str] = field(default_factory=Counter)
+    """Messages by the field that the format has no place for."""
     configs: Counter[str] = field(default_factory=Counter)
     """Rollouts by the digest of the configuration they were made under."""
     reward_range: list[float] | None = None
@@ -112,6 +114,7 @@ class _Checkpoint(BaseModel):
     inputs: list[dict[str, Any]]
     rollouts: list[str] | None = None
     reward_range: list[float] | None = None
+    not_carried: Counter[str] = Counter()
 
 
 def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:
@@ -153,16 +156,17 @@ def note_publishing(folder: Path, shards: Iterable[Shard]) -> None:
     write_whole(folder / PUBLISHING, orjson.dumps({shard.name: shard.sha256 for shard in shards}))
 
 
-def clear_leftovers(folder: Path, state: State, names: Iterable[str]) -> None:
+def clear_leftovers(folder: Path, state: State, names: Iterable[str], layout: Layout) -> None:
     """Remove what an export that was killed left behind. Raises ExportError for files that may be somebody else's."""
     known = {shard.name for shard in (*state.shards, *state.ledgers)} | set(state.replaces)
     for name, digest in _noted(folder).items():
         partial(folder, name).unlink(missing_ok=True)
         path = folder / name
         if name not in known and path.is_file() and digest_of(path) == digest:
-            path.unlink()
+            remove_file(folder, name)
+    alone = rf"|[^/]+/{re.escape(ALONE)}" if layout == "directory" else ""
     ours = re.compile(
-        rf"({'|'.join(map(re.escape, {*names, *state.numbers}))})-[0-9]{{5,}}\.(jsonl|parquet)({PARTIAL})?"
+        rf"(({'|'.join(map(re.escape, {*names, *state.numbers}))})-[0-9]{{5,}}\.(jsonl|parquet){alone})({PARTIAL})?"
     )
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -172,7 +176,7 @@ def clear_leftovers(folder: Path, state: State, names: Iterable[str]) -> None:
             raise ExportError(
                 f"{path}: there already, and not from an export that is known here; give another directory"
             )
-        path.unlink()
+        remove_file(folder, name)
     (folder / PUBLISHING).unlink(missing_ok=True)
 
 
@@ -206,6 +210,7 @@ def write_dataset_manifest(folder: Path, state: State, form: Format, key: Signin
         "counts": dict(sorted(state.totals.items())),
         "rejected": dict(sorted(state.rejected.items())),
         "contaminated": dict(sorted(state.contaminated.items())),
+        "not_carried": dict(sorted(state.not_carried.items())),
         "rollouts": state.rollouts,
         "checkpoint": sha256(state.packed()).hexdigest(),
         "card": sha256((folder / CARD).read_bytes()).hexdigest(),
@@ -220,7 +225,7 @@ def _schema(record: type[Record]) -> dict[str, Any]:
     return {"version": version.number, "fingerprint": version.fingerprint.hex()}
 
 
-def write_card(folder: Path, state: State, form: Format, kind: FileKind) -> None:
+def write_card(folder: Path, state: State, form: Format, kind: FileKind, layout: Layout) -> None:
     """Write the dataset card: what a person, and `load_dataset`, needs to know."""
     parts: dict[str, dict[str, list[str]]] = {}
     for shard in state.shards:
@@ -229,8 +234,8 @@ def write_card(folder: Path, state: State, form: Format, kind: FileKind) -> None
     for part, splits in sorted(parts.items()):
         lines += [f"- config_name: {part}", "  data_files:"]
         for split, names in sorted(splits.items()):
-            stem = names[0].rpartition("-")[0]
-            lines += [f"  - split: {split}", f"    path: {stem}-*.{kind}"]
+            path = f"{names[0].rpartition('-')[0]}-*.{kind}" if layout == "files" else f"*/{ALONE}"
+            lines += [f"  - split: {split}", f"    path: {path!r}" if "*/" in path else f"    path: {path}"]
     lines = [*lines, "---"] if parts else []
     lines += [
         "", f"# {form.name}", "", f"{form.about}. Made by Braidstream {CODE_VERSION} from ranked agent rollouts.", "",
@@ -240,16 +245,18 @@ def write_card(folder: Path, state: State, form: Format, kind: FileKind) -> None
     ]  # fmt: skip
     lines += _table("Left out", "reason", state.rejected)
     lines += _table("Repeats of evaluation items", "item", state.contaminated)
-    lines += ["## Files", "", "| file | rows | SHA-256 |", "|---|---:|---|"]
-    lines += [f"| {shard.name} | {shard.rows:,} | `{shard.sha256}` |" for shard in state.shards]
+    lines += _table("Not carried", "field that the format has no place for", state.not_carried, "messages")
+    if layout == "files":
+        lines += ["## Files", "", "| file | rows | SHA-256 |", "|---|---:|---|"]
+        lines += [f"| {shard.name} | {shard.rows:,} | `{shard.sha256}` |" for shard in state.shards]
     redacted = "Rows were redacted." if state.recipe.get("redact") else "Redaction was switched off."
     lines += ["", f"Where every row came from stands in `{FOLDER}/`, and all of it in `{MANIFEST}`. {redacted}", ""]
     lines += ["`braid verify` checks every file and row here against the signed evidence.", ""]
     write_whole(folder / CARD, "\n".join(lines).encode())
 
 
-def _table(title: str, what: str, counts: Mapping[str, int]) -> list[str]:
+def _table(title: str, what: str, counts: Mapping[str, int], counted: str = "rows") -> list[str]:
     if not counts:
         return []
     rows = [f"| {name.replace('|', '/')} | {count:,} |" for name, count in sorted(counts.items())]
-    return [f"## {title}", "", f"| {what} | rows |", "|---|---:|", *rows, ""]
+    return [f"## {title}", "", f"| {what} | {counted} |", "|---|---:|", *rows, ""]

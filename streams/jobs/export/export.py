@@ -5,14 +5,12 @@ that is killed and started again gives the same files.
 """
 
 import time
-from dataclasses import dataclass, field
-from hashlib import sha256
-from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
-from agents.formats.selection import NUMBER_FILTERS, Filters, Selection, Split
-from agents.formats.shape import Attestor, FileKind, Format, Group, Left, Row
+from agents.formats.limits import lost_reasoning
+from agents.formats.selection import Selection
+from agents.formats.shape import Attestor, Group, Left, Row, Style
 from agents.redaction.redaction import has_unremoved, redact_json
 from agents.rewards.rewards import reward_range
 from agents.training.contamination import EvalIndex, read_items
@@ -29,10 +27,10 @@ from streams.jobs.export.checkpoint import (
 )
 from streams.jobs.export.cursors import partition_cursors
 from streams.jobs.export.export_counts import NAMED, TOTALS, Counts
-from streams.jobs.export.ledger import NAMES as LEDGER_NAMES
 from streams.jobs.export.ledger import ROWS as LEDGER_ROWS
 from streams.jobs.export.ledger import Ledger, clear_ledgers
-from streams.jobs.export.shards import Shard, Shards, reveal
+from streams.jobs.export.recipe import Recipe, read_bytes
+from streams.jobs.export.shards import Shard, Shards, remove_file, reveal
 from streams.jobs.export.whole_rollouts import ROWS, TOPICS_OF, Contradicted, Incomplete, PartitionReader, Whole
 from streams.log.cursor import Cursor
 from streams.log.directory_lock import EXPORT_LOCK as LOCK
@@ -40,50 +38,6 @@ from streams.log.directory_lock import held
 from streams.log.progress import Say, quiet
 from streams.log.reader import LogReader
 from streams.log.topics import CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
-
-SHARD_ROWS = 50_000
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What to export, and how."""
-
-    form: Format
-    kind: FileKind
-    split: Split = field(default_factory=Split)
-    filters: Filters = field(default_factory=Filters)
-    eval_items: Path | None = None
-    shard_rows: int = SHARD_ROWS
-    redact: bool = True
-
-    @classmethod
-    def of(cls, form: Format, kind: FileKind | None, **more: Any) -> "Recipe":
-        """A recipe whose file suits its format, and whose filters can be met. Raises ExportError."""
-        if kind is not None and kind not in form.files:
-            raise ExportError(f"{form.name} has no {kind} form; leave --file out, or give --file {form.files[0]}")
-        recipe = cls(form, kind or form.files[0], **more)
-        for name, value in recipe.filters.wanted:
-            if name in NUMBER_FILTERS and not isfinite(float(value)):
-                raise ExportError(f"--filter {name}={value}: no number to compare with; give a finite one, as 0.5")
-        return recipe
-
-    def names(self) -> list[str]:
-        """How the names of its files begin."""
-        parts = [f"{part}-{split}" if part else split for part in self.form.columns for split, _ in self.split.shares]
-        return [*parts, *LEDGER_NAMES]
-
-    def plain(self, source: str) -> dict[str, Any]:
-        """What two exports to one directory must agree on."""
-        items = None if self.eval_items is None else sha256(_read(self.eval_items)).hexdigest()
-        return {
-            "format": self.form.name,
-            "file": self.kind,
-            "source": source,
-            "split": str(self.split),
-            "filters": [f"{name}={value}" for name, value in self.filters.wanted],
-            "eval_items": items,
-            "redact": self.redact,
-        }
 
 
 async def export(
@@ -105,8 +59,8 @@ async def export(
         source.require(EVIDENCE)
         with held(out, LOCK, "export", ExportError):
             state = load_state(out, recipe.plain(source.identity), from_beginning=from_beginning)
-            clear_leftovers(out, state, recipe.names())
-            shards = Shards(out, recipe.form, recipe.kind, recipe.shard_rows, state.numbers)
+            clear_leftovers(out, state, recipe.names(), recipe.layout)
+            shards = Shards(out, recipe.form, recipe.kind, recipe.shard_rows, state.numbers, recipe.layout)
             ledger = Ledger(out, state.numbers.get(LEDGER_ROWS, 0))
             try:
                 read = await _Run(source, recipe, state, shards, ledger, counts, say, attestor).read()
@@ -132,21 +86,23 @@ def _conclude(
     counts.files = len(published)
     counts.bytes = sum(shard.bytes for shard in published)
     state.shards += published
-    for shard in (*state.shards, *state.ledgers):
+    numbered = state.shards if recipe.layout == "files" else []
+    for shard in (*numbered, *state.ledgers):
         stem, _, number = shard.name.rpartition(".")[0].rpartition("-")
         state.numbers[stem] = max(state.numbers.get(stem, 0), int(number) + 1)
     state.totals.update({name: getattr(counts, name) for name in TOTALS})
     state.totals["kept_out"] += counts.kept_out.total()
     state.rejected.update(counts.absent())
     state.contaminated.update(counts.contaminated)
+    state.not_carried.update(counts.not_carried)
     if described is not None:
         state.inputs.append(described)
-    write_card(out, state, recipe.form, recipe.kind)
+    write_card(out, state, recipe.form, recipe.kind, recipe.layout)
     write_dataset_manifest(out, state, recipe.form, None if attestor is None else attestor.key)
     state.save(out)
     (out / PUBLISHING).unlink(missing_ok=True)
-    for name in state.replaces:
-        (out / name).unlink(missing_ok=True)
+    for name in set(state.replaces) - {shard.name for shard in state.shards}:
+        remove_file(out, name)
     clear_ledgers(out)
 
 
@@ -220,7 +176,9 @@ class _Run:
             return
         self._counts.uncovered += whole.uncovered
         split = self._recipe.split.of(whole.rollout_id)
-        group, refused = self._selection.select(_group(whole, split, self._attestor), self._recipe.form.needs)
+        group, refused = self._selection.select(
+            _group(whole, split, self._attestor, self._recipe.style), self._recipe.form.needs
+        )
         for each in refused:
             self._counts.leave(each.reason)
             if each.item is not None:
@@ -236,6 +194,9 @@ class _Run:
             else:
                 rows.append(row)
         self._counts.rows += len(rows)
+        lost = lost_reasoning(self._recipe.form, rows)
+        if lost:
+            self._counts.not_carried["reasoning_content"] = self._counts.not_carried.get("reasoning_content", 0) + lost
         places = self._shards.write(rows, split, whole.weight)
         self._ledger.add(whole, rows, places)
         if self._state.rollouts is not None:
@@ -251,7 +212,7 @@ class _Run:
         return row._replace(value=found.value)
 
 
-def _group(whole: Whole, split: str, attestor: Attestor | None) -> Group:
+def _group(whole: Whole, split: str, attestor: Attestor | None, style: Style) -> Group:
     return Group(
         whole.ranking,
         split,
@@ -263,19 +224,13 @@ def _group(whole: Whole, split: str, attestor: Attestor | None) -> Group:
         whole.evidence,
         whole.chain,
         attestor,
+        style,
     )
 
 
 def _items(path: Path) -> EvalIndex:
-    found = read_items(_read(path).splitlines())
+    found = read_items(read_bytes(path).splitlines())
     if found.errors:
         first = found.errors[0]
         raise ExportError(f"{path}:{first.line}: {first.reason}; every line must be an evaluation item")
     return EvalIndex(found.items)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ExportError(f"{path}: {error.strerror}") from None

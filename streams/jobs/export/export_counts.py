@@ -21,6 +21,8 @@ class Counts(RolloutCounts):
     rows: int = 0
     contaminated: dict[str, int] = field(default_factory=dict)
     """Rows by the evaluation item that they repeat."""
+    not_carried: dict[str, int] = field(default_factory=dict)
+    """Messages of the written rows by the field that the format has no place for."""
     short_items: int = 0
     """Evaluation items that are too short to be told from chance, and were not looked for."""
     redacted: int = 0

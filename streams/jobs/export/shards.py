@@ -16,13 +16,16 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from agents.evidence.canonical import canonical_bytes
-from agents.formats.shape import Column, FileKind, Format, ListOf, Row, Struct
+from agents.formats.shape import Column, FileKind, Format, Layout, ListOf, Row, Struct
 from schemas.jsontext import compact
 from streams.log.durable_files import PARTIAL, open_output, sync_folder
 
 ROWS_AT_ONCE = 1000
 BYTES_AT_ONCE = 8 * 1024 * 1024
 """Parquet is written in groups of rows: so many rows, or what came of so many bytes of the log."""
+
+ALONE = "trajectory.json"
+"""The file of a row that has a directory of its own."""
 
 
 class Shard(NamedTuple):
@@ -125,7 +128,11 @@ class _Parquet(Writer):
 class Shards:
     """The files of one export."""
 
-    def __init__(self, folder: Path, form: Format, kind: FileKind, shard_rows: int, numbers: Mapping[str, int]) -> None:
+    def __init__(
+        self, folder: Path, form: Format, kind: FileKind, shard_rows: int, numbers: Mapping[str, int],
+        layout: Layout = "files",
+    ) -> None:  # fmt: skip
+        self._layout = layout
         self._folder = folder
         self._form = form
         self._kind = kind
@@ -137,6 +144,8 @@ class Shards:
 
     def write(self, rows: Sequence[Row], split: str, weight: int) -> list[Place]:
         """Add the rows of one rollout; says where each of them went."""
+        if self._layout == "directory":
+            return [self._alone(row, split, weight) for row in rows]
         places: dict[int, Place] = {}
         for part in dict.fromkeys(row.part for row in rows):
             name = f"{part}-{split}" if part else split
@@ -152,6 +161,19 @@ class Shards:
                 self._close(name)
         return [places[number] for number in range(len(rows))]
 
+    def _alone(self, row: Row, split: str, weight: int) -> Place:
+        """Write a row into a file of its own."""
+        name = f"{row.folder}/{ALONE}"
+        (self._folder / row.folder).mkdir(exist_ok=True)
+        writer = Lines(partial(self._folder, name))
+        try:
+            (digest,) = writer.write([row.value], weight)
+            self._done.append(finished(self._folder, writer, row.part, split))
+        except BaseException:
+            writer.discard()
+            raise
+        return Place(name, 0, digest)
+
     def finish(self) -> list[Shard]:
         """Complete all files."""
         for name in list(self._open):
@@ -163,7 +185,7 @@ class Shards:
         for writer, _, _ in self._open.values():
             writer.discard()
         for shard in self._done:
-            partial(self._folder, shard.name).unlink(missing_ok=True)
+            remove_file(self._folder, f"{shard.name}{PARTIAL}")
 
     def _create(self, name: str, part: str) -> Writer:
         number = self.numbers.get(name, 0)
@@ -178,6 +200,15 @@ class Shards:
 def partial(folder: Path, name: str) -> Path:
     """What a file is called until it is complete."""
     return folder / f"{name}{PARTIAL}"
+
+
+def remove_file(folder: Path, name: str) -> None:
+    """Remove a file of an export, and its own directory with it."""
+    path = folder / name
+    path.unlink(missing_ok=True)
+    if path.parent != folder and path.name.startswith(ALONE):
+        with suppress(OSError):  # there is something else in it, or no such directory
+            path.parent.rmdir()
 
 
 def finished(folder: Path, writer: Writer, part: str, split: str) -> Shard:

@@ -17,7 +17,7 @@ from agents.evidence.signing import Json
 from agents.evidence.structure import quoted
 from streams.jobs.export.checkpoint import CARD, PUBLISHING
 from streams.jobs.export.ledger import EVIDENCE, ROWS
-from streams.jobs.export.shards import ROWS_AT_ONCE, values_digest
+from streams.jobs.export.shards import ALONE, ROWS_AT_ONCE, values_digest
 from streams.jobs.verify.directory_check import DirectoryCheck, Manifest
 from streams.jobs.verify.evidence_sources import Read, evidence_of, lines_of
 from streams.jobs.verify.inspection import Inspection
@@ -29,7 +29,7 @@ NOT_OURS = "not of this dataset: no line of its provenance has its digest"
 
 def files_of(folder: Path) -> list[Path]:
     """Every file with rows or provenance."""
-    return sorted(path for path in folder.rglob("*") if path.suffix in DATA and path.is_file())
+    return sorted(path for path in folder.rglob("*") if (path.suffix in DATA or path.name == ALONE) and path.is_file())
 
 
 class _Row(NamedTuple):
@@ -107,9 +107,10 @@ class DatasetCheck:
         if not path.is_file():
             return  # said already
         strangers = []
+        counted = f"*/{ALONE}" if path.name == ALONE else name
         for row in _read_rows(path, self.read):
             places = expected.get(row.digest)
-            self.inspection.count_row(name)
+            self.inspection.count_row(counted)
             if not places:
                 strangers.append(row.number)
             else:

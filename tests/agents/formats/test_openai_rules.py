@@ -27,14 +27,19 @@ def _role(name: str, required: list[str], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "required": ["role", *required], "additionalProperties": False, "properties": known}
 
 
+def _assistant(**properties: Any) -> dict[str, Any]:
+    calls = {"type": "array", "minItems": 1, "items": CALL}
+    return {
+        **_role("assistant", [], tool_calls=calls, **properties),
+        "anyOf": [{"required": ["content"]}, {"required": ["tool_calls"]}],
+    }
+
+
 MESSAGE = {
     "oneOf": [
         _role("system", ["content"]),
         _role("user", ["content"]),
-        {
-            **_role("assistant", [], tool_calls={"type": "array", "minItems": 1, "items": CALL}),
-            "anyOf": [{"required": ["content"]}, {"required": ["tool_calls"]}],
-        },
+        _assistant(weight={"enum": [0, 1]}),
         _role("tool", ["content", "tool_call_id"], tool_call_id=TEXT),
     ]
 }
@@ -59,7 +64,7 @@ OFFER = {
     "parallel_tool_calls": {"type": "boolean"},
 }
 CHAT = {"type": "object", "required": ["messages"], "additionalProperties": False, "properties": OFFER}
-SIDE = {"type": "array", "minItems": 1, "maxItems": 1, "items": _role("assistant", ["content"], content=TEXT)}
+SIDE = {"type": "array", "minItems": 1, "maxItems": 1, "items": _assistant(content=TEXT)}
 PREFERENCE = {
     "type": "object", "required": ["input", "preferred_output", "non_preferred_output"], "additionalProperties": False,
     "properties": {"input": CHAT, "preferred_output": SIDE, "non_preferred_output": SIDE},
@@ -92,6 +97,10 @@ def test_rows_follow_the_documented_rules(name: str, schema: dict[str, Any], lin
         said = row["messages"] if name == "openai-sft" else row["input"]["messages"]
         assert (said[-1]["role"] == "assistant") == (name == "openai-sft")
         _check_calls(said, row if name == "openai-sft" else row["input"])
+        if name == "openai-dpo":
+            for side in (row["preferred_output"], row["non_preferred_output"]):
+                offered = {tool["function"]["name"] for tool in row["input"].get("tools", [])}
+                assert {call["function"]["name"] for call in side[0].get("tool_calls", [])} <= offered
 
 
 def _check_calls(said: list[dict[str, Any]], offer: dict[str, Any]) -> None:

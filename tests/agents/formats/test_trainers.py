@@ -7,6 +7,7 @@ import pytest
 
 from agents.formats import FORMATS
 from agents.formats.shape import Group
+from tests.agents.formats.conversations import exact
 from tests.agents.formats.rollouts import SHAPES, branch, group_of, left, mixed, opening, rows
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -26,8 +27,8 @@ def group() -> Group:
 def test_every_format_of_the_contract_is_there() -> None:
     """All names that the command takes, and no others."""
     assert list(FORMATS) == [
-        "trl-sft", "trl-dpo", "trl-kto", "trl-grpo", "trl-reward", "openai-sft", "openai-dpo", "verl-parquet",
-        "nemo-preference", "sharegpt", "rollout-wire", "atif", "rl-transitions", "trl-stepwise", "dsse",
+        "trl-sft", "trl-dpo", "trl-kto", "trl-grpo", "trl-reward", "openai-sft", "openai-dpo", "messages",
+        "verl-parquet", "nemo-preference", "sharegpt", "rollout-wire", "atif", "rl-transitions", "trl-stepwise", "dsse",
     ]  # fmt: skip
 
 
@@ -36,7 +37,7 @@ def test_rows_have_only_declared_columns_and_are_strict_json(name: str, group: G
     """What Parquet would not know is never in a row, and no row holds a NaN."""
     plain = group_of([opening("r1", 2), *branch("r1", 0, "Yes.", passes=True), *branch("r1", 1, "No.", passes=False)])
     for part, columns in FORMATS[name].columns.items():
-        made = rows(name, group, part) or rows(name, plain, part)
+        made = rows(name, group, part) or rows(name, plain, part) or rows(name, exact(), part)
         assert made
         assert all(row.keys() <= columns.keys() for row in made)
         json.dumps(made, allow_nan=False)
@@ -157,9 +158,10 @@ def test_verl_has_a_row_for_each_prompt() -> None:
     found = rows("verl-parquet", own_tasks())
     tasks = [row["prompt"][-1]["content"] for row in found]
     assert tasks == ["Count apples.", "Count pears.", "Count plums."]
-    assert [row["reward_model"]["ground_truth"] for row in found] == [
+    assert [json.loads(row["reward_model"]["ground_truth"])["task"] for row in found] == [
         sha256(task.encode()).hexdigest() for task in tasks
     ]
+    assert len({row["extra_info"]["uid"] for row in found}) == 3
     assert [row["extra_info"]["rewards"] for row in found] == [[1.0, 0.0], [1.0, 0.0, 0.0], [1.0]]
     assert len({row["extra_info"]["index"] for row in found}) == 3
     assert [row["extra_info"]["group_size"] for row in found] == [2, 3, 1]
@@ -174,17 +176,21 @@ def test_openai_sft_has_only_fields_that_the_service_knows(group: Group) -> None
     assert row["tools"] == [WRITE, SHELL]
 
 
-def test_openai_dpo_leaves_out_pairs_whose_answers_are_equal_or_empty(group: Group) -> None:
-    """One message against another, after the same calls: an answer that followed others answers something else."""
-    assert rows("openai-dpo", group) == []
-    assert left("openai-dpo", group) == ["same_answer", "differs_in_calls"]
+def test_openai_dpo_compares_the_first_messages_that_differ(group: Group) -> None:
+    """With their calls; never the answers that came after different calls."""
+    first, second = rows("openai-dpo", group)
+    assert left("openai-dpo", group) == []
+    for row, pair in zip((first, second), group.dpo, strict=True):
+        assert len(row["input"]["messages"]) == len(pair.prompt)
+        sides = ((row["preferred_output"], pair.chosen[0]), (row["non_preferred_output"], pair.rejected[0]))
+        for (side,), said in sides:
+            calls = [call["function"]["arguments"] for call in side.get("tool_calls", ())]
+            assert calls == [call.function.arguments for call in said.tool_calls]
     alike = [opening("r1", 2), *branch("r1", 0, "Done.", passes=True), *branch("r1", 1, "I tried.", passes=False)]
     (row,) = rows("openai-dpo", group_of(alike))
     assert row["input"]["messages"] == [SYSTEM, USER]
     assert row["preferred_output"] == [{"role": "assistant", "content": "Done."}]
     assert row["non_preferred_output"] == [{"role": "assistant", "content": "I tried."}]
-    lines = [opening("r1", 2), *branch("r1", 0, "a", passes=True), *branch("r1", 1, None, passes=False, calls=({},))]
-    assert left("openai-dpo", group_of(lines)) == ["empty_answer"]
 
 
 def test_openai_sft_defines_a_tool_that_nobody_offered() -> None:
@@ -199,7 +205,9 @@ def test_verl_has_its_five_columns(group: Group) -> None:
     (row,) = rows("verl-parquet", group)
     assert list(row) == ["data_source", "prompt", "ability", "reward_model", "extra_info"]
     assert row["prompt"] == [SYSTEM, USER]
-    assert row["reward_model"] == {"style": "rule", "ground_truth": sha256(b"Do the thing of r1").hexdigest()}
+    truth = {"task": sha256(b"Do the thing of r1").hexdigest(), "verifiers": ["build"]}
+    assert (row["reward_model"]["style"], json.loads(row["reward_model"]["ground_truth"])) == ("rule", truth)
+    assert row["extra_info"]["advantages"] == [each.advantage for each in group.ppo]
     assert (row["extra_info"]["verifiers"], row["extra_info"]["branches"]) == (["build"], [0, 1, 2])
     assert row["extra_info"]["rewards"] == [1.0, 0.0, 0.0]
     assert row["extra_info"]["index"] == int(sha256(b"r1").hexdigest()[:12], 16)

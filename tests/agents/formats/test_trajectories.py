@@ -1,6 +1,7 @@
 """Whole branches as rollout-wire and ATIF."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from agents.formats.shape import Group
+from tests.agents.formats.atif_rules import Trajectory
+from tests.agents.formats.conversations import ANSWER, IMAGE, exact, model, result, said
 from tests.agents.formats.rollouts import SHAPES, branch, encoded, group_of, left, mixed, opening, rows
 from tests.conformance import conformance
 
@@ -68,7 +71,7 @@ def test_rollout_wire_read_back_gives_the_same_conversations(group: Group) -> No
 def test_atif_has_one_step_for_each_turn(group: Group) -> None:
     """Steps count from 1, calls and observations are matched by id, arguments are objects."""
     first = rows("atif", group)[0]
-    assert (first["schema_version"], first["trajectory_id"]) == ("ATIF-v1.7", "r1/b0/a0")
+    assert (first["schema_version"], first["trajectory_id"]) == ("ATIF-v1.8", "r1/b0/a0")
     assert [step["step_id"] for step in first["steps"]] == list(range(1, 6))
     assert [step["source"] for step in first["steps"]] == ["system", "user", "agent", "agent", "agent"]
     calls = [call for step in first["steps"] for call in step.get("tool_calls", ())]
@@ -90,11 +93,49 @@ def test_atif_wraps_arguments_that_are_no_object() -> None:
     assert call["arguments"] in ({"value": [1, 2]}, {"value": "[1,2]"})
 
 
-def test_atif_is_what_its_own_models_accept(group: Group) -> None:
-    """Where the package of the format is installed, its strict models read every trajectory."""
-    atif = pytest.importorskip("atif", reason="checked where the `atif` package is installed")
-    for row in rows("atif", group):
-        atif.Trajectory.model_validate(row)
+@pytest.mark.parametrize("made", [group_of(mixed()), exact(), exact(fidelity="transcript")])
+def test_atif_is_what_its_rules_accept(made: Group) -> None:
+    """Every trajectory, of events or of a conversation, has the fields of the format and no others, and comes back the same."""
+    found = rows("atif", made)
+    assert len(found) == 3
+    for row in found:
+        assert Trajectory.model_validate(row).model_dump(exclude_unset=True, by_alias=True) == row
+
+
+def test_atif_of_a_conversation_has_a_step_for_each_message() -> None:
+    """With reasoning, results beside their calls, given messages as copied context, and other sequences embedded."""
+    row = rows("atif", exact())[0]
+    assert [step["source"] for step in row["steps"]] == [
+        "system", "user", "agent", "user", "agent", "user", "agent", "user", "agent", "agent",
+    ]  # fmt: skip
+    assert [step.get("is_copied_context", False) for step in row["steps"]].count(True) == 2
+    assert row["steps"][4]["reasoning_content"] == "Files first."
+    assert [each["content"] for each in row["steps"][4]["observation"]["results"]] == ["calc.py", "a - b"]
+    (embedded,) = row["subagent_trajectories"]
+    assert (embedded["trajectory_id"], embedded["agent"]["name"]) == ("r1/b0/a0/s1", "reader")
+    assert row["extra"]["fidelity"] == "exact"
+
+
+@pytest.mark.parametrize(("part", "kept"), [(IMAGE, True), (IMAGE | {"media_type": "image/tiff"}, False)])
+def test_atif_names_media_by_their_digests(part: dict[str, Any], kept: bool) -> None:
+    """A kind of media that the format does not know keeps the branch out."""
+    seen = said("user", "Look:", parts=json.dumps([{"type": "text", "text": "Look:"}, part]))
+    group = exact()
+    group = replace(group, ppo=(group.ppo[0].model_copy(update={"prompt": (seen,)}), *group.ppo[1:]))
+    assert ("not_representable" in left("atif", group)) != kept
+    if kept:
+        row = rows("atif", group)[0]
+        Trajectory.model_validate(row)
+        assert row["steps"][0]["message"][1]["source"]["path"] == f"sha256:{IMAGE['digest']}"
+
+
+def test_a_result_without_its_call_is_a_step_of_its_own() -> None:
+    """Nothing that the model saw is dropped."""
+    row = rows("atif", exact(completion=(result("call_9", "late"), model(ANSWER))))[0]
+    Trajectory.model_validate(row)
+    assert row["steps"][4] == {
+        "step_id": 5, "source": "system", "message": "", "observation": {"results": [{"content": "late"}]},
+    }  # fmt: skip
 
 
 def test_a_branch_that_admission_kept_out_is_in_no_trajectory_format() -> None:

@@ -57,7 +57,7 @@ def test_what_it_did_counts_without_an_answer() -> None:
     assert [[said.role for said in row.completion] for row in group.ppo] == [
         ["assistant", "tool", "assistant"], ["assistant", "tool"],
     ]  # fmt: skip
-    assert left("openai-dpo", group) == ["empty_answer"]
+    assert left("openai-dpo", group) == []
     assert [row["label"] for row in rows("trl-kto", group)] == [True, False]
 
 

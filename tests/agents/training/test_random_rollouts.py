@@ -1,5 +1,6 @@
 """Whatever agents, verifiers and judges say: no row is made of nothing, of equals, or of what nobody knows."""
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
@@ -243,9 +244,9 @@ def _kto(group: Group, row: dict[str, Any]) -> None:
 
 
 def _openai_dpo(_group: Group, row: dict[str, Any]) -> None:
-    sides = [row[name][0]["content"] for name in ("preferred_output", "non_preferred_output")]
+    sides = [row[name][0] for name in ("preferred_output", "non_preferred_output")]
     assert sides[0] != sides[1]
-    assert all(side.strip() for side in sides)
+    assert all(side.get("tool_calls") or side["content"].strip() for side in sides)
 
 
 def _transition(group: Group, row: dict[str, Any]) -> None:
@@ -268,7 +269,7 @@ def _nemo(_group: Group, row: dict[str, Any]) -> None:
 
 
 def _verl(group: Group, row: dict[str, Any]) -> None:
-    assert row["reward_model"]["ground_truth"] == sha256(b"Do it").hexdigest()
+    assert json.loads(row["reward_model"]["ground_truth"])["task"] == sha256(b"Do it").hexdigest()
     assert row["extra_info"]["rewards"] == [each.reward for each in group.ppo]
 
 

@@ -15,7 +15,8 @@ from agents.formats import FORMATS
 from streams.cluster import structured_logs as logs
 from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of, start_producer
-from streams.jobs.export.export import Recipe, export
+from streams.jobs.export.export import export
+from streams.jobs.export.recipe import Recipe
 from streams.jobs.ingest import ingest_files
 from streams.jobs.run import run_files
 from streams.log.file_reader import FileReader

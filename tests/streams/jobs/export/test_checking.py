@@ -17,7 +17,8 @@ from agents.formats import FORMATS
 from agents.formats.selection import Split
 from agents.formats.shape import Attestor
 from streams.cluster.config import Settings
-from streams.jobs.export.export import Recipe, export
+from streams.jobs.export.export import export
+from streams.jobs.export.recipe import Recipe
 from streams.jobs.run import run_files
 from streams.jobs.verify.findings import Finding, Outcome
 from streams.jobs.verify.verification import Verification

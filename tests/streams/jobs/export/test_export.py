@@ -12,6 +12,8 @@ from unittest.mock import Mock
 import pytest
 
 from agents.formats.selection import Split
+from schemas.training import PpoRecord
+from schemas.versions import latest
 from streams.jobs.export import export, shards
 from streams.jobs.export.checkpoint import ExportError
 from streams.log.container import partitions_of, read_partition
@@ -50,7 +52,7 @@ def test_counts_files_and_manifest_agree(ran: Path, tmp_path: Path) -> None:
     assert (file["sha256"], file["bytes"], file["rows"]) == (sha256(content).hexdigest(), len(content), 9)
     assert manifest["closures"] == {"settled": 3, "closed": 3, "files": ["provenance/evidence-00000.jsonl"]}
     assert counts.events == 3 * (8 + 4 + 4)
-    assert manifest["schemas"]["PpoRecord"]["version"] == 2
+    assert manifest["schemas"]["PpoRecord"]["version"] == latest(PpoRecord).number
     assert len(bytes.fromhex(manifest["schemas"]["PpoRecord"]["fingerprint"])) == 8
     for beside in manifest["provenance"]:
         content = (tmp_path / "out" / beside["name"]).read_bytes()

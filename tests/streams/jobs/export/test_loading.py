@@ -88,6 +88,8 @@ def test_verl_columns_have_the_types_that_verl_reads(ran: Path, tmp_path: Path) 
     assert table.column_names == ["data_source", "prompt", "ability", "reward_model", "extra_info"]
     assert table.to_pylist()[0]["reward_model"] == {
         "style": "rule",
-        "ground_truth": sha256(b"Do the thing of r1").hexdigest(),
+        "ground_truth": json.dumps(
+            {"task": sha256(b"Do the thing of r1").hexdigest(), "verifiers": ["build"]}, separators=(",", ":")
+        ),
     }
     assert str(table.schema.field("extra_info").type.field("index").type) == "int64"

@@ -11,8 +11,9 @@ import pytest
 
 from agents.formats import FORMATS
 from streams.cluster.config import Settings
-from streams.jobs.export.export import Recipe, export
+from streams.jobs.export.export import export
 from streams.jobs.export.export_counts import Counts
+from streams.jobs.export.recipe import Recipe
 from streams.jobs.ingest import ingest_files
 from streams.log.input_lines import Rejected
 from streams.log.kafka_reader import KafkaReader

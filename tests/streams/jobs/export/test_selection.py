@@ -7,6 +7,7 @@ import pytest
 
 from agents.formats.selection import Filters, SelectionError, Split
 from streams.jobs.export.checkpoint import ExportError
+from tests.agents.formats.conversations import exact
 from tests.agents.formats.rollouts import branch, mixed, opening
 from tests.streams.jobs.export.conftest import make_run, rows, take
 
@@ -45,6 +46,25 @@ def test_filters_leave_rows_out_with_their_name(ran: Path, tmp_path: Path) -> No
     assert rows(tmp_path / "c")[0]["rollout_id"] == "r2"
     with pytest.raises(SelectionError, match="with a name of"):
         Filters.parse(["colour=red"])
+
+
+def test_rows_are_chosen_by_how_their_messages_are_known(ran: Path, tmp_path: Path) -> None:
+    """Of several fidelities one must be the row's; a row that does not say how it is known is left out, and counted."""
+    counts = take(ran, tmp_path / "out", "trl-kto", filters=Filters.parse(["fidelity=exact"]))
+    assert (counts.rows, counts.rejected) == (0, {"filtered:fidelity": 9})
+    exactly, either = Filters.parse(["fidelity=exact"]), Filters.parse(["fidelity=exact", "fidelity=transcript"])
+    row = exact(fidelity="transcript").ppo[0]
+    assert (exactly.refuses(row), either.refuses(row)) == ("fidelity", None)
+    assert exactly.refuses(exact().dpo[0]) is None
+    with pytest.raises(SelectionError, match="exact, transcript, reconstructed"):
+        Filters.parse(["fidelity=perfect"])
+
+
+def test_rows_are_chosen_by_their_agent() -> None:
+    """The rows of one sub-agent, or of several."""
+    reader = Filters.parse(["agent=reader"])
+    assert [reader.refuses(row) for row in exact().ppo] == ["agent", None, "agent"]
+    assert reader.refuses(exact().branches[0]) is None
 
 
 def test_rows_that_repeat_an_evaluation_item_are_left_out_and_the_item_is_named(tmp_path: Path) -> None:

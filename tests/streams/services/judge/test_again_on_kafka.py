@@ -13,7 +13,8 @@ from schemas.emission import EmissionConfig, JudgeConfig
 from schemas.rankings import Ranking
 from streams.cluster.config import Settings
 from streams.cluster.judge_client import Budget, make_judge
-from streams.jobs.export.export import Recipe, export
+from streams.jobs.export.export import export
+from streams.jobs.export.recipe import Recipe
 from streams.jobs.ingest import ingest_files
 from streams.jobs.judge.again import Judged, into_topics, judge_again
 from streams.jobs.judge.asker import Spent
