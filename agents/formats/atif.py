@@ -157,7 +157,7 @@ def _extra(branch: BranchRecord, group: Group, row: PpoRecord | None) -> dict[st
         "reward": row.reward if row else None,
         "record_id": branch.record_id,
         "raw_digest": branch.raw_digest,
-        "fidelity": row.fidelity if row else branch.fidelity,
+        "fidelity": branch.fidelity if row is None else row.fidelity,
     }
     return {name: value for name, value in extra.items() if value is not None}
 

@@ -18,7 +18,8 @@ _SPEECH = Speech(reasoning=False, answered=True, names=False)
 def sft(group: Group) -> Iterator[Row | Left]:
     """{messages, tools?, parallel_tool_calls?}."""
     for record in group.sft:
-        yield Row({"messages": _messages(record.messages), **_offer(record.tools, record.messages)}, (record,))
+        weighed = [_message(said) | ({"weight": 0} if is_given(said) else {}) for said in record.messages]
+        yield Row({"messages": weighed, **_offer(record.tools, record.messages)}, (record,))
 
 
 def dpo(group: Group) -> Iterator[Row | Left]:
@@ -64,7 +65,7 @@ def _message(said: Message) -> dict[str, Any]:
     shown = message(said, _SPEECH)
     if shown["content"] is None and "tool_calls" in shown:
         del shown["content"]
-    return shown | {"weight": 0} if is_given(said) else shown
+    return shown
 
 
 def _offer(tools: str, said: tuple[Message, ...]) -> dict[str, Any]:

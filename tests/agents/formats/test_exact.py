@@ -92,6 +92,8 @@ def test_openai_weighs_given_messages_with_nothing() -> None:
     known = {"role", "content", "tool_calls", "tool_call_id", "weight"}
     assert all(set(each) <= known for each in row["messages"])
     assert row["messages"][0]["role"] == "system"
+    (pair,) = rows("openai-dpo", exact())
+    assert "weight" not in json.dumps(pair), "the input of a pair is in no loss"
 
 
 def test_openai_dpo_needs_two_different_first_messages() -> None:

@@ -134,7 +134,7 @@ def test_a_killed_export_leaves_no_directories(signed: Path, tmp_path: Path) -> 
     (tmp_path / "other" / "mine" / "trajectory.json").write_text("{}")
     with pytest.raises(ExportError, match="not from an export that is known here"):
         take(signed, tmp_path / "other", "atif", layout="directory")
-    assert take(signed, tmp_path / "other", "atif").rows == 6, "without directories it is nobody's business"
+    assert take(signed, tmp_path / "other", "atif").rows == 6, "without directories it is no file of the export"
 
 
 def test_the_card_and_the_manifest_say_what_is_not_carried(tmp_path: Path) -> None:
