@@ -131,6 +131,8 @@ class SftRecord(TrainingRecord):
     """The sequence of the branch, counted from 0 in the order of their first calls."""
     n_sequences: Count | None = Field(default=None, exclude_if=_is_none)
     """How many sequences the branch has."""
+    main: bool | None = Field(default=None, exclude_if=_is_none)
+    """Whether it is the sequence with the branch's last response."""
 
 
 class DpoRecord(TrainingRecord):
@@ -193,6 +195,8 @@ class PpoRecord(TrainingRecord):
     """The sequence of the branch, counted from 0 in the order of their first calls. Reward and group are the branch's."""
     n_sequences: Count | None = Field(default=None, exclude_if=_is_none)
     """How many sequences the branch has."""
+    main: bool | None = Field(default=None, exclude_if=_is_none)
+    """Whether it is the sequence with the branch's last response."""
 
 
 class RejectedRecord(Record):

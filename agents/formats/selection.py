@@ -17,7 +17,7 @@ from schemas.training import DpoRecord, Fidelity, PpoRecord, SftRecord
 Selectable = SftRecord | DpoRecord | PpoRecord | BranchRecord
 
 LABEL = "label."
-TEXT_FILTERS = ("basis", "model", "fidelity", "agent")
+TEXT_FILTERS = ("basis", "model", "fidelity", "agent", "sequence")
 ANY = "*"
 """In place of a text that a kind of row does not have."""
 NUMBER_FILTERS = ("min_margin", "min_score")
@@ -72,7 +72,7 @@ class Filters:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> "Filters":
-        """Read `basis=objective`, `model=NAME`, `fidelity=exact`, `agent=NAME`, `min_margin=0.5`, `min_score=0.8`, `label.x=y`."""
+        """Read `basis=objective`, `model=NAME`, `fidelity=exact`, `agent=NAME`, `sequence=main`, `min_margin=0.5`, `label.x=y`, ..."""
         wanted = []
         for text in texts:
             name, equals, value = text.partition("=")
@@ -89,6 +89,8 @@ class Filters:
                     raise SelectionError(f"--filter {text}: {value!r} is no number") from None
             if name == "fidelity" and value not in get_args(Fidelity):
                 raise SelectionError(f"--filter {text}: a fidelity is one of {', '.join(get_args(Fidelity))}")
+            if name == "sequence" and value not in ("main", "other"):
+                raise SelectionError(f"--filter {text}: a sequence is main, or other")
             wanted.append((name, value))
         return cls(tuple(sorted(wanted)))
 
@@ -174,6 +176,8 @@ def _text(record: Selectable, name: str) -> str | None:
     """What a text filter compares with; ANY where the kind of row has no such thing."""
     if name == "basis":
         return record.basis if isinstance(record, DpoRecord) else ANY
+    if name == "sequence":
+        return "main" if not isinstance(record, SftRecord | PpoRecord) or record.main is not False else "other"
     if not isinstance(record, BranchRecord):
         found: str | None = getattr(record, name)
         return found

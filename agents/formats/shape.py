@@ -178,14 +178,8 @@ class Group:
 
 
 def main_sequence(rows: Sequence[PpoRecord]) -> PpoRecord:
-    """The sequence that ends in the branch's answer; without one, the last of the agent that spoke first.
-
-    Sub-agents have names of their own, and a compaction begins a sequence of the same agent.
-    """
-    answering = [
-        row for row in rows if row.completion and row.final_answer and row.final_answer == row.completion[-1].content
-    ]
-    return (answering or [row for row in rows if row.agent == rows[0].agent])[-1]
+    """The sequence with the branch's last response; the only row of a branch that has no sequences."""
+    return next((row for row in rows if row.main), rows[0])
 
 
 Made = TrainingRecord | BranchRecord | AepRecord

@@ -68,6 +68,7 @@ class _Place(TypedDict):
 
     sequence: int | None
     n_sequences: int | None
+    main: bool | None
 
 
 class Candidate(NamedTuple):
@@ -216,8 +217,8 @@ class RowMaker:
 
     def _place(self, talk: BranchTalk, number: int) -> _Place:
         if talk.fidelity is None:
-            return {"sequence": None, "n_sequences": None}
-        return {"sequence": number, "n_sequences": len(talk.talks)}
+            return {"sequence": None, "n_sequences": None, "main": None}
+        return {"sequence": number, "n_sequences": len(talk.talks), "main": number == talk.main}
 
     def _named(self, talk: BranchTalk, number: int) -> tuple[str, ...]:
         """The conversation, for a reason, where a branch has several."""

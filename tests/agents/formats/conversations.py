@@ -58,10 +58,10 @@ def exact(
     """A passing branch with two sequences (a sub-agent's and its own), a failing one with one, and the pair of both."""
     made = group_of(mixed())
     known = {"fidelity": fidelity, "n_sequences": 2}
-    side = known | {"sequence": 1, "agent": "reader"}
+    side = known | {"sequence": 1, "agent": "reader", "main": False}
     failing = (said("assistant", "No idea.", trained=True),)
     sft, ppo, pair = made.sft[0], made.ppo[0], made.dpo[0]
-    main = {"prompt": PROMPT, "completion": completion, "final_answer": ANSWER, "sequence": 0, **known}
+    main = {"prompt": PROMPT, "completion": completion, "final_answer": ANSWER, "sequence": 0, "main": True, **known}
     lost = {"prompt": PROMPT, "completion": failing, "final_answer": "No idea.", "sequence": 0, "fidelity": fidelity}
     group = replace(
         made,

@@ -15,7 +15,6 @@ from tests.agents.formats.conversations import (
     COMPLETION,
     IMAGE,
     PROMPT,
-    SIDE_PROMPT,
     exact,
     given,
     model,
@@ -183,17 +182,6 @@ def test_a_branch_is_one_member_of_its_group_by_its_main_sequence() -> None:
     assert verl["prompt"][0] == {"role": "system", "content": "Be exact."}
     for name in ("trl-grpo", "verl-parquet", "rollout-wire", "trl-stepwise"):
         assert left(name, exact()).count("other_sequence") == 1
-
-
-def test_a_branch_without_an_answer_is_known_by_its_first_agent() -> None:
-    """The last sequence of that agent, as after a compaction."""
-    group = exact()
-    first, second = (
-        group.ppo[0].model_copy(update={"final_answer": None, "sequence": place, "prompt": prompt})
-        for place, prompt in ((0, PROMPT), (2, SIDE_PROMPT))
-    )
-    side = group.ppo[1].model_copy(update={"final_answer": None, "sequence": 3})
-    assert replace(group, ppo=(first, second, side)).by_branch().ppo == (second,)
 
 
 def test_verl_leaves_out_a_prompt_with_calls() -> None:
