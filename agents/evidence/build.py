@@ -5,7 +5,7 @@ names the hash of the one before, and the last one states how many there are and
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, final
 
 from agents.evidence.canonical import canonical_bytes, digest
 from agents.evidence.side_effects import side_effect, worst
@@ -28,13 +28,17 @@ _closing: Final = unchecked(AepClosing)
 _signature: Final = unchecked(AepSignature)
 
 
-class Judges(NamedTuple):
+@final
+class Judges:
     """Who gave an answer about a branch, by name. A tie by content is nobody's answer, a call without one neither."""
 
-    compared: tuple[str, ...] = ()
-    """With another branch."""
-    scored: tuple[str, ...] = ()
-    """By itself."""
+    __slots__ = ("compared", "scored")
+
+    def __init__(self, compared: tuple[str, ...] = (), scored: tuple[str, ...] = ()) -> None:
+        self.compared = compared
+        """With another branch."""
+        self.scored = scored
+        """By itself."""
 
     @property
     def known(self) -> bool:

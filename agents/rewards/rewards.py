@@ -6,7 +6,7 @@ every known fail. The rules of emission version 1, under which that did not hold
 
 from collections.abc import Mapping, Sequence
 from math import fsum, sqrt
-from typing import Final, NamedTuple
+from typing import Final, final
 
 from agents.rules.emission_rules import Rules
 from agents.verdicts.meaning import CONFIRMED, Verdict, is_final, objective_score
@@ -19,32 +19,44 @@ from schemas.verdicts import BuildVerdict, TestCounts
 _component: Final = unchecked(RewardComponent)
 
 
-class Reward(NamedTuple):
+@final
+class Reward:
     """A reward, with its components."""
 
-    value: float
-    components: tuple[RewardComponent, ...]
-    coverage: float | None = None
-    """Of a passing branch, where it is known: a bonus, if it is known of every pass of the group."""
+    __slots__ = ("components", "coverage", "value")
+
+    def __init__(self, value: float, components: tuple[RewardComponent, ...], coverage: float | None = None) -> None:
+        self.value = value
+        self.components = components
+        self.coverage = coverage
+        """Of a passing branch, where it is known: a bonus, if it is known of every pass of the group."""
 
 
 ALMOST = 0.999_999
 """The highest base of a failing branch. Closer to 1, rounding to nine digits could make it equal to a passing one."""
 
 
-class JudgedScores(NamedTuple):
+@final
+class JudgedScores:
     """What the judge says of a branch, 0..10; None where it says nothing."""
 
-    judge_score: float | None = None
-    judge_scalar: float | None = None
+    __slots__ = ("judge_scalar", "judge_score")
+
+    def __init__(self, judge_score: float | None = None, judge_scalar: float | None = None) -> None:
+        self.judge_score = judge_score
+        self.judge_scalar = judge_scalar
 
 
-class Group(NamedTuple):
+@final
+class Group:
     """Statistics over the members that have a reward."""
 
-    size: int
-    mean: float | None
-    std: float | None
+    __slots__ = ("mean", "size", "std")
+
+    def __init__(self, size: int, mean: float | None, std: float | None) -> None:
+        self.size = size
+        self.mean = mean
+        self.std = std
 
     def advantage(self, reward: float) -> float | None:
         """How far above its group a reward is, in standard deviations; 0 in a group of equals, null in a group of one."""

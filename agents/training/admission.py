@@ -1,7 +1,7 @@
 """Whether a branch may be trained on: a score for how well it is evidenced, and the category that follows."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, final
 
 from agents.evidence.side_effects import side_effect
 from agents.rules.emission_rules import Rules
@@ -19,20 +19,34 @@ _admission: Final = unchecked(Admission)
 _SEVERITY: dict[Category, int] = {"train": 0, "audit_only": 1, "quarantine": 2, "reject": 3}
 
 
-class Judged(NamedTuple):
+@final
+class Judged:
     """What admission looks at."""
 
-    branch: BranchRecord
-    status: ObjectiveStatus
-    verdicts: Mapping[str, Verdict]
-    flags: Sequence[str]
-    opened: RolloutOpened | None
-    judge_answered: bool = False
-    """Whether a judge said anything of it: then it is a verifier, too. A tie by content is nobody's answer."""
-    decided: bool = False
-    """Whether its events hold a policy decision: of a supervisor or a guardrail."""
-    unremoved: bool = False
-    """Whether a secret was found where nothing can be removed: in the name of a field."""
+    __slots__ = ("branch", "decided", "flags", "judge_answered", "opened", "status", "unremoved", "verdicts")
+
+    def __init__(
+        self,
+        branch: BranchRecord,
+        status: ObjectiveStatus,
+        verdicts: Mapping[str, Verdict],
+        flags: Sequence[str],
+        opened: RolloutOpened | None,
+        judge_answered: bool = False,
+        decided: bool = False,
+        unremoved: bool = False,
+    ) -> None:
+        self.branch = branch
+        self.status = status
+        self.verdicts = verdicts
+        self.flags = flags
+        self.opened = opened
+        self.judge_answered = judge_answered
+        """Whether a judge said anything of it: then it is a verifier, too. A tie by content is nobody's answer."""
+        self.decided = decided
+        """Whether its events hold a policy decision: of a supervisor or a guardrail."""
+        self.unremoved = unremoved
+        """Whether a secret was found where nothing can be removed: in the name of a field."""
 
 
 INCOMPLETE = ("conflicts", "gaps")

@@ -8,7 +8,7 @@ silently.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict, final
 
 from agents.rewards.rewards import Group, Reward, group_of, with_coverage
 from agents.rules.emission_rules import Rules
@@ -59,13 +59,17 @@ class _Common(TypedDict):
     redactions: dict[str, int]
 
 
-class Candidate(NamedTuple):
+@final
+class Candidate:
     """A ranked branch with all that rows are made of."""
 
-    ranked: RankedBranch
-    branch: BranchRecord
-    judged: Judged
-    reward: Reward | None
+    __slots__ = ("branch", "judged", "ranked", "reward")
+
+    def __init__(self, ranked: RankedBranch, branch: BranchRecord, judged: Judged, reward: Reward | None) -> None:
+        self.ranked = ranked
+        self.branch = branch
+        self.judged = judged
+        self.reward = reward
 
 
 class Rows(NamedTuple):
@@ -251,8 +255,10 @@ class RowMaker:
         self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], alone: Mapping[int, _Common]
     ) -> None:
         groups, rewards = self._groups(candidates, talks, alone)
-        for ranked, branch, _, _ in candidates:
-            index, talk = ranked.branch_index, talks[ranked.branch_index]
+        for candidate in candidates:
+            ranked, branch = candidate.ranked, candidate.branch
+            index = ranked.branch_index
+            talk = talks[index]
             reward = rewards[index]
             if reward is None:
                 self._reject("ppo", [branch], ("no_reward", f"objective_{ranked.objective_status}"))
@@ -292,12 +298,12 @@ class RowMaker:
         """
         rewards = {each.ranked.branch_index: each.reward for each in candidates}
         members: dict[str, list[int]] = {}
-        for ranked, branch, _, reward in candidates:
-            index = ranked.branch_index
+        for each in candidates:
+            index, branch = each.ranked.branch_index, each.branch
             trained = not self._rules.groups_are_trained_on or (
                 alone[index]["admission"].category == "train" and self._unfit_for_reward(branch, talks[index]) is None
             )
-            if reward is not None and trained:
+            if each.reward is not None and trained:
                 members.setdefault(branch.task, []).append(index)
         if self._rules.passes_earn_most:
             passing = {each.ranked.branch_index for each in candidates if each.ranked.objective_status == "pass"}
