@@ -141,7 +141,7 @@ class _Draft:
     """A rollout whose votes are counted and whose fits are still to be made."""
 
     def __init__(self, contest: Contest) -> None:
-        self.weights = contest.config.weights
+        self.weights = [(each.key, each.component, each.weight) for each in contest.config.weights]
         self.ridge = contest.config.ridge
         self.tiers: list[list[Candidate]] = [[] for _ in TIERS]
         self.unknown: list[Candidate] = []
@@ -226,10 +226,7 @@ class _Draft:
             "judge_scalar": _tenth(branch.judge_scalar),
         }
         return tuple(
-            [
-                _component(key=weight.key, value=values[weight.component], weight=weight.weight)
-                for weight in self.weights
-            ]
+            [_component(key=key, value=values[component], weight=weight) for key, component, weight in self.weights]
         )
 
     def _unranked(self, branch: Candidate) -> RankedBranch:
@@ -250,12 +247,13 @@ def total(parts: Sequence[RewardComponent]) -> float | None:
 
     A total therefore has the same scale whether or not there was a judge: 1.3 is the best with the default weights.
     """
-    known = [(part.weight, part.value) for part in parts if part.value is not None]
-    weight = fsum(abs(weight) for weight, _ in known)
+    pairs = [(part.weight, part.value) for part in parts]
+    known = [(weight, value) for weight, value in pairs if value is not None]
+    weight = fsum([abs(weight) for weight, _ in known])
     if not weight:
         return None
-    scale = fsum(abs(part.weight) for part in parts) / weight
-    return nine(scale * fsum(weight * value for weight, value in known))
+    scale = fsum([abs(weight) for weight, _ in pairs]) / weight
+    return nine(scale * fsum([weight * value for weight, value in known]))
 
 
 def surely(fit: Fit) -> tuple[list[int], list[int]]:

@@ -65,9 +65,10 @@ def tie_by_content(a: int, b: int) -> Vote:
 
 def counted(vote: JudgeVote, b: int) -> Vote:
     """A vote as the ranking counts it; a tie by content is nobody's answer and has no order."""
-    if vote.judge == CONTENT_JUDGE:
-        return tie_by_content(vote.a, b)
-    return Vote(vote.a, b, vote.order, vote.sample, vote.preferred, vote.judge)
+    values = vars(vote)  # all at once: an attribute of a model takes five times as long as an entry of a dict
+    if values["judge"] == CONTENT_JUDGE:
+        return tie_by_content(values["a"], b)
+    return Vote(values["a"], b, values["order"], values["sample"], values["preferred"], values["judge"])
 
 
 def scalar_of(index: int, votes: Sequence[JudgeVote]) -> float | None:

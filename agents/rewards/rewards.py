@@ -110,10 +110,11 @@ def _verified_reward(
         return None
     build = _known_build(verdicts)
     base = score if score == 1.0 or build is None else _share_passed(build.tests)
-    raw = config.pass_weight * base - config.hack_penalty * hacked
+    pass_weight, hack_penalty = config.pass_weight, config.hack_penalty
+    raw = pass_weight * base - hack_penalty * hacked
     components = (
-        _component(key="base", value=nine(base), weight=config.pass_weight),
-        _component(key="hacked", value=hacked, weight=-config.hack_penalty),
+        _component(key="base", value=nine(base), weight=pass_weight),
+        _component(key="hacked", value=hacked, weight=-hack_penalty),
         _component(key="coverage", value=None, weight=config.coverage_bonus),
     )
     return Reward(nine(max(0.0, raw)), components, build.coverage if build is not None and score == 1.0 else None)

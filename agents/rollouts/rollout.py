@@ -289,7 +289,10 @@ class Rollout:
     def _pins_verdict(self, key: VerdictKey) -> bool:
         branch, kind, verdict_id = key
         pin = self._pins.get(branch)
-        return pin is not None and ((kind, verdict_id) in (found := pinned_ids(pin)) or (None, verdict_id) in found)
+        if pin is None or verdict_id not in pin.verdict_ids:
+            return False
+        found = pinned_ids(pin)
+        return (kind, verdict_id) in found or (None, verdict_id) in found
 
     def pinned_by(self, pin: SettledBranch) -> list[Stamped | None]:
         """The verdicts that count of a branch; None for those that have not been read."""
@@ -405,9 +408,10 @@ def pins_of(settled: RolloutSettled) -> dict[int, SettledBranch]:
 def pinned_ids(pin: SettledBranch) -> list[tuple[str | None, str]]:
     """(kind, id) of the verdicts that count of a branch; no kind where an older version settled it."""
     kinds: tuple[str | None, ...] = pin.verdict_kinds
-    if len(kinds) != len(pin.verdict_ids):
-        kinds = (None,) * len(pin.verdict_ids)
-    return list(zip(kinds, pin.verdict_ids, strict=True))
+    ids = pin.verdict_ids
+    if len(kinds) != len(ids):
+        return [(None, verdict_id) for verdict_id in ids]
+    return [(kinds[at], verdict_id) for at, verdict_id in enumerate(ids)]
 
 
 def _all_pinned(seqs: range, pin: SettledBranch) -> bool:

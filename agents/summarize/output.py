@@ -77,15 +77,12 @@ def byte_length(text: str) -> int:
 def _ends(part: Excerpt, limits: SummaryLimits) -> tuple[str, str]:
     """The first and the last lines that are kept (each of them the whole excerpt when there are too few lines to choose)."""
     tail_source = part.head if part.tail is None else part.tail
-    if part.n_lines <= limits.keep_first_lines + limits.keep_last_lines:
+    n_first, n_last = limits.keep_first_lines, limits.keep_last_lines
+    if part.n_lines <= n_first + n_last:
         return part.head, tail_source
-    first = "\n".join(part.head.split("\n", limits.keep_first_lines)[: limits.keep_first_lines])
+    first = "\n".join(part.head.split("\n", n_first)[:n_first])
     body, newline = (tail_source[:-1], "\n") if tail_source.endswith("\n") else (tail_source, "")
-    last = (
-        "\n".join(body.rsplit("\n", limits.keep_last_lines)[-limits.keep_last_lines :]) + newline
-        if limits.keep_last_lines
-        else ""
-    )
+    last = "\n".join(body.rsplit("\n", n_last)[-n_last:]) + newline if n_last else ""
     return first, last
 
 
