@@ -229,5 +229,5 @@ def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:
 
 
 def _emitted(record: BranchRecord | Row | RejectedRecord, bodies: Bodies) -> EmittedRecord:
-    digest = bodies.digest(record.record_id).hex()
-    return _emitted_record(topic=SINKS[type(record)], record_id=record.record_id, digest=digest)
+    record_id = record.record_id
+    return _emitted_record(topic=SINKS[type(record)], record_id=record_id, digest=bodies.digest(record_id).hex())
