@@ -51,13 +51,14 @@ def judges_of(branches: Iterable[int], votes: Iterable[JudgeVote]) -> dict[int, 
     compared: dict[int, set[str]] = {index: set() for index in branches}
     scored: dict[int, set[str]] = {index: set() for index in compared}
     for vote in votes:
-        a, b, judge = vote.a, vote.b, vote.judge
+        values = vars(vote)
+        a, b, judge = values["a"], values["b"], values["judge"]
         if judge == CONTENT_JUDGE:
             continue
         if b is None:
-            if vote.score is not None and a in scored:
+            if values["score"] is not None and a in scored:
                 scored[a].add(judge)
-        elif vote.preferred is not None:
+        elif values["preferred"] is not None:
             for index in (a, b):
                 if index in compared:
                     compared[index].add(judge)

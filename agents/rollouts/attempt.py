@@ -103,7 +103,10 @@ class Attempt:
                 for run in runs
             ]  # fmt: skip
         for each in fresh:
-            insort(self.pieces, each, key=_first_seq)
+            if not self.pieces or self.pieces[-1].first_seq <= each.first_seq:  # nearly always
+                self.pieces.append(each)
+            else:
+                insort(self.pieces, each, key=_first_seq)
             self.n_events += each.stop - each.first_seq
             self.latest = max(self.latest, at)
             self.terminal = self.terminal or last_word([each]) is not None

@@ -85,11 +85,11 @@ def category_of(flags: Sequence[str]) -> Category:
 
 def both(one: Admission, other: Admission) -> Admission:
     """The admission of a row made of two branches: the weaker of the two."""
-    reasons = {*one.reasons, *other.reasons}
+    category, least, reasons = one.category, one.score, (*one.reasons, *other.reasons)
+    if _SEVERITY[other.category] > _SEVERITY[category]:
+        category = other.category
     return _admission(
-        category=max(one.category, other.category, key=_SEVERITY.__getitem__),
-        score=min(one.score, other.score),
-        reasons=tuple(sorted(reasons)) if reasons else (),
+        category=category, score=min(least, other.score), reasons=tuple(sorted({*reasons})) if reasons else ()
     )
 
 

@@ -50,7 +50,8 @@ class Maker:
         if len(values) != len(self._blank):
             raise TypeError(f"{self._model.record.__name__} has no such field")
         if not self._needed <= given.keys():
-            raise TypeError(f"{self._model.record.__name__} needs {min(self._needed - given.keys())}")
+            first = next(name for name in self._blank if name in self._needed and name not in given)
+            raise TypeError(f"{self._model.record.__name__} needs {first}")
         made = _new(self._model.record)
         _set(made, "__dict__", values)
         for put, value in self._slots:
