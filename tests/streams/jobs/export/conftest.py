@@ -11,7 +11,7 @@ from agents.formats import FORMATS
 from streams.cluster.config import Settings
 from streams.jobs.export.export import Recipe, export
 from streams.jobs.export.export_counts import Counts
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.log.file_reader import FileReader
 from tests.agents.formats.rollouts import Line, encoded, mixed
 
