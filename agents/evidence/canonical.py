@@ -11,7 +11,7 @@ rewritten into one that it writes right; a walk over the value decides which.
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any, Final, Literal, NoReturn
 
@@ -19,6 +19,13 @@ import orjson
 
 from schemas.errors import BraidError
 from schemas.repeated_keys import RepeatedKeyError, refuse_repeated_keys
+
+try:
+    from agents.evidence._canonical import written_alike as in_c
+except ImportError:
+    COMPILED = False
+else:
+    COMPILED = True
 
 BigIntegers = Literal["error", "exact"]
 """What becomes of an integer beyond 2^53: refused (evidence), or printed digit by digit (digests of raw events)."""
@@ -100,11 +107,8 @@ def javascript_number(number: float) -> str:
     return f"{sign}{digits[0]}{fraction}e{point - 1:+d}"
 
 
-def written_alike(value: Any, depth: int = 0) -> bool:
-    """Whether orjson, with sorted keys, writes a value in canonical form: it has then read it exactly, too.
-
-    Raises TypeError for a key that is no string.
-    """
+def in_python(value: Any, depth: int = 0) -> bool:
+    """Whether orjson, with sorted keys, writes a value in canonical form. Raises TypeError for a key that is no string."""
     return _all_alike((value,), depth)
 
 
@@ -126,6 +130,10 @@ def _all_alike(children: Iterable[Any], depth: int) -> bool:
         elif kind is not float or not _same_fraction(child):
             return False
     return True
+
+
+written_alike: Final[Callable[..., bool]] = in_c if COMPILED else in_python
+"""The same, in C where there is a compiler. A value that orjson writes so it has read exactly, too."""
 
 
 def _same_fraction(number: float) -> bool:

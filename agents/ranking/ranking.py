@@ -9,7 +9,7 @@ nine significant digits, and every comparison of floats is made after rounding.
 from collections.abc import Iterable, Sequence
 from math import fsum, inf
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from agents.ranking.bradley_terry import Fit, Group, beats, fit_many
 from agents.ranking.statistics import ranking_stats
@@ -39,21 +39,34 @@ NO_SCORE = 1e-12
 """Scores closer to zero are zero: what is left there is rounding, and would otherwise keep its nine digits."""
 
 
-class Candidate(NamedTuple):
+@final
+class Candidate:
     """A branch to be ranked."""
 
-    branch_index: int
-    objective_status: ObjectiveStatus
-    judge_scalar: float | None = None
-    """0..10: the mean of the judge's scores of this branch by itself."""
-    is_counted: bool = True
-    """Whether statistics and comparisons count it. One that is mistrusted is ranked by its outcome, and touches no other."""
-    is_ranked: bool = True
-    """Whether it may have a rank."""
-    attempt: int = 0
-    """The attempt that counts."""
-    flags: tuple[str, ...] = ()
-    """Everything that is odd about it."""
+    __slots__ = ("attempt", "branch_index", "flags", "is_counted", "is_ranked", "judge_scalar", "objective_status")
+
+    def __init__(
+        self,
+        branch_index: int,
+        objective_status: ObjectiveStatus,
+        judge_scalar: float | None = None,
+        is_counted: bool = True,
+        is_ranked: bool = True,
+        attempt: int = 0,
+        flags: tuple[str, ...] = (),
+    ) -> None:
+        self.branch_index = branch_index
+        self.objective_status = objective_status
+        self.judge_scalar = judge_scalar
+        """0..10: the mean of the judge's scores of this branch by itself."""
+        self.is_counted = is_counted
+        """Whether statistics and comparisons count it. One that is mistrusted is ranked by its outcome, and touches no other."""
+        self.is_ranked = is_ranked
+        """Whether it may have a rank."""
+        self.attempt = attempt
+        """The attempt that counts."""
+        self.flags = flags
+        """Everything that is odd about it."""
 
 
 class Contest(NamedTuple):
@@ -99,23 +112,36 @@ def rank_many(contests: Iterable[Contest]) -> list[RankingResult]:
     return [draft.finish(tuple([next(fits[draft.ridge]) for _ in TIERS])) for draft in drafts]
 
 
-class _Scored(NamedTuple):
+@final
+class _Scored:
     """A branch with everything that its order in the tier depends on."""
 
-    position: int
-    branch: Candidate
-    parts: tuple[RewardComponent, ...]
-    total: float | None
-    bt_score: float | None
-    se: float | None
-    judge_score: float | None
+    __slots__ = ("branch", "bt_score", "judge_score", "parts", "position", "se", "total")
+
+    def __init__(
+        self,
+        position: int,
+        branch: Candidate,
+        parts: tuple[RewardComponent, ...],
+        total: float | None,
+        bt_score: float | None,
+        se: float | None,
+        judge_score: float | None,
+    ) -> None:
+        self.position = position
+        self.branch = branch
+        self.parts = parts
+        self.total = total
+        self.bt_score = bt_score
+        self.se = se
+        self.judge_score = judge_score
 
 
 class _Draft:
     """A rollout whose votes are counted and whose fits are still to be made."""
 
     def __init__(self, contest: Contest) -> None:
-        self.weights = contest.config.weights
+        self.weights = [(each.key, each.component, each.weight) for each in contest.config.weights]
         self.ridge = contest.config.ridge
         self.tiers: list[list[Candidate]] = [[] for _ in TIERS]
         self.unknown: list[Candidate] = []
@@ -156,7 +182,7 @@ class _Draft:
         better, worse = surely(fit)
         ranked = []
         for number, row in enumerate(rows, start=1):
-            position, branch, parts, *_ = row
+            position, branch = row.position, row.branch
             beats_next = None if number == len(rows) else fit.probability(position, rows[number].position)
             ranked.append(
                 _ranked(
@@ -175,7 +201,7 @@ class _Draft:
                     p_beats_next=None if beats_next is None else nine(beats_next),
                     n_comparisons=self.count.valid[branch.branch_index],
                     n_missing=self.count.missing[branch.branch_index],
-                    components=parts,
+                    components=row.parts,
                     judge_scalar=branch.judge_scalar,
                 )
             )
@@ -200,10 +226,7 @@ class _Draft:
             "judge_scalar": _tenth(branch.judge_scalar),
         }
         return tuple(
-            [
-                _component(key=weight.key, value=values[weight.component], weight=weight.weight)
-                for weight in self.weights
-            ]
+            [_component(key=key, value=values[component], weight=weight) for key, component, weight in self.weights]
         )
 
     def _unranked(self, branch: Candidate) -> RankedBranch:
@@ -224,12 +247,13 @@ def total(parts: Sequence[RewardComponent]) -> float | None:
 
     A total therefore has the same scale whether or not there was a judge: 1.3 is the best with the default weights.
     """
-    known = [(part.weight, part.value) for part in parts if part.value is not None]
-    weight = fsum(abs(weight) for weight, _ in known)
+    pairs = [(part.weight, part.value) for part in parts]
+    known = [(weight, value) for weight, value in pairs if value is not None]
+    weight = fsum([abs(weight) for weight, _ in known])
     if not weight:
         return None
-    scale = fsum(abs(part.weight) for part in parts) / weight
-    return nine(scale * fsum(weight * value for weight, value in known))
+    scale = fsum([abs(weight) for weight, _ in pairs]) / weight
+    return nine(scale * fsum([weight * value for weight, value in known]))
 
 
 def surely(fit: Fit) -> tuple[list[int], list[int]]:

@@ -76,15 +76,16 @@ def vote_stats(votes: Iterable[Vote]) -> VoteStats:
     """Position consistency, first position rate and tie rate of the valid votes."""
     valid = ties = to_first = 0
     answers: dict[tuple[int, int, int, str], int] = {}
-    for a, b, order, sample, preferred, judge in votes:
-        if preferred is None or order is None:
+    for vote in votes:
+        preferred = vote.preferred
+        if preferred is None or vote.order is None:
             continue
         valid += 1
-        first, second = (a, b) if order == "ab" else (b, a)
-        winner = TIE if preferred == "tie" else a if preferred == "a" else b
+        first, second = (vote.a, vote.b) if vote.order == "ab" else (vote.b, vote.a)
+        winner = TIE if preferred == "tie" else vote.a if preferred == "a" else vote.b
         ties += winner == TIE
         to_first += winner == first
-        answers.setdefault((first, second, sample, judge), winner)
+        answers.setdefault((first, second, vote.sample, vote.judge), winner)
     both = agree = 0
     for (first, second, sample, judge), winner in answers.items():
         turned = answers.get((second, first, sample, judge)) if first < second else None

@@ -6,7 +6,7 @@ every known fail. The rules of emission version 1, under which that did not hold
 
 from collections.abc import Mapping, Sequence
 from math import fsum, sqrt
-from typing import Final, NamedTuple
+from typing import Final, final
 
 from agents.rules.emission_rules import Rules
 from agents.verdicts.meaning import CONFIRMED, Verdict, is_final, objective_score
@@ -19,32 +19,44 @@ from schemas.verdicts import BuildVerdict, TestCounts
 _component: Final = unchecked(RewardComponent)
 
 
-class Reward(NamedTuple):
+@final
+class Reward:
     """A reward, with its components."""
 
-    value: float
-    components: tuple[RewardComponent, ...]
-    coverage: float | None = None
-    """Of a passing branch, where it is known: a bonus, if it is known of every pass of the group."""
+    __slots__ = ("components", "coverage", "value")
+
+    def __init__(self, value: float, components: tuple[RewardComponent, ...], coverage: float | None = None) -> None:
+        self.value = value
+        self.components = components
+        self.coverage = coverage
+        """Of a passing branch, where it is known: a bonus, if it is known of every pass of the group."""
 
 
 ALMOST = 0.999_999
 """The highest base of a failing branch. Closer to 1, rounding to nine digits could make it equal to a passing one."""
 
 
-class JudgedScores(NamedTuple):
+@final
+class JudgedScores:
     """What the judge says of a branch, 0..10; None where it says nothing."""
 
-    judge_score: float | None = None
-    judge_scalar: float | None = None
+    __slots__ = ("judge_scalar", "judge_score")
+
+    def __init__(self, judge_score: float | None = None, judge_scalar: float | None = None) -> None:
+        self.judge_score = judge_score
+        self.judge_scalar = judge_scalar
 
 
-class Group(NamedTuple):
+@final
+class Group:
     """Statistics over the members that have a reward."""
 
-    size: int
-    mean: float | None
-    std: float | None
+    __slots__ = ("mean", "size", "std")
+
+    def __init__(self, size: int, mean: float | None, std: float | None) -> None:
+        self.size = size
+        self.mean = mean
+        self.std = std
 
     def advantage(self, reward: float) -> float | None:
         """How far above its group a reward is, in standard deviations; 0 in a group of equals, null in a group of one."""
@@ -98,10 +110,11 @@ def _verified_reward(
         return None
     build = _known_build(verdicts)
     base = score if score == 1.0 or build is None else _share_passed(build.tests)
-    raw = config.pass_weight * base - config.hack_penalty * hacked
+    pass_weight, hack_penalty = config.pass_weight, config.hack_penalty
+    raw = pass_weight * base - hack_penalty * hacked
     components = (
-        _component(key="base", value=nine(base), weight=config.pass_weight),
-        _component(key="hacked", value=hacked, weight=-config.hack_penalty),
+        _component(key="base", value=nine(base), weight=pass_weight),
+        _component(key="hacked", value=hacked, weight=-hack_penalty),
         _component(key="coverage", value=None, weight=config.coverage_bonus),
     )
     return Reward(nine(max(0.0, raw)), components, build.coverage if build is not None and score == 1.0 else None)

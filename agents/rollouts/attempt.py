@@ -78,10 +78,10 @@ class Attempt:
 
     def add(self, piece: AgentEvents, at: int, *, redacting: bool) -> int:
         """Take a slice in; returns how many of its events conflict with earlier ones. Raises ValueError for bad event data."""
-        events = plain_events(piece)
+        events, first_seq, ended = plain_events(piece), piece.first_seq, piece.ended
         # All or nothing: a bad event spoils its slice.
-        whole = keep_slice(events, piece.first_seq, at, redacting=redacting)
-        self._refuse_gaps(piece)
+        whole = keep_slice(events, first_seq, at, redacting=redacting)
+        self._refuse_gaps(len(events), whole.stop, piece.last_seq if ended else None)
         self._view = None
         conflicts = 0
         fresh = [whole] if events else []
@@ -93,28 +93,31 @@ class Attempt:
                 self._conflicts.setdefault((seq, whole.digest(seq)), at)
             runs = _runs([seq for seq, before in known.items() if before is None])
             fresh = [
-                keep_slice(events[run.start - piece.first_seq : run.stop - piece.first_seq], run.start, at, redacting=redacting)
+                keep_slice(events[run.start - first_seq : run.stop - first_seq], run.start, at, redacting=redacting)
                 for run in runs
             ]  # fmt: skip
         for each in fresh:
-            insort(self.pieces, each, key=_first_seq)
+            if not self.pieces or self.pieces[-1].first_seq <= each.first_seq:  # nearly always
+                self.pieces.append(each)
+            else:
+                insort(self.pieces, each, key=_first_seq)
             self.n_events += each.stop - each.first_seq
             self.latest = max(self.latest, at)
             self.terminal = self.terminal or last_word([each]) is not None
         if self.info is None:
             self.info = piece.branch
-        if piece.ended and self.end is None:
+        if ended and self.end is None:
             self.end = BranchEnd(piece.status, piece.error, piece.workspace)
             self._ended_at = at
             self.said_last_seq = piece.last_seq
             self.latest = max(self.latest, at)
         return conflicts
 
-    def _refuse_gaps(self, piece: AgentEvents) -> None:
+    def _refuse_gaps(self, count: int, stop: int, last_seq: int | None) -> None:
         """Raise TooManyGapsError for a slice after which too many events would be missing: a decision has to name them all."""
         known = self.pieces[-1].stop if self.pieces else 0
-        ends = max(known, piece.first_seq + len(piece.events), (piece.last_seq or 0) + 1 if piece.ended else 0)
-        gaps = ends - self.n_events - len(piece.events)
+        ends = max(known, stop, 0 if last_seq is None else last_seq + 1)
+        gaps = ends - self.n_events - count
         if ends > known and gaps > MAX_GAPS:
             raise TooManyGapsError(
                 f"{gaps:,} events would be missing before seq {ends - 1:,}; at most {MAX_GAPS:,} of an attempt may be"

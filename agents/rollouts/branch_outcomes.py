@@ -1,6 +1,6 @@
 """The outcome of each branch of a settled rollout, from the verdicts that the settling pins."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agents.rollouts.broken_log import BrokenLogError
 from agents.rollouts.rollout import Rollout
@@ -24,18 +24,28 @@ def required_verdicts(rollout: Rollout, config: EmissionConfig) -> tuple[str, ..
 
 
 def branch_outcomes(
-    rollout: Rollout, config: EmissionConfig, pins: Sequence[SettledBranch]
+    rollout: Rollout,
+    config: EmissionConfig,
+    pins: Sequence[SettledBranch],
+    verdicts: Mapping[int, Sequence[Verdict]] | None = None,
 ) -> dict[int, BranchOutcome]:
-    """By branch, the outcome that the pinned verdicts give. Raises BrokenLogError when one of them is not there."""
+    """By branch, the outcome that the pinned verdicts give: `verdicts`, where they are known already.
+
+    Raises BrokenLogError when one of them is not there.
+    """
     required, terms = required_verdicts(rollout, config), terms_of(config.version, rollout.opened)
     found: dict[int, BranchOutcome] = {}
     for pin in pins:
-        stamped = rollout.pinned_by(pin)
-        if None in stamped:
-            raise BrokenLogError(f"rollout {rollout.rollout_id}: verdicts that were settled are not in the log")
-        facts = [each.fact for each in stamped if each is not None]
-        by_kind: dict[str, Verdict] = counting(fact for fact in facts if not isinstance(fact, JudgeVote))
-        found[pin.branch_index] = outcome_of(
-            pin.status or "running", required, by_kind, terms, gaps=bool(pin.gaps), conflicts=bool(pin.conflicts)
+        index = pin.branch_index
+        counted = counting(_verdicts_of(rollout, pin) if verdicts is None else verdicts[index])
+        found[index] = outcome_of(
+            pin.status or "running", required, counted, terms, gaps=bool(pin.gaps), conflicts=bool(pin.conflicts)
         )
     return found
+
+
+def _verdicts_of(rollout: Rollout, pin: SettledBranch) -> list[Verdict]:
+    stamped = rollout.pinned_by(pin)
+    if None in stamped:
+        raise BrokenLogError(f"rollout {rollout.rollout_id}: verdicts that were settled are not in the log")
+    return [each.fact for each in stamped if each is not None and not isinstance(each.fact, JudgeVote)]

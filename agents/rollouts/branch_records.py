@@ -51,19 +51,20 @@ def branch_record(rollout: Rollout, pin: SettledBranch, config: EmissionConfig, 
 def _record(
     rollout: Rollout, pin: SettledBranch, pieces: list[Piece], config: EmissionConfig, bodies: Bodies | None = None
 ) -> BranchRecord:
+    values = vars(pin)  # all at once: an attribute of a model takes five times as long as an entry of a dict
     return build_branch(
         BranchFacts(
             rollout_id=rollout.rollout_id,
-            branch_index=pin.branch_index,
-            attempt=pin.attempt,
+            branch_index=values["branch_index"],
+            attempt=values["attempt"],
             pieces=pieces,
-            gaps=pin.gaps,
-            status=pin.status or "running",
-            error=pin.error,
-            workspace=pin.workspace,
-            info=pin.info,
+            gaps=values["gaps"],
+            status=values["status"] or "running",
+            error=values["error"],
+            workspace=values["workspace"],
+            info=values["info"],
             opened=rollout.opened if rollout.settled is None or rollout.settled.opened else None,
-            raw_digest=pin.raw_digest,
+            raw_digest=values["raw_digest"],
         ),
         config,
         bodies,

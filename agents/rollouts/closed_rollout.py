@@ -58,6 +58,6 @@ def closed_rollout(rollout: Rollout, config: EmissionConfig | None) -> ClosedRol
         opening=opening,
         terms=terms_of(config.version, opening.opened),
         verdicts=verdicts,
-        outcomes=branch_outcomes(rollout, config, settled.branches),
+        outcomes=branch_outcomes(rollout, config, settled.branches, verdicts),
         bodies=Bodies(config.version),
     )

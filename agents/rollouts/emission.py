@@ -100,12 +100,13 @@ def branches_of(source: ClosedRollout, ended: Mapping[int, Ended] | None) -> dic
     """Closed rollout -> branches: the record of each settled branch, by index; those in `ended` that settled just so as they are."""
     branches: dict[int, BranchRecord] = {}
     for pin in source.settled.branches:
-        known = (ended or {}).get(pin.branch_index)
+        index = pin.branch_index
+        known = (ended or {}).get(index)
         if known is not None and vars(known.pin) == vars(pin) | {"verdict_ids": (), "verdict_kinds": ()}:
-            branches[pin.branch_index] = known.record
+            branches[index] = known.record
             source.bodies[known.record.record_id] = known.body
         else:
-            branches[pin.branch_index] = branch_record(source.rollout, pin, source.config, source.bodies)
+            branches[index] = branch_record(source.rollout, pin, source.config, source.bodies)
     return branches
 
 
@@ -210,11 +211,12 @@ def _holds_decision(pieces: list[Piece]) -> bool:
 
 def _comparing(votes: list[JudgeVote], statuses: Mapping[int, ObjectiveStatus]) -> list[JudgeVote]:
     """The votes that say anything: scores, and comparisons of two branches of one tier."""
-    return [
-        vote
-        for vote in votes
-        if vote.b is None or "unknown" != statuses.get(vote.a, "unknown") == statuses.get(vote.b, "unknown")
-    ]
+    found = []
+    for vote in votes:
+        b = vote.b
+        if b is None or "unknown" != statuses.get(vote.a, "unknown") == statuses.get(b, "unknown"):
+            found.append(vote)
+    return found
 
 
 def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:
@@ -227,5 +229,5 @@ def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:
 
 
 def _emitted(record: BranchRecord | Row | RejectedRecord, bodies: Bodies) -> EmittedRecord:
-    digest = bodies.digest(record.record_id).hex()
-    return _emitted_record(topic=SINKS[type(record)], record_id=record.record_id, digest=digest)
+    record_id = record.record_id
+    return _emitted_record(topic=SINKS[type(record)], record_id=record_id, digest=bodies.digest(record_id).hex())

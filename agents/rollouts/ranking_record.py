@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agents.ranking.ranking import Candidate, RankingResult, rank
-from agents.ranking.vote_count import counted, scalar_of
+from agents.ranking.vote_count import Vote, counted, scalar_of
 from agents.rollouts.closed_rollout import ClosedRollout
 from schemas.branches import BranchRecord
 from schemas.codec.body import with_content_id
@@ -20,7 +20,14 @@ def ranking_of(
 ) -> tuple[Ranking, RankingResult]:
     """The record, and the result that probabilities can be asked of."""
     settled, closed = source.settled, source.closed
-    scores = [vote for vote in votes if vote.b is None]
+    scores: list[JudgeVote] = []
+    compared: list[Vote] = []
+    for vote in votes:
+        b = vote.b
+        if b is None:
+            scores.append(vote)
+        else:
+            compared.append(counted(vote, b))
     result = rank(
         [
             Candidate(
@@ -34,7 +41,7 @@ def ranking_of(
             )
             for index, found in sorted(source.outcomes.items())
         ],
-        [counted(vote, vote.b) for vote in votes if vote.b is not None],
+        compared,
         source.config.ranking,
     )
     record = _ranking(

@@ -5,7 +5,7 @@ A pure function of the events in the order of their seq, of what the producer sa
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from agents.evidence.canonical import digest
 from agents.redaction.redaction import redact
@@ -37,24 +37,53 @@ class BranchEnd:
     workspace: Workspace | None = None
 
 
-class BranchFacts(NamedTuple):
+@final
+class BranchFacts:
     """All that a branch record is made of."""
 
-    rollout_id: str
-    branch_index: int
-    attempt: int
-    pieces: Sequence[Piece]
-    """The events, in the order of their seq."""
-    gaps: tuple[int, ...]
-    status: BranchStatus
-    """How it ended; `running` when it did not."""
-    error: str | None
-    """What the producer said of its end."""
-    workspace: Workspace | None
-    info: BranchInfo | None
-    opened: RolloutOpened | None
-    raw_digest: str
-    """Of these events: whoever brings them together knows it."""
+    __slots__ = (
+        "attempt",
+        "branch_index",
+        "error",
+        "gaps",
+        "info",
+        "opened",
+        "pieces",
+        "raw_digest",
+        "rollout_id",
+        "status",
+        "workspace",
+    )
+
+    def __init__(
+        self,
+        rollout_id: str,
+        branch_index: int,
+        attempt: int,
+        pieces: Sequence[Piece],
+        gaps: tuple[int, ...],
+        status: BranchStatus,
+        error: str | None,
+        workspace: Workspace | None,
+        info: BranchInfo | None,
+        opened: RolloutOpened | None,
+        raw_digest: str,
+    ) -> None:
+        self.rollout_id = rollout_id
+        self.branch_index = branch_index
+        self.attempt = attempt
+        self.pieces = pieces
+        """The events, in the order of their seq."""
+        self.gaps = gaps
+        self.status = status
+        """How it ended; `running` when it did not."""
+        self.error = error
+        """What the producer said of its end."""
+        self.workspace = workspace
+        self.info = info
+        self.opened = opened
+        self.raw_digest = raw_digest
+        """Of these events: whoever brings them together knows it."""
 
 
 def last_word(pieces: Sequence[Piece]) -> Answer | Failure | None:
@@ -210,32 +239,30 @@ class _Reading:
         self._turn_key: str | int | None = None
 
     def take(self, pieces: Sequence[Piece]) -> None:
-        for _, _, _, noted, first, last in pieces:
-            for time in (first, last):
-                if time is not None:
-                    self.first_ms = time if self.first_ms is None else self.first_ms
-                    self.last_ms = time
-            for each in noted:
+        for piece in pieces:
+            if piece.first_time is not None:
+                self.first_ms = piece.first_time if self.first_ms is None else self.first_ms
+                self.last_ms = piece.last_time
+            for each in piece.noted:
                 for kind, count in each.redactions:
                     self.redactions[kind] = self.redactions.get(kind, 0) + count
                 self._take_body(each.body, each.time)
 
     def _take_body(self, body: Body, time: int | None) -> None:
-        match body:
-            case Said() as said:
-                self._said.append(said)
-            case Call() as call:
-                self._take_call(call, time)
-            case Result() as result:
-                self._take_result(result, time)
-            case Answer(text):
-                self.answer = text
-            case Failure(message, _):
-                self.error = message
-            case Start(task, model):
-                self.task, self.model = self.task or task, self.model or model
-            case Spent() as spent:
-                self._take_usage(spent)
+        if isinstance(body, Said):
+            self._said.append(body)
+        elif isinstance(body, Call):
+            self._take_call(body, time)
+        elif isinstance(body, Result):
+            self._take_result(body, time)
+        elif isinstance(body, Answer):
+            self.answer = body.text
+        elif isinstance(body, Failure):
+            self.error = body.message
+        elif isinstance(body, Start):
+            self.task, self.model = self.task or body.task, self.model or body.model
+        elif isinstance(body, Spent):
+            self._take_usage(body)
 
     def _take_call(self, call: Call, time: int | None) -> None:
         # Parallel calls share a batch or a step; a call that names neither is a turn of its own.
@@ -287,10 +314,15 @@ class _Reading:
 
     def usage(self) -> Usage | None:
         """What the run used in all; None when it never said."""
-        if self.spent is None:
+        spent = self.spent
+        if spent is None:
             return None
-        tokens_in, tokens_out, cached, usd, _ = self.spent
-        return _usage(input_tokens=tokens_in, output_tokens=tokens_out, cached_tokens=cached, usd=usd)
+        return _usage(
+            input_tokens=spent.input_tokens,
+            output_tokens=spent.output_tokens,
+            cached_tokens=spent.cached_tokens,
+            usd=spent.usd,
+        )
 
     def _spoken(self) -> str | None:
         """What was said since the last call: deltas of one step joined, steps set apart."""

@@ -5,7 +5,7 @@ character boundaries only; the same bytes on every machine. An `Excerpt` holds e
 `MAX_SUMMARY_BYTES`, so megabytes need not be kept until it is known which limits count.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, final
 
 from schemas.emission import MAX_SUMMARY_BYTES, SummaryLimits
 from schemas.jsontext import compact
@@ -13,17 +13,21 @@ from schemas.jsontext import compact
 DEFAULT_LIMITS = SummaryLimits()
 
 
-class Excerpt(NamedTuple):
+@final
+class Excerpt:
     """The two ends of a text, and how long all of it is."""
 
-    head: str
-    """Its beginning; all of it when `tail` is None."""
-    tail: str | None
-    """Its end."""
-    n_bytes: int
-    """UTF-8 bytes of all of it."""
-    n_lines: int
-    """Lines of all of it."""
+    __slots__ = ("head", "n_bytes", "n_lines", "tail")
+
+    def __init__(self, head: str, tail: str | None, n_bytes: int, n_lines: int) -> None:
+        self.head = head
+        """Its beginning; all of it when `tail` is None."""
+        self.tail = tail
+        """Its end."""
+        self.n_bytes = n_bytes
+        """UTF-8 bytes of all of it."""
+        self.n_lines = n_lines
+        """Lines of all of it."""
 
 
 def summarize(
@@ -73,15 +77,12 @@ def byte_length(text: str) -> int:
 def _ends(part: Excerpt, limits: SummaryLimits) -> tuple[str, str]:
     """The first and the last lines that are kept (each of them the whole excerpt when there are too few lines to choose)."""
     tail_source = part.head if part.tail is None else part.tail
-    if part.n_lines <= limits.keep_first_lines + limits.keep_last_lines:
+    n_first, n_last = limits.keep_first_lines, limits.keep_last_lines
+    if part.n_lines <= n_first + n_last:
         return part.head, tail_source
-    first = "\n".join(part.head.split("\n", limits.keep_first_lines)[: limits.keep_first_lines])
+    first = "\n".join(part.head.split("\n", n_first)[:n_first])
     body, newline = (tail_source[:-1], "\n") if tail_source.endswith("\n") else (tail_source, "")
-    last = (
-        "\n".join(body.rsplit("\n", limits.keep_last_lines)[-limits.keep_last_lines :]) + newline
-        if limits.keep_last_lines
-        else ""
-    )
+    last = "\n".join(body.rsplit("\n", n_last)[-n_last:]) + newline if n_last else ""
     return first, last
 
 

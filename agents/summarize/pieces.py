@@ -1,75 +1,125 @@
 """The few fields of agent events that records are made of, kept while their rollout is open."""
 
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 from agents.redaction.redaction import Counts
 from agents.summarize.output import Excerpt
 
 
-class Call(NamedTuple):
+@final
+class Call:
     """A tool call."""
 
-    call_id: str | None
-    name: str
-    arguments: str
-    arguments_digest: str
-    batch: str | None
-    step: int | None
+    __slots__ = ("arguments", "arguments_digest", "batch", "call_id", "name", "step")
+
+    def __init__(
+        self, call_id: str | None, name: str, arguments: str, arguments_digest: str, batch: str | None, step: int | None
+    ) -> None:
+        self.call_id = call_id
+        self.name = name
+        self.arguments = arguments
+        self.arguments_digest = arguments_digest
+        self.batch = batch
+        self.step = step
 
 
-class Result(NamedTuple):
+@final
+class Result:
     """A tool's answer."""
 
-    call_id: str | None
-    name: str | None
-    output: Excerpt | None
-    output_digest: str
-    output_bytes: int
-    error_code: str | None
-    error_message: str | None
+    __slots__ = ("call_id", "error_code", "error_message", "name", "output", "output_bytes", "output_digest")
+
+    def __init__(
+        self,
+        call_id: str | None,
+        name: str | None,
+        output: Excerpt | None,
+        output_digest: str,
+        output_bytes: int,
+        error_code: str | None,
+        error_message: str | None,
+    ) -> None:
+        self.call_id = call_id
+        self.name = name
+        self.output = output
+        self.output_digest = output_digest
+        self.output_bytes = output_bytes
+        self.error_code = error_code
+        self.error_message = error_message
 
 
-class Start(NamedTuple):
+@final
+class Start:
     """How the run began."""
 
-    task: str | None
-    model: str | None
+    __slots__ = ("model", "task")
+
+    def __init__(self, task: str | None, model: str | None) -> None:
+        self.task = task
+        self.model = model
 
 
-class Said(NamedTuple):
+@final
+class Said:
     """Text that the model wrote while working; deltas are joined and redacted when the branch is built."""
 
-    text: str
-    step: int | None
+    __slots__ = ("step", "text")
+
+    def __init__(self, text: str, step: int | None) -> None:
+        self.text = text
+        self.step = step
 
 
-class Answer(NamedTuple):
+@final
+class Answer:
     """The final answer."""
 
-    text: str
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
-class Failure(NamedTuple):
+@final
+class Failure:
     """An error that ended the run."""
 
-    message: str
-    provider: bool
+    __slots__ = ("message", "provider")
+
+    def __init__(self, message: str, provider: bool) -> None:
+        self.message = message
+        self.provider = provider
 
 
-class Spent(NamedTuple):
+@final
+class Spent:
     """Usage so far: token counts are cumulative for the run."""
 
-    input_tokens: int | None
-    output_tokens: int | None
-    cached_tokens: int | None
-    usd: float | None
-    model: str | None
+    __slots__ = ("cached_tokens", "input_tokens", "model", "output_tokens", "usd")
+
+    def __init__(
+        self,
+        input_tokens: int | None,
+        output_tokens: int | None,
+        cached_tokens: int | None,
+        usd: float | None,
+        model: str | None,
+    ) -> None:
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
+        self.cached_tokens = cached_tokens
+        self.usd = usd
+        self.model = model
 
 
-class Decision(NamedTuple):
+@final
+class Decision:
     """Somebody or something other than the agent decided what it may do: a supervisor, a guardrail."""
 
-    kind: str
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
 
 
 Body = Call | Result | Start | Said | Answer | Failure | Spent | Decision | None
@@ -92,18 +142,30 @@ class Noted:
         self.redactions = redactions
 
 
-class Piece(NamedTuple):
+@final
+class Piece:
     """What is kept of contiguous events that came together, as long as their rollout is open."""
 
-    first_seq: int
-    at: int
-    """When the log took them in, in its own time."""
-    digests: bytes
-    """SHA-256 of the canonical JSON of each raw event, one after the other."""
-    noted: tuple[Noted, ...]
-    """What they say, in order; what the model wrote in one step is joined."""
-    first_time: int | None
-    last_time: int | None
+    __slots__ = ("at", "digests", "first_seq", "first_time", "last_time", "noted")
+
+    def __init__(
+        self,
+        first_seq: int,
+        at: int,
+        digests: bytes,
+        noted: tuple[Noted, ...],
+        first_time: int | None,
+        last_time: int | None,
+    ) -> None:
+        self.first_seq = first_seq
+        self.at = at
+        """When the log took them in, in its own time."""
+        self.digests = digests
+        """SHA-256 of the canonical JSON of each raw event, one after the other."""
+        self.noted = noted
+        """What they say, in order; what the model wrote in one step is joined."""
+        self.first_time = first_time
+        self.last_time = last_time
 
     @property
     def stop(self) -> int:

@@ -1,7 +1,7 @@
 """Whether a branch may be trained on: a score for how well it is evidenced, and the category that follows."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, final
 
 from agents.evidence.side_effects import side_effect
 from agents.rules.emission_rules import Rules
@@ -19,20 +19,34 @@ _admission: Final = unchecked(Admission)
 _SEVERITY: dict[Category, int] = {"train": 0, "audit_only": 1, "quarantine": 2, "reject": 3}
 
 
-class Judged(NamedTuple):
+@final
+class Judged:
     """What admission looks at."""
 
-    branch: BranchRecord
-    status: ObjectiveStatus
-    verdicts: Mapping[str, Verdict]
-    flags: Sequence[str]
-    opened: RolloutOpened | None
-    judge_answered: bool = False
-    """Whether a judge said anything of it: then it is a verifier, too. A tie by content is nobody's answer."""
-    decided: bool = False
-    """Whether its events hold a policy decision: of a supervisor or a guardrail."""
-    unremoved: bool = False
-    """Whether a secret was found where nothing can be removed: in the name of a field."""
+    __slots__ = ("branch", "decided", "flags", "judge_answered", "opened", "status", "unremoved", "verdicts")
+
+    def __init__(
+        self,
+        branch: BranchRecord,
+        status: ObjectiveStatus,
+        verdicts: Mapping[str, Verdict],
+        flags: Sequence[str],
+        opened: RolloutOpened | None,
+        judge_answered: bool = False,
+        decided: bool = False,
+        unremoved: bool = False,
+    ) -> None:
+        self.branch = branch
+        self.status = status
+        self.verdicts = verdicts
+        self.flags = flags
+        self.opened = opened
+        self.judge_answered = judge_answered
+        """Whether a judge said anything of it: then it is a verifier, too. A tie by content is nobody's answer."""
+        self.decided = decided
+        """Whether its events hold a policy decision: of a supervisor or a guardrail."""
+        self.unremoved = unremoved
+        """Whether a secret was found where nothing can be removed: in the name of a field."""
 
 
 INCOMPLETE = ("conflicts", "gaps")
@@ -71,26 +85,27 @@ def category_of(flags: Sequence[str]) -> Category:
 
 def both(one: Admission, other: Admission) -> Admission:
     """The admission of a row made of two branches: the weaker of the two."""
-    worse = max(one, other, key=lambda admission: _SEVERITY[admission.category])
+    category, least, reasons = one.category, one.score, (*one.reasons, *other.reasons)
+    if _SEVERITY[other.category] > _SEVERITY[category]:
+        category = other.category
     return _admission(
-        category=worse.category,
-        score=min(one.score, other.score),
-        reasons=tuple(sorted({*one.reasons, *other.reasons})),
+        category=category, score=min(least, other.score), reasons=tuple(sorted({*reasons})) if reasons else ()
     )
 
 
 def _score(judged: Judged) -> float:
     branch, opened = judged.branch, judged.opened
+    agent = branch.agent
     changing = [call for call in branch.tool_calls if side_effect(call.name, call.arguments) != "read"]
-    complete = sum(call.output_digest is not None for call in changing) / len(changing) if changing else 1.0
-    known = sum(is_final(verdict) for verdict in judged.verdicts.values())
+    complete = len([call for call in changing if call.output_digest is not None]) / len(changing) if changing else 1.0
+    known = len([verdict for verdict in judged.verdicts.values() if is_final(verdict)])
     known += judged.judge_answered
-    named = [branch.agent and branch.agent.model, opened and opened.repo_commit, opened and opened.tool_manifest_digest]
+    named = [agent and agent.model, opened and opened.repo_commit, opened and opened.tool_manifest_digest]
     return (
         0.25 * complete
         + 0.20 * (judged.status in ("pass", "fail"))
         + 0.20 * min(1.0, known / 2)
-        + 0.15 * sum(bool(part) for part in named) / 3
+        + 0.15 * len([part for part in named if part]) / 3
         + 0.10 * (not branch.gaps)
         + 0.10 * (judged.decided or not changing)
     )

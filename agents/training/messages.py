@@ -34,7 +34,8 @@ class Conversation:
         self.completion = completion
         """What it did."""
         self.messages = prompt + completion
-        self.says_something = has_content(completion)
+        self.says_something = bool(completion)
+        """Whether it says or calls anything: a blank answer is left out, and every turn has a call."""
 
 
 def given_messages(task: str, opened: RolloutOpened | None) -> tuple[Message, ...]:

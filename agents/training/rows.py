@@ -8,7 +8,7 @@ silently.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict, final
 
 from agents.rewards.rewards import Group, Reward, group_of, with_coverage
 from agents.rules.emission_rules import Rules
@@ -59,13 +59,22 @@ class _Common(TypedDict):
     redactions: dict[str, int]
 
 
-class Candidate(NamedTuple):
+@final
+class Candidate:
     """A ranked branch with all that rows are made of."""
 
-    ranked: RankedBranch
-    branch: BranchRecord
-    judged: Judged
-    reward: Reward | None
+    __slots__ = ("branch", "index", "judged", "rank", "ranked", "reward", "status", "total")
+
+    def __init__(self, ranked: RankedBranch, branch: BranchRecord, judged: Judged, reward: Reward | None) -> None:
+        self.ranked = ranked
+        self.branch = branch
+        self.judged = judged
+        self.reward = reward
+        # Fields that are read many times: an attribute of a model takes ten times as long as one of this class.
+        self.index = ranked.branch_index
+        self.status = ranked.objective_status
+        self.rank = ranked.rank
+        self.total = ranked.total
 
 
 class Rows(NamedTuple):
@@ -125,17 +134,10 @@ class RowMaker:
             for kind in ("sft", "dpo", "ppo"):
                 self._reject(kind, everyone, ("cancelled",))
             return Rows((), tuple(self._rejected))
-        talks = {candidate.branch.branch_index: self._talk(candidate.branch) for candidate in candidates}
-        admissions = {
-            candidate.branch.branch_index: admit(candidate.judged, self.config.admission, self._rules)
-            for candidate in candidates
-        }
-        alone = {
-            candidate.branch.branch_index: self._common(
-                candidate.branch, [candidate.branch], admissions[candidate.branch.branch_index]
-            )
-            for candidate in candidates
-        }
+        talks = {each.index: self._talk(each.branch) for each in candidates}
+        admitting = self.config.admission
+        admissions = {each.index: admit(each.judged, admitting, self._rules) for each in candidates}
+        alone = {each.index: self._common([each.branch], admissions[each.index]) for each in candidates}
         for candidate in candidates:
             self._sft(candidate, talks, alone)
         self._dpo(candidates, talks, admissions)
@@ -151,9 +153,9 @@ class RowMaker:
     # -- SFT ----------------------------------------------------------------------------------------------------------
 
     def _sft(self, candidate: Candidate, talks: Mapping[int, Conversation], alone: Mapping[int, _Common]) -> None:
-        index, branch = candidate.ranked.branch_index, candidate.branch
-        if candidate.ranked.objective_status != "pass":
-            self._reject("sft", [branch], ("not_passing", f"objective_{candidate.ranked.objective_status}"))
+        index, branch = candidate.index, candidate.branch
+        if candidate.status != "pass":
+            self._reject("sft", [branch], ("not_passing", f"objective_{candidate.status}"))
         elif (unfit := self._unfit(branch)) is not None:
             self._reject("sft", [branch], (unfit,))
         elif is_blank(branch.final_answer):
@@ -164,7 +166,7 @@ class RowMaker:
                 branch_index=index,
                 attempt=branch.attempt,
                 messages=talks[index].messages,
-                rank=candidate.ranked.rank,
+                rank=candidate.rank,
                 components=candidate.ranked.components,
             )
             self._admit("sft", [branch], record)
@@ -183,32 +185,33 @@ class RowMaker:
         self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], admissions: Mapping[int, Admission]
     ) -> None:
         kept = surplus = 0
+        limits = self.config.pairs
         unsure: Counter[str] = Counter()
         for better, worse, basis, probability in self._pairs(candidates):
-            if basis == "judge" and (probability is None or probability < self.config.pairs.min_probability):
+            if basis == "judge" and (probability is None or probability < limits.min_probability):
                 unsure["not_compared" if probability is None else "below_min_probability"] += 1
                 continue
             if surplus >= MOST_SURPLUS:
                 unsure[SURPLUS] += 1
                 continue
-            pair = Pair(talks[better.branch.branch_index], talks[worse.branch.branch_index])
-            margin = nine((better.ranked.total or 0.0) - (worse.ranked.total or 0.0))
+            pair = Pair(talks[better.index], talks[worse.index])
+            margin = nine((better.total or 0.0) - (worse.total or 0.0))
             unfit = self._unfit(better.branch) or pair.unfit()
             if unfit is None and basis == "objective" and margin <= 0.0 and self._rules.unfit_is_rejected:
                 unfit = "margin_against_outcome"
-            admission = both(admissions[better.branch.branch_index], admissions[worse.branch.branch_index])
-            branches = [better.branch, worse.branch]
+            admission = both(admissions[better.index], admissions[worse.index])
+            branches, trained = [better.branch, worse.branch], admission.category == "train"
             if unfit is not None:
                 self._reject("dpo", branches, (unfit,))
-            elif admission.category == "train" and kept >= self.config.pairs.max_per_rollout:
+            elif trained and kept >= limits.max_per_rollout:
                 surplus += 1
                 self._reject("dpo", branches, (SURPLUS,))
             else:
-                kept += admission.category == "train"
+                kept += trained
                 record = _dpo_record(
-                    **self._common(better.branch, branches, admission),
-                    chosen_branch=better.branch.branch_index,
-                    rejected_branch=worse.branch.branch_index,
+                    **self._common(branches, admission),
+                    chosen_branch=better.index,
+                    rejected_branch=worse.index,
                     prompt=pair.prompt,
                     chosen=pair.chosen,
                     rejected=pair.rejected,
@@ -226,22 +229,19 @@ class RowMaker:
 
     def _pairs(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Candidate, Basis, float | None]]:
         """Pairs worth a look, best against worst first: the widest apart in rank, then by rank."""
-        ranked = [candidate for candidate in candidates if candidate.ranked.rank is not None]
+        ranked = [candidate for candidate in candidates if candidate.rank is not None]
         found: list[tuple[Candidate, Candidate, Basis, float | None]] = []
         for better, worse in combinations(ranked, 2):
-            statuses = (better.ranked.objective_status, worse.ranked.objective_status)
-            if statuses == ("pass", "fail"):
+            if better.status == "pass" and worse.status == "fail":
                 found.append((better, worse, "objective", None))
-            elif statuses[0] == statuses[1]:
-                found.append(
-                    (better, worse, "judge", self.beats(better.ranked.branch_index, worse.ranked.branch_index))
-                )
+            elif better.status == worse.status:
+                found.append((better, worse, "judge", self.beats(better.index, worse.index)))
         return sorted(
             found,
             key=lambda pair: (
                 pair[2] != "objective",
-                (pair[0].ranked.rank or 0) - (pair[1].ranked.rank or 0),
-                pair[0].ranked.rank,
+                (pair[0].rank or 0) - (pair[1].rank or 0),
+                pair[0].rank,
             ),
         )
 
@@ -251,11 +251,12 @@ class RowMaker:
         self, candidates: Sequence[Candidate], talks: Mapping[int, Conversation], alone: Mapping[int, _Common]
     ) -> None:
         groups, rewards = self._groups(candidates, talks, alone)
-        for ranked, branch, _, _ in candidates:
-            index, talk = ranked.branch_index, talks[ranked.branch_index]
+        for candidate in candidates:
+            index, branch = candidate.index, candidate.branch
+            talk = talks[index]
             reward = rewards[index]
             if reward is None:
-                self._reject("ppo", [branch], ("no_reward", f"objective_{ranked.objective_status}"))
+                self._reject("ppo", [branch], ("no_reward", f"objective_{candidate.status}"))
             elif (unfit := self._unfit_for_reward(branch, talk)) is not None:
                 self._reject("ppo", [branch], (unfit,))
             else:
@@ -269,7 +270,7 @@ class RowMaker:
                     final_answer=branch.final_answer,
                     reward=reward.value,
                     components=reward.components,
-                    total=ranked.total,
+                    total=candidate.total,
                     group_mean=group.mean,
                     group_std=group.std,
                     advantage=group.advantage(reward.value),
@@ -290,17 +291,17 @@ class RowMaker:
         Only what was asked the same is compared: branches without an opening may have tasks of their own. Only members that are
         trained on count; under version 1 every branch with a reward did.
         """
-        rewards = {each.ranked.branch_index: each.reward for each in candidates}
+        rewards = {each.index: each.reward for each in candidates}
         members: dict[str, list[int]] = {}
-        for ranked, branch, _, reward in candidates:
-            index = ranked.branch_index
+        for each in candidates:
+            index, branch = each.index, each.branch
             trained = not self._rules.groups_are_trained_on or (
                 alone[index]["admission"].category == "train" and self._unfit_for_reward(branch, talks[index]) is None
             )
-            if reward is not None and trained:
+            if each.reward is not None and trained:
                 members.setdefault(branch.task, []).append(index)
         if self._rules.passes_earn_most:
-            passing = {each.ranked.branch_index for each in candidates if each.ranked.objective_status == "pass"}
+            passing = {each.index for each in candidates if each.status == "pass"}
             for indexes in members.values():
                 self._add_coverage([index for index in indexes if index in passing], rewards)
         groups = {
@@ -318,16 +319,20 @@ class RowMaker:
 
     # -- what all rows share ------------------------------------------------------------------------------------------
 
-    def _common(self, branch: BranchRecord, involved: Sequence[BranchRecord], admission: Admission) -> _Common:
+    def _common(self, involved: Sequence[BranchRecord], admission: Admission) -> _Common:
+        """Fields of a row about these branches: its task and model are those of the first."""
         redactions = dict(self._opening.counts)
         for each in involved:
             for kind, count in each.redactions.items():
                 redactions[kind] = redactions.get(kind, 0) + count
-        agent = branch.agent
+        branch = vars(
+            involved[0]
+        )  # all at once: an attribute of a model takes five times as long as an entry of a dict
+        agent = branch["agent"]
         return {
             "record_id": "-",
-            "rollout_id": branch.rollout_id,
-            "task": branch.task,
+            "rollout_id": branch["rollout_id"],
+            "task": branch["task"],
             "tools": self._tools,
             "model": agent.model if agent else None,
             "admission": admission,
@@ -336,10 +341,12 @@ class RowMaker:
         }
 
     def _admit(self, kind: RowKind, branches: Sequence[BranchRecord], record: Row) -> None:
-        if record.admission.category == "train":
+        admission = record.admission
+        category = admission.category
+        if category == "train":
             self._rows.append(with_content_id(record, bodies=self._bodies))
         else:
-            self._reject(kind, branches, (record.admission.category, *record.admission.reasons), record.admission)
+            self._reject(kind, branches, (category, *admission.reasons), admission)
 
     def _reject(
         self,

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, final
 
 from agents.rules.emission_rules import RULES, Rules
 from schemas.branches import BranchStatus
@@ -173,16 +173,22 @@ MISTRUSTED = (SUSPECTED, "inconsistent", "ended_badly")
 """Beginnings of flags that put a branch into quarantine: its outcome is known, and not believed."""
 
 
-class BranchOutcome(NamedTuple):
+@final
+class BranchOutcome:
     """The outcome of a branch."""
 
-    status: ObjectiveStatus
-    flags: tuple[str, ...]
-    """Everything that is odd about it, sorted."""
-    is_counted: bool = True
-    """Whether comparisons and statistics count it."""
-    is_ranked: bool = True
-    """Whether it may have a rank."""
+    __slots__ = ("flags", "is_counted", "is_ranked", "status")
+
+    def __init__(
+        self, status: ObjectiveStatus, flags: tuple[str, ...], is_counted: bool = True, is_ranked: bool = True
+    ) -> None:
+        self.status = status
+        self.flags = flags
+        """Everything that is odd about it, sorted."""
+        self.is_counted = is_counted
+        """Whether comparisons and statistics count it."""
+        self.is_ranked = is_ranked
+        """Whether it may have a rank."""
 
 
 def outcome_of(

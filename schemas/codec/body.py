@@ -154,11 +154,12 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
         fresh = record.model_copy(update={field: BLANK})
         values = vars(fresh)
     kind = type(record)
-    number = NEWEST if bodies is None else bodies.numbers[kind.__name__]
-    how = _IDENTIFIED.get((kind, number))
+    emission = None if bodies is None else bodies.emission
+    how = _IDENTIFIED.get((kind, emission))
     if how is None:
         assert next(iter(kind.model_fields)) == field
-        how = _IDENTIFIED[kind, number] = (kind.__name__.encode() + b"\0", _writer(kind, number))
+        number = NEWEST if bodies is None else bodies.numbers[kind.__name__]
+        how = _IDENTIFIED[kind, emission] = (kind.__name__.encode() + b"\0", _writer(kind, number))
     salt, write = how
     blank = write(fresh)
     found = sha256(salt + blank).hexdigest()[:ID_LENGTH]
@@ -171,8 +172,8 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
 _MAKERS: Final[dict[tuple[type[Record], int], Read]] = {}
 _FOR_FOLD: Final[dict[tuple[type[Record], int], Read]] = {}
 
-_IDENTIFIED: Final[dict[tuple[type[Record], int], tuple[bytes, Write]]] = {}
-"""By kind of record and version what sets its ids apart from those of others, and what writes it."""
+_IDENTIFIED: Final[dict[tuple[type[Record], int | None], tuple[bytes, Write]]] = {}
+"""By kind of record and emission version what sets its ids apart from those of others, and what writes it."""
 
 BLANK: Final = "-"
 """Stands where the id will be."""

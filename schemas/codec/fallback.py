@@ -83,19 +83,31 @@ def _converter(plan: Plan, of_record: Callable[[Fields, list[Convert | None]], C
     inner = _converter(plan.inner, of_record)
     if inner is None:
         return tuple if isinstance(plan, Many) and plan.kind == "array" and plan.as_tuple else None
-    return partial(_inside, plan, inner)
-
-
-def _inside(plan: Optional | Many, convert: Convert, value: Any) -> Any:
     if isinstance(plan, Optional):
-        return None if value is None else convert(value)
+        return partial(_if_any, inner)
     if plan.kind == "map":
-        return {key: convert(item) for key, item in value.items()}
-    return (tuple if plan.as_tuple else list)(map(convert, value))
+        return partial(_values, inner)
+    return partial(_tuple if plan.as_tuple else _list, inner)
+
+
+def _if_any(convert: Convert, value: Any) -> Any:
+    return None if value is None else convert(value)
+
+
+def _values(convert: Convert, value: Any) -> dict[str, Any]:
+    return {key: convert(item) for key, item in value.items()}
+
+
+def _list(convert: Convert, value: Any) -> list[Any]:
+    return [convert(item) for item in value]
+
+
+def _tuple(convert: Convert, value: Any) -> tuple[Any, ...]:
+    return tuple([convert(item) for item in value])
 
 
 def _to_dict(plan: Fields, inner: list[Convert | None]) -> Convert:
-    names = plan.names
+    names, needed = plan.names, frozenset(plan.names)
     converted = [(name, convert) for name, convert in zip(names, inner, strict=True) if convert is not None]
 
     def to_dict(value: Any) -> dict[str, Any]:
@@ -104,9 +116,15 @@ def _to_dict(plan: Fields, inner: list[Convert | None]) -> Convert:
                 raise ValueError("a tuple has as many values as its record has fields")
             found = dict(zip(names, value, strict=True))
         else:
-            found = {name: getattr(value, name) for name in names}
+            found = vars(
+                value
+            )  # fastavro takes the fields that its schema has, and defaults for those that are not there
+            if not needed <= found.keys():
+                raise AttributeError(f"{type(value).__name__} lacks {min(needed - found.keys())}")
+            found = found.copy() if converted else found
         for name, convert in converted:
-            found[name] = convert(found[name])
+            if each := found[name]:  # null, and no items, stay as they are
+                found[name] = convert(each)
         return found
 
     return to_dict

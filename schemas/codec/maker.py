@@ -36,23 +36,30 @@ class Maker:
         """All fields: with their defaults, or with what stands for none."""
         self._fresh = fresh
         """The fields that get a new dict each time."""
-        self._missing = missing
+        self._needed = frozenset(name for name, value in blank.items() if value is missing)
+        self._slots = [
+            (slot.__set__, value) for slot, value in zip(model.slots, (model.names, None, None), strict=True)
+        ]
 
     def __call__(self, **given: Any) -> Any:
         """Return the record of these values. Raises TypeError when one is missing or unknown."""
         values = self._blank | given
         for name in self._fresh:
-            values[name] = {} if values[name] is None else values[name]
+            if values[name] is None:
+                values[name] = {}
         if len(values) != len(self._blank):
             raise TypeError(f"{self._model.record.__name__} has no such field")
-        for name, value in values.items():
-            if value is self._missing:
-                raise TypeError(f"{self._model.record.__name__} needs {name}")
-        made = object.__new__(self._model.record)
-        object.__setattr__(made, "__dict__", values)
-        for slot, value in zip(self._model.slots, (self._model.names, None, None), strict=True):
-            slot.__set__(made, value)
+        if not self._needed <= given.keys():
+            first = next(name for name in self._blank if name in self._needed and name not in given)
+            raise TypeError(f"{self._model.record.__name__} needs {first}")
+        made = _new(self._model.record)
+        _set(made, "__dict__", values)
+        for put, value in self._slots:
+            put(made, value)
         return made
+
+
+_new, _set = object.__new__, object.__setattr__
 
 
 _maker: Any = Maker

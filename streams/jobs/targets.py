@@ -7,13 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Self
 
 from pydantic import TypeAdapter, ValidationError
 
 from agents.evidence.signing import SigningKey
 from agents.rollouts.rollout import Rollout
-from schemas.base import Record
 from schemas.closures import Closure
 from schemas.codec.maker import unchecked
 from schemas.errors import BraidError, DecodeError
@@ -21,6 +20,7 @@ from schemas.evidence import AepRecord
 from schemas.lifecycle import Lifecycle
 from streams.cluster.config import Settings
 from streams.cluster.connections import registry_of
+from streams.jobs.made_record import Made
 from streams.log.durable_files import PARTIAL
 from streams.log.file_writer import LogWriter
 from streams.log.files import LOG
@@ -38,19 +38,6 @@ _PREFIX: TypeAdapter[str] = TypeAdapter(Annotated[str, Settings.model_fields["pr
 
 class TargetError(BraidError):
     """Results that cannot go where they were to go."""
-
-
-class Made(NamedTuple):
-    """A record that follows from a rollout."""
-
-    record: Record
-    """Signed, where it is evidence and there is a key."""
-    body: bytes | None = None
-    """Its Avro body, where it is known."""
-    redacted: bool = False
-    """Whether secrets were removed from it, by the rules that this code has."""
-    emission: int | None = None
-    """The emission version whose schema it is written with; None: the newest schema."""
 
 
 class Target(ABC):
@@ -109,9 +96,10 @@ class LogDirectory(Target):
         key, at = rollout.rollout_id.encode(), rollout.closed.decided_at_ms
         for closure in _decisions(rollout):
             self._writer.append(CLOSURES.name, partition, key, self._codec.encode(closure), at)
-        for record, body, redacted, emission in made:
-            topic, value = BY_RECORD[type(record)].name, self._codec.encode(record, body, emission)
-            self._writer.append(topic, partition, key, value, at, (REDACTED,) if redacted else ())
+        for each in made:
+            topic = BY_RECORD[type(each.record)].name
+            value = self._codec.encode(each.record, each.body, each.emission)
+            self._writer.append(topic, partition, key, value, at, (REDACTED,) if each.redacted else ())
 
     async def publish(self, partition: int) -> None:
         """Give the partition's files their names."""
@@ -206,8 +194,8 @@ class NewTopics(_Topics):
         del partition
         for closure in _decisions(rollout):
             await self._writer.write(closure)
-        for record, body, redacted, emission in made:
-            await self._writer.write(record, body, emission, redacted=redacted)
+        for each in made:
+            await self._writer.write(each.record, each.body, each.emission, redacted=each.redacted)
 
     async def publish(self, partition: int) -> None:
         """Wait until the broker has everything."""
@@ -254,8 +242,8 @@ class ResumedTopics(_Topics):
         opened = [Made(Lifecycle(opened=rollout.opened))] if rollout.opened is not None else []
         *others, last = made
         for some in ([*opened, *map(Made, _decisions(rollout)), *others], [last]):
-            for record, body, redacted, emission in some:
-                await self._writer.write(record, body, emission, redacted=redacted)
+            for each in some:
+                await self._writer.write(each.record, each.body, each.emission, redacted=each.redacted)
             await self._writer.flush()
 
 

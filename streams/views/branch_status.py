@@ -8,7 +8,7 @@ from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout, Stamped, VerdictKey, verdict_key
 from agents.rollouts.settlement import counting_attempt
 from agents.summarize.branch import last_word, n_events
-from agents.summarize.pieces import Call
+from agents.summarize.pieces import Answer, Call
 from agents.verdicts.meaning import CURRENT, Meaning, Terms, Verdict, counting, kind_of, meaning, objective, terms_of
 from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig
@@ -78,8 +78,9 @@ def _standing(rollout: Rollout, index: int, required: tuple[str, ...], terms: Te
         number, attempt = pin.attempt, attempts.get(pin.attempt)
     ended = view.status if pin is None else pin.status
     pieces = view.pieces if pin is None else (attempt.pinned(pin.last_seq, pin.gaps) if attempt else None) or []
-    said = last_word(pieces)
-    text = said[0] if said else (view.end.error if view.end else None) or ""
+    text = (view.end.error if view.end else None) or ""
+    if (said := last_word(pieces)) is not None:
+        text = said.text if isinstance(said, Answer) else said.message
     facts = verdict_facts(rollout, index, number)
     verdicts = counting(
         facts if pin is None else [fact for fact in facts if verdict_key(fact) in _pinned(rollout, pin)]

@@ -20,7 +20,7 @@ from tests.plain import plain_copy
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 MODULES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["modules"]
-IN_C = ("schemas/codec/_avro.c", "agents/ranking/_newton.c")
+IN_C = ("schemas/codec/_avro.c", "agents/ranking/_newton.c", "agents/evidence/_canonical.c")
 PACKAGES = ("schemas", "agents", "streams")
 used = pytest.mark.skipif(not compiled().modules, reason="nothing is compiled: `make setup`")
 

@@ -26,7 +26,8 @@ from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.cluster.config import Settings
 from streams.jobs.judge.asker import AT_ONCE, Asker, Spent, VoteFile
 from streams.jobs.judge.closed_rollouts import ClosedRollouts
-from streams.jobs.targets import Made, ResumedTopics, SinkDirectory, Target, TargetError, topic_writer
+from streams.jobs.made_record import Made
+from streams.jobs.targets import ResumedTopics, SinkDirectory, Target, TargetError, topic_writer
 from streams.log.files import find_log
 from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import FactWriter

@@ -7,7 +7,7 @@ from agents.evidence.signing import SigningKey
 from agents.rollouts.emission import Emission
 from schemas.codec import body as avro_body
 from schemas.evidence import AepRecord
-from streams.jobs.targets import Made
+from streams.jobs.made_record import Made
 from streams.log.headers import identity
 from streams.log.topics import BRANCHES, BY_RECORD, EVIDENCE
 

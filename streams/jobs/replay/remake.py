@@ -13,10 +13,10 @@ from agents.rollouts.rollout import Rollout
 from schemas.closures import Closure, RolloutSettled
 from schemas.emission import EmissionConfig
 from streams.jobs.counts import Counts
+from streams.jobs.made_record import Made
 from streams.jobs.replay.emitted import Emitted
 from streams.jobs.replay.lookahead import Ahead
 from streams.jobs.replay.overrides import Overrides
-from streams.jobs.targets import Made
 from streams.log.fold import Hole
 from streams.log.topics import CLOSURES
 

@@ -19,8 +19,10 @@ from agents.evidence.canonical import (
     canonical_bytes,
     canonical_json_text,
     digest,
+    in_python,
     javascript_number,
     parse_json,
+    written_alike,
 )
 
 # Printed by Node 20: JSON.stringify(JSON.parse(text)).
@@ -139,6 +141,30 @@ def plainly_written(value: Any) -> str:
 def test_every_value_is_written_by_the_definition(value: object) -> None:
     """No value shows whether it was rewritten on the way."""
     assert canonical_bytes(value) == plainly_written(value).encode()
+
+
+class Word(str):
+    """A string that is not only one."""
+
+    __slots__ = ()
+
+
+ODD = st.recursive(
+    values | st.integers() | st.floats() | st.just(Word("w")) | st.just(b"") | st.tuples(values),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.just(Word("k")) | st.integers(0, 2), inner),
+    max_leaves=8,
+)
+
+
+@given(ODD, st.sampled_from([0, 1, MAX_DEPTH - 1, MAX_DEPTH]))
+def test_the_walk_in_c_says_what_the_one_in_python_says(value: object, depth: int) -> None:
+    def outcome(walk: Any) -> object:
+        try:
+            return walk(value, depth)
+        except TypeError:
+            return TypeError
+
+    assert outcome(written_alike) == outcome(in_python)
 
 
 @given(st.dictionaries(st.text("ab\ue000\uffff\U00010000\U0001f600", max_size=3), integers, max_size=8))

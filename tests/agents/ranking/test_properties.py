@@ -93,7 +93,7 @@ def test_every_vote_is_counted_once(contest: Contest) -> None:
 @given(contests())
 def test_turning_every_vote_round_turns_the_scores_round(contest: Contest) -> None:
     """The opposite judge gives the opposite scores with the same errors."""
-    turned = [vote._replace(preferred=FLIPPED[vote.preferred]) for vote in contest.votes]
+    turned = [Vote(each.a, each.b, each.order, each.sample, FLIPPED[each.preferred]) for each in contest.votes]
     one = {branch.branch_index: branch for branch in rank(*contest).branches}
     for branch in rank(contest.branches, turned).branches:
         same = one[branch.branch_index]
@@ -107,8 +107,8 @@ def test_turning_every_vote_round_turns_the_scores_round(contest: Contest) -> No
 @given(contests(), st.permutations(range(8)))
 def test_swapping_indexes_permutes_the_result(contest: Contest, new: list[int]) -> None:
     """Branches numbered otherwise keep their numbers; ranks differ only among equals."""
-    branches = [branch._replace(branch_index=new[branch.branch_index]) for branch in contest.branches]
-    votes = [vote._replace(a=new[vote.a], b=new[vote.b]) for vote in contest.votes]
+    branches = [Candidate(new[each.branch_index], each.objective_status) for each in contest.branches]
+    votes = [Vote(new[each.a], new[each.b], each.order, each.sample, each.preferred) for each in contest.votes]
     swapped = {branch.branch_index: branch for branch in rank(branches, votes).branches}
     for branch in rank(*contest).branches:
         other = swapped[new[branch.branch_index]]

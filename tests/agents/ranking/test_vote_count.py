@@ -43,7 +43,8 @@ def test_a_tie_by_content_is_one_tie() -> None:
 @pytest.mark.parametrize(("a", "b"), [(0, 2), (2, 4), (0, 1), (99, 4), (5, 5), (4, 4)])
 def test_votes_that_compare_nothing_are_ignored(a: int, b: int) -> None:
     """Across tiers, about a branch in no tier or about one branch: ignored, and not among the votes that count."""
-    counted = count(Vote(a, b, "ab", 0, "a"), Vote(0, 4, "ab", 0, "a"))
+    compared = Vote(0, 4, "ab", 0, "a")
+    counted = count(Vote(a, b, "ab", 0, "a"), compared)
     assert counted.ignored == 1
-    assert counted.counted == [Vote(0, 4, "ab", 0, "a")]
+    assert counted.counted == [compared]
     assert sum(counted.valid.values()) == 2

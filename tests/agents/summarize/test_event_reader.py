@@ -74,7 +74,8 @@ def test_a_token_that_is_not_parsed_is_kept_as_one_that_is(
     event = AgentEvent(trace_id="t", channel="thinking", event="thinking_delta", data=text, timestamp_ms=7)
     assert piece(event).digests == event_digest(event, data)
     known = step if type(step) is int and 0 <= step < 2**53 else None
-    assert keep(event, redacting=True) == (Said(delta, known) if delta else None)
+    said = keep(event, redacting=True)
+    assert (said.text, said.step) == (delta, known) if isinstance(said, Said) else (said, delta) == (None, "")
 
 
 def kept(kind: str, data: dict[str, object]) -> object:
@@ -96,11 +97,15 @@ def test_secrets_are_removed_before_anything_is_cut() -> None:
 
 def test_an_answer_may_be_empty_and_an_error_may_be_the_providers() -> None:
     """An empty answer is an answer; an overloaded provider says nothing about the agent."""
-    assert kept("final_answer", {"answer": ""}) == Answer("")
-    assert kept("error", {"error": {"type": "overloaded_error", "message": "Overloaded"}}) == Failure(
-        "Overloaded", provider=True
-    )
-    assert kept("error", {"error": "max steps reached (25)"}) == Failure("max steps reached (25)", provider=False)
+    answer = kept("final_answer", {"answer": ""})
+    assert isinstance(answer, Answer)
+    assert answer.text == ""
+    overloaded = kept("error", {"error": {"type": "overloaded_error", "message": "Overloaded"}})
+    assert isinstance(overloaded, Failure)
+    assert (overloaded.message, overloaded.provider) == ("Overloaded", True)
+    own = kept("error", {"error": "max steps reached (25)"})
+    assert isinstance(own, Failure)
+    assert (own.message, own.provider) == ("max steps reached (25)", False)
 
 
 def test_numbers_in_an_error_count_only_as_words() -> None:

@@ -1,0 +1,3 @@
+from typing import Any
+
+def written_alike(value: Any, depth: int = 0, /) -> bool: ...
