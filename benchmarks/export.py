@@ -26,7 +26,7 @@ from agents.formats import FORMATS
 from streams.cluster.config import Settings
 from streams.jobs.export.export import export
 from streams.jobs.export.recipe import Recipe
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.log.file_reader import FileReader
 
 SIZES = (2_000, 20_000)

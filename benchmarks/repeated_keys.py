@@ -16,7 +16,7 @@ from benchmarks.load import BUSY, REAL, Shape, rollout_facts
 from schemas.compiled import compiled
 from schemas.jsontext import parse, parse_unique
 from streams.cluster.config import Settings
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 
 OUTPUT = "\n".join(
     f'12:{number:02}:07 INFO cache.py:{number} {{"key": "value {number}", "path": "a\\\\b"}} # see https://example.org/x?y=1'

@@ -14,6 +14,9 @@ from schemas.event_fields import EventField, may, model_table, must
 OTHER_CHANNEL: Final = "status"
 """The channel of an unknown kind that does not say its own."""
 
+CONVERSATION: Final = "conversation"
+"""The channel of messages and model calls. Under another one these kinds are unknown."""
+
 SUBAGENT_PREFIX: Final = "subagent_"
 """Kinds of a sub-agent that a file tells about: the kind of its event, with this before it."""
 
@@ -297,13 +300,13 @@ _STATUS = (
 
 _CONVERSATION = (
     EventKind(
-        "message", "conversation", "A message of a conversation, written once, when it comes into being. At most 1 MiB.",
+        "message", CONVERSATION, "A message of a conversation, written once, when it comes into being. At most 1 MiB.",
         (),
         {"id": "u1", "role": "user", "content": "Which Python versions does it support?"},
         ChatMessage,
     ),
     EventKind(
-        "model_call", "conversation",
+        "model_call", CONVERSATION,
         "One request to a model: the messages that were sent, and the response or the error. A retried call is another call.",
         (),
         {

@@ -28,8 +28,16 @@ class RepeatedKeyError(ValueError):
 def refuse_repeated_keys(text: str, value: Any) -> None:
     """Raise RepeatedKeyError when an object in a text, of which this is the parsed value, has a key twice."""
     keys = _keys(value)
-    if text.count(":") != keys and _members(text) != keys:
+    if text.count(":") != keys and not _is_close(text, keys) and _members(text) != keys:
         raise _located(text)
+
+
+def _is_close(text: str, keys: int) -> bool:
+    """Whether a text without a space before any colon shows by its `":` alone that it has no more members than keys.
+
+    Every member has one, and strings may have more; so there are not more members than that.
+    """
+    return text.count('":') == keys and not (" :" in text or "\t:" in text or "\n:" in text or "\r:" in text)
 
 
 def _keys(value: Any) -> int:

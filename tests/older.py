@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-import orjson
-
 from agents.evidence.build import sign, unlisting
 from agents.evidence.signing import SigningKey
 from schemas.evidence import AepRecord
 from streams.log.container import partitions_of, read_partition
 from streams.log.file_writer import LogWriter
-from streams.log.json_lines import SINK_FILES, view_of
+from streams.log.json_lines import SINK_FILES, json_line
 from streams.log.topics import BRANCHES, EVIDENCE
 from streams.log.wire import Codec
 from tests.sealed import sealed
@@ -28,7 +26,7 @@ def made_older(directory: Path, key: SigningKey | None) -> Path:
                     before = unlisting(record, BRANCHES.name)
                     record = before if key is None else sign(before, key)
                 log.append(EVIDENCE.name, partition, each.key, codec.encode(record), each.at, each.headers)
-                lines.append(orjson.dumps(view_of(record)) + b"\n")
+                lines.append(json_line(record))
     if (directory / SINK_FILES[AepRecord]).is_file():
         (directory / SINK_FILES[AepRecord]).write_bytes(b"".join(lines))
     return sealed(directory, key)

@@ -74,7 +74,7 @@ class LineReader:
         seq = self._seq(value)  # a line that turns out bad has used its place up: the gap shows
         event = read_event(value.get("event"))
         info = {name: value[name] for name in _INFO if value.get(name) is not None}
-        rest = {name: content for name, content in value.items() if name not in (*_INFO, "event", "seq")}
+        rest = {name: content for name, content in value.items() if name not in _APART}
         branch = make(BranchInfo, info, "") if info else None
         whole = {"attempt": 0, **rest, "first_seq": seq, "events": (event,), "branch": branch}
         return make(AgentEvents, whole, renamed={"first_seq": "seq"})
@@ -146,6 +146,9 @@ _NOT_HERE = ("events", "branch", "first_seq", "last_seq", "ended", "status")
 _INFO = ("temperature", "seed", "session_id", "agent", "task", "observed")
 """What an event line may say of its branch."""
 
+_APART = {*_INFO, "event", "seq"}
+"""Members of an event line that are no members of the slice."""
+
 _TYPES: dict[str, Callable[[LineReader, dict[str, Any]], Fact]] = {
     "rollout": LineReader._rollout,
     "event": LineReader._event,
@@ -163,8 +166,8 @@ def read_line(text: bytes | str) -> dict[str, Any]:
     """The JSON object of one line. Raises LineError."""
     try:
         return as_object(parse_unique(text))
-    except RepeatedKeyError as error:
-        raise LineError(error.path, error.reason) from None
+    except RepeatedKeyError as repeated:
+        raise LineError(repeated.path, repeated.reason) from None
     except ValueError as error:
         raise LineError("", f"not a JSON object: {error}") from None
 

@@ -4,15 +4,18 @@ The objective status is the explicit one, else what the build result says, else 
 `produced_by: import`. An explicit `unknown` stays unknown.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from agents.facts.fact import Fact
 from agents.importers.line_error import LineError
 from agents.importers.loose_events import read_event
 from agents.importers.records import BUILD_STATUS, VerdictIds, make, read_build
+from schemas.codec.maker import unchecked
 from schemas.events import AgentEvent, AgentEvents, AgentInfo, BranchInfo
 from schemas.jsontext import compact, kind_of
 from schemas.verdicts import BuildVerdict
+
+_event: Final = unchecked(AgentEvent)
 
 _MARKS = ("tool_call_sequence", "final_answer", "build_result", "objective_score", "objective_status", "session_id")
 
@@ -72,7 +75,7 @@ def _events(value: dict[str, Any]) -> tuple[AgentEvent, ...]:
         events += _entry(entry, f"tool_call_sequence.{position}")
     answer = value.get("final_answer")
     if answer is not None:
-        events.append(AgentEvent(channel="text", event="final_answer", data=compact({"answer": answer})))
+        events.append(_event(channel="text", event="final_answer", data=compact({"answer": answer})))
     return tuple(events)
 
 
@@ -87,7 +90,7 @@ def _entry(entry: Any, field: str) -> list[AgentEvent]:
         arguments: Any = next((entry[key] for key in ("arguments", "args", "input") if entry.get(key) is not None), {})
         call_id = f"{field}"
         pair = [
-            AgentEvent(
+            _event(
                 channel="tool",
                 event="tool_call",
                 data=compact({"toolName": name, "args": arguments, "callId": call_id}),
@@ -101,7 +104,7 @@ def _entry(entry: Any, field: str) -> list[AgentEvent]:
                 "error": entry.get("error"),
             }
             pair.append(
-                AgentEvent(
+                _event(
                     channel="tool",
                     event="tool_result",
                     data=compact({key: part for key, part in result.items() if part is not None}),

@@ -35,6 +35,7 @@ from agents.summarize.pieces import (
     Spent,
     Start,
 )  # fmt: skip
+from schemas.event_kinds import CONVERSATION
 from schemas.events import AgentEvent, EventFields, fields_of
 from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
 
@@ -167,9 +168,6 @@ _token: Final = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]
 DECISIONS: Final = frozenset({"supervisor_decision", "guardrail_tripwire"})
 """Kinds that record a decision. A proposal (`action_proposed`) or a question (`await_human_input`) is none yet."""
 
-
-CONVERSATION: Final = "conversation"
-"""The channel of messages and model calls. Under another one these kinds are unknown, as they were before."""
 
 UTTERANCES: Final = {
     "user_message": "user", "context_message": "context", "assistant_message": "assistant", "reasoning": "reasoning"

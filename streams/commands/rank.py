@@ -67,8 +67,9 @@ def _read(files: list[Path], settings: "Settings") -> tuple["Standings", int]:
     """Fold all lines; returns how many were bad."""
     from agents.importers.line_error import LineError
     from agents.importers.lines import LineReader
+    from streams.jobs.partition_count import total_bytes
     from streams.jobs.rank import Standings
-    from streams.log.input_lines import check_length, read_lines, total_bytes
+    from streams.log.input_lines import check_length, read_lines
     from streams.views.progress import progress
 
     standings, reader = Standings(settings.emission), LineReader()

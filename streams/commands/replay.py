@@ -22,9 +22,11 @@ def replay(*, flags: ReplayFlags = ReplayFlags()) -> None:
 
     Example: `braid replay --from-dir results --out again --set rewards.judge_weight=0.5`
     """
-    from streams.jobs.replay.crew import Crew
+    from streams.jobs.crew.crew import Crew
 
-    with Crew(flags.processes or os.cpu_count() or 1) as crew:  # before anything that takes long to load
+    with Crew(
+        flags.processes or os.cpu_count() or 1, "streams.jobs.replay.processes"
+    ) as crew:  # before anything that takes long to load
         from streams.cluster.config import load
         from streams.cluster.connections import resolve
         from streams.commands.stop_signals import run_stoppable

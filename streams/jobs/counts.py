@@ -1,6 +1,7 @@
 """What became of rollouts, counted: the names that `--json` of `braid run`, `braid export` and `braid replay` share."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -49,10 +50,13 @@ class RolloutCounts:
         """Something was left out."""
         self.rejected[reason] = self.rejected.get(reason, 0) + count
 
+    def members(self) -> dict[str, Any]:
+        """Everything that is counted, by name; `Counts.include` takes it."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        return plain | {"rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
+        return self.members() | {"rejected": dict(sorted(self.rejected.items())), "seconds": round(self.seconds, 3)}
 
 
 @dataclass
@@ -84,6 +88,18 @@ class Counts(RolloutCounts):
         self.ppo += kinds.count(PpoRecord)
         for record in emission.rejected:
             self.leave(record.reasons[0])
+
+    def include(self, part: Mapping[str, Any]) -> None:
+        """Add the counts of one part of the work, as plain values."""
+        for name, value in part.items():
+            mine = getattr(self, name)
+            if isinstance(value, dict):
+                for key, count in value.items():
+                    mine[key] = mine.get(key, 0) + count
+            elif isinstance(value, list):
+                mine.extend(value)
+            elif isinstance(value, int):
+                setattr(self, name, mine + value)
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""

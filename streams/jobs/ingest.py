@@ -19,9 +19,10 @@ from agents.importers.slices import Slicer
 from agents.importers.wire_reader import is_wire
 from schemas.lifecycle import CloseRequested, Lifecycle
 from streams.cluster.config import Settings
-from streams.jobs.spool import partitions_for, spooled, spread
+from streams.jobs.partition_count import partitions_for, total_bytes
+from streams.jobs.spool import spooled, spread
 from streams.log.envelope import TooLargeError
-from streams.log.input_lines import Doubted, Line, Rejected, check_length, read_lines, total_bytes
+from streams.log.input_lines import Doubted, Line, Rejected, check_length, read_lines
 from streams.log.kafka_writer import FactWriter
 
 SAY_EVERY = 2000
@@ -62,7 +63,7 @@ async def ingest_files(
         else:
             with tempfile.TemporaryDirectory(prefix="braid-ingest-") as spool:
                 await asyncio.to_thread(
-                    spread, read_lines(files), Path(spool), partitions, rejected, lambda _share: None, size
+                    spread, read_lines(files), Path(spool), partitions, rejected.add, lambda _share: None, size
                 )
                 bad = rejected.count
                 for partition in range(partitions):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from schemas.errors import BraidError
-from streams.cluster.file_lock import LockedError, locked
+from streams.cluster.locks.file_lock import LockedError, locked
 
 EXPORT_LOCK, REPLAY_LOCK, RUN_LOCK = ".export.lock", ".replay.lock", ".run.lock"
 LOCKS = frozenset({EXPORT_LOCK, REPLAY_LOCK, RUN_LOCK})

@@ -45,6 +45,8 @@ class Line(NamedTuple):
     text: bytes
     """Without its end; cut when it was too long."""
     too_long: bool = False
+    at: int = 0
+    """The position among all lines of all files."""
 
     @property
     def place(self) -> str:
@@ -57,12 +59,6 @@ def require_inputs(files: Sequence[Path]) -> None:
     for path in files:
         if str(path) != "-" and not path.exists():
             raise InputError(f"{path}: No such file or directory; is the path right?")
-
-
-def total_bytes(files: Sequence[Path]) -> int | None:
-    """How much there is to read; None when a stream is among the files."""
-    sizes = [path.stat().st_size if path.is_file() else None for path in files]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 class Digested(RawIOBase):
@@ -138,22 +134,20 @@ class Rejected:
         self._file: BinaryIO | None = None
 
     def add(self, line: Line, error: LineError) -> None:
-        """Keep a bad line, redacted as everything that is shown or kept; so is what is wrong with it, which may quote it."""
+        """Keep a bad line."""
+        self.keep(bad_line(line, error))
+
+    def keep(self, bad: "BadLine") -> None:
+        """Keep a bad line that is described already."""
         self.count += 1
         if len(self.first) < 5:
-            self.first.append(f"{line.place}: {redact(str(error)).text}")
+            self.first.append(bad.said)
         if self.path is None:
             return
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open_output(self.path)
-        field, reason = redact(error.field).text, redact(error.reason).text
-        entry = {"file": line.source, "line": line.number, "field": field, "reason": reason}
-        try:
-            entry["text"] = redact(line.text.decode()).text
-        except UnicodeDecodeError:
-            entry["base64"] = base64.b64encode(_redacted_bytes(line.text)).decode()
-        self._file.write(orjson.dumps(entry) + b"\n")
+        self._file.write(orjson.dumps(bad.entry) + b"\n")
 
     def close(self) -> None:
         """Finish the file; one from an earlier run is removed when there is nothing to say."""
@@ -161,6 +155,26 @@ class Rejected:
             self._file.close()
         elif self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+class BadLine(NamedTuple):
+    """A bad line without its secrets."""
+
+    said: str
+    """Place and reason, for people."""
+    entry: dict[str, Any]
+    """As the sidecar has it."""
+
+
+def bad_line(line: Line, error: LineError) -> BadLine:
+    """Describe a bad line, redacted as everything that is shown or kept; so is the reason, which may quote it."""
+    field, reason = redact(error.field).text, redact(error.reason).text
+    entry = {"file": line.source, "line": line.number, "field": field, "reason": reason}
+    try:
+        entry["text"] = redact(line.text.decode()).text
+    except UnicodeDecodeError:
+        entry["base64"] = base64.b64encode(_redacted_bytes(line.text)).decode()
+    return BadLine(f"{line.place}: {redact(str(error)).text}", entry)
 
 
 class Doubted:

@@ -8,13 +8,13 @@ from typing import Any, BinaryIO, Self
 import orjson
 
 from agents.evidence.build import json_view
-from agents.training.view import row_view
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
 from schemas.rankings import Ranking
-from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from schemas.training import DpoRecord, Message, PpoRecord, RejectedRecord, SftRecord
 from streams.log.durable_files import open_output
+from streams.log.headers import identity
 
 SINK_FILES: dict[type[Record], str] = {
     BranchRecord: "branches.jsonl",
@@ -45,12 +45,11 @@ class Outputs:
 
     def write(self, record: Record) -> None:
         """Add a record. A worker that crashed may have written it twice; the same id is the same content."""
-        identity = str(getattr(record, "record_id", None) or getattr(record, "ranking_id", ""))
-        short = bytes.fromhex(identity[:16])
+        short = bytes.fromhex(identity(record)[:16])
         if short in self._seen:
             return
         self._seen.add(short)
-        self._files[type(record)].write(orjson.dumps(view_of(record)) + b"\n")
+        self._files[type(record)].write(json_line(record))
 
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
@@ -66,8 +65,16 @@ class Outputs:
                 partial.unlink()
 
 
-def view_of(record: Record) -> dict[str, Any]:
-    """A record as JSON: evidence in its AEP form, rows as trainers write them."""
-    if isinstance(record, AepRecord):
-        return json_view(record)
-    return row_view(record) if isinstance(record, SftRecord | DpoRecord | PpoRecord) else record.plain()
+def json_line(record: Record) -> bytes:
+    """A record as a line of JSON: evidence in its AEP form, messages as trainers write them."""
+    value = json_view(record) if isinstance(record, AepRecord) else record
+    return orjson.dumps(value, default=_members, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _members(record: Record) -> dict[str, Any]:
+    """The members of a record; of a message without those that do not apply. Reading them back gives the same record."""
+    members = vars(record)
+    if type(record) is not Message:
+        return members
+    # `content` stays even when it is null: loaders look for it.
+    return {name: value for name, value in members.items() if name in ("role", "content") or value not in (None, ())}

@@ -85,10 +85,13 @@ def is_dataset(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (DATASET_MANIFEST, CHECKPOINT)) or (folder / PROVENANCE).is_dir()
 
 
-def described(folder: Path, paths: Iterable[Path]) -> dict[str, Json]:
-    """Files of a directory as its manifest lists them: by name, digest and size."""
+def described(
+    folder: Path, paths: Iterable[Path], known: Mapping[Path, dict[str, Any]] | None = None
+) -> dict[str, Json]:
+    """Files of a directory as its manifest lists them: by name, digest and size; some are `known` from writing them."""
     return {
-        path.relative_to(folder).as_posix(): {"sha256": digest_of(path), "bytes": path.stat().st_size}
+        path.relative_to(folder).as_posix(): (known or {}).get(path)
+        or {"sha256": digest_of(path), "bytes": path.stat().st_size}
         for path in sorted(paths)
     }
 

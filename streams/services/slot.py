@@ -25,7 +25,7 @@ from aiokafka.errors import KafkaError, for_code
 from streams.cluster.broker import places
 from streams.cluster.config import Settings
 from streams.cluster.connections import ClusterError, start_admin
-from streams.cluster.file_lock import LockedError, locked
+from streams.cluster.locks.file_lock import LockedError, locked
 
 LOOK_S = 0.25
 """How often the group is looked at while a member may be dead."""

@@ -19,14 +19,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import orjson
-
 from schemas import versions
 from schemas.compiled import compiled
 from streams.jobs.archive import check as check_archive
 from streams.jobs.replay.comparison import SINKS
 from streams.log.container import partitions_of, read_partition
-from streams.log.json_lines import view_of
+from streams.log.json_lines import json_line
 from streams.log.manifest import LOG_MANIFEST, read_manifest
 from streams.log.wire import Codec
 from tests.plain import plain_copy
@@ -120,7 +118,7 @@ def _views(folder: Path) -> Found:
         whole = sha256()
         for partition in partitions_of(folder / "archive" / "log", topic.name):
             for record in read_partition(folder / "archive" / "log", topic.name, partition):
-                whole.update(orjson.dumps(view_of(codec.decode(topic, record.value))) + b"\n")
+                whole.update(json_line(codec.decode(topic, record.value)))
         found[topic.name] = whole.hexdigest()
     return found
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from streams.cluster.broker.errors import BrokerError
 from streams.cluster.broker.java import Java
-from streams.cluster.file_lock import locked
+from streams.cluster.locks.file_lock import locked
 
 POM = Path(__file__).with_name("pom.xml")
 # The oldest Maven that was tried with this pom.

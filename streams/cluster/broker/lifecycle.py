@@ -18,7 +18,7 @@ from streams.cluster.broker.kafka import TOOL_HEAP, Kafka, java_command
 from streams.cluster.broker.process import Process
 from streams.cluster.broker.registry import Registry
 from streams.cluster.broker.service import Home, Service
-from streams.cluster.file_lock import locked
+from streams.cluster.locks.file_lock import locked
 
 Say = Callable[[str], None]
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.evidence.build import json_view
 from agents.formats.shape import Made, Row
 from schemas.base import Record
 from schemas.branches import BranchRecord
@@ -16,7 +17,6 @@ from schemas.evidence import AepRecord
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.jobs.export.shards import Lines, Place, Shard, finished, partial
 from streams.jobs.export.whole_rollouts import Whole
-from streams.log.json_lines import view_of
 from streams.log.topics import BY_RECORD
 
 FOLDER = "provenance"
@@ -38,7 +38,7 @@ class Ledger:
         if not self._files:
             (self._folder / FOLDER).mkdir(exist_ok=True)
             self._files = {name: Lines(partial(self._folder, f"{name}-{self._number:05d}.jsonl")) for name in NAMES}
-        self._files[EVIDENCE].write([view_of(record) for record in whole.chain], 0)
+        self._files[EVIDENCE].write([json_view(record) for record in whole.chain], 0)
         self._files[ROWS].write(
             [
                 {

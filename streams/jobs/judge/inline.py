@@ -1,6 +1,5 @@
 """A judge at hand: `braid run --judge` asks it about the rollouts of a file while it folds them."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,33 +12,31 @@ from streams.jobs.judge.asker import AT_ONCE, Asker, VoteFile
 
 
 class InlineJudge:
-    """The configured judge, asked from code that knows no event loop. Answers are kept in OUT/votes.jsonl."""
+    """The configured judge. Answers are kept in OUT/votes.jsonl."""
 
     def __init__(self, settings: Settings, out: Path) -> None:
         self.budget = Budget(settings.judge.calls_per_hour)
         self._judge = make_judge(settings, self.budget.allow)
         self._file = VoteFile(out)
         self._asker = Asker(self._judge, settings.judge.concurrency, self._file.votes, self._file.keep)
-        self._runner = asyncio.Runner()
         self.calls_at_once = AT_ONCE * settings.judge.concurrency
         self.spent = self._asker.spent
 
-    def votes(
+    async def votes(
         self, requests: Sequence[JudgeRequest], paid: Mapping[str, JudgeVote], say: Callable[[], None]
     ) -> list[list[JudgeVote]]:
         """All votes about each request; see `Asker.votes`."""
-        return self._runner.run(self._asker.votes(requests, paid, say))
+        return await self._asker.votes(requests, paid, say)
 
     def plain(self) -> dict[str, Any]:
         """What it took, as `--json` prints it."""
         return self.spent.plain(self.budget)
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(
+    async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._runner.run(self._judge.close())
-        self._runner.close()
+        await self._judge.close()
         self._file.close()

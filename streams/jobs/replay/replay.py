@@ -13,15 +13,16 @@ from typing import Any
 from streams.cluster.config import Settings
 from streams.cluster.signing_keys import signing_key
 from streams.jobs.counts import Counts
+from streams.jobs.crew.crew import Crew
+from streams.jobs.crew.workplace import run_partitions
 from streams.jobs.errors import ReplayError
 from streams.jobs.replay.comparison import Comparison
-from streams.jobs.replay.crew import Crew
 from streams.jobs.replay.emitted import combined
 from streams.jobs.replay.output import Output
 from streams.jobs.replay.override_check import require_fitting, require_fitting_log
 from streams.jobs.replay.overrides import Overrides
 from streams.jobs.replay.partition_job import Job, Result
-from streams.jobs.replay.processes import log_of, run_partitions
+from streams.jobs.replay.processes import log_of, replay_task, target_of
 from streams.jobs.replay.replay_manifest import Repeat, ReplayManifest, repeat_of, seal_replay
 from streams.log.fold import Hole
 from streams.log.progress import Say, quiet
@@ -101,7 +102,8 @@ async def replay(
 
 async def _replayed(output: Output, settings: Settings, crew: Crew, began: float, say: Say) -> Replayed:
     job, results = output.job, dict(output.results)
-    left = [number for number in job.partitions if number not in results]
+    # The largest is the last, which is taken first: a small one at the end leaves no process waiting for long.
+    left = sorted((number for number in job.partitions if number not in results), key=job.facts_of)
     total = sum(max(0, span[1] - span[0]) for parts in job.spans.values() for span in parts.values())
     read = sum(result.facts for result in results.values())
 
@@ -115,7 +117,8 @@ async def _replayed(output: Output, settings: Settings, crew: Crew, began: float
         output.keep(result)
 
     say("replaying", 0.0)
-    await run_partitions(job, settings, left, crew, done, moved)
+    await target_of(job, settings).prepare()
+    await run_partitions(crew, replay_task(job, settings), left, done, moved)
     replayed = _combined([results[number] for number in sorted(results)], resumed=len(output.results))
     replayed.counts.out = "" if job.out is None else str(job.out)
     if job.out is not None:
@@ -159,19 +162,15 @@ def _before(found: ReplayManifest, out: str) -> Replayed:
 
 
 def _combined(results: list[Result], resumed: int) -> Replayed:
-    counts, rejected = Counts(), Counter[str]()
+    counts = Counts()
     records: Counter[str] = Counter()
     stages: Counter[str] = Counter()
     compared: Comparison | None = None
     for result in results:
-        for name, value in result.counts.items():
-            if isinstance(value, int):
-                setattr(counts, name, getattr(counts, name) + value)
-        rejected.update(result.counts["rejected"])
+        counts.include(result.counts)
         records.update(result.records)
         stages.update({name: round(seconds * 1e6) for name, seconds in result.stages.items()})
         compared = result.compared if compared is None else _both(compared, result.compared)
-    counts.rejected = dict(sorted(rejected.items()))
     return Replayed(
         counts, dict(sorted(records.items())), combined([result.digests for result in results]),
         [hole for result in results for hole in result.holes], sum(result.open for result in results),

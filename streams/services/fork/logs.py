@@ -19,7 +19,7 @@ from agents.importers.line_writer import lines_of
 from agents.importers.lines import LineReader
 from schemas.errors import DecodeError
 from streams.cluster.config import Settings
-from streams.cluster.file_lock import LockedError, locked
+from streams.cluster.locks.file_lock import LockedError, locked
 from streams.log.durable_files import naming
 from streams.log.input_lines import read_lines
 from streams.log.kafka_reader import KafkaReader

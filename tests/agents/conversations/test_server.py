@@ -17,7 +17,7 @@ from agents.models.service import ServiceOptions
 from agents.redaction.redaction import redact
 from schemas.training import Message
 from streams.cluster.config import Settings
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from tests.agents.conversations.chats import ChatAgent, opened, rendered, rendered_row
 from tests.agents.fork.forks import ListLog, run_all, runner
 from tests.agents.formats.rollouts import encoded, group_of_facts

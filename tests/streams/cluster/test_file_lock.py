@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.cluster.file_lock import LockedError, locked
+from streams.cluster.locks.file_lock import LockedError, locked
 
 
 def test_a_second_holder_is_refused_until_the_first_ends(tmp_path: Path) -> None:

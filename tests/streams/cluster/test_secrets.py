@@ -18,7 +18,7 @@ from streams.cluster.connections import partition_of, start_producer
 from streams.jobs.export.export import export
 from streams.jobs.export.recipe import Recipe
 from streams.jobs.ingest import ingest_files
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.log.file_reader import FileReader
 from streams.log.input_lines import Rejected
 from streams.log.kafka_reader import KafkaReader

@@ -8,7 +8,7 @@ import pytest
 
 from streams.cluster.config import Settings
 from streams.cluster.signing_keys import signing_key
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "v2"
 INPUT = Path(__file__).parents[2] / "sample" / "golden_trajectory.ndjson"

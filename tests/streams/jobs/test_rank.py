@@ -11,7 +11,7 @@ import pytest
 from agents.evidence.keys import generate_key
 from streams.cli import app
 from streams.cluster.config import Settings
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.log.input_lines import InputError
 from tests.sample.sample_lines import write_sample
 

@@ -7,7 +7,7 @@ import orjson
 from agents.summarize.event_reader import keep
 from schemas.events import AgentEvent
 from streams.cluster.config import Settings
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.log.container import read_partition
 from streams.log.letters import read_letter
 from streams.log.topics import DEAD_LETTERS

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from streams.cluster.config import Settings
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.log.file_reader import FileReader
 from streams.log.reader import LookError
 from streams.log.topics import DEAD_LETTERS, TOPICS

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 
 from schemas.rankings import RankedBranch, Ranking, RankingStats
 from streams.cluster.config import Settings
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.log.file_reader import FileReader
 from streams.log.view_rows import RankedRow, ViewRow
 from streams.views.account import account_of

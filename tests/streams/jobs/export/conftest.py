@@ -12,7 +12,7 @@ from streams.cluster.config import Settings
 from streams.jobs.export.export import export
 from streams.jobs.export.export_counts import Counts
 from streams.jobs.export.recipe import Recipe
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.log.file_reader import FileReader
 from tests.agents.formats.rollouts import Line, encoded, mixed
 

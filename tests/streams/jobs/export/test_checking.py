@@ -19,7 +19,7 @@ from agents.formats.shape import Attestor
 from streams.cluster.config import Settings
 from streams.jobs.export.export import export
 from streams.jobs.export.recipe import Recipe
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.jobs.verify.findings import Finding, Outcome
 from streams.jobs.verify.verification import Verification
 from streams.log.file_reader import FileReader

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from streams.cluster.config import Settings
-from streams.jobs.run import _clear
+from streams.jobs.run.run import _clear
 from streams.log.topics import CLOSURES, EVIDENCE
 from tests.conftest import Braid
 from tests.streams.jobs.replay.test_archived import _archived

@@ -13,7 +13,7 @@ from agents.rollouts.rollout import Rollout
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
 from streams.cluster.config import Settings
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.log.container import read_partition
 from streams.log.facts import read_fact
 from streams.log.topics import AGENT_EVENTS, BRANCHES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT

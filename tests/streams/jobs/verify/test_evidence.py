@@ -11,7 +11,7 @@ import pytest
 from agents.evidence.keys import development_key, generate_key
 from agents.evidence.signing import sign_record
 from streams.cluster.config import Settings
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.log.topics import EVIDENCE
 from tests.streams.jobs.verify.conftest import ROLLOUTS, Verify, edit, every_turned_bit_is_found, key_flag, records_of
 

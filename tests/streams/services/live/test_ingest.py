@@ -15,9 +15,9 @@ from schemas.rankings import Ranking
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.cluster.config import Settings
 from streams.jobs.ingest import ingest_files
-from streams.jobs.run import run_files
+from streams.jobs.run.run import run_files
 from streams.log.input_lines import Rejected
-from streams.log.json_lines import SINK_FILES, view_of
+from streams.log.json_lines import SINK_FILES, json_line
 from streams.log.topics import BY_RECORD, DEAD_LETTERS
 from tests import shuffled
 from tests.live import Worker, read_all, records_of, until, until_closed
@@ -55,7 +55,7 @@ async def rows_of_log(settings: Settings) -> Rows:
     for kind in COMPARED:
         records = [record for record in await records_of(settings, BY_RECORD[kind]) if isinstance(record, kind)]
         once = {str(getattr(each, "record_id", None) or getattr(each, "ranking_id", "")): each for each in records}
-        found[kind.__name__] = Counter(bare(orjson.loads(orjson.dumps(view_of(each)))) for each in once.values())
+        found[kind.__name__] = Counter(bare(orjson.loads(json_line(each))) for each in once.values())
     return found
 
 
@@ -77,7 +77,7 @@ async def test_ingest_gives_the_rows_of_run(settings: Settings, tmp_path: Path) 
         await ingest_files(files[:1], settings, Rejected(None), close=False)
         await ingest_files(files[1:], settings, Rejected(None), close=True)
         await until_closed(settings, rollouts_of([*whole, *odd]))
-    assert await rows_of_log(settings) == rows_of_run(files, tmp_path / "out")
+    assert await rows_of_log(settings) == await asyncio.to_thread(rows_of_run, files, tmp_path / "out")
     assert await late_letters(settings) == 0
 
 
@@ -87,7 +87,7 @@ async def test_killed_workers_give_the_rows_of_run(cluster: Settings, tmp_path: 
     """200 rollouts, twenty times, with the worker killed at random moments: every row and ranking is that of `braid run`."""
     whole, odd = shuffled.complete(3, 160), shuffled.odd(4, 40)
     files = [shuffled.write(tmp_path / "whole.ndjson", whole), shuffled.write(tmp_path / "odd.ndjson", odd)]
-    expected, rollouts = rows_of_run(files, tmp_path / "out"), rollouts_of([*whole, *odd])
+    expected, rollouts = await asyncio.to_thread(rows_of_run, files, tmp_path / "out"), rollouts_of([*whole, *odd])
     report = [f"run: {counts_of(expected)}"]
     for number in range(20):
         settings = cluster.model_copy(update={"prefix": f"killed{number}-{tmp_path.name}.", "partitions": 4})

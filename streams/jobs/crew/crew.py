@@ -1,11 +1,12 @@
-"""Processes that replay partitions. They are started before anything is looked at: it takes them as long to load as that takes.
+"""Processes that work on partitions. They are started before anything is looked at: it takes them as long to load as that takes.
 
-A member is a program of ours of its own (`processes.py`): it gets the job on standard input, then partition numbers, answers in
-JSON lines, and ends when its input ends. Nothing is imported here that takes long: who starts a crew first waits for none.
+A member runs a module of ours (`member_process.py` has its main loop): it gets the job on standard input, then partition numbers,
+answers in JSON lines, and ends when its input ends. Nothing is imported here that takes long to load.
 """
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,11 +31,11 @@ Moved = Callable[[int], None]
 class Member:
     """One process."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "streams.jobs.replay.processes"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=KEEPING | os.environ, bufsize=0,
-            process_group=0,  # the terminal's Ctrl-C is for whoever started it
+            process_group=0,  # the terminal's Ctrl-C is for the process that started it
         )  # fmt: skip
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -60,6 +61,14 @@ class Member:
         while left:
             left = left[self._input.write(left) or 0 :]
 
+    def fate(self) -> str:
+        """Say how it ended, after it gave no answer, and what to do about it."""
+        self._input.close()
+        code = self._process.wait()
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        out_of_memory = " (the system does that when memory runs out: give fewer --processes)" if code == -9 else ""
+        return f"its process {how} before it was done{out_of_memory}; run the command again"
+
     async def end(self, *, at_once: bool) -> None:
         """Let it end, by itself or at once, and wait until it has."""
         if at_once:
@@ -78,16 +87,17 @@ class Member:
 
 
 class Crew:
-    """So many processes; none, where one is enough: whoever asks for one works itself."""
+    """So many processes that run a module; none, where one is enough: the caller does the work itself."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, module: str) -> None:
         self._size = size if size > 1 else 0
+        self._module = module
         self.members: list[Member] = []
 
     def __enter__(self) -> Self:
         with ExitStack() as started:
             for _ in range(self._size):
-                self.members.append(Member())
+                self.members.append(Member(self._module))
                 started.callback(self.members[-1].kill)
             self._started = started.pop_all()
         return self

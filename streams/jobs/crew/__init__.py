@@ -1,0 +1,1 @@
+"""Processes that share the partitions of one job."""

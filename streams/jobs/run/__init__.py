@@ -1,0 +1,1 @@
+"""The job of `braid run`: files folded on the embedded log, without a broker."""

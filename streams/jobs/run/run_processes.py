@@ -1,0 +1,111 @@
+"""Partitions of `braid run`: folded by the members of a crew, which run this module, or in this process."""
+
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from agents.evidence.signing import SigningKey
+from agents.rollouts.policy import ClosingPolicy
+from schemas.emission import EmissionConfig
+from streams.cluster.config import Settings
+from streams.cluster.garbage_collector import no_gc
+from streams.cluster.signing_keys import signing_key
+from streams.jobs.crew.crew import Moved
+from streams.jobs.crew.member_process import serve
+from streams.jobs.crew.workplace import Workplace
+from streams.jobs.judge.inline import InlineJudge
+from streams.jobs.run.bad_lines import BadLines
+from streams.jobs.run.partition_fold import PartitionFold
+from streams.jobs.spool import spooled
+from streams.jobs.targets import discard_half
+from streams.log.file_writer import LogWriter
+from streams.log.files import LOG
+from streams.log.json_lines import SINK_FILES, Outputs
+from streams.log.progress import Say, quiet
+
+
+class RunJob(BaseModel):
+    """What every partition of a run is folded with."""
+
+    model_config = ConfigDict(frozen=True)
+
+    out: Path
+    spool: Path
+    """The lines by partition; finished partitions leave their JSON lines here."""
+    emission: EmissionConfig
+    closing: ClosingPolicy
+    evidence: bool
+    signs: bool
+
+
+class RunResult(BaseModel):
+    """The result of a partition."""
+
+    partition: int
+    counts: dict[str, Any]
+    warnings: int
+    first_warning: str
+
+
+class RunPlace(Workplace[RunResult]):
+    """Folds partitions of lines into the log and into JSON lines; `judge` is asked where there is one."""
+
+    def __init__(
+        self, job: RunJob, key: SigningKey | None, judge: InlineJudge | None = None, say: Say = quiet, partitions: int = 1
+    ) -> None:  # fmt: skip
+        self._job = job
+        self._key = key
+        self._judge = judge
+        self._say = say
+        self._partitions = partitions
+        self._log = LogWriter(job.out / LOG)
+
+    async def work(self, partition: int, moved: Moved) -> RunResult:
+        """Fold a partition."""
+        job = self._job
+        with (
+            no_gc(),
+            Outputs(job.spool / f"sinks-{partition}", SINK_FILES) as outputs,
+            closing(BadLines(bad_lines_of(job.spool, partition))) as bad,
+        ):
+            fold = PartitionFold(partition, job.emission, job.closing, self._log, outputs, bad)
+            fold.fold(spooled(job.spool, partition), moved)
+            if self._judge is not None:
+                await fold.ask(self._judge, partial(self._say_part, partition))
+            fold.close(self._key, evidence=job.evidence)
+        self._log.publish(partition=partition)
+        (job.spool / f"{partition}").unlink()
+        doubted = fold.doubted
+        return RunResult(
+            partition=partition, counts=fold.counts.members(), warnings=doubted.count, first_warning=doubted.first
+        )
+
+    def _say_part(self, partition: int, what: str, share: float) -> None:
+        self._say(what, (partition + share) / self._partitions)
+
+    def discard(self, partition: int) -> None:
+        """Remove the log files of a partition that is not complete."""
+        discard_half(self._job.out, partition)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._log.__exit__(kind, error, trace)
+
+
+def bad_lines_of(spool: Path, partition: int) -> Path:
+    """The file with the bad lines of a partition."""
+    return spool / f"bad-{partition}"
+
+
+def _place(settings: Settings, given: bytes) -> RunPlace:
+    job = RunJob.model_validate_json(given)
+    return RunPlace(job, signing_key(settings) if job.signs else None)
+
+
+if __name__ == "__main__":
+    serve(_place)
