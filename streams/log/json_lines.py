@@ -1,6 +1,7 @@
 """Records as JSON lines in files that become visible when they are complete."""
 
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -75,6 +76,13 @@ def _members(record: Record) -> dict[str, Any]:
     """The members of a record; of a message without those that do not apply. Reading them back gives the same record."""
     members = vars(record)
     if type(record) is not Message:
-        return members
+        hidden = [name for name in _optional(type(record)) if members[name] is None]
+        return {name: value for name, value in members.items() if name not in hidden} if hidden else members
     # `content` stays even when it is null: loaders look for it.
     return {name: value for name, value in members.items() if name in ("role", "content") or value not in (None, ())}
+
+
+@cache
+def _optional(record: type[Record]) -> tuple[str, ...]:
+    """The fields that views leave out where they are null: those that were added later."""
+    return tuple([name for name, field in record.model_fields.items() if field.exclude_if is not None])
