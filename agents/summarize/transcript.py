@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from agents.conversations.chat import AskedTool, Odd, Told, Uttered
 from agents.conversations.held_text import HeldText, whole
 from agents.conversations.sequences import NotRepresentableError
+from agents.redaction.redaction import redact
 from agents.summarize.pieces import Answer, Call, Kept, Piece, Result, Said, Start
 
 
-def transcript(pieces: Sequence[Piece], task: str | None, system: str | None) -> list[Told]:
+def transcript(pieces: Sequence[Piece], task: str | None, system: str | None, *, redacting: bool) -> list[Told]:
     """Return the messages of a transcript, without user messages that nothing followed.
 
     `task` is what the model was asked where its events do not say; `system` the prompt that all branches share. Raises
     NotRepresentableError.
     """
-    reading = _Transcript()
+    reading = _Transcript(redacting=redacting)
     for piece in pieces:
         for each in piece.noted:
             reading.take(each.body)
@@ -32,7 +33,8 @@ def transcript(pieces: Sequence[Piece], task: str | None, system: str | None) ->
 class _Transcript:
     """One pass over the events of a transcript."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, redacting: bool) -> None:
+        self._redacting = redacting
         self._start: Start | None = None
         self._before: list[Told] = []
         """Messages before the task."""
@@ -158,12 +160,19 @@ class _Transcript:
 
     def _take_answer(self, text: str) -> None:
         turn = self._turn
-        if turn.calls or (turn.texts and "".join(turn.texts).strip() != text.strip()):
+        if turn.calls or (turn.texts and self._words(turn).strip() != text.strip()):
             self._end_turn()
             turn = self._turn
         if not turn.texts:
             turn.texts.append(text)
         self._end_turn()
+
+    def _words(self, turn: "_Turn") -> str:
+        """The text of a turn. Deltas come as they were written, and a secret may be spread over several."""
+        if not turn.delta:
+            return "\n\n".join(turn.texts)
+        text = "".join(turn.texts)
+        return redact(text).text if self._redacting else text
 
     def _end_turn(self) -> None:
         """Add the turn and its results to the messages, and begin another one."""
@@ -173,7 +182,7 @@ class _Transcript:
         if self._unanswered:
             raise NotRepresentableError("unanswered_call")
         self._unanswered = turn.unanswered > 0
-        text = ("" if turn.delta else "\n\n").join(turn.texts)
+        text = self._words(turn)
         reasoning = "\n\n".join(turn.reasoning) or None
         self._messages.append(Told("assistant", text or None, reasoning=reasoning, tools=tuple(turn.calls)))
         self._messages += turn.results

@@ -130,7 +130,8 @@ class TalkMaker:
 
     def _transcribed(self, pieces: Many[Piece], shown: str | None) -> Talk:
         opened = self._opening.opened
-        messages = transcript(pieces, shown, opened.system_prompt if opened is not None else None)
+        system = opened.system_prompt if opened is not None else None
+        messages = transcript(pieces, shown, system, redacting=self._config.redact)
         # Assistant messages before the first user's words were given: a greeting, an example.
         begun = next((place for place, told in enumerate(messages) if told.role == "user"), 0)
         said = [place for place, told in enumerate(messages) if told.role == "assistant" and place >= begun]

@@ -131,6 +131,24 @@ def test_messages_alone_are_a_transcript() -> None:
     assert group.branches[0].final_answer == "ciao"
 
 
+def delta(text: str) -> Event:
+    return ("thinking", "thinking_delta", {"delta": text, "step": 0})
+
+
+@pytest.mark.parametrize("then", [[call("a", 0), result("a")], [user("And?")], []])
+def test_a_secret_that_is_spread_over_deltas_leaves_the_row_and_is_counted(then: list[Event]) -> None:
+    key = "ghp_aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1bC3dE5"
+    events = [user("Chat"), delta(f"Use {key[:16]}"), delta(key[16:]), *then, answer("Done.")]
+    group = group_of([opened(), *lines(*events)])
+    assert ("assistant", "Use [REDACTED:github_token]") in [each[:2] for each in shown(group)]
+    assert group.sft[0].redactions == {"github_token": 1}
+
+
+def test_an_answer_of_several_texts_is_not_said_twice() -> None:
+    group = group_of([opened(), *lines(user("Chat"), assistant("a", step=0), assistant("b", step=0), answer("a\n\nb"))])
+    assert shown(group) == [("user", "Chat"), ("assistant", "a\n\nb")]
+
+
 @pytest.mark.parametrize(
     ("events", "code"),
     [
