@@ -20,13 +20,52 @@ def transcript(pieces: Sequence[Piece], task: str | None, system: str | None, *,
     `task` is what the model was asked where its events do not say; `system` the prompt that all branches share. Raises
     NotRepresentableError.
     """
-    reading = _Transcript(redacting=redacting)
-    for piece in pieces:
-        for each in piece.noted:
-            reading.take(each.body)
-    messages = reading.end(task, system)
+    bodies = [each.body for piece in pieces for each in piece.noted]
+    told = [body for body in bodies if isinstance(body, Told)]
+    if told:
+        messages = _told_alone(bodies, told)
+    else:
+        reading = _Transcript(redacting=redacting)
+        for body in bodies:
+            reading.take(body)
+        messages = reading.end(task, system)
     while messages and messages[-1].role == "user":
         messages.pop()
+    return messages
+
+
+def _told_alone(bodies: Sequence[Kept], told: Sequence[Told]) -> list[Told]:
+    """The messages of a branch that says its turns in messages: they are the whole conversation.
+
+    Calls and results may stand beside the messages that tell them, and an answer that no message tells has its place. Other turns
+    beside messages, and what several agents say, would have to be put together by guess.
+    """
+    if len({each.agent for each in told if each.role == "assistant"}) > 1:
+        raise NotRepresentableError("several_agents")
+    if len({each.message_id for each in told}) < len(told):
+        raise NotRepresentableError("repeated_message_id")
+    messages: list[Told] = []
+    asked = {tool.call_id for each in told for tool in each.tools}
+    answered = {each.tool_call_id for each in told}
+    answers: list[tuple[int, str]] = []
+    for body in bodies:
+        match body:
+            case Told():
+                messages.append(body)
+            case Answer():
+                answers.append((len(messages), body.text))
+            case Odd():
+                raise NotRepresentableError(body.code)
+            case Call() if body.call_id in asked:
+                pass
+            case Result() if body.call_id in answered:
+                pass
+            case Uttered() | Said() | Call() | Result():
+                raise NotRepresentableError("mixed_turns")
+    for place, text in reversed(answers):
+        beside = [each for each in messages[max(place - 1, 0) : place + 1] if each.role == "assistant"]
+        if not any((each.text or "").strip() == text.strip() for each in beside):
+            messages.insert(place, Told("assistant", text or None))
     return messages
 
 
@@ -43,7 +82,6 @@ class _Transcript:
         self._n_calls = 0
         self._open: dict[str, list[_OpenCall]] = {}
         """Calls without a result, by the producer's id."""
-        self._has_messages = False
         self._unanswered = False
         """Whether a call of the last turn has no result."""
 
@@ -64,18 +102,12 @@ class _Transcript:
                 self._take_result(body)
             case Answer():
                 self._take_answer(body.text)
-            case Told():
-                self._end_turn()
-                self._has_messages = True
-                self._messages.append(body)
             case Odd():
                 raise NotRepresentableError(body.code)
 
     def end(self, task: str | None, system: str | None) -> list[Told]:
         """Return all messages."""
         self._end_turn()
-        if self._has_messages:
-            return self._messages  # they are the whole conversation, with the task where the model saw it
         start = self._start
         given = self._before
         shown = start.task if start is not None and start.task is not None else task
@@ -138,12 +170,12 @@ class _Transcript:
         self._open.setdefault(call.call_id or "", []).append(_OpenCall(name, call.name, turn))
 
     def _take_result(self, result: Result) -> None:
-        """Take a result: of the nearest call of its id that has none, else of its name."""
+        """Take a result: of the first call of its id, else of its name, that has none in the nearest turn."""
         waiting = self._open.get(result.call_id or "", [])
         fitting = [call for call in waiting if result.call_id or result.name in (None, call.tool)]
         if not fitting:
             raise NotRepresentableError("unpaired_result")
-        call = fitting[-1]
+        call = next(each for each in fitting if each.turn is fitting[-1].turn)
         if call.turn is not self._turn:
             raise NotRepresentableError("late_result")
         waiting.remove(call)

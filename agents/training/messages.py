@@ -96,11 +96,11 @@ def _assistant(calls: list[BranchCall], position: int, *, turn_text: bool, train
 def told_conversation(messages: Iterable[Told], trained: frozenset[int], *, reasoning: bool) -> Conversation:
     """A conversation that messages tell; `trained` has the positions of what the model said.
 
-    Calls are numbered by position; a tool message goes to the nearest call of its id that has none. Raises
-    NotRepresentableError for a tool message without a call, and for arguments that are no JSON object.
+    Calls are numbered by position; a tool message goes to the first call of its id that has none, in the nearest
+    message with such a call. Raises NotRepresentableError for a tool message without a call, and for arguments that are no JSON object.
     """
     shown: list[Message] = []
-    waiting: dict[str, list[str]] = {}
+    waiting: dict[str, list[tuple[int, str]]] = {}
     n_calls = 0
     for position, told in enumerate(messages):
         answered = None
@@ -111,12 +111,14 @@ def told_conversation(messages: Iterable[Told], trained: frozenset[int], *, reas
             name = f"call_{n_calls}"
             n_calls += 1
             asked.append(_tool_call(id=name, function=_function(name=tool.name, arguments=tool.arguments)))
-            waiting.setdefault(tool.call_id, []).append(name)
+            waiting.setdefault(tool.call_id, []).append((position, name))
         if told.role == "tool":
             calls = waiting.get(told.tool_call_id or "")
             if not calls:
                 raise NotRepresentableError("unpaired_tool_message")
-            answered = calls.pop()
+            nearest = next(each for each in calls if each[0] == calls[-1][0])
+            calls.remove(nearest)
+            answered = nearest[1]
         shown.append(
             _message(
                 role=told.role,

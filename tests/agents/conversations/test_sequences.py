@@ -174,6 +174,17 @@ def test_a_reference_to_nothing_keeps_the_branch_out(data: dict[str, Any], code:
     assert reasons(group) == reasons(group, "ppo") == [("not_representable", code)]
 
 
+def test_outputs_of_calls_with_one_id_go_to_them_in_order() -> None:
+    agent = ChatAgent()
+    task = agent.message("user", "hi")
+    asked = agent.message("assistant", tool_calls=[{"id": "x", "name": "r", "arguments": "{}"}] * 2)
+    first = agent.ask([task], asked)
+    outputs = [agent.message("tool", text, tool_call_id="x") for text in "12"]
+    agent.ask([task, asked, *outputs], agent.message("assistant", "Done."), first)
+    (row,) = group_of([opened(), *agent.end()]).sft
+    assert [(each.content, each.tool_call_id) for each in row.messages[2:4]] == [("1", "call_0"), ("2", "call_1")]
+
+
 def test_arguments_that_are_no_object_keep_the_branch_out() -> None:
     agent = chat()
     agent.ask(
