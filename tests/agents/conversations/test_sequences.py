@@ -130,6 +130,20 @@ def test_other_tools_begin_another_sequence() -> None:
     ]
 
 
+def test_an_agent_that_goes_on_with_the_words_of_another_begins_another_sequence() -> None:
+    agent = ChatAgent()
+    task, said = agent.message("user", "hi"), agent.message("assistant", "Ask the other.")
+    first = agent.ask([task], said)
+    agent.ask([task, said], agent.message("assistant", "I am the other."), first, agent="other")
+    more = agent.message("user", "So?")
+    agent.ask([task, said, more], agent.message("assistant", "Done."), first)
+    rows = group_of([opened(), *agent.end()]).sft
+    assert [(row.agent, [each.content for each in row.messages if each.trained]) for row in rows] == [
+        (None, ["Ask the other.", "Done."]),
+        ("other", ["I am the other."]),
+    ]
+
+
 def test_calls_of_an_exact_branch_are_those_of_its_responses() -> None:
     """Events beside the messages are joined by id; a history that is told again adds no call."""
     agent = chat()
