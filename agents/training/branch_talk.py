@@ -15,7 +15,7 @@ from agents.rules.emission_rules import Rules
 from agents.summarize.branch import FIDELITIES, form_of, whole_calls
 from agents.summarize.opening import CleanedOpening
 from agents.summarize.output import byte_length
-from agents.summarize.pieces import EXACT, PLAIN, Answer, Piece, Said, Start
+from agents.summarize.pieces import EXACT, PLAIN, Answer, Call, Piece, Said, Start
 from agents.summarize.transcript import transcript
 from agents.training.messages import Conversation, conversation, given_messages, is_blank, told_conversation
 from schemas.branches import BranchRecord
@@ -170,6 +170,8 @@ def _refuse_odd(pieces: Many[Piece]) -> None:
             body = each.body
             if isinstance(body, Odd):
                 raise NotRepresentableError(body.code)
+            if isinstance(body, Call) and body.malformed:
+                raise NotRepresentableError(MALFORMED)
             if isinstance(body, Start):
                 if started:
                     raise NotRepresentableError("second_run_start")

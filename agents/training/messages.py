@@ -14,6 +14,7 @@ from agents.conversations.sequences import NotRepresentableError
 from agents.training.text_overlap import INVISIBLE
 from schemas.branches import BranchCall, BranchRecord
 from schemas.codec.maker import unchecked
+from schemas.jsontext import parse
 from schemas.lifecycle import RolloutOpened
 from schemas.training import FunctionCall, Message, ToolCall
 
@@ -30,14 +31,16 @@ class Conversation:
 
     __slots__ = ("completion", "messages", "prompt", "says_something")
 
-    def __init__(self, prompt: tuple[Message, ...], completion: tuple[Message, ...]) -> None:
+    def __init__(
+        self, prompt: tuple[Message, ...], completion: tuple[Message, ...], says_something: bool | None = None
+    ) -> None:
         self.prompt = prompt
         """What the agent was given."""
         self.completion = completion
         """What it did."""
         self.messages = prompt + completion
-        self.says_something = bool(completion)
-        """Whether it says or calls anything: a blank answer is left out, and every turn has a call."""
+        self.says_something = bool(completion) if says_something is None else says_something
+        """Whether it says or calls anything. Steps always do: a blank answer is left out, and every turn has a call."""
 
 
 def given_messages(task: str | None, opened: RolloutOpened | None) -> tuple[Message, ...]:
@@ -132,14 +135,19 @@ def told_conversation(messages: Iterable[Told], trained: frozenset[int], *, reas
             )
         )
     first = min(trained, default=len(shown))
-    return Conversation(tuple(shown[:first]), tuple(shown[first:]))
+    return Conversation(tuple(shown[:first]), tuple(shown[first:]), has_content([shown[place] for place in trained]))
 
 
 def has_prompt(messages: Iterable[Message]) -> bool:
     """Whether a reader sees anything that a system, developer or user says."""
-    return any(
-        each.role in ("system", "developer", "user") and (each.parts or not is_blank(each.content)) for each in messages
-    )
+    return any(each.role in ("system", "developer", "user") and _is_seen(each) for each in messages)
+
+
+def _is_seen(message: Message) -> bool:
+    """Whether a reader sees anything of a message's content."""
+    if not is_blank(message.content):
+        return True
+    return message.parts is not None and any(part["type"] != "text" for part in parse(message.parts))
 
 
 def tool_content(call: BranchCall) -> str:
@@ -156,7 +164,7 @@ def tool_content(call: BranchCall) -> str:
 
 def has_content(completion: Iterable[Message]) -> bool:
     """Whether a completion says or calls anything."""
-    return any(each.role == "assistant" and (each.tool_calls or not is_blank(each.content)) for each in completion)
+    return any(each.role == "assistant" and (each.tool_calls or _is_seen(each)) for each in completion)
 
 
 _VISIBLE: Final = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f\u2800{''.join(map(chr, INVISIBLE))}]")

@@ -272,6 +272,24 @@ def test_an_empty_prompt_keeps_a_row_out() -> None:
     assert reasons(group_of([opened(), *agent.end()])) == [("empty_prompt",)]
 
 
+@pytest.mark.parametrize("content", [[], [{"type": "text", "text": " "}, {"type": "text", "text": ""}]])
+def test_parts_of_which_a_reader_sees_nothing_are_an_empty_prompt(content: list[Any]) -> None:
+    agent = ChatAgent()
+    agent.ask([agent.message("user", content)], agent.message("assistant", "Hello."))
+    assert reasons(group_of([opened(), *agent.end()])) == [("empty_prompt",)]
+
+
+@pytest.mark.parametrize("said", [{"content": ""}, {"content": None, "reasoning": "Hm."}])
+def test_a_sequence_in_which_nothing_was_said_is_in_no_row(said: dict[str, Any]) -> None:
+    agent = ChatAgent()
+    task = agent.message("user", "hi")
+    agent.ask([task], agent.message("assistant", **said))
+    agent.ask([task], agent.message("assistant", "Hello."))
+    group = group_of([opened(), *agent.end()])
+    assert [row.sequence for row in (*group.sft, *group.ppo)] == [1, 1]
+    assert reasons(group) == reasons(group, "ppo") == [("empty_completion", "sequence:0")]
+
+
 def test_secrets_leave_messages_reasoning_and_arguments() -> None:
     secret = "sk-proj-" + "a1B2" * 12
     agent = ChatAgent()

@@ -215,9 +215,10 @@ def test_a_transcript_that_would_have_to_be_guessed_is_kept_out(events: list[Eve
     assert not group.ppo
 
 
-def test_arguments_that_an_importer_could_not_read_keep_a_branch_out() -> None:
+@pytest.mark.parametrize("turns", [[user("x")], []])
+def test_arguments_that_an_importer_could_not_read_keep_a_branch_out(turns: list[Event]) -> None:
     group = group_of(
-        [opened(), *lines(start(), user("x"), call("a", argsError="no JSON"), result("a"), answer("Done."))]
+        [opened(), *lines(start(), *turns, call("a", argsError="no JSON"), result("a"), answer("Done."))]
     )
     assert why(group) == ("malformed_arguments",)
 
