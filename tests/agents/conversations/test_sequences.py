@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.importers.line_error import LineError
+from agents.importers.lines import LineReader
 from agents.rollouts.rollout import Rollout
 from schemas.conversation import MAX_MESSAGE_BYTES
 from schemas.emission import EmissionConfig
@@ -348,3 +350,16 @@ def test_a_bad_message_spoils_its_slice_and_is_named() -> None:
         (complaint,) = Rollout("r").add(AgentEvents(rollout_id="r", branch_index=0, events=(event,)), 1, ("t", 0, 0))
         assert complaint.reason == "bad_event"
         assert why in complaint.message
+
+
+def test_a_bad_last_event_leaves_a_gap() -> None:
+    agent = ChatAgent()
+    agent.ask([agent.message("user", "hi")], agent.message("assistant", "Hello."))
+    reader, bad = LineReader(), {"event": "model_call", "data": {"call_id": "k2", "context": "all"}}
+    *events, end, _ = agent.end()
+    facts = [fact for line in events for fact in reader.read_object(line)]
+    with pytest.raises(LineError):
+        reader.read_object(events[-1] | {"event": bad})
+    (ended,) = reader.read_object(end)
+    assert isinstance(ended, AgentEvents)
+    assert ended.last_seq == len(facts)
