@@ -1,8 +1,8 @@
 """The sequences of a branch: conversations that its model calls continue, each from its first message to its last response.
 
 A call joins the sequence whose last call it continues: its context begins with that call's context and response, with equal
-content, of the same agent and with the same tools. Otherwise it begins one. So a compaction, a sub-agent, a side call, or a second continuation of the
-same history begins another, and every response stands in exactly one sequence.
+content, of the same agent and with the same tools. Otherwise it begins one. So a compaction, a sub-agent, a side call, or a second
+continuation of the same history begins another, and every response stands in exactly one sequence.
 
 Contexts are paths in a tree of messages: equal beginnings are the same nodes, so a turn costs what is new in it.
 """

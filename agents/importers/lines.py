@@ -100,7 +100,8 @@ class LineReader:
         if self._lost and value.get("last_seq") is None:
             key = _key(value)
             lost = self._lost.get(key)
-            if lost is not None and self._next_seq.get(key) == lost + 1:  # nothing came after it: else no gap would show
+            # Where nothing came after it, no gap would show.
+            if lost is not None and self._next_seq.get(key) == lost + 1:
                 value = value | {"last_seq": lost}
         return make(AgentEvents, {"status": "answered", **value, "ended": True})
 

@@ -6,6 +6,7 @@ context that was rewritten) is not representable.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from agents.conversations.chat import AskedTool, Odd, Told, Uttered
 from agents.conversations.held_text import HeldText, whole
@@ -14,7 +15,15 @@ from agents.redaction.redaction import redact
 from agents.summarize.pieces import Answer, Call, Kept, Piece, Result, Said, Start
 
 
-def transcript(pieces: Sequence[Piece], task: str | None, system: str | None, *, redacting: bool) -> list[Told]:
+class Turns(NamedTuple):
+    """The messages of a transcript."""
+
+    messages: list[Told]
+    begun: int
+    """Assistant messages before this place were given: a greeting, an example."""
+
+
+def transcript(pieces: Sequence[Piece], task: str | None, system: str | None, *, redacting: bool) -> Turns:
     """Return the messages of a transcript, without user messages that nothing followed.
 
     `task` is what the model was asked where its events do not say; `system` the prompt that all branches share. Raises
@@ -22,6 +31,7 @@ def transcript(pieces: Sequence[Piece], task: str | None, system: str | None, *,
     """
     bodies = [each.body for piece in pieces for each in piece.noted]
     told = [body for body in bodies if isinstance(body, Told)]
+    given = 0
     if told:
         messages = _told_alone(bodies, told)
     else:
@@ -29,9 +39,11 @@ def transcript(pieces: Sequence[Piece], task: str | None, system: str | None, *,
         for body in bodies:
             reading.take(body)
         messages = reading.end(task, system)
+        given = reading.n_given
     while messages and messages[-1].role == "user":
         messages.pop()
-    return messages
+    begun = next((place for place, each in enumerate(messages) if each.role == "user"), 0)
+    return Turns(messages, max(begun, given))
 
 
 def _told_alone(bodies: Sequence[Kept], told: Sequence[Told]) -> list[Told]:
@@ -74,6 +86,8 @@ class _Transcript:
 
     def __init__(self, *, redacting: bool) -> None:
         self._redacting = redacting
+        self.n_given = 0
+        """Messages before the model's first turn, at the end."""
         self._start: Start | None = None
         self._before: list[Told] = []
         """Messages before the task."""
@@ -115,7 +129,9 @@ class _Transcript:
         if shown is not None and not (first is not None and first.role == "user" and first.text == shown):
             given = [*given, Told("user", shown)]
         prompt = start.system if start is not None and start.system is not None else system
-        return [*([Told("system", prompt)] if prompt else []), *given, *self._messages]
+        given = [*([Told("system", prompt)] if prompt else []), *given]
+        self.n_given = len(given)
+        return [*given, *self._messages]
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 

@@ -131,9 +131,7 @@ class TalkMaker:
     def _transcribed(self, pieces: Many[Piece], shown: str | None) -> Talk:
         opened = self._opening.opened
         system = opened.system_prompt if opened is not None else None
-        messages = transcript(pieces, shown, system, redacting=self._config.redact)
-        # Assistant messages before the first user's words were given: a greeting, an example.
-        begun = next((place for place, told in enumerate(messages) if told.role == "user"), 0)
+        messages, begun = transcript(pieces, shown, system, redacting=self._config.redact)
         said = [place for place, told in enumerate(messages) if told.role == "assistant" and place >= begun]
         starts = [each.body for piece in pieces for each in piece.noted if isinstance(each.body, Start)]
         return Talk(self._told(messages, frozenset(said)), tools=starts[0].tools if starts else None)

@@ -268,6 +268,14 @@ def test_pairs_part_before_a_message_that_both_sides_said() -> None:
     assert [message.content for message in (*row.chosen, *row.rejected)] == ["Ada.", "Bob."]
 
 
+def test_a_side_that_names_the_tools_of_the_rollout_was_offered_the_same() -> None:
+    tools = [{"type": "function", "function": {"name": "r", "parameters": {}}}]
+    one, other = ChatAgent(branch=0), ChatAgent(branch=1)
+    one.ask([one.message("user", "hi")], one.message("assistant", "Ada."))
+    other.ask([other.message("user", "hi")], other.message("assistant", "Bob."), tools=tools)
+    assert len(group_of([opened(2, tools=tools), *one.end(), *other.end(passes=False)]).dpo) == 1
+
+
 def test_an_empty_prompt_keeps_a_row_out() -> None:
     agent = ChatAgent()
     agent.ask([agent.message("user", " \u200b")], agent.message("assistant", "hello"))

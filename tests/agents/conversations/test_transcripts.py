@@ -117,6 +117,14 @@ def test_words_before_the_task_are_given() -> None:
     assert [message.content for message in row.messages] == ["earlier", "How can I help?", "Chat", "x", "y"]
 
 
+def test_words_between_what_was_given_are_given() -> None:
+    before: Event = ("user", "context_message", {"text": "Are you there?"})
+    group = group_of([opened(), *lines(before, assistant("Yes.", beforeTask=True), start(), answer("Done."))])
+    assert [(each.content, each.trained) for each in group.sft[0].messages] == [
+        ("Are you there?", None), ("Yes.", False), ("Chat", None), ("Done.", True),
+    ]  # fmt: skip
+
+
 def said(role: str, content: str | None = None, **more: Any) -> Event:
     return ("conversation", "message", {"role": role, "content": content, **more})
 
@@ -144,7 +152,13 @@ def test_events_beside_the_messages_that_tell_them_are_not_said_twice() -> None:
 
 
 def test_an_answer_that_no_message_tells_has_its_place() -> None:
-    events = [said("user", "hi"), said("assistant", "yes"), said("user", "Sure?"), answer("yes"), said("user", "Thanks")]
+    events = [
+        said("user", "hi"),
+        said("assistant", "yes"),
+        said("user", "Sure?"),
+        answer("yes"),
+        said("user", "Thanks"),
+    ]
     assert shown(group_of([opened(), *lines(*events)])) == [
         ("user", "hi"), ("assistant", "yes"), ("user", "Sure?"), ("assistant", "yes"),
     ]  # fmt: skip
@@ -217,9 +231,7 @@ def test_a_transcript_that_would_have_to_be_guessed_is_kept_out(events: list[Eve
 
 @pytest.mark.parametrize("turns", [[user("x")], []])
 def test_arguments_that_an_importer_could_not_read_keep_a_branch_out(turns: list[Event]) -> None:
-    group = group_of(
-        [opened(), *lines(start(), *turns, call("a", argsError="no JSON"), result("a"), answer("Done."))]
-    )
+    group = group_of([opened(), *lines(start(), *turns, call("a", argsError="no JSON"), result("a"), answer("Done."))])
     assert why(group) == ("malformed_arguments",)
 
 
