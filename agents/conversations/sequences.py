@@ -1,8 +1,8 @@
 """The sequences of a branch: conversations that its model calls continue, each from its first message to its last response.
 
 A call joins the sequence whose last call it continues: its context begins with that call's context and response, with equal
-content and the same tools. Otherwise it begins one. So a compaction, a sub-agent, a side call, or a second continuation of the
-same history begins another, and every response stands in exactly one sequence.
+content, of the same agent and with the same tools. Otherwise it begins one. So a compaction, a sub-agent, a side call, or a second
+continuation of the same history begins another, and every response stands in exactly one sequence.
 
 Contexts are paths in a tree of messages: equal beginnings are the same nodes, so a turn costs what is new in it.
 """
@@ -103,9 +103,10 @@ class _Open:
         self.tools_digest = call.tools_digest or self.tools_digest
         self.models.append(call.model)
 
-    def offers(self, call: Asked) -> bool:
-        """Whether a call is offered the same tools, as far as it is known."""
-        return None in (call.tools_digest, self.tools_digest) or call.tools_digest == self.tools_digest
+    def takes(self, call: Asked) -> bool:
+        """Whether a call is the same agent's and is offered the same tools, as far as these are known."""
+        alike = None in (call.tools_digest, self.tools_digest) or call.tools_digest == self.tools_digest
+        return alike and call.agent == self.agent
 
 
 def sequences_of(messages: Iterable[Told], calls: Iterable[Asked], by_digest: Mapping[str, str]) -> Sequences:
@@ -179,7 +180,7 @@ def _continued(
 ) -> int | None:
     """The sequence that a call continues: the longest, then the earliest; None when it begins one."""
     while node != ROOT:
-        found = [place for place in by_last.get(node, ()) if sequences[place].offers(call)]
+        found = [place for place in by_last.get(node, ()) if sequences[place].takes(call)]
         if found:
             return min(found)
         node = tree.parents[node]

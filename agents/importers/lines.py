@@ -34,6 +34,8 @@ class LineReader:
 
     def __init__(self) -> None:
         self._next_seq: dict[Key, int] = {}
+        self._lost: dict[Key, int] = {}
+        """By branch the seq of its last bad event, where lines are numbered here."""
         self._votes: dict[str, tuple[object, object]] = {}
         self._verdict_ids = VerdictIds()
 
@@ -72,7 +74,11 @@ class LineReader:
             if name in value:
                 raise LineError(name, "does not belong on an event line")
         seq = self._seq(value)  # a line that turns out bad has used its place up: the gap shows
-        event = read_event(value.get("event"))
+        try:
+            event = read_event(value.get("event"))
+        except LineError:
+            self._lost[_key(value)] = seq
+            raise
         info = {name: value[name] for name in _INFO if value.get(name) is not None}
         rest = {name: content for name, content in value.items() if name not in _APART}
         branch = make(BranchInfo, info, "") if info else None
@@ -80,7 +86,7 @@ class LineReader:
         return make(AgentEvents, whole, renamed={"first_seq": "seq"})
 
     def _seq(self, value: dict[str, Any]) -> int:
-        key = (str(value.get("rollout_id")), _index(value, "branch_index"), _index(value, "attempt"))
+        key = _key(value)
         if value.get("seq") is None:
             seq = self._next_seq.get(key, 0)
             self._next_seq[key] = seq + 1
@@ -91,6 +97,12 @@ class LineReader:
         return seq
 
     def _end(self, value: dict[str, Any]) -> Fact:
+        if self._lost and value.get("last_seq") is None:
+            key = _key(value)
+            lost = self._lost.get(key)
+            # Where nothing came after it, no gap would show.
+            if lost is not None and self._next_seq.get(key) == lost + 1:
+                value = value | {"last_seq": lost}
         return make(AgentEvents, {"status": "answered", **value, "ended": True})
 
     def _build(self, value: dict[str, Any]) -> Fact:
@@ -179,6 +191,11 @@ def _array(tools: Any) -> str:
     except ValueError as error:
         raise LineError("tools", str(error)) from None
     return tools if isinstance(tools, str) else compact(tools)
+
+
+def _key(value: dict[str, Any]) -> Key:
+    """The attempt that a line is about."""
+    return str(value.get("rollout_id")), _index(value, "branch_index"), _index(value, "attempt")
 
 
 def _index(value: dict[str, Any], name: str) -> int:

@@ -302,6 +302,7 @@ class _Reading:
             for step in told_steps(pieces, exact=self.form == EXACT):
                 self._take_body(step.body, step.time)
             self.response = last_response(pieces, exact=self.form == EXACT)
+            self._spoken()
 
     def _take_body(self, body: Body, time: int | None) -> None:
         if isinstance(body, Said):
@@ -327,7 +328,7 @@ class _Reading:
             if words.said is not None:
                 self._said.append(Said(words.said, words.step))
         elif isinstance(words, Uttered):
-            self._said = []  # a user spoke: no later call was begun by what was said before
+            self._spoken()  # a user spoke: no later call was begun by what was said before, but secrets in it count
 
     def _take_call(self, call: Call, time: int | None) -> None:
         # Parallel calls share a batch or a step; a call that names neither is a turn of its own.

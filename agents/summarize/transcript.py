@@ -6,33 +6,88 @@ context that was rewritten) is not representable.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from agents.conversations.chat import AskedTool, Odd, Told, Uttered
 from agents.conversations.held_text import HeldText, whole
 from agents.conversations.sequences import NotRepresentableError
+from agents.redaction.redaction import redact
 from agents.summarize.pieces import Answer, Call, Kept, Piece, Result, Said, Start
 
 
-def transcript(pieces: Sequence[Piece], task: str | None, system: str | None) -> list[Told]:
+class Turns(NamedTuple):
+    """The messages of a transcript."""
+
+    messages: list[Told]
+    begun: int
+    """Assistant messages before this place were given: a greeting, an example."""
+
+
+def transcript(pieces: Sequence[Piece], task: str | None, system: str | None, *, redacting: bool) -> Turns:
     """Return the messages of a transcript, without user messages that nothing followed.
 
     `task` is what the model was asked where its events do not say; `system` the prompt that all branches share. Raises
     NotRepresentableError.
     """
-    reading = _Transcript()
-    for piece in pieces:
-        for each in piece.noted:
-            reading.take(each.body)
-    messages = reading.end(task, system)
+    bodies = [each.body for piece in pieces for each in piece.noted]
+    told = [body for body in bodies if isinstance(body, Told)]
+    given = 0
+    if told:
+        messages = _told_alone(bodies, told)
+    else:
+        reading = _Transcript(redacting=redacting)
+        for body in bodies:
+            reading.take(body)
+        messages = reading.end(task, system)
+        given = reading.n_given
     while messages and messages[-1].role == "user":
         messages.pop()
+    begun = next((place for place, each in enumerate(messages) if each.role == "user"), 0)
+    return Turns(messages, max(begun, given))
+
+
+def _told_alone(bodies: Sequence[Kept], told: Sequence[Told]) -> list[Told]:
+    """The messages of a branch that says its turns in messages: they are the whole conversation.
+
+    Calls and results may stand beside the messages that tell them, and an answer that no message tells has its place. Other turns
+    beside messages, and what several agents say, would have to be put together by guess.
+    """
+    if len({each.agent for each in told if each.role == "assistant"}) > 1:
+        raise NotRepresentableError("several_agents")
+    if len({each.message_id for each in told}) < len(told):
+        raise NotRepresentableError("repeated_message_id")
+    messages: list[Told] = []
+    asked = {tool.call_id for each in told for tool in each.tools}
+    answered = {each.tool_call_id for each in told}
+    answers: list[tuple[int, str]] = []
+    for body in bodies:
+        match body:
+            case Told():
+                messages.append(body)
+            case Answer():
+                answers.append((len(messages), body.text))
+            case Odd():
+                raise NotRepresentableError(body.code)
+            case Call() if body.call_id in asked:
+                pass
+            case Result() if body.call_id in answered:
+                pass
+            case Uttered() | Said() | Call() | Result():
+                raise NotRepresentableError("mixed_turns")
+    for place, text in reversed(answers):
+        beside = [each for each in messages[max(place - 1, 0) : place + 1] if each.role == "assistant"]
+        if not any((each.text or "").strip() == text.strip() for each in beside):
+            messages.insert(place, Told("assistant", text or None))
     return messages
 
 
 class _Transcript:
     """One pass over the events of a transcript."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, redacting: bool) -> None:
+        self._redacting = redacting
+        self.n_given = 0
+        """Messages before the model's first turn, at the end."""
         self._start: Start | None = None
         self._before: list[Told] = []
         """Messages before the task."""
@@ -41,7 +96,6 @@ class _Transcript:
         self._n_calls = 0
         self._open: dict[str, list[_OpenCall]] = {}
         """Calls without a result, by the producer's id."""
-        self._has_messages = False
         self._unanswered = False
         """Whether a call of the last turn has no result."""
 
@@ -62,18 +116,12 @@ class _Transcript:
                 self._take_result(body)
             case Answer():
                 self._take_answer(body.text)
-            case Told():
-                self._end_turn()
-                self._has_messages = True
-                self._messages.append(body)
             case Odd():
                 raise NotRepresentableError(body.code)
 
     def end(self, task: str | None, system: str | None) -> list[Told]:
         """Return all messages."""
         self._end_turn()
-        if self._has_messages:
-            return self._messages  # they are the whole conversation, with the task where the model saw it
         start = self._start
         given = self._before
         shown = start.task if start is not None and start.task is not None else task
@@ -81,7 +129,9 @@ class _Transcript:
         if shown is not None and not (first is not None and first.role == "user" and first.text == shown):
             given = [*given, Told("user", shown)]
         prompt = start.system if start is not None and start.system is not None else system
-        return [*([Told("system", prompt)] if prompt else []), *given, *self._messages]
+        given = [*([Told("system", prompt)] if prompt else []), *given]
+        self.n_given = len(given)
+        return [*given, *self._messages]
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -136,12 +186,12 @@ class _Transcript:
         self._open.setdefault(call.call_id or "", []).append(_OpenCall(name, call.name, turn))
 
     def _take_result(self, result: Result) -> None:
-        """Take a result: of the nearest call of its id that has none, else of its name."""
+        """Take a result: of the first call of its id, else of its name, that has none in the nearest turn."""
         waiting = self._open.get(result.call_id or "", [])
         fitting = [call for call in waiting if result.call_id or result.name in (None, call.tool)]
         if not fitting:
             raise NotRepresentableError("unpaired_result")
-        call = fitting[-1]
+        call = next(each for each in fitting if each.turn is fitting[-1].turn)
         if call.turn is not self._turn:
             raise NotRepresentableError("late_result")
         waiting.remove(call)
@@ -158,12 +208,19 @@ class _Transcript:
 
     def _take_answer(self, text: str) -> None:
         turn = self._turn
-        if turn.calls or (turn.texts and "".join(turn.texts).strip() != text.strip()):
+        if turn.calls or (turn.texts and self._words(turn).strip() != text.strip()):
             self._end_turn()
             turn = self._turn
         if not turn.texts:
             turn.texts.append(text)
         self._end_turn()
+
+    def _words(self, turn: "_Turn") -> str:
+        """The text of a turn. Deltas come as they were written, and a secret may be spread over several."""
+        if not turn.delta:
+            return "\n\n".join(turn.texts)
+        text = "".join(turn.texts)
+        return redact(text).text if self._redacting else text
 
     def _end_turn(self) -> None:
         """Add the turn and its results to the messages, and begin another one."""
@@ -173,7 +230,7 @@ class _Transcript:
         if self._unanswered:
             raise NotRepresentableError("unanswered_call")
         self._unanswered = turn.unanswered > 0
-        text = ("" if turn.delta else "\n\n").join(turn.texts)
+        text = self._words(turn)
         reasoning = "\n\n".join(turn.reasoning) or None
         self._messages.append(Told("assistant", text or None, reasoning=reasoning, tools=tuple(turn.calls)))
         self._messages += turn.results

@@ -15,7 +15,7 @@ from agents.rules.emission_rules import Rules
 from agents.summarize.branch import FIDELITIES, form_of, whole_calls
 from agents.summarize.opening import CleanedOpening
 from agents.summarize.output import byte_length
-from agents.summarize.pieces import EXACT, PLAIN, Answer, Piece, Said, Start
+from agents.summarize.pieces import EXACT, PLAIN, Answer, Call, Piece, Said, Start
 from agents.summarize.transcript import transcript
 from agents.training.messages import Conversation, conversation, given_messages, is_blank, told_conversation
 from schemas.branches import BranchRecord
@@ -130,9 +130,8 @@ class TalkMaker:
 
     def _transcribed(self, pieces: Many[Piece], shown: str | None) -> Talk:
         opened = self._opening.opened
-        messages = transcript(pieces, shown, opened.system_prompt if opened is not None else None)
-        # Assistant messages before the first user's words were given: a greeting, an example.
-        begun = next((place for place, told in enumerate(messages) if told.role == "user"), 0)
+        system = opened.system_prompt if opened is not None else None
+        messages, begun = transcript(pieces, shown, system, redacting=self._config.redact)
         said = [place for place, told in enumerate(messages) if told.role == "assistant" and place >= begun]
         starts = [each.body for piece in pieces for each in piece.noted if isinstance(each.body, Start)]
         return Talk(self._told(messages, frozenset(said)), tools=starts[0].tools if starts else None)
@@ -169,6 +168,8 @@ def _refuse_odd(pieces: Many[Piece]) -> None:
             body = each.body
             if isinstance(body, Odd):
                 raise NotRepresentableError(body.code)
+            if isinstance(body, Call) and body.malformed:
+                raise NotRepresentableError(MALFORMED)
             if isinstance(body, Start):
                 if started:
                     raise NotRepresentableError("second_run_start")

@@ -14,6 +14,7 @@ from agents.conversations.sequences import NotRepresentableError
 from agents.training.text_overlap import INVISIBLE
 from schemas.branches import BranchCall, BranchRecord
 from schemas.codec.maker import unchecked
+from schemas.jsontext import parse
 from schemas.lifecycle import RolloutOpened
 from schemas.training import FunctionCall, Message, ToolCall
 
@@ -30,14 +31,16 @@ class Conversation:
 
     __slots__ = ("completion", "messages", "prompt", "says_something")
 
-    def __init__(self, prompt: tuple[Message, ...], completion: tuple[Message, ...]) -> None:
+    def __init__(
+        self, prompt: tuple[Message, ...], completion: tuple[Message, ...], says_something: bool | None = None
+    ) -> None:
         self.prompt = prompt
         """What the agent was given."""
         self.completion = completion
         """What it did."""
         self.messages = prompt + completion
-        self.says_something = bool(completion)
-        """Whether it says or calls anything: a blank answer is left out, and every turn has a call."""
+        self.says_something = bool(completion) if says_something is None else says_something
+        """Whether it says or calls anything. Steps always do: a blank answer is left out, and every turn has a call."""
 
 
 def given_messages(task: str | None, opened: RolloutOpened | None) -> tuple[Message, ...]:
@@ -96,11 +99,11 @@ def _assistant(calls: list[BranchCall], position: int, *, turn_text: bool, train
 def told_conversation(messages: Iterable[Told], trained: frozenset[int], *, reasoning: bool) -> Conversation:
     """A conversation that messages tell; `trained` has the positions of what the model said.
 
-    Calls are numbered by position; a tool message goes to the nearest call of its id that has none. Raises
-    NotRepresentableError for a tool message without a call, and for arguments that are no JSON object.
+    Calls are numbered by position; a tool message goes to the first call of its id that has none, in the nearest
+    message with such a call. Raises NotRepresentableError for a tool message without a call, and for arguments that are no JSON object.
     """
     shown: list[Message] = []
-    waiting: dict[str, list[str]] = {}
+    waiting: dict[str, list[tuple[int, str]]] = {}
     n_calls = 0
     for position, told in enumerate(messages):
         answered = None
@@ -111,12 +114,14 @@ def told_conversation(messages: Iterable[Told], trained: frozenset[int], *, reas
             name = f"call_{n_calls}"
             n_calls += 1
             asked.append(_tool_call(id=name, function=_function(name=tool.name, arguments=tool.arguments)))
-            waiting.setdefault(tool.call_id, []).append(name)
+            waiting.setdefault(tool.call_id, []).append((position, name))
         if told.role == "tool":
             calls = waiting.get(told.tool_call_id or "")
             if not calls:
                 raise NotRepresentableError("unpaired_tool_message")
-            answered = calls.pop()
+            nearest = next(each for each in calls if each[0] == calls[-1][0])
+            calls.remove(nearest)
+            answered = nearest[1]
         shown.append(
             _message(
                 role=told.role,
@@ -130,14 +135,19 @@ def told_conversation(messages: Iterable[Told], trained: frozenset[int], *, reas
             )
         )
     first = min(trained, default=len(shown))
-    return Conversation(tuple(shown[:first]), tuple(shown[first:]))
+    return Conversation(tuple(shown[:first]), tuple(shown[first:]), has_content([shown[place] for place in trained]))
 
 
 def has_prompt(messages: Iterable[Message]) -> bool:
     """Whether a reader sees anything that a system, developer or user says."""
-    return any(
-        each.role in ("system", "developer", "user") and (each.parts or not is_blank(each.content)) for each in messages
-    )
+    return any(each.role in ("system", "developer", "user") and _is_seen(each) for each in messages)
+
+
+def _is_seen(message: Message) -> bool:
+    """Whether a reader sees anything of a message's content."""
+    if not is_blank(message.content):
+        return True
+    return message.parts is not None and any(part["type"] != "text" for part in parse(message.parts))
 
 
 def tool_content(call: BranchCall) -> str:
@@ -154,7 +164,7 @@ def tool_content(call: BranchCall) -> str:
 
 def has_content(completion: Iterable[Message]) -> bool:
     """Whether a completion says or calls anything."""
-    return any(each.role == "assistant" and (each.tool_calls or not is_blank(each.content)) for each in completion)
+    return any(each.role == "assistant" and (each.tool_calls or _is_seen(each)) for each in completion)
 
 
 _VISIBLE: Final = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f\u2800{''.join(map(chr, INVISIBLE))}]")

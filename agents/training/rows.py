@@ -249,7 +249,7 @@ class RowMaker:
                 continue
             pair = Pair(_main(better.talk).conversation, _main(worse.talk).conversation)
             why = pair.unfit()
-            if why is None and self._rules.rows_are_conversations and _tools(better.talk) != _tools(worse.talk):
+            if why is None and self._rules.rows_are_conversations and self._offered(better) != self._offered(worse):
                 why = "other_tools"
             if why is None and basis == "objective" and margin <= 0.0 and self._rules.unfit_is_rejected:
                 why = "margin_against_outcome"
@@ -408,6 +408,11 @@ class RowMaker:
             "agent": None,
         }
 
+    def _offered(self, candidate: Candidate) -> str:
+        """The tools of a main conversation: those of the rollout where it does not say."""
+        tools = _main(candidate.talk).tools
+        return self._tools if tools is None else tools
+
     def _of_talk(self, common: _Common, talk: Talk) -> _Common:
         """What a row of one conversation has in common with others of its branch."""
         if talk.tools is None and talk.model is None and talk.agent is None:
@@ -479,10 +484,6 @@ class RowMaker:
 
 def _main(talk: BranchTalk) -> Talk:
     return talk.talks[talk.main]
-
-
-def _tools(talk: BranchTalk) -> str | None:
-    return _main(talk).tools
 
 
 def _weakest(candidates: Sequence[Candidate]) -> Fidelity | None:

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.importers.line_error import LineError
+from agents.importers.lines import LineReader
 from agents.rollouts.rollout import Rollout
 from schemas.conversation import MAX_MESSAGE_BYTES
 from schemas.emission import EmissionConfig
@@ -130,6 +132,20 @@ def test_other_tools_begin_another_sequence() -> None:
     ]
 
 
+def test_an_agent_that_goes_on_with_the_words_of_another_begins_another_sequence() -> None:
+    agent = ChatAgent()
+    task, said = agent.message("user", "hi"), agent.message("assistant", "Ask the other.")
+    first = agent.ask([task], said)
+    agent.ask([task, said], agent.message("assistant", "I am the other."), first, agent="other")
+    more = agent.message("user", "So?")
+    agent.ask([task, said, more], agent.message("assistant", "Done."), first)
+    rows = group_of([opened(), *agent.end()]).sft
+    assert [(row.agent, [each.content for each in row.messages if each.trained]) for row in rows] == [
+        (None, ["Ask the other.", "Done."]),
+        ("other", ["I am the other."]),
+    ]
+
+
 def test_calls_of_an_exact_branch_are_those_of_its_responses() -> None:
     """Events beside the messages are joined by id; a history that is told again adds no call."""
     agent = chat()
@@ -172,6 +188,17 @@ def test_a_reference_to_nothing_keeps_the_branch_out(data: dict[str, Any], code:
     assert not group.sft
     assert not group.ppo
     assert reasons(group) == reasons(group, "ppo") == [("not_representable", code)]
+
+
+def test_outputs_of_calls_with_one_id_go_to_them_in_order() -> None:
+    agent = ChatAgent()
+    task = agent.message("user", "hi")
+    asked = agent.message("assistant", tool_calls=[{"id": "x", "name": "r", "arguments": "{}"}] * 2)
+    first = agent.ask([task], asked)
+    outputs = [agent.message("tool", text, tool_call_id="x") for text in "12"]
+    agent.ask([task, asked, *outputs], agent.message("assistant", "Done."), first)
+    (row,) = group_of([opened(), *agent.end()]).sft
+    assert [(each.content, each.tool_call_id) for each in row.messages[2:4]] == [("1", "call_0"), ("2", "call_1")]
 
 
 def test_arguments_that_are_no_object_keep_the_branch_out() -> None:
@@ -241,10 +268,36 @@ def test_pairs_part_before_a_message_that_both_sides_said() -> None:
     assert [message.content for message in (*row.chosen, *row.rejected)] == ["Ada.", "Bob."]
 
 
+def test_a_side_that_names_the_tools_of_the_rollout_was_offered_the_same() -> None:
+    tools = [{"type": "function", "function": {"name": "r", "parameters": {}}}]
+    one, other = ChatAgent(branch=0), ChatAgent(branch=1)
+    one.ask([one.message("user", "hi")], one.message("assistant", "Ada."))
+    other.ask([other.message("user", "hi")], other.message("assistant", "Bob."), tools=tools)
+    assert len(group_of([opened(2, tools=tools), *one.end(), *other.end(passes=False)]).dpo) == 1
+
+
 def test_an_empty_prompt_keeps_a_row_out() -> None:
     agent = ChatAgent()
     agent.ask([agent.message("user", " \u200b")], agent.message("assistant", "hello"))
     assert reasons(group_of([opened(), *agent.end()])) == [("empty_prompt",)]
+
+
+@pytest.mark.parametrize("content", [[], [{"type": "text", "text": " "}, {"type": "text", "text": ""}]])
+def test_parts_of_which_a_reader_sees_nothing_are_an_empty_prompt(content: list[Any]) -> None:
+    agent = ChatAgent()
+    agent.ask([agent.message("user", content)], agent.message("assistant", "Hello."))
+    assert reasons(group_of([opened(), *agent.end()])) == [("empty_prompt",)]
+
+
+@pytest.mark.parametrize("said", [{"content": ""}, {"content": None, "reasoning": "Hm."}])
+def test_a_sequence_in_which_nothing_was_said_is_in_no_row(said: dict[str, Any]) -> None:
+    agent = ChatAgent()
+    task = agent.message("user", "hi")
+    agent.ask([task], agent.message("assistant", **said))
+    agent.ask([task], agent.message("assistant", "Hello."))
+    group = group_of([opened(), *agent.end()])
+    assert [row.sequence for row in (*group.sft, *group.ppo)] == [1, 1]
+    assert reasons(group) == reasons(group, "ppo") == [("empty_completion", "sequence:0")]
 
 
 def test_secrets_leave_messages_reasoning_and_arguments() -> None:
@@ -305,3 +358,16 @@ def test_a_bad_message_spoils_its_slice_and_is_named() -> None:
         (complaint,) = Rollout("r").add(AgentEvents(rollout_id="r", branch_index=0, events=(event,)), 1, ("t", 0, 0))
         assert complaint.reason == "bad_event"
         assert why in complaint.message
+
+
+def test_a_bad_last_event_leaves_a_gap() -> None:
+    agent = ChatAgent()
+    agent.ask([agent.message("user", "hi")], agent.message("assistant", "Hello."))
+    reader, bad = LineReader(), {"event": "model_call", "data": {"call_id": "k2", "context": "all"}}
+    *events, end, _ = agent.end()
+    facts = [fact for line in events for fact in reader.read_object(line)]
+    with pytest.raises(LineError):
+        reader.read_object(events[-1] | {"event": bad})
+    (ended,) = reader.read_object(end)
+    assert isinstance(ended, AgentEvents)
+    assert ended.last_seq == len(facts)

@@ -117,10 +117,19 @@ def test_words_before_the_task_are_given() -> None:
     assert [message.content for message in row.messages] == ["earlier", "How can I help?", "Chat", "x", "y"]
 
 
-def test_messages_alone_are_a_transcript() -> None:
-    def said(role: str, content: str) -> Event:
-        return ("conversation", "message", {"role": role, "content": content})
+def test_words_between_what_was_given_are_given() -> None:
+    before: Event = ("user", "context_message", {"text": "Are you there?"})
+    group = group_of([opened(), *lines(before, assistant("Yes.", beforeTask=True), start(), answer("Done."))])
+    assert [(each.content, each.trained) for each in group.sft[0].messages] == [
+        ("Are you there?", None), ("Yes.", False), ("Chat", None), ("Done.", True),
+    ]  # fmt: skip
 
+
+def said(role: str, content: str | None = None, **more: Any) -> Event:
+    return ("conversation", "message", {"role": role, "content": content, **more})
+
+
+def test_messages_alone_are_a_transcript() -> None:
     group = group_of(
         [
             opened(),
@@ -129,6 +138,73 @@ def test_messages_alone_are_a_transcript() -> None:
     )
     assert shown(group) == [("user", "hi"), ("assistant", "hello"), ("user", "bye"), ("assistant", "ciao")]
     assert group.branches[0].final_answer == "ciao"
+
+
+ASKING = said("assistant", tool_calls=[{"id": "a", "name": "read_file", "arguments": "{}"}])
+OUTPUT = said("tool", "ok", tool_call_id="a")
+
+
+def test_events_beside_the_messages_that_tell_them_are_not_said_twice() -> None:
+    events = [said("user", "hi"), ASKING, call("a"), result("a"), OUTPUT, said("assistant", "yo"), answer("yo")]
+    assert shown(group_of([opened(), *lines(*events)])) == [
+        ("user", "hi"), ("assistant", None, ["call_0"]), ("tool", "ok", "call_0"), ("assistant", "yo"),
+    ]  # fmt: skip
+
+
+def test_an_answer_that_no_message_tells_has_its_place() -> None:
+    events = [
+        said("user", "hi"),
+        said("assistant", "yes"),
+        said("user", "Sure?"),
+        answer("yes"),
+        said("user", "Thanks"),
+    ]
+    assert shown(group_of([opened(), *lines(*events)])) == [
+        ("user", "hi"), ("assistant", "yes"), ("user", "Sure?"), ("assistant", "yes"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("beside", "code"),
+    [
+        (user("more"), "mixed_turns"),
+        (("user", "context_message", {"text": "before"}), "mixed_turns"),
+        (assistant("hello"), "mixed_turns"),
+        (call("b"), "mixed_turns"),
+        (result("b"), "mixed_turns"),
+        (said("assistant", "of another", agent="sub"), "several_agents"),
+        (said("user", "twice", id="u"), "repeated_message_id"),
+    ],
+)
+def test_turns_that_messages_do_not_tell_keep_them_out(beside: Event, code: str) -> None:
+    group = group_of([opened(), *lines(said("user", "hi", id="u"), beside, said("assistant", "hello"))])
+    assert why(group) == ("not_representable", code)
+
+
+@pytest.mark.parametrize("named", [{}, {"callId": "same"}])
+def test_results_of_parallel_calls_without_ids_of_their_own_go_to_them_in_order(named: dict[str, str]) -> None:
+    calls: list[Event] = [("tool", "tool_call", {"toolName": "read_file", "args": {}, "batchId": "b", **named})] * 2
+    results: list[Event] = [("tool", "tool_result", {"toolName": "read_file", "output": out, **named}) for out in "12"]
+    group = group_of([opened(), *lines(user("Chat"), *calls, *results, answer("Done."))])
+    assert shown(group)[2:4] == [("tool", "1", "call_0"), ("tool", "2", "call_1")]
+
+
+def delta(text: str) -> Event:
+    return ("thinking", "thinking_delta", {"delta": text, "step": 0})
+
+
+@pytest.mark.parametrize("then", [[call("a", 0), result("a")], [user("And?")], []])
+def test_a_secret_that_is_spread_over_deltas_leaves_the_row_and_is_counted(then: list[Event]) -> None:
+    key = "ghp_aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1bC3dE5"
+    events = [user("Chat"), delta(f"Use {key[:16]}"), delta(key[16:]), *then, answer("Done.")]
+    group = group_of([opened(), *lines(*events)])
+    assert ("assistant", "Use [REDACTED:github_token]") in [each[:2] for each in shown(group)]
+    assert group.sft[0].redactions == {"github_token": 1}
+
+
+def test_an_answer_of_several_texts_is_not_said_twice() -> None:
+    group = group_of([opened(), *lines(user("Chat"), assistant("a", step=0), assistant("b", step=0), answer("a\n\nb"))])
+    assert shown(group) == [("user", "Chat"), ("assistant", "a\n\nb")]
 
 
 @pytest.mark.parametrize(
@@ -153,10 +229,9 @@ def test_a_transcript_that_would_have_to_be_guessed_is_kept_out(events: list[Eve
     assert not group.ppo
 
 
-def test_arguments_that_an_importer_could_not_read_keep_a_branch_out() -> None:
-    group = group_of(
-        [opened(), *lines(start(), user("x"), call("a", argsError="no JSON"), result("a"), answer("Done."))]
-    )
+@pytest.mark.parametrize("turns", [[user("x")], []])
+def test_arguments_that_an_importer_could_not_read_keep_a_branch_out(turns: list[Event]) -> None:
+    group = group_of([opened(), *lines(start(), *turns, call("a", argsError="no JSON"), result("a"), answer("Done."))])
     assert why(group) == ("malformed_arguments",)
 
 
