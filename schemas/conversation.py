@@ -41,6 +41,8 @@ class ContentPart(_Data):
     def _says_something(self) -> "ContentPart":
         if self.type == "text" and self.text is None:
             raise ValueError("a part of type text needs its text")
+        if self.text is None and self.digest is None:
+            raise ValueError("a part without text needs the digest of its media")
         return self
 
 
@@ -191,3 +193,9 @@ class ModelCall(_Data):
     @classmethod
     def _without_nulls(cls, value: Any) -> Any:
         return {name: part for name, part in value.items() if part is not None} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _ended_once(self) -> "ModelCall":
+        if self.response is not None and self.error is not None:
+            raise ValueError("a call has a response or an error, not both; a retried call is another call")
+        return self

@@ -1,6 +1,6 @@
 """A conversation's messages and model calls, as they are kept while their rollout is open: redacted, and whole."""
 
-from typing import final
+from typing import Final, final
 
 from agents.conversations.held_text import HeldText, whole
 
@@ -129,6 +129,10 @@ class Uttered:
         """An assistant's words before the task: a greeting."""
         self.said = said
         """The raw text, where emission version 1 reads the event as something that the model said."""
+
+
+BAD_EVENT: Final = "bad_event"
+"""The code of a message or model call that cannot be read."""
 
 
 @final

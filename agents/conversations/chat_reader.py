@@ -122,7 +122,7 @@ class _Cleaner:
 def _raw_text(read: ChatMessage) -> str | None:
     if read.content is None or isinstance(read.content, str):
         return read.content
-    return "".join([part.text or "" for part in read.content])
+    return "".join([part.text or "" for part in read.content if part.type == "text"])
 
 
 def _content(read: ChatMessage, clean: _Cleaner) -> tuple[str | None, str | None]:

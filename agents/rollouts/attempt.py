@@ -78,10 +78,7 @@ class Attempt:
         """When each event that conflicts was first appended, by seq and digest: a repetition is no second conflict."""
 
     def add(self, piece: AgentEvents, at: int, *, redacting: bool, texts: TextStore) -> int:
-        """Take a slice in; returns how many of its events conflict with earlier ones.
-
-        Raises ValueError or BadChatEventError for bad event data.
-        """
+        """Take a slice in; returns how many of its events conflict with earlier ones. Raises ValueError for bad event data."""
         events, first_seq, ended = plain_events(piece), piece.first_seq, piece.ended
         # All or nothing: a bad event spoils its slice.
         whole = keep_slice(events, first_seq, at, redacting=redacting, texts=texts)

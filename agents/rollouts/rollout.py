@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from copy import copy
 from typing import ClassVar, Literal, NamedTuple, final
 
-from agents.conversations.chat_reader import BadChatEventError
 from agents.conversations.held_text import IN_MEMORY, TextStore
 from agents.evidence.canonical import CanonicalError
 from agents.facts.fact import Fact
@@ -169,11 +168,10 @@ class Rollout:
             attempt = Attempt()
         try:
             conflicts = attempt.add(piece, at, redacting=self.redacting, texts=self.texts)
-        except (ValueError, CanonicalError, TooManyGapsError, BadChatEventError) as error:
+        except (ValueError, CanonicalError, TooManyGapsError) as error:
             if not attempts:
                 del self.branches[index]
-            named = isinstance(error, (TooManyGapsError, BadChatEventError))
-            what = "" if named else "event data is not a JSON object: "
+            what = "" if isinstance(error, TooManyGapsError) else "event data is not a JSON object: "
             return [Complaint(ref, "bad_event", f"{what}{error}")]
         attempts[number] = attempt
         if self.settled is None:

@@ -379,10 +379,9 @@ class _Reading:
         )
 
     def final_answer(self) -> str | None:
-        """The answer: the event's, else the last response, if it calls no tools."""
-        if self.answer is not None or self.response is None:
-            return self.answer
-        return None if self.response.tools else self.response.text
+        """The answer: the model's last response, if messages tell and it calls no tools; else the event's."""
+        told = self.response
+        return self.answer if told is None or told.tools or not told.text else told.text
 
     def usage(self) -> Usage | None:
         """What the run used in all; None when it never said."""
@@ -441,7 +440,7 @@ class _Reading:
             if result.error_message is not None:
                 failure = ToolFailure(code=result.error_code, message=result.error_message)
         return _branch_call(
-            call_id=call.call_id or f"call-{position}",
+            call_id=self._shown_id(call.call_id) or f"call-{position}",
             name=call.name,
             arguments=call.arguments,
             arguments_digest=call.arguments_digest,
@@ -456,6 +455,10 @@ class _Reading:
             started_ms=slot.started,
             ended_ms=slot.ended,
         )
+
+    def _shown_id(self, call_id: str | None) -> str | None:
+        """The id of a call; version 1 shows it as it came."""
+        return call_id if self.form is None else self.cleaned_name(call_id)
 
     def _output(self, tool: str, result: Result, kept: Excerpt) -> str:
         if self.limits is not None:

@@ -12,8 +12,14 @@ from typing import Any, Final
 
 from orjson import OPT_SORT_KEYS, dumps
 
-from agents.conversations.chat import Odd, Uttered
-from agents.conversations.chat_reader import SHORTEST_SECRET, check_size, read_call, read_message
+from agents.conversations.chat import BAD_EVENT, Odd, Uttered
+from agents.conversations.chat_reader import (
+    SHORTEST_SECRET,
+    BadChatEventError,
+    check_size,
+    read_call,
+    read_message,
+)  # fmt: skip
 from agents.conversations.held_text import IN_MEMORY, TextStore, held
 from agents.evidence.canonical import canonical_bytes, digest, written_alike
 from agents.redaction.redaction import Counts, redact, redact_json
@@ -61,9 +67,7 @@ def keep(event: AgentEvent, *, redacting: bool) -> Body:
 def keep_slice(
     events: Sequence[EventFields], first_seq: int, at: int, *, redacting: bool, texts: TextStore = IN_MEMORY
 ) -> Piece:
-    """Reduce contiguous events. Raises ValueError when the data of one is not a JSON object, BadChatEventError for a message
-    or model call that cannot be read.
-    """
+    """Reduce contiguous events. Raises ValueError when the data of one is not a JSON object."""
     digests: list[bytes] = []
     noted: list[Noted] = []
     said = _Said(noted)
@@ -145,17 +149,31 @@ def _read_words(
     text: str, data: dict[str, Any], kind: str, channel: str, seq: int, redacting: bool, texts: TextStore
 ) -> tuple[Body, Counts, int]:
     """What is kept of an event of a conversation, or of an unknown kind; and the form of conversation that it shows."""
-    if channel == CONVERSATION and kind == "message":
-        check_size(byte_length(text))
-        return *read_message(data, seq, redacting, texts), TRANSCRIPT
-    if channel == CONVERSATION and kind == "model_call":
-        return *read_call(data, redacting), EXACT
+    if channel == CONVERSATION and kind in CHAT_FORMS:
+        return _read_chat(text, data, kind, seq, redacting, texts)
     if kind in UTTERANCES:
         return *_uttered(data, kind, channel, redacting, texts), TRANSCRIPT
     if kind in REWRITES:
         return Odd(kind, None, None), (), PLAIN
     said = _said(data) if channel == "text" else None
     return None if said is None else Odd("unknown_text", said.text, said.step), (), PLAIN
+
+
+def _read_chat(
+    text: str, data: dict[str, Any], kind: str, seq: int, redacting: bool, texts: TextStore
+) -> tuple[Body, Counts, int]:
+    """A message or model call. One that cannot be read keeps its branch out of rows, and nothing else: older logs may hold
+    events of these names.
+    """
+    try:
+        if kind == "message":
+            check_size(byte_length(text))
+            body, counts = read_message(data, seq, redacting, texts)
+            return body, counts, TRANSCRIPT
+        call, counts = read_call(data, redacting)
+    except BadChatEventError:
+        return Odd(BAD_EVENT, None, None), (), CHAT_FORMS[kind]
+    return call, counts, EXACT
 
 
 LONGEST_TOKEN: Final = 200
@@ -168,6 +186,9 @@ _token: Final = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]
 DECISIONS: Final = frozenset({"supervisor_decision", "guardrail_tripwire"})
 """Kinds that record a decision. A proposal (`action_proposed`) or a question (`await_human_input`) is none yet."""
 
+
+CHAT_FORMS: Final = {"message": TRANSCRIPT, "model_call": EXACT}
+"""Conversation events, and the form of conversation that they show."""
 
 UTTERANCES: Final = {
     "user_message": "user", "context_message": "context", "assistant_message": "assistant", "reasoning": "reasoning"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Many
 from typing import NamedTuple
 
-from agents.conversations.chat import Asked, Odd, Told
+from agents.conversations.chat import BAD_EVENT, Asked, Odd, Told
 from agents.conversations.sequences import NotRepresentableError, Sequence, sequences_of
 from agents.rules.emission_rules import Rules
 from agents.summarize.branch import FIDELITIES, form_of, whole_calls
@@ -113,6 +113,8 @@ class TalkMaker:
 
     def _exact(self, pieces: Many[Piece], task: str) -> BranchTalk:
         bodies = [each.body for piece in pieces for each in piece.noted]
+        if any(isinstance(body, Odd) and body.code == BAD_EVENT for body in bodies):
+            raise NotRepresentableError(BAD_EVENT)
         messages = [body for body in bodies if isinstance(body, Told)]
         found = sequences_of(messages, [body for body in bodies if isinstance(body, Asked)], self._tools_by_digest)
         talks = tuple([self._sequence(each) for each in found.all])

@@ -12,6 +12,7 @@ from hypothesis import assume, given
 
 from agents.formats import FORMATS
 from agents.formats.shape import Group, Row
+from agents.training.admission import category_of
 from schemas.emission import EmissionConfig, RankingConfig, Weight
 from schemas.training import PpoRecord
 from tests.agents.formats.rollouts import Line, branch, group_of, opening
@@ -144,8 +145,9 @@ def test_a_branch_that_is_not_trained_on_touches_no_statistic(lines: list[Line])
     last = lines[0]["branches"] - 1
     group = group_of(lines, in_order=False)
     assume(last > 0 and last not in {row.branch_index for row in group.ppo})
-    if lines[0]["required"] == [] or group.barred(last) == "audit_only":
-        # It is compared with others all the same: what a judge said of them beside it is known of them.
+    ranked = group.ranked(last)
+    if lines[0]["required"] == [] or ranked is None or category_of(ranked.flags) == "train":
+        # No flag keeps it out: it is compared with others all the same, and what a judge said of them beside it is known of them.
         lines = [line for line in lines if line["type"] != "vote" or not about(line, last)]
         group = group_of(lines, in_order=False)
         assume(last not in {row.branch_index for row in group.ppo})
