@@ -10,13 +10,13 @@ import pytest
 
 from tests.plain import plain_copy
 
-FIELD = '''    rank: Count | None = None
-    """Its rank in the rollout."""
+FIELD = '''    admission: Admission | None = None
+    """The admission that kept it out, where it came that far."""
 '''
 ADDED = (
     FIELD
     + '''    origin: str | None = None
-    """Where the trajectory came from."""
+    """A field more."""
 '''
 )
 
@@ -64,16 +64,16 @@ def new_field_in_the_released_schema(product: Copy) -> None:
 
 def new_field_under_version_1(product: Copy) -> None:
     new_field_and_schema(product)
-    product.edit("schemas/versions.py", "        1,\n    ),\n", '        1,\n    ) | {"SftRecord": 2},\n')
+    product.edit("schemas/versions.py", "        1,\n    ),\n", '        1,\n    ) | {"RejectedRecord": 2},\n')
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (new_field, "SftRecord: the model differs from SftRecord.v1.avsc"),
-        (new_field_and_schema, "SftRecord.v2 belongs to no emission version"),
-        (new_field_in_the_released_schema, "v1: schemas: SftRecord.v1.avsc"),
-        (new_field_under_version_1, "v1: schemas: SftRecord.v1.avsc"),
+        (new_field, "RejectedRecord: the model differs from RejectedRecord.v1.avsc"),
+        (new_field_and_schema, "RejectedRecord.v2 belongs to no emission version"),
+        (new_field_in_the_released_schema, "v1: schemas: RejectedRecord.v1.avsc"),
+        (new_field_under_version_1, "v1: schemas: RejectedRecord.v1.avsc"),
     ],
 )
 def test_a_field_without_a_new_emission_version_is_refused(
@@ -90,7 +90,7 @@ def test_a_field_without_a_new_emission_version_is_refused(
 def test_a_field_of_the_next_emission_version_leaves_old_logs_alone(product: Copy) -> None:
     """The stored log is replayed by a product whose newest rows have a field more: the same bytes."""
     new_field_and_schema(product)
-    product.edit("schemas/versions.py", "    2: {", '    2: {"SftRecord": 2, ')
+    product.edit("schemas/versions.py", "    2: {", '    2: {"RejectedRecord": 2, ')
     product.edit(
         "schemas/training.py", "    origin: str | None = None\n",
         "    origin: str | None = Field(default=None, exclude_if=lambda origin: origin is None)\n",
