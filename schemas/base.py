@@ -18,7 +18,10 @@ MAX_EXACT = 2**53 - 1
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 """An id that somebody outside gave: kept as it is, never parsed."""
 
-Index = Annotated[int, Field(strict=True, ge=0, le=99_999)]
+MAX_INDEX = 99_999
+"""The highest branch index or attempt."""
+
+Index = Annotated[int, Field(strict=True, ge=0, le=MAX_INDEX)]
 """A branch index or an attempt, counted from 0. Like all whole numbers here strict: true is not 1, and neither is "1"."""
 
 Count = Annotated[int, Field(strict=True, ge=0, le=MAX_EXACT)]

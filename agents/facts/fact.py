@@ -12,8 +12,11 @@ Fact = Lifecycle | AgentEvents | BuildVerdict | VisualVerdict | CheckVerdict | J
 
 def rollout_of(record: Record) -> str:
     """The rollout that a record is about: its key in the log."""
-    if type(record) in (Lifecycle, Closure):  # isinstance asks pydantic, which takes longer than all the rest here
-        inner = next((part for part in dict(record).values() if part is not None), None)
-        return inner.rollout_id if inner else ""
-    found = getattr(record, "rollout_id", None)
+    values = vars(record)  # an attribute of a model takes five times as long as an entry of a dict
+    found = values.get("rollout_id")
+    if found is None and (type(record) is Lifecycle or type(record) is Closure):
+        for part in values.values():
+            if part is not None:
+                found = vars(part)["rollout_id"]
+                break
     return found if isinstance(found, str) else ""

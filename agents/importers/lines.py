@@ -29,10 +29,11 @@ RESERVED = ("build", "visual")
 
 class LineReader:
     """Reads the lines of one input; remembers the next seq of branches whose events do not carry one, how often a verdict
-    without an id came, and the last votes without an id.
+    without an id came, and the last votes without an id. `for_fold`, the events of a rollout-wire record are EventFields.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, for_fold: bool = False) -> None:
+        self._for_fold = for_fold
         self._next_seq: dict[Key, int] = {}
         self._lost: dict[Key, int] = {}
         """By branch the seq of its last bad event, where lines are numbered here."""
@@ -47,7 +48,7 @@ class LineReader:
         """The facts of one object. Raises LineError."""
         kind = value.get("type")
         if kind is None and is_wire(value):
-            return read_wire(value, self._verdict_ids)
+            return read_wire(value, self._verdict_ids, for_fold=self._for_fold)
         read = _TYPES.get(kind) if isinstance(kind, str) else None
         if read is None:
             known = ", ".join(_TYPES)

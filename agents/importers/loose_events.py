@@ -1,17 +1,17 @@
 """Agent events in the forms they come in: camelCase or snake_case, whole or bare. Nothing that is unknown is dropped."""
 
+from functools import partial
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from agents.importers.conversation_data import check_conversation
 from agents.importers.line_error import LineError
-from agents.summarize.loose_fields import first
 from schemas.base import MAX_EXACT
 from schemas.codec.body import first_problem
 from schemas.codec.maker import unchecked
 from schemas.event_kinds import CONVERSATION, channel_of
-from schemas.events import AgentEvent
+from schemas.events import AgentEvent, EventFields
 from schemas.jsontext import compact, kind_of
 
 _KNOWN: Final = frozenset(
@@ -19,6 +19,8 @@ _KNOWN: Final = frozenset(
 )  # fmt: skip
 
 _event: Final = unchecked(AgentEvent)
+new_fields: Final = partial(tuple.__new__, EventFields)
+"""Makes EventFields of a tuple, without the Python call that the class makes of it."""
 
 
 def read_event(value: Any, field: str = "event") -> AgentEvent:
@@ -26,9 +28,22 @@ def read_event(value: Any, field: str = "event") -> AgentEvent:
 
     The data of `message` and `model_call` on their own channel is checked; that of other kinds is kept as it is.
     """
+    return event_of(read_fields(value, field))
+
+
+def event_of(fields: EventFields) -> AgentEvent:
+    """The event of fields that were read."""
+    trace_id, parent, channel, kind, data, time = fields
+    return _event(
+        trace_id=trace_id, parent_trace_id=parent, channel=channel, event=kind, data=data, timestamp_ms=time
+    )  # fmt: skip
+
+
+def read_fields(value: Any, field: str) -> EventFields:
+    """The same without the model. Raises LineError."""
     if not isinstance(value, dict):
         raise LineError(field, f"expected an object, found {kind_of(value)}")
-    kind = first(value, "event", "kind")
+    kind = _either(value, "event", "kind")
     if not isinstance(kind, str) or not kind:
         raise LineError(f"{field}.event", "the event's kind is missing")
     data = value.get("data")
@@ -38,37 +53,40 @@ def read_event(value: Any, field: str = "event") -> AgentEvent:
         raise LineError(f"{field}.data", f"expected an object, found {kind_of(data)}")
     if not _KNOWN.issuperset(value):
         data = {**{name: content for name, content in value.items() if name not in _KNOWN}, **data}
-    text = compact(data)
-    channel, time = value.get("channel"), first(value, "timestamp_ms", "timestampMs")
-    channel = channel_of(kind) if channel is None else channel
-    if channel == CONVERSATION:
-        check_conversation(kind, data, text, f"{field}.data")
-    trace_id, parent = first(value, "trace_id", "traceId"), first(value, "parent_trace_id", "parentTraceId")
-    return _checked(
-        {
-            "trace_id": "" if trace_id is None else trace_id,
-            "parent_trace_id": parent,
-            "channel": channel,
-            "event": kind,
-            "data": text,
-            "timestamp_ms": int(time) if isinstance(time, float) and time.is_integer() else time,
-        },
-        field,
-    )
-
-
-def _checked(fields: dict[str, Any], field: str) -> AgentEvent:
-    """The event of these fields. Events come by the million: the model is asked only what is wrong with one. Raises LineError."""
-    parent, time = fields["parent_trace_id"], fields["timestamp_ms"]
-    if (
-        type(fields["trace_id"]) is str
-        and type(fields["channel"]) is str
+    channel, time = value.get("channel"), _either(value, "timestamp_ms", "timestampMs")
+    trace_id, parent = _either(value, "trace_id", "traceId"), _either(value, "parent_trace_id", "parentTraceId")
+    if trace_id is None:
+        trace_id = ""
+    if channel is None:
+        channel = channel_of(kind)
+    if isinstance(time, float) and time.is_integer():
+        time = int(time)
+    # Events come by the million: the model is asked only what is wrong with one.
+    if not (
+        type(trace_id) is str
+        and type(channel) is str
         and (parent is None or type(parent) is str)
         and (time is None or (type(time) is int and -MAX_EXACT <= time <= MAX_EXACT))
     ):
-        return _event(**fields)
+        raise _refused(trace_id, parent, channel, kind, time, field)
+    text = compact(data)
+    if channel == CONVERSATION:
+        check_conversation(kind, data, text, f"{field}.data")
+    return new_fields((trace_id, parent, channel, kind, text, time))
+
+
+def _either(value: dict[str, Any], name: str, other: str) -> Any:
+    found = value.get(name)
+    return value.get(other) if found is None else found
+
+
+def _refused(trace_id: Any, parent: Any, channel: Any, kind: str, time: Any, field: str) -> LineError:
+    """The error for fields of which one has a wrong type."""
     try:
-        return AgentEvent(**fields)
+        AgentEvent(
+            trace_id=trace_id, parent_trace_id=parent, channel=channel, event=kind, data="{}", timestamp_ms=time
+        )  # fmt: skip
     except ValidationError as error:
         name, _, reason = first_problem(error).partition(": ")
-        raise LineError(f"{field}.{name}", reason) from None
+        return LineError(f"{field}.{name}", reason)
+    raise AssertionError("the model takes what the check refuses")

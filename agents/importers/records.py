@@ -2,19 +2,30 @@
 
 import json
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import orjson
 from pydantic import ValidationError
 
 from agents.importers.line_error import LineError
 from agents.summarize.loose_fields import first
-from schemas.base import Record
+from schemas.base import MAX_ID, MAX_INDEX, Record
 from schemas.codec.body import first_problem
+from schemas.codec.maker import unchecked
 from schemas.jsontext import compact
-from schemas.verdicts import BuildVerdict, VisualVerdict
+from schemas.verdicts import BuildVerdict, OutputTail, Stage, VisualVerdict
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+_build_verdict: Final = unchecked(BuildVerdict)
+_output_tail: Final = unchecked(OutputTail)
+
+STAGES: Final = frozenset(get_args(Stage))
+
+_PLAIN: Final = frozenset(
+    ("rollout_id", "branch_index", "attempt", "verdict_id", "status", "exit_code", "stage", "stdout", "stderr", "produced_by")
+)  # fmt: skip
+"""Fields of most build verdicts of files."""
 
 BUILD_STATUS = {
     "success": "success", "pass": "success", "passed": "success", "ok": "success",
@@ -59,7 +70,60 @@ def read_build(value: dict[str, Any], ids: VerdictIds | None = None) -> BuildVer
         text = plain.get(stream)
         if isinstance(text, str):
             plain[stream] = {"text": text[-2000:], "digest": sha256(text.encode()).hexdigest()}
-    return make(BuildVerdict, (ids or VerdictIds()).fill("build", plain))
+    return _build((ids or VerdictIds()).fill("build", plain))
+
+
+def _build(value: dict[str, Any]) -> BuildVerdict:
+    """The verdict of these fields; the model is asked about all but the plainest. Raises LineError."""
+    rollout_id, verdict_id = value.get("rollout_id"), value.get("verdict_id")
+    exit_code, stage, made_by = value.get("exit_code"), value.get("stage"), value.get("produced_by")
+    out, err = value.get("stdout"), value.get("stderr")
+    if (
+        _PLAIN.issuperset(value)
+        and is_id(rollout_id)
+        and is_id(verdict_id)
+        and is_index(value.get("branch_index"))
+        and is_index(value.get("attempt"))
+        and (exit_code is None or (type(exit_code) is int and -(2**31) <= exit_code < 2**31))
+        and (stage is None or (type(stage) is str and stage in STAGES))
+        and type(made_by) is str
+        and _is_tail(out)
+        and _is_tail(err)
+    ):
+        return _build_verdict(
+            rollout_id=rollout_id,
+            branch_index=value["branch_index"],
+            attempt=value["attempt"],
+            verdict_id=verdict_id,
+            status=value["status"],
+            exit_code=exit_code,
+            stage=stage,
+            stdout=None if out is None else _output_tail(text=out["text"], digest=out["digest"]),
+            stderr=None if err is None else _output_tail(text=err["text"], digest=err["digest"]),
+            produced_by=made_by,
+        )
+    return make(BuildVerdict, value)
+
+
+def is_id(value: Any) -> bool:
+    """Whether the model takes a value as an id."""
+    return type(value) is str and 0 < len(value) <= MAX_ID
+
+
+def is_index(value: Any) -> bool:
+    """Whether the model takes a value as a branch index or an attempt."""
+    return type(value) is int and 0 <= value <= MAX_INDEX
+
+
+def _is_tail(value: Any) -> bool:
+    if value is None:
+        return True
+    return (
+        isinstance(value, dict)
+        and len(value) == 2
+        and type(value.get("text")) is str
+        and type(value.get("digest")) is str
+    )
 
 
 def read_visual(value: dict[str, Any], ids: VerdictIds | None = None) -> VisualVerdict:

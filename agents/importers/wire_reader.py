@@ -4,18 +4,24 @@ The objective status is the explicit one, else what the build result says, else 
 `produced_by: import`. An explicit `unknown` stays unknown.
 """
 
-from typing import Any, Final
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any, Final, get_args
 
 from agents.facts.fact import Fact
 from agents.importers.line_error import LineError
-from agents.importers.loose_events import read_event
-from agents.importers.records import BUILD_STATUS, VerdictIds, make, read_build
+from agents.importers.loose_events import event_of, new_fields, read_fields
+from agents.importers.records import BUILD_STATUS, VerdictIds, is_id, is_index, make, read_build
 from schemas.codec.maker import unchecked
-from schemas.events import AgentEvent, AgentEvents, AgentInfo, BranchInfo
+from schemas.events import AgentEvent, AgentEvents, AgentInfo, BranchInfo, EndStatus, EventFields
 from schemas.jsontext import compact, kind_of
 from schemas.verdicts import BuildVerdict
 
-_event: Final = unchecked(AgentEvent)
+_agent_events: Final = unchecked(AgentEvents)
+_branch_info: Final = unchecked(BranchInfo)
+_agent_info: Final = unchecked(AgentInfo)
+
+END_STATUSES: Final = frozenset(get_args(EndStatus))
 
 _MARKS = ("tool_call_sequence", "final_answer", "build_result", "objective_score", "objective_status", "session_id")
 
@@ -25,100 +31,105 @@ def is_wire(value: dict[str, Any]) -> bool:
     return "rollout_id" in value and "branch_index" in value and any(name in value for name in _MARKS)
 
 
-def read_wire(value: dict[str, Any], ids: VerdictIds) -> list[Fact]:
-    """The facts in a rollout-wire record: its events, its end, and its verdict. Raises LineError."""
-    index, rollout_id = value.get("branch_index"), value.get("rollout_id")
+def read_wire(value: dict[str, Any], ids: VerdictIds, *, for_fold: bool = False) -> list[Fact]:
+    """The facts in a rollout-wire record: its events, its end, and its verdict. Raises LineError.
+
+    `for_fold`, events are EventFields, as those of a slice that the fold reads from the log.
+    """
     attempt = value.get("attempt", 0)
     events = _events(value)
     answer = value.get("final_answer")
-    if answer is not None and not isinstance(answer, str):
-        raise LineError("final_answer", f"expected a string, found {kind_of(answer)}")
+    if answer is not None:
+        if not isinstance(answer, str):
+            raise LineError("final_answer", f"expected a string, found {kind_of(answer)}")
+        events.append(_made("text", "final_answer", {"answer": answer}))
     status = value.get("status")
     if status is None:
         status = "answered" if answer is not None else "failed"
-    info = make(
-        BranchInfo,
-        {
-            "temperature": value.get("temperature"),
-            "seed": value.get("seed"),
-            "session_id": value.get("session_id"),
-            "task": value.get("task"),
-            "agent": _agent(value),
-        },
-    )
-    piece = make(
-        AgentEvents,
-        {
-            "rollout_id": rollout_id,
-            "branch_index": index,
-            "attempt": attempt,
-            "first_seq": 0,
-            "events": events,
-            "ended": True,
-            "last_seq": len(events) - 1 if events else None,
-            "status": status,
-            "branch": info,
-        },
-    )
+    info = _info(value)
+    piece = _slice(value, attempt, events if for_fold else [*map(event_of, events)], status, info)
     verdict = _verdict(value, attempt, ids)
     return [piece] if verdict is None else [piece, verdict]
 
 
-def _events(value: dict[str, Any]) -> tuple[AgentEvent, ...]:
+def _slice(
+    value: dict[str, Any], attempt: Any, events: Sequence[AgentEvent | EventFields], status: Any, info: BranchInfo
+) -> AgentEvents:
+    """The slice of a record. The model is asked only what is wrong with one. Raises LineError."""
+    rollout_id, index = value.get("rollout_id"), value.get("branch_index")
+    fields: dict[str, Any] = {
+        "rollout_id": rollout_id, "branch_index": index, "attempt": attempt, "first_seq": 0, "events": tuple(events),
+        "ended": True, "last_seq": len(events) - 1 if events else None, "status": status, "branch": info,
+    }  # fmt: skip
+    if is_id(rollout_id) and is_index(index) and is_index(attempt) and type(status) is str and status in END_STATUSES:
+        return _agent_events(**fields)
+    make(AgentEvents, fields | {"events": ()})
+    raise AssertionError("the model takes what the check refuses")
+
+
+def _info(value: dict[str, Any]) -> BranchInfo:
+    """What the record says of its branch. The model is asked where it has to convert. Raises LineError."""
+    temperature, seed = value.get("temperature"), value.get("seed")
+    session_id, task, agent = value.get("session_id"), value.get("task"), _agent(value)
+    if (
+        (temperature is None or (type(temperature) is float and isfinite(temperature)))
+        and (seed is None or (type(seed) is int and -(2**63) <= seed < 2**63))
+        and (session_id is None or type(session_id) is str)
+        and (task is None or type(task) is str)
+    ):
+        return _branch_info(temperature=temperature, seed=seed, session_id=session_id, task=task, agent=agent)
+    return make(
+        BranchInfo, {"temperature": temperature, "seed": seed, "session_id": session_id, "task": task, "agent": agent}
+    )
+
+
+def _events(value: dict[str, Any]) -> list[EventFields]:
     sequence = value.get("tool_call_sequence")
     if sequence is None:
-        sequence = []
+        return []
     if not isinstance(sequence, list):
         raise LineError("tool_call_sequence", f"expected an array, found {kind_of(sequence)}")
-    events: list[AgentEvent] = []
+    events: list[EventFields] = []
     for position, entry in enumerate(sequence):
-        events += _entry(entry, f"tool_call_sequence.{position}")
-    answer = value.get("final_answer")
-    if answer is not None:
-        events.append(_event(channel="text", event="final_answer", data=compact({"answer": answer})))
-    return tuple(events)
+        if isinstance(entry, dict) and "event" in entry:  # nearly always
+            events.append(read_fields(entry, f"tool_call_sequence.{position}"))
+        else:
+            events += _entry(entry, f"tool_call_sequence.{position}")
+    return events
 
 
-def _entry(entry: Any, field: str) -> list[AgentEvent]:
-    """An AgentEvent, or a call with its result in one object."""
-    if (
-        isinstance(entry, dict)
-        and "event" not in entry
-        and ("tool_name" in entry or "name" in entry or "toolName" in entry)
-    ):
-        name = entry.get("tool_name") or entry.get("toolName") or entry.get("name")
-        arguments: Any = next((entry[key] for key in ("arguments", "args", "input") if entry.get(key) is not None), {})
-        call_id = f"{field}"
-        pair = [
-            _event(
-                channel="tool",
-                event="tool_call",
-                data=compact({"toolName": name, "args": arguments, "callId": call_id}),
-            )
-        ]
-        if any(key in entry for key in ("result", "output", "error")):
-            result = {
-                "toolName": name,
-                "callId": call_id,
-                "output": entry.get("result", entry.get("output")),
-                "error": entry.get("error"),
-            }
-            pair.append(
-                _event(
-                    channel="tool",
-                    event="tool_result",
-                    data=compact({key: part for key, part in result.items() if part is not None}),
-                )
-            )
-        return pair
-    return [read_event(entry, field)]
+def _made(channel: str, kind: str, data: dict[str, Any]) -> EventFields:
+    """An event that a record says in other words."""
+    return new_fields(("", None, channel, kind, compact(data), None))
+
+
+def _entry(entry: Any, field: str) -> list[EventFields]:
+    """An event, or a call with its result in one object."""
+    if not isinstance(entry, dict) or not ("tool_name" in entry or "name" in entry or "toolName" in entry):
+        return [read_fields(entry, field)]
+    name = entry.get("tool_name") or entry.get("toolName") or entry.get("name")
+    arguments: Any = next((entry[key] for key in ("arguments", "args", "input") if entry.get(key) is not None), {})
+    pair = [_made("tool", "tool_call", {"toolName": name, "args": arguments, "callId": field})]
+    if any(key in entry for key in ("result", "output", "error")):
+        result = {
+            "toolName": name,
+            "callId": field,
+            "output": entry.get("result", entry.get("output")),
+            "error": entry.get("error"),
+        }
+        said = {key: part for key, part in result.items() if part is not None}
+        pair.append(_made("tool", "tool_result", said))
+    return pair
 
 
 def _agent(value: dict[str, Any]) -> AgentInfo | None:
     agent = value.get("agent")
-    if agent is None and value.get("model") is not None:
-        agent = {"model": value["model"]}
-    return None if agent is None else make(AgentInfo, agent if isinstance(agent, dict) else {"name": agent}, "agent.")
+    if agent is None:
+        model = value.get("model")
+        if model is None or type(model) is str:
+            return None if model is None else _agent_info(model=model)
+        agent = {"model": model}
+    return make(AgentInfo, agent if isinstance(agent, dict) else {"name": agent}, "agent.")
 
 
 def _verdict(value: dict[str, Any], attempt: int, ids: VerdictIds) -> BuildVerdict | None:

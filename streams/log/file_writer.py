@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -67,6 +68,9 @@ SIZES_SCHEMA: dict[str, Any] = {
 }
 """The first two numbers of every block."""
 
+_record: Final = partial(tuple.__new__, LogRecord)
+"""Makes a LogRecord of a tuple, without the Python call that the class makes of it."""
+
 _write: Final = writer_of(SCHEMA)
 _write_meta: Final = writer_of(META_SCHEMA)
 _write_sizes: Final = writer_of(SIZES_SCHEMA)
@@ -98,8 +102,11 @@ class _File:
 
     def append(self, record: LogRecord) -> None:
         self._block.append(record)
-        self._size += RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
-        self._size += sum(len(value) for _, value in record.headers)
+        _, _, key, value, headers = record
+        size = RECORD_BYTES + len(key or b"") + len(value or b"")
+        for _, content in headers:
+            size += len(content)
+        self._size += size
         self.records += 1
         if self._size >= BLOCK_BYTES:
             self._flush()
@@ -155,7 +162,7 @@ class LogWriter:
         """Write a record; returns it with its offset, the next one unless it is given."""
         place = (topic, partition)
         at_offset = self._offsets.get(place, 0) if offset is None else offset
-        record = LogRecord(at_offset, at, key, value, headers)
+        record = _record((at_offset, at, key, value, headers))
         file = self._files.get(place)
         if file is None:
             file = self._files[place] = self._create(place, None)

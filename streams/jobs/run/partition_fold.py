@@ -6,6 +6,7 @@ end_of_input; the facts that it lacks are unknown.
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Final
 
 from agents.evidence.signing import SigningKey
 from agents.facts.fact import Fact, rollout_of
@@ -23,6 +24,7 @@ from agents.rollouts.rollout import Complaint, Ref, Rollout
 from agents.rollouts.settlement import settle_now
 from schemas.base import Record
 from schemas.closures import Closure
+from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig
 from schemas.judging import JudgeVote
 from streams.jobs.counts import Counts
@@ -38,6 +40,8 @@ from streams.log.progress import Say
 from streams.log.record import LogRecord
 from streams.log.text_spill import process_texts
 from streams.log.wire import Codec
+
+_closure: Final = unchecked(Closure)
 
 SAY_EVERY = 1000
 """Lines between two reports of progress."""
@@ -64,7 +68,7 @@ class PartitionFold:
 
     def fold(self, lines: Iterable[Line], moved: Callable[[int], None]) -> None:
         """Take all lines of the partition, and settle their rollouts."""
-        reader, slicer = LineReader(), Slicer()
+        reader, slicer = LineReader(for_fold=True), Slicer()
         for number, line in enumerate(lines, start=1):
             if number % SAY_EVERY == 0:
                 moved(SAY_EVERY)
@@ -148,10 +152,10 @@ class PartitionFold:
         if not rollout.branches and not rollout.verdicts and rollout.opened is None:
             del self._rollouts[rollout_id], self._stored[rollout_id]  # nothing but votes: there is nothing to close
             return
-        self._decided(rollout, Closure(settled=settle_now(rollout, self._config, self._closing)))
+        self._decided(rollout, _closure(settled=settle_now(rollout, self._config, self._closing)))
 
     def _close(self, rollout: Rollout, key: SigningKey | None, *, evidence: bool) -> None:
-        self._decided(rollout, Closure(closed=close_now(rollout)))
+        self._decided(rollout, _closure(closed=close_now(rollout)))
         try:
             emission = emit(rollout, evidence=evidence)
         except BrokenLogError as error:

@@ -7,7 +7,9 @@ import pytest
 from agents.importers.line_error import LineError
 from agents.importers.lines import LineReader
 from agents.importers.slices import MAX_EVENTS, Slicer
-from schemas.events import AgentEvents
+from schemas.base import Record
+from schemas.codec.body import encode
+from schemas.events import AgentEvents, plain_events
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle
 from schemas.verdicts import BuildVerdict, CheckVerdict
@@ -281,3 +283,55 @@ def test_an_attempt_that_came_first_is_written_before_the_one_that_fences_it() -
     facts = [ready for line in lines for fact in reader.read(json.dumps(line)) for ready in slicer.add(fact)]
     written = [*facts, *slicer.flush()]
     assert [(fact.attempt, fact.first_seq) for fact in written if isinstance(fact, AgentEvents)] == places
+
+
+WIRE = {
+    "rollout_id": "r", "branch_index": 0, "session_id": "s", "temperature": 0.7, "seed": 3, "model": "m", "task": "t",
+    "tool_call_sequence": [
+        {"traceId": "t", "event": "thinking_delta", "data": {"delta": "é"}, "timestampMs": 5.0, "mood": "blue"},
+        {"tool_name": "run", "arguments": {"a": 1}, "result": "ok"},
+    ],
+    "final_answer": "42", "build_result": {"status": "passed", "stage": "test", "stdout": "all\n", "stderr": ""},
+}  # fmt: skip
+
+
+def test_the_fold_reads_the_same_facts_of_a_record_without_models() -> None:
+    """Its events are plain fields; the bytes in the log are those of models."""
+    careful = LineReader().read(json.dumps(WIRE))
+    quick = LineReader(for_fold=True).read(json.dumps(WIRE))
+    assert isinstance(quick[0], AgentEvents)
+    assert isinstance(careful[0], AgentEvents)
+    assert quick[0].events == plain_events(careful[0])
+    assert [encode(fact) for fact in quick] == [encode(fact) for fact in careful]
+
+
+def test_a_record_is_what_its_model_makes_of_it() -> None:
+    """Records that are made without the model are those that it would make."""
+    for fact in read(WIRE):
+        assert isinstance(fact, Record)
+        assert type(fact).model_validate(fact.model_dump()) == fact
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"rollout_id": "r" * 257}, "rollout_id"),
+        ({"branch_index": True}, "branch_index"),
+        ({"branch_index": 100_000}, "branch_index"),
+        ({"attempt": -1}, "attempt"),
+        ({"status": "done"}, "status"),
+        ({"temperature": "warm"}, "temperature"),
+        ({"seed": 2**63}, "seed"),
+        ({"session_id": 5}, "session_id"),
+        ({"model": 5}, "agent.model"),
+        ({"build_result": {"status": "failed", "stage": "deploy"}}, "stage"),
+        ({"build_result": {"status": "failed", "exit_code": "1"}}, "exit_code"),
+        ({"build_result": {"status": "failed", "stdout": {"text": 5, "digest": "d"}}}, "stdout.text"),
+        ({"build_result": {"status": "failed", "coverage": 2}}, "coverage"),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_of_a_record_is_named(changed: dict[str, object], field: str) -> None:
+    """Whether the model is asked or not."""
+    with pytest.raises(LineError) as refused:
+        read(WIRE | changed)
+    assert refused.value.field == field
