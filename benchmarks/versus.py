@@ -2,8 +2,8 @@
 
     python -m benchmarks.versus OTHER_CHECKOUT [--branches N] [--runs N]
 
-Each checkout runs with its own .venv, installed by its own `make setup`. The log is that of benchmarks/replay. Processor time of
-starting the command is measured on a small log and subtracted.
+Each checkout runs with its own .venv, installed by its own `make setup`. The log is that of benchmarks/replay, written by the other
+checkout: newer code reads older logs. Processor time of starting the command is measured on a small log and subtracted.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.alternation import RUNS, Usage, alternate, measure
-from benchmarks.replay import PLAIN, generate
+from benchmarks.replay import PLAIN
 
 HERE = Path(__file__).parents[1]
 SMALL = 400
@@ -23,6 +23,12 @@ def replayed(checkout: Path, log: Path, words: tuple[str, ...]) -> Usage:
     """Replay a log with the command of a checkout, in one process."""
     braid = checkout / ".venv" / "bin" / "braid"
     return measure([braid, "replay", "--json", "--from-dir", log, *words, "--processes", "1"], cwd=checkout)
+
+
+def generated(checkout: Path, log: Path, branches: int) -> None:
+    """Write a log with the code of a checkout."""
+    script = "import sys; from pathlib import Path; from benchmarks.replay import generate; generate(Path(sys.argv[1]), int(sys.argv[2]))"
+    measure([checkout / ".venv" / "bin" / "python", "-c", script, log, str(branches)], cwd=checkout)
 
 
 def main() -> None:
@@ -36,7 +42,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         logs = {branches: Path(name) / str(branches) for branches in (SMALL, given.branches)}
         for branches, log in logs.items():
-            generate(log, branches)
+            generated(sides["there"], log, branches)
         print(f"{'CPU microseconds a branch, medians':<40}{'there':>10}{'here':>10}{'ratio':>8}{'MB':>8}{'MB':>8}")
         for what, words in MADE:
             small, large = (
