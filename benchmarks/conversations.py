@@ -1,7 +1,8 @@
-"""Bytes and memory of long exact conversations: python -m benchmarks.conversations [--turns N] [--branches N] [--context BYTES]
+"""Bytes and memory of long exact conversations: python -m benchmarks.conversations [--turns N] [--branches N] [--context BYTES] [--live]
 
 Branches whose context begins with 40 KB and grows by every turn, written as `message` and `model_call` lines. A call says its context
 as a difference to the call before, so the log must grow with the turns; the requests themselves, side by side, grow with their square.
+`--live` adds the live worker on a Kafka of its own.
 """
 
 import argparse
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
+
+from benchmarks.live import environment, fresh_broker, run_worker
 
 WORDS = [
     f"{head}{tail}"
@@ -149,12 +152,24 @@ def measure(folder: Path, turns: int, branches: int, context: int) -> None:
     )
 
 
+def live(folder: Path, turns: int, branches: int, context: int) -> float:
+    """Return the largest resident set, in MB, of a live worker that folds the longest conversations."""
+    write(lines := folder / "live.ndjson", turns, branches, context)
+    with fresh_broker(folder, 4) as settings:
+        for words in (("up",), ("ingest", str(lines))):
+            command = [sys.executable, "-m", "streams.cli", *words]
+            subprocess.run(command, env=environment(settings), check=True, stdout=subprocess.DEVNULL)
+        _, memory = run_worker(settings, 1, folder)
+    return max(memory)
+
+
 def main() -> None:
     """Measure conversations of several lengths."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=500)
     parser.add_argument("--branches", type=int, default=4)
     parser.add_argument("--context", type=int, default=40_000)
+    parser.add_argument("--live", action="store_true")
     flags = parser.parse_args()
     print(
         f"{flags.branches} branches, contexts from {flags.context:,} bytes, two calls a turn; sizes and memory in MB\n"
@@ -165,6 +180,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for step in range(1, STEPS + 1):
             measure(Path(folder), flags.turns * step // STEPS, flags.branches, flags.context)
+        if flags.live:
+            print(
+                f"live worker, {flags.turns} turns: peak {live(Path(folder), flags.turns, flags.branches, flags.context):.0f} MB"
+            )
 
 
 if __name__ == "__main__":
