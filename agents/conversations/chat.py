@@ -28,7 +28,7 @@ class Told:
 
     __slots__ = (
         "agent", "content", "is_error", "key", "message_id", "name", "output_bytes", "output_digest", "parts", "reasoning",
-        "role", "tool_call_id", "tools",
+        "role", "size", "tool_call_id", "tools",
     )  # fmt: skip
 
     def __init__(
@@ -47,6 +47,7 @@ class Told:
         output_digest: str = "",
         output_bytes: int = 0,
         key: bytes = b"",
+        size: int = 0,
     ) -> None:
         self.role = role
         self.content = content
@@ -65,6 +66,8 @@ class Told:
         self.output_bytes = output_bytes
         self.key = key
         """SHA-256 of all that a model sees of it: messages with equal keys are equal."""
+        self.size = size
+        """Bytes of the same."""
 
     @property
     def text(self) -> str | None:

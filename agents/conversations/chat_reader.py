@@ -40,6 +40,7 @@ def read_message(data: dict[str, Any], seq: int, redacting: bool, texts: TextSto
     content, parts = _content(read, clean)
     reasoning = clean.text(read.reasoning)
     tools = tuple([_asked_tool(call, clean) for call in read.tool_calls])
+    seen = _seen(read, content, parts, reasoning, tools)
     raw = b"" if read.role != "tool" else (_raw_text(read) or "null").encode()
     told = Told(
         read.role,
@@ -54,7 +55,8 @@ def read_message(data: dict[str, Any], seq: int, redacting: bool, texts: TextSto
         is_error=read.is_error,
         output_digest=digest(raw) if raw else "",
         output_bytes=len(raw),
-        key=_key(read, content, parts, reasoning, tools),
+        key=sha256(seen).digest(),
+        size=len(seen),
     )
     return told, clean.counts()
 
@@ -156,12 +158,12 @@ def _asked_tool(call: RequestedCall, clean: _Cleaner) -> AskedTool:
     return AskedTool(call.id, name, text, digest(canonical_bytes(value, big_integers="exact")), False)
 
 
-def _key(
+def _seen(
     read: ChatMessage, content: str | None, parts: str | None, reasoning: str | None, tools: tuple[AskedTool, ...]
 ) -> bytes:
-    """SHA-256 of what a model sees of the message."""
+    """All that a model sees of the message, as JSON."""
     seen = [
         read.role, content, parts, reasoning or None, [[call.call_id, call.name, call.arguments] for call in tools],
         read.tool_call_id, read.name or None, read.is_error,
     ]  # fmt: skip
-    return sha256(compact(seen).encode()).digest()
+    return compact(seen).encode()

@@ -31,8 +31,6 @@ class Sequence(NamedTuple):
     agent: str | None
     tools: str | None
     """The tools on offer, as JSON text; None where no call says."""
-    tools_digest: str | None
-    """Their digest; also where they are known by it alone."""
     model: str | None
     """The model that was asked; None where several were."""
 
@@ -47,6 +45,18 @@ class Sequences(NamedTuple):
 
 ROOT: Final = 0
 
+TOO_MANY: Final = "too_many_messages"
+
+MAX_MESSAGES: Final = 100_000
+"""Messages of all sequences of a branch together. A call of a hundred bytes can repeat a context of thousands of messages, and
+each sequence becomes rows of its own: without a bound, a small slice could exhaust the memory of a worker."""
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of the same."""
+
+MAX_STEPS: Final = 5_000_000
+"""Messages that are passed on the way from one context to another."""
+
 
 class _Tree:
     """Messages by the messages before them."""
@@ -54,6 +64,9 @@ class _Tree:
     def __init__(self) -> None:
         self.parents = [ROOT]
         self.depths = [0]
+        self.sizes = [0]
+        """Bytes of the messages up to a node."""
+        self._steps = 0
         self.messages: list[Told | None] = [None]
         self._children: dict[tuple[int, bytes], int] = {}
 
@@ -64,14 +77,22 @@ class _Tree:
             found = self._children[node, told.key] = len(self.parents)
             self.parents.append(node)
             self.depths.append(self.depths[node] + 1)
+            self.sizes.append(self.sizes[node] + told.size)
             self.messages.append(told)
         return found
 
     def ancestor(self, node: int, depth: int) -> int:
         """Return the node of the message so deep on the way to `node`."""
+        self.walk(max(0, self.depths[node] - depth))
         while self.depths[node] > depth:
             node = self.parents[node]
         return node
+
+    def walk(self, steps: int) -> None:
+        """Count steps. Raises NotRepresentableError when there are too many."""
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            raise NotRepresentableError(TOO_MANY)
 
     def path(self, node: int) -> tuple[Told, ...]:
         """Return the messages up to a node."""
@@ -113,7 +134,8 @@ def sequences_of(messages: Iterable[Told], calls: Iterable[Asked], by_digest: Ma
     """Return the sequences of an attempt's calls, in the order of its log.
 
     `by_digest` has tool lists by digest, for calls that name only that. Raises NotRepresentableError for a reference to nothing,
-    an id that stands for two messages or calls, tools that are not known, and an attempt without any response.
+    an id that stands for two messages or calls, tools that are not known, an attempt without any response, and sequences that are
+    too many or too long to be made into rows.
     """
     known = _by_id(messages)
     tree = _Tree()
@@ -146,6 +168,12 @@ def sequences_of(messages: Iterable[Told], calls: Iterable[Asked], by_digest: Ma
         main = place
     if main < 0:
         raise NotRepresentableError("no_response")
+    ends_of = [each.last for each in sequences]
+    if (
+        sum([tree.depths[node] for node in ends_of]) > MAX_MESSAGES
+        or sum([tree.sizes[node] for node in ends_of]) > MAX_BYTES
+    ):
+        raise NotRepresentableError(TOO_MANY)
     return Sequences(tuple([_closed(each, tree, tools) for each in sequences]), main)
 
 
@@ -183,6 +211,7 @@ def _continued(
         found = [place for place in by_last.get(node, ()) if sequences[place].takes(call)]
         if found:
             return min(found)
+        tree.walk(1)
         node = tree.parents[node]
     return None
 
@@ -198,6 +227,5 @@ def _closed(sequence: _Open, tree: _Tree, tools: Mapping[str, str]) -> Sequence:
         frozenset([tree.depths[node] - 1 for node in sequence.responses]),
         sequence.agent,
         offered,
-        sequence.tools_digest,
         sequence.models[0] if len({*sequence.models}) == 1 else None,
     )

@@ -391,3 +391,28 @@ def test_a_bad_last_event_leaves_a_gap() -> None:
     (ended,) = reader.read_object(end)
     assert isinstance(ended, AgentEvents)
     assert ended.last_seq == len(facts)
+
+
+def repeated(size: int, depth: int, times: int) -> ChatAgent:
+    """A context that is long once, and named again by many calls that are short."""
+    agent = ChatAgent()
+    context = [agent.message("user", "x" * size) for _ in range(depth)]
+    call = agent.ask(context, agent.message("assistant", "a"))
+    for number in range(times):
+        answer = agent.message("assistant", f"a{number}")
+        again = {"after": call, "keep": depth, "add": []}
+        agent.event("model_call", {"call_id": f"z{number}", "context": again, "response": answer})
+    return agent
+
+
+@pytest.mark.parametrize(("size", "depth", "times"), [(200_000, 10, 40), (1, 1000, 120)])
+def test_a_long_context_that_is_named_many_times_makes_no_rows(size: int, depth: int, times: int) -> None:
+    """A few kilobytes of calls must not become gigabytes of rows."""
+    group = group_of([opened(), *repeated(size, depth, times).end()])
+    assert reasons(group) == [("not_representable", "too_many_messages")]
+    assert not group.ppo
+
+
+def test_many_answers_to_one_context_are_rows() -> None:
+    group = group_of([opened(), *repeated(1000, 20, 50).end()])
+    assert len(group.ppo) == 51
