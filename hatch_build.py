@@ -26,7 +26,7 @@ PACKAGES = ("schemas", "agents", "streams")
 IN_C = ("schemas/codec/_avro.c", "agents/ranking/_newton.c", "agents/evidence/_canonical.c")
 # Products are not contracted into sums: a fused operation rounds once, and the bits would differ.
 FLAGS = ("-O2", "-ffp-contract=off")
-# What mypyc generates compiles in half the time of -O2, and is 2 % slower.
+# Code that mypyc generates compiles in half the time of -O2, and is 2 % slower.
 LEVEL = "1"
 # One library has the code of all modules; the files beside the sources refer to it. mypyc wants it where the packages lie.
 GROUP = "braid"

@@ -15,7 +15,7 @@ MAX_SUMMARY_BYTES = 16_384
 """No summary is longer: of every output no more than twice this is held in memory."""
 
 JudgeKind = Literal["none", "external", "scripted", "anthropic", "openai"]
-"""Who votes: nobody; a producer outside that writes votes to the log; a rule file; a model by the Messages API or chat completions."""
+"""The voter: nobody; a producer outside that writes votes to the log; a rule file; a model by the Messages API or chat completions."""
 
 JudgeMode = Literal["pairwise", "scalar", "pairwise+scalar"]
 """What a judge is asked: which of two branches is better; how good one is, 0..10; or both."""

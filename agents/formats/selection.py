@@ -173,7 +173,7 @@ class Selection:
 
 
 def _text(record: Selectable, name: str) -> str | None:
-    """What a text filter compares with; ANY where the kind of row has no such thing."""
+    """The text of a row that a filter compares with; ANY where the kind of row has no such thing."""
     if name == "basis":
         return record.basis if isinstance(record, DpoRecord) else ANY
     if name == "sequence":

@@ -68,7 +68,7 @@ def _slice(
 
 
 def _info(value: dict[str, Any]) -> BranchInfo:
-    """What the record says of its branch. The model is asked where it has to convert. Raises LineError."""
+    """The branch that the record describes. The model is asked where it has to convert. Raises LineError."""
     temperature, seed = value.get("temperature"), value.get("seed")
     session_id, task, agent = value.get("session_id"), value.get("task"), _agent(value)
     if (

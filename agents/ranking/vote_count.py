@@ -33,7 +33,7 @@ class Vote:
         self.preferred = preferred
         """Names a or b, not a position. None: asked, and no usable answer."""
         self.judge = judge
-        """Who was asked: answers of different judges are never taken for two orders of one question."""
+        """The judge that was asked: answers of different judges are never taken for two orders of one question."""
 
 
 class Place(NamedTuple):

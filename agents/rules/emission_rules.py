@@ -27,7 +27,7 @@ class Rules(NamedTuple):
     groups_are_trained_on: bool
     """Only branches that are trained on count in the statistics of their group."""
     rows_are_conversations: bool
-    """Rows hold what the model saw and said, and say how that is known. What cannot be said exactly is in no row."""
+    """Rows hold what the model saw and said, and say how that is known. A conversation that is not known exactly is in no row."""
 
 
 RULES: Final = {

@@ -98,7 +98,7 @@ class BranchFacts:
         self.status = status
         """How it ended; `running` when it did not."""
         self.error = error
-        """What the producer said of its end."""
+        """The reason of its end, in the producer's words."""
         self.workspace = workspace
         self.info = info
         self.opened = opened

@@ -148,7 +148,7 @@ def _read(
 def _read_words(
     text: str, data: dict[str, Any], kind: str, channel: str, seq: int, redacting: bool, texts: TextStore
 ) -> tuple[Body, Counts, int]:
-    """What is kept of an event of a conversation, or of an unknown kind; and the form of conversation that it shows."""
+    """Read an event of a conversation, or of an unknown kind: the part that is kept, and the form of conversation that it shows."""
     if channel == CONVERSATION and kind in CHAT_FORMS:
         return _read_chat(text, data, kind, seq, redacting, texts)
     if kind in UTTERANCES:

@@ -190,7 +190,7 @@ class Piece:
         self.digests = digests
         """SHA-256 of the canonical JSON of each raw event, one after the other."""
         self.noted = noted
-        """What they say, in order; what the model wrote in one step is joined."""
+        """Their content, in order; text that the model wrote in one step is joined."""
         self.first_time = first_time
         self.last_time = last_time
         self.form = form

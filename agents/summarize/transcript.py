@@ -1,6 +1,6 @@
 """A transcript as messages: the turns of a branch in the order in which they were recorded.
 
-A model turn is its reasoning, its text and its calls; the results of the calls follow it as they came. What would have to be guessed
+A model turn is its reasoning, its text and its calls; the results of the calls follow it as they came. A transcript that needs a guess
 (a result that no call asked for, a call that nothing answered before the next turn, text after the calls of the same turn, a
 context that was rewritten) is not representable.
 """

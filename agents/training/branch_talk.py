@@ -24,6 +24,7 @@ from schemas.training import Fidelity, Message
 
 NOT_REPRESENTABLE = "not_representable"
 MALFORMED = "malformed_arguments"
+TOO_LARGE = "output_too_large"
 
 
 class Talk(NamedTuple):
@@ -153,9 +154,6 @@ class TalkMaker:
                 raise NotRepresentableError(TOO_LARGE)
         talk = conversation(branch, self._given_for(shown), turn_text=self._config.turn_text, trained=True, calls=calls)
         return Talk(talk)
-
-
-TOO_LARGE = "output_too_large"
 
 
 def _reasons(error: NotRepresentableError) -> tuple[str, ...]:

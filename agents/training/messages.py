@@ -44,7 +44,7 @@ class Conversation:
 
 
 def given_messages(task: str | None, opened: RolloutOpened | None) -> tuple[Message, ...]:
-    """What an agent is given before it begins; `task` is None where it was not shown."""
+    """The messages that an agent begins with; `task` is None where it was not shown."""
     user = () if task is None else (_message(role="user", content=task),)
     if opened is not None and opened.system_prompt:
         return _message(role="system", content=opened.system_prompt), *user

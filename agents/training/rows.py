@@ -414,7 +414,7 @@ class RowMaker:
         return self._tools if tools is None else tools
 
     def _of_talk(self, common: _Common, talk: Talk) -> _Common:
-        """What a row of one conversation has in common with others of its branch."""
+        """The fields that a row of one conversation shares with others of its branch."""
         if talk.tools is None and talk.model is None and talk.agent is None:
             return common
         return {
@@ -493,5 +493,5 @@ def _weakest(candidates: Sequence[Candidate]) -> Fidelity | None:
 
 
 def _gist(kind: RowKind, unique: tuple[tuple[Message, ...], ...]) -> tuple[object, ...]:
-    """What most rows differ in: how many messages they have, and how they end."""
+    """A key by which most rows differ: the number of their messages, and how they end."""
     return (kind, *[(len(each), each[-1].content if each else None) for each in unique])

@@ -243,7 +243,7 @@ def check_models(settings: Settings, environment: Mapping[str, str]) -> list[Che
 
 
 def missing_of(kind: ServiceKind, model: str, service: ServiceOptions, environment: Mapping[str, str]) -> str:
-    """What is missing before a model can be asked; empty when nothing is."""
+    """The settings that are missing before a model can be asked; empty when none is."""
     try:
         check_service(kind, model, service, environment)
     except ModelSetupError as error:

@@ -1,4 +1,4 @@
-"""What an export was asked for: format, file, split, filters, and how rows are written. One directory has one recipe."""
+"""The recipe of an export: format, file, split, filters, and how rows are written. One directory has one recipe."""
 
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -16,7 +16,7 @@ SHARD_ROWS = 50_000
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to export, and how."""
+    """The rows to export, and their form."""
 
     form: Format
     kind: FileKind
@@ -64,7 +64,7 @@ class Recipe:
         return [*parts, *LEDGER_NAMES]
 
     def plain(self, source: str) -> dict[str, Any]:
-        """What two exports to one directory must agree on."""
+        """The members that two exports to one directory must share."""
         items = None if self.eval_items is None else sha256(read_bytes(self.eval_items)).hexdigest()
         return {
             "format": self.form.name,

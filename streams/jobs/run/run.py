@@ -59,7 +59,7 @@ class RunError(BraidError):
 
 
 class Wanted(NamedTuple):
-    """What a run makes beside rankings and rows."""
+    """The results of a run beside rankings and rows."""
 
     beside: Sequence[str] = ()
     """Folders in the directory of the results that the caller filled before: the manifest lists their files."""

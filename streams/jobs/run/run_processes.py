@@ -29,7 +29,7 @@ from streams.log.progress import Say, quiet
 
 
 class RunJob(BaseModel):
-    """What every partition of a run is folded with."""
+    """The settings that every partition of a run shares."""
 
     model_config = ConfigDict(frozen=True)
 
