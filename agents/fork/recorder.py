@@ -71,16 +71,37 @@ class Recorder:
         await self._write(end | {"last_seq": last if last >= 0 else None})
 
     async def _write(self, end: dict[str, Any]) -> None:
+        """Write all that waits, in slices of good size; the last one has the end."""
+        *before, last = self._slices()
+        self._waiting, self._size = [], 0
+        for events in before:
+            await self._append(events, {})
+        await self._append(last, end)
+
+    def _slices(self) -> list[list[AgentEvent]]:
+        """The events that wait. A turn with many calls tells more at once than a slice may hold."""
+        slices: list[list[AgentEvent]] = [[]]
+        size = 0
+        for event in self._waiting:
+            length = byte_length(event.data)
+            if slices[-1] and size + length > MAX_TEXT:
+                slices.append([])
+                size = 0
+            slices[-1].append(event)
+            size += length
+        return slices
+
+    async def _append(self, events: list[AgentEvent], end: dict[str, Any]) -> None:
         slice_ = AgentEvents(
             rollout_id=self.rollout_id,
             branch_index=self.branch_index,
             attempt=self.attempt,
             first_seq=self.written,
-            events=tuple(self._waiting),
+            events=tuple(events),
             branch=self._info,
             **end,
         )
-        self._waiting, self._size, self._info = [], 0, None
+        self._info = None
         self.written += len(slice_.events)
         # Once begun it is seen through: a cancelled write would leave open whether its seqs are taken.
         writing = asyncio.ensure_future(self._log.append(slice_))

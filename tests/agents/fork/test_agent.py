@@ -13,6 +13,7 @@ from starlette.responses import Response
 from agents.fork.budget import Budgets
 from agents.fork.retry import ATTEMPTS
 from agents.fork.runner import Sampling
+from agents.importers.slices import MAX_TEXT
 from agents.models.anthropic_adapter import AnthropicModel
 from agents.models.model import Model, SamplingParameters
 from agents.models.openai_adapter import OpenAIModel
@@ -467,3 +468,17 @@ async def test_a_content_filter_is_no_answer(tmp_path: Path) -> None:
         [result] = await run_all(forked)
     await maker.close()
     assert (result.status, result.error) == ("failed", "the provider's content filter stopped the model")
+
+
+async def test_a_turn_of_many_calls_is_written_in_slices_of_good_size(tmp_path: Path, model: Maker) -> None:
+    """Their outputs are told once more as messages, all at once, before the next call."""
+    reads = [use("read_file", number, path="big.txt") for number in range(1, 61)]
+    _, asked = model(turns([use("run", 0, command="yes $(seq -s ' ' 30) | head -c 14000 > big.txt")], reads, DONE))
+    log = ListLog()
+    async with runner(tmp_path, lambda _: asked, log) as forked:
+        [result] = await run_all(forked)
+    assert result.status == "answered", result.error
+    whole(log, 1)
+    sizes = [sum(len(event.data.encode()) for event in one.events) for one in log.slices() if len(one.events) > 1]
+    assert sum(sizes) > 1024 * 1024
+    assert max(sizes) <= MAX_TEXT
