@@ -141,6 +141,8 @@ def build_apart(spec: dict[str, Any]) -> socket.socket:
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     root = spec["scratch"]
     mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
+    for view in (REPORTER, WORK):
+        Path(root + view).mkdir()
     build_view(root + REPORTER, spec["readonly"])
     bring_harness(spec["harness"], root + REPORTER)
     bring_helper(spec["harness"], root + REPORTER)

@@ -46,7 +46,6 @@ HELPER = "/run/braid"
 
 def build_view(root: str, readonly: Iterable[str]) -> None:
     """Mount a root that holds the system's programs and private places; /proc is mounted by the process that enters it."""
-    Path(root).mkdir(exist_ok=True)
     mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=16m,mode=755")
     for folder in ("dev", "proc", "tmp", "dev/shm", "etc", "run"):
         Path(root, folder).mkdir(parents=True, exist_ok=True)
