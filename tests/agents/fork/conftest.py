@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.fork.e2b_adapter import E2bOptions, E2bSandboxes
-from agents.fork.local_adapter import LocalSandboxes
+from agents.fork.local_adapter import LocalOptions, LocalSandboxes
 from tests.e2b_service import e2b_service
 
 
@@ -23,7 +23,7 @@ async def local(tmp_path: Path) -> AsyncIterator[LocalSandboxes]:
 async def sandboxes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
     """Every kind of sandbox. E2B's service is played on loopback, with its SDK's own protocol."""
     if request.param != "e2b":
-        made = await LocalSandboxes.open(tmp_path / "sandboxes", request.param)
+        made = await LocalSandboxes.open(tmp_path / "sandboxes", LocalOptions(request.param))
         yield made
         await made.close()
         return
