@@ -23,11 +23,13 @@ from e2b import CommandResult as RemoteResult
 from e2b.exceptions import AuthenticationException, NotFoundException, ServiceBusyException
 
 from agents.fork.command_output import Collector
-from agents.fork.sandbox import NO_ENV, CommandResult, Ended, Limits, SandboxError
+from agents.fork.sandbox import NO_ENV, CommandResult, Ended, Harness, Limits, SandboxError, bounded
 from agents.workspace.files import LEFT_OUT, MAX_FILES, MAX_TOTAL, File, FileProblemError, Files, checked, stays_inside
 from agents.workspace.snapshot import pack
 
-KEEPER = Path(__file__).with_name("confine_adapter.py")
+KEEPER = ("confine_adapter.py", "kernel_adapter.py")
+"""The scripts that run over there, of this folder."""
+
 STOP_S = 5.0
 
 TROUBLE = (SandboxException, AuthenticationException, ServiceBusyException, httpx.HTTPError, OSError)
@@ -69,7 +71,8 @@ class E2bSandbox:
         self.root = options.root
         self._options = options
         self._machine: AsyncSandbox | None = None
-        self._keeper = f"{os.path.dirname(options.root)}/.braid-keeper.py"  # noqa: PTH120 - a path over there
+        self._beside = os.path.dirname(options.root)  # noqa: PTH120 - a path over there
+        self._keeper = f"{self._beside}/.braid/agents/fork"
 
     async def start(self) -> None:
         """Make the machine and its workspace."""
@@ -80,7 +83,9 @@ class E2bSandbox:
                 allow_internet_access=self._options.internet,
             )
             try:
-                await self._machine.files.write(self._keeper, KEEPER.read_bytes(), use_octet_stream=True)
+                for name in KEEPER:
+                    script = Path(__file__).with_name(name).read_bytes()
+                    await self._machine.files.write(f"{self._keeper}/{name}", script, use_octet_stream=True)
                 await self._do(["mkdir", "-p", self.root])
             except BaseException:
                 await self.dispose()
@@ -106,25 +111,31 @@ class E2bSandbox:
         await self.put({path: File(content, executable)})
 
     async def put(self, files: Files) -> None:
-        """Write many files: one upload, unpacked over there."""
-        if not files:
-            return
+        """Write many files."""
+        if files:
+            await self._put(self.root, files)
+
+    async def _put(self, folder: str, files: Files) -> None:
+        """One upload, unpacked over there."""
         archive = f"{self.root}.in.tar"
         async with _plainly("files cannot be written"):
             packed = pack({checked(path): file for path, file in files.items()})
             await self._there.files.write(archive, packed, use_octet_stream=True)
-            done = await self._do(["tar", "-xf", archive, "-C", self.root, "--no-same-owner"], check=False)
+            done = await self._do(["tar", "-xf", archive, "-C", folder, "--no-same-owner"], check=False)
             await self._do(["rm", "-f", archive])
         if done:
             raise FileProblemError("unwritable", f"{', '.join(list(files)[:3])}: {done}")
 
     async def files(self, under: str = ".") -> dict[str, File]:
-        """All files below a folder: packed over there, one download. Raises FileProblemError."""
-        folder = checked(under)
+        """All files below a folder of the workspace. Raises FileProblemError."""
+        return await self._fetch(self.root, checked(under))
+
+    async def _fetch(self, folder: str, under: str) -> dict[str, File]:
+        """Packed over there, one download."""
         archive = f"{self.root}.out.tar"
         left_out = [f"--exclude={name}" for name in sorted(LEFT_OUT)]
         async with _plainly("files cannot be read"):
-            trouble = await self._do(["tar", "-cf", archive, "-C", self.root, *left_out, folder], check=False)
+            trouble = await self._do(["tar", "-cf", archive, "-C", folder, *left_out, under], check=False)
             if trouble:
                 raise FileProblemError("not_found", f"no such folder: {under}")
             packed = bytes(await self._there.files.read(archive, format="bytes"))
@@ -133,15 +144,35 @@ class E2bSandbox:
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
-    async def run(self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV) -> CommandResult:
+    async def run(
+        self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV, harness: Harness | None = None
+    ) -> CommandResult:
         """Run a command in the workspace; nothing that it started is left when this returns. Raises SandboxError."""
+        if harness is None:
+            return await self._run(command, limits, env)
+        if harness.apart:
+            raise SandboxError(
+                "tests cannot run apart from the work in a sandbox of E2B: verify with local sandboxes (fork.sandbox = local)"
+            )
+        tests, logs = f"{self.root}.tests", f"{self.root}.logs"
+        async with _plainly("the tests cannot be laid out"):
+            await self._do(["mkdir", "-p", tests, logs])
+        try:
+            await self._put(tests, harness.tests)
+            done = await self._run(command, limits, {**env, "TEST_DIR": tests, "LOGS_DIR": logs})
+            return done._replace(reports=bounded(await self._fetch(logs, ".")))
+        finally:
+            async with _plainly("the tests cannot be removed"):
+                await self._do(["rm", "-rf", tests, logs])
+
+    async def _run(self, command: Sequence[str], limits: Limits, env: Mapping[str, str]) -> CommandResult:
         began = time.monotonic()
         out, err = Collector(), Collector()
         spec = {
             "command": list(command), "isolation": "processes", "root": self.root, "parent": None, "status_fd": 2,
             "cpu_s": limits.cpu_s, "memory_mb": limits.memory_mb, "file_mb": limits.file_mb, "processes": limits.processes,
         }  # fmt: skip
-        keeper = "exec " + shlex.join(["python3", "-I", "-S", self._keeper, json.dumps(spec)])
+        keeper = "exec " + shlex.join(["python3", "-I", "-S", f"{self._keeper}/{KEEPER[0]}", json.dumps(spec)])
         async with _plainly("a command cannot be run"):
             handle = await self._there.commands.run(
                 keeper, background=True, cwd=self.root, timeout=limits.timeout_s + 4 * STOP_S, retain_output=False,

@@ -19,10 +19,24 @@ from pathlib import Path
 from typing import Literal
 
 from agents.fork.command_output import Collector
-from agents.fork.sandbox import NO_ENV, CommandResult, Ended, Limits, SandboxError
+from agents.fork.sandbox import (
+    LOGS,
+    MAX_REPORTS,
+    MAX_REPORTS_BYTES,
+    NO_ENV,
+    TESTS,
+    CommandResult,
+    Ended,
+    Harness,
+    Limits,
+    SandboxError,
+    bounded,
+)
+from agents.fork.views_adapter import HELPER
 from agents.workspace.files import MAX_FILES, MAX_TOTAL, File, FileProblemError, Files, checked, is_kept, stays_inside
 
 CONFINE = Path(__file__).with_name("confine_adapter.py")
+WORK = Path(__file__).with_name("work_adapter.py")
 
 INSIDE = "/workspace"
 """Where commands see the workspace when they have a root of their own: the same for every branch on every machine."""
@@ -214,16 +228,40 @@ class LocalSandbox:
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
-    async def run(self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV) -> CommandResult:
+    async def run(
+        self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV, harness: Harness | None = None
+    ) -> CommandResult:
         """Run a command in the workspace; nothing that it started is left when this returns. Raises SandboxError."""
         if not self._workspace.is_dir():
             raise SandboxError(f"{self._workspace} is gone")
+        if harness is None:
+            return await self._run(command, limits, env, None)
+        if harness.apart and self._isolation != "namespaces":
+            raise SandboxError(
+                "tests cannot run apart from the work without namespaces: unset BRAID_FORK__ISOLATION=processes and allow "
+                "user namespaces on this machine, or verify on a machine that has them"
+            )
+        folder = self._folder / "harness"
+        try:
+            await asyncio.to_thread(_lay_out, folder, harness.tests)
+            places = (TESTS, LOGS) if self._isolation == "namespaces" else (str(folder / "tests"), str(folder / "logs"))
+            named = {"TEST_DIR": places[0], "LOGS_DIR": places[1], **env}
+            done = await self._run(command, limits, named, self._harness_spec(folder, harness))
+            return done._replace(reports=await asyncio.to_thread(_reports, folder / "logs"))
+        except OSError as error:
+            raise SandboxError(f"{folder}: {error}") from None
+        finally:
+            await asyncio.to_thread(_remove, folder)
+
+    async def _run(
+        self, command: Sequence[str], limits: Limits, env: Mapping[str, str], harness: dict[str, object] | None
+    ) -> CommandResult:
         began = time.monotonic()
         status_read, status_write = os.pipe()
         try:
-            spec = self._spec(command, limits, status_write)
+            spec = self._spec(command, limits, status_write) | {"harness": harness}
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", str(CONFINE), json.dumps(spec), env=_environment(env),
+                sys.executable, "-I", "-S", str(CONFINE), json.dumps(spec), env=_environment(env, harness),
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
                 pass_fds=(status_write,), start_new_session=True,
             )  # fmt: skip
@@ -271,6 +309,15 @@ class LocalSandbox:
             "processes": limits.processes,
         }
 
+    def _harness_spec(self, folder: Path, harness: Harness) -> dict[str, object]:
+        return {
+            "tests": str(folder / "tests"),
+            "logs": str(folder / "logs"),
+            "apart": harness.apart,
+            "program": WORK.read_text(),
+            "python": sys.executable,
+        }
+
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def reset(self) -> None:
@@ -300,9 +347,10 @@ class LocalSandbox:
                     await asyncio.gather(*(process.wait() for process in self._running))
 
 
-def _environment(env: Mapping[str, str]) -> dict[str, str]:
+def _environment(env: Mapping[str, str], harness: Mapping[str, object] | None) -> dict[str, str]:
     """What a command sees: nothing of the runner's own environment, which holds its keys."""
-    path = os.pathsep.join((str(Path(sys.prefix) / "bin"), "/usr/local/bin", "/usr/bin", "/bin"))
+    helper = [HELPER] if harness is not None and harness["apart"] else []
+    path = os.pathsep.join((*helper, str(Path(sys.prefix) / "bin"), "/usr/local/bin", "/usr/bin", "/bin"))
     return {
         "PATH": path,
         "HOME": "/tmp",  # noqa: S108 - inside
@@ -355,6 +403,38 @@ def _file_at(place: Path, path: str) -> File | None:
         return File(place.read_bytes(), executable=bool(found.st_mode & 0o100))
     except (OSError, UnicodeEncodeError):
         return None
+
+
+def _lay_out(folder: Path, tests: Files) -> None:
+    """Write the tests beside an empty place for reports."""
+    _remove(folder)
+    (folder / "logs").mkdir(parents=True)
+    (folder / "tests").mkdir()
+    for path, file in tests.items():
+        place = folder / "tests" / checked(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if file.link:
+            place.symlink_to(file.content.decode())
+            continue
+        place.write_bytes(file.content)
+        place.chmod(0o755 if file.executable else 0o644)
+
+
+def _reports(folder: Path) -> Files:
+    """The plain files that a test run left, if they are few and small."""
+    found: dict[str, File] = {}
+    total = 0
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            place = Path(parent, name)
+            seen = place.lstat()
+            total += seen.st_size
+            if len(found) > MAX_REPORTS or total > MAX_REPORTS_BYTES:
+                return {}
+            if stat.S_ISREG(seen.st_mode):
+                found[place.relative_to(folder).as_posix()] = File(place.read_bytes())
+    return bounded(found)
 
 
 def _remove(folder: Path) -> None:

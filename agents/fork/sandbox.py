@@ -6,6 +6,7 @@ broken; the pool then replaces it.
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from agents.workspace.files import File, Files
@@ -13,6 +14,13 @@ from schemas.errors import BraidError
 
 MAX_OUTPUT = 128 * 1024
 """Bytes kept of each output stream: half from its beginning, half from its end. A slice of events takes 1 MiB."""
+
+TESTS, LOGS = "/tests", "/logs/verifier"
+"""Where a command with a harness finds the tests, and leaves its reports. Where a sandbox cannot put them there, `$TEST_DIR`
+and `$LOGS_DIR` say where they are; they are always set."""
+
+MAX_REPORTS = 100
+MAX_REPORTS_BYTES = 32 * 1024 * 1024
 
 NO_ENV: Mapping[str, str] = {}
 
@@ -40,6 +48,16 @@ class Output(NamedTuple):
     """SHA-256 of all of it."""
 
 
+class Harness(NamedTuple):
+    """A task's tests, for a command that tests the workspace. Tests and reports lie outside of the workspace."""
+
+    tests: Files
+    """Seen at `TESTS`, read-only."""
+    apart: bool
+    """The command cannot see the workspace. Its program `work` (`work [--fd N]... COMMAND...`) runs commands on it, which see
+    neither the tests nor the command nor its reports. Else all is in one view, and code under test can reach all of it."""
+
+
 class CommandResult(NamedTuple):
     """How a command went."""
 
@@ -49,6 +67,15 @@ class CommandResult(NamedTuple):
     stdout: Output
     stderr: Output
     wall_ms: int
+    reports: Files = MappingProxyType({})
+    """Files in `LOGS` when all was over; without a harness, and when there are too many or too large ones, none."""
+
+
+def bounded(reports: Files) -> Files:
+    """The plain files among reports; none when there are too many or too large ones."""
+    plain = {path: file for path, file in reports.items() if not file.link}
+    fits = len(plain) <= MAX_REPORTS and sum(len(file.content) for file in plain.values()) <= MAX_REPORTS_BYTES
+    return plain if fits else {}
 
 
 class Limits(NamedTuple):
@@ -83,8 +110,10 @@ class Sandbox(Protocol):
     async def files(self, under: str = ".") -> dict[str, File]:
         """All files below a folder, by their path in the workspace. Raises FileProblemError."""
 
-    async def run(self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV) -> CommandResult:
-        """Run a command in the workspace; nothing that it started is left when this returns."""
+    async def run(
+        self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV, harness: Harness | None = None
+    ) -> CommandResult:
+        """Run a command in the workspace, or in `TESTS` when it runs apart; nothing that it started is left when this returns."""
 
     async def reset(self) -> None:
         """Empty the workspace for the next one. Raises SandboxError when it is broken."""
