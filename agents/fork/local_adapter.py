@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -25,6 +25,7 @@ from agents.fork.sandbox import (
     MAX_REPORTS_BYTES,
     NO_ENV,
     TESTS,
+    ApartError,
     CommandResult,
     Ended,
     Harness,
@@ -34,6 +35,7 @@ from agents.fork.sandbox import (
 )
 from agents.fork.views_adapter import HELPER
 from agents.workspace.files import MAX_FILES, MAX_TOTAL, File, FileProblemError, Files, checked, is_kept, stays_inside
+from agents.workspace.tree_adapter import everything
 
 CONFINE = Path(__file__).with_name("confine_adapter.py")
 WORK = Path(__file__).with_name("work_adapter.py")
@@ -166,6 +168,10 @@ class LocalSandbox:
         """All files below a folder. Raises FileProblemError."""
         return await asyncio.to_thread(self._files, under)
 
+    async def everything(self, wanted: Callable[[str], bool]) -> dict[str, File | None]:
+        """Every wanted name that is no folder. Raises FileProblemError."""
+        return await asyncio.to_thread(everything, self._workspace, wanted)
+
     def _place(self, path: str) -> Path:
         """Where a path really is; links that lead out of the workspace lead nowhere."""
         place = self._workspace / checked(path)
@@ -237,7 +243,7 @@ class LocalSandbox:
         if harness is None:
             return await self._run(command, limits, env, None)
         if harness.apart and self._isolation != "namespaces":
-            raise SandboxError(
+            raise ApartError(
                 "tests cannot run apart from the work without namespaces: unset BRAID_FORK__ISOLATION=processes and allow "
                 "user namespaces on this machine, or verify on a machine that has them"
             )

@@ -25,6 +25,7 @@ async def test_a_reference_solution_passes_and_a_broken_one_fails(
     sandbox = await local.create()
     verdict = await build_verdict(task, {**task.start, **overlays(SAMPLES / name)[overlay]}, sandbox, SUBJECT)
     assert verdict.tests is not None, verdict
+    assert verdict.isolation == "strong"
     assert build_meaning(verdict, CURRENT).outcome == ("pass" if overlay == "solution" else "fail"), verdict
 
 
