@@ -3,7 +3,6 @@ definition, with real processes and real files behind them. Not a virtual machin
 
 import asyncio
 import os
-import shutil
 import socket
 import threading
 import uuid
@@ -23,6 +22,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
+
+from agents.fork.folder_adapter import remove
 
 
 class E2bService:
@@ -68,7 +69,7 @@ class E2bService:
                 for each in (*keeper.children(recursive=True), keeper):
                     with suppress(psutil.NoSuchProcess):
                         each.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)  # a machine's disk goes with it; one machine at a time, here
+        remove(self.folder)  # a machine's disk goes with it; one machine at a time, here
 
     # -- envd ----------------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
-"""One command, confined: started as a script of its own (`python -I -S confine_adapter.py SPEC`).
+"""Confinement of commands, as a script of its own (`python -I -S confine_adapter.py ...`) that imports nothing of the product.
 
-With namespaces (Linux, unprivileged user namespaces or root): see `views_adapter` and `launch_adapter`.
+With namespaces (`hold DESCRIPTOR`; Linux, unprivileged user namespaces or root): a process that lives as long as a sandbox and
+starts its commands, see `launch_adapter`.
 
-Without them (`"isolation": "processes"`, only where it is configured): limits, no capabilities, and a keeper that adopts
-orphans (a child subreaper) and kills all of its descendants at the end. The network and this user's files are within reach.
+Without them (`keep SPEC`, only where it is configured): one command with limits, no capabilities, and a keeper that adopts
+orphans (a child subreaper) and kills all of its descendants at the end. The network and the user's files are within reach.
 
 Trouble before the command starts is written to the status descriptor; an exit code is always the command's own. Where the
 machine is itself a sandbox (e2b), the same keeper runs there: no parent to die with, standard error as the descriptor.
@@ -13,6 +14,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -26,38 +28,37 @@ for package in ("agents", "agents.fork"):  # without their __init__, which loads
 
 from agents.fork.kernel_adapter import (  # noqa: E402 - the packages above
     PR_SET_CHILD_SUBREAPER,
+    become,
     call,
     die_with_parent,
     drop_capabilities,
     execute,
+    exit_code,
     limit,
     lower,
-    wait_for,
+    reap,
 )
 
 
 def main() -> NoReturn:
-    """Confine, run, clean up, and exit as the command did."""
-    spec = json.loads(sys.argv[1])
+    """Hold a sandbox, or keep one command and exit as it did."""
+    if sys.argv[1] == "hold":  # its modules are not there where the machine is the sandbox
+        from agents.fork.launch_adapter import hold
+
+        os._exit(hold(socket.socket(fileno=int(sys.argv[2]))))
+    spec = json.loads(sys.argv[2])
     status = spec["status_fd"]
     if status > 2:
         os.set_inheritable(status, False)
     try:
-        code = in_namespaces(spec) if spec["isolation"] == "namespaces" else in_processes(spec)
+        code = keep(spec)
     except OSError as error:
         os.write(status, str(error).encode())
         code = 125
     os._exit(code)
 
 
-def in_namespaces(spec: dict[str, Any]) -> int:
-    """Run the command in namespaces of its own; the code for it is not there where the machine is the sandbox."""
-    from agents.fork.launch_adapter import run_closed
-
-    return run_closed(spec)
-
-
-def in_processes(spec: dict[str, Any]) -> int:
+def keep(spec: dict[str, Any]) -> int:
     """Run the command with limits only, and kill every descendant at the end."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -71,11 +72,13 @@ def in_processes(spec: dict[str, Any]) -> int:
     if main_process == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         limit(spec)
-        if spec["parent"] is None:  # a machine of its own: no other user's processes are counted
+        if spec["parent"] is None or spec["uid"]:  # no other user's processes are counted
             lower(resource.RLIMIT_NPROC, spec["processes"])
         drop_capabilities()  # for a runner that is root: the command could change the machine's mounts otherwise
-        execute(spec["command"], spec["root"])
-    code = wait_for(main_process)
+        if spec["uid"]:
+            become(spec["uid"])
+        execute(spec["command"], spec["root"], os.environ)
+    code = exit_code(reap(main_process))
     kill_descendants()
     return code
 

@@ -176,10 +176,10 @@ class E2bSandbox:
         began = time.monotonic()
         out, err = Collector(), Collector()
         spec = {
-            "command": list(command), "isolation": "processes", "root": self.root, "parent": None, "status_fd": 2,
+            "command": list(command), "root": self.root, "parent": None, "uid": None, "status_fd": 2,
             "cpu_s": limits.cpu_s, "memory_mb": limits.memory_mb, "file_mb": limits.file_mb, "processes": limits.processes,
         }  # fmt: skip
-        keeper = "exec " + shlex.join(["python3", "-I", "-S", f"{self._keeper}/{KEEPER[0]}", json.dumps(spec)])
+        keeper = "exec " + shlex.join(["python3", "-I", "-S", f"{self._keeper}/{KEEPER[0]}", "keep", json.dumps(spec)])
         async with _plainly("a command cannot be run"):
             handle = await self._there.commands.run(
                 keeper, background=True, cwd=self.root, timeout=limits.timeout_s + 4 * STOP_S, retain_output=False,

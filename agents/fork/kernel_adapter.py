@@ -18,14 +18,17 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_S
 NEW_NS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 MNT_DETACH = 2
-SYS_KEYCTL, SYS_MOUNT_SETATTR, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_RESTRICT = 250, 442, 444, 446
-if os.uname().machine in ("aarch64", "riscv64"):
-    SYS_KEYCTL = 219
+SYS_KEYCTL = 219 if os.uname().machine in ("aarch64", "riscv64") else 250
+SYS_OPENAT2, SYS_MOUNT_SETATTR, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_RESTRICT = 437, 442, 444, 446
+RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH = 1, 2, 8
 KEYCTL_JOIN_SESSION_KEYRING = 1
 LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET = 1
 AT_RECURSIVE, ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 0x8000, 1, 2, 4
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 LAST_CAPABILITY = 63
+
+NO_CORE = 1
+"""Bytes of a core dump: too few for a file, and the one value with which none is piped to the machine's handler (core(5))."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -71,6 +74,12 @@ def loopback_up() -> None:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH14s", b"lo", IFF_UP, b""))
 
 
+def open_beneath(folder: int, path: str, flags: int, mode: int = 0) -> int:
+    """openat2(2): open a path below a folder; raises OSError (EXDEV) when a link or `..` leads out of it."""
+    how = struct.pack("QQQ", flags | os.O_CLOEXEC, mode, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV)
+    return call("syscall", SYS_OPENAT2, folder, os.fsencode(path), how, len(how))
+
+
 # -- powers ----------------------------------------------------------------------------------------------------------------
 
 
@@ -80,6 +89,13 @@ def drop_capabilities() -> None:
         with suppress(OSError):  # beyond the kernel's last one
             call("prctl", PR_CAPBSET_DROP, capability, 0, 0, 0)
     call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def become(uid: int) -> None:
+    """Run as another user and group; this ends all capabilities when it is not root of the namespace."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
 
 
 def leave_keyrings() -> None:
@@ -103,7 +119,7 @@ def limit(spec: Mapping[str, Any]) -> None:
         (resource.RLIMIT_CPU, spec["cpu_s"]),
         (resource.RLIMIT_DATA, spec["memory_mb"] * 2**20),
         (resource.RLIMIT_FSIZE, spec["file_mb"] * 2**20),
-        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CORE, NO_CORE),
     ):
         lower(kind, value)
 
@@ -125,23 +141,23 @@ def die_with_parent(number: signal.Signals, parent: int | None) -> None:
         os._exit(125)
 
 
-def execute(command: Sequence[str], folder: str, env: Mapping[str, str] | None = None) -> NoReturn:
+def execute(command: Sequence[str], folder: str, env: Mapping[str, str] | Mapping[bytes, bytes]) -> NoReturn:
     """Become the command; a command that cannot be started exits with 127, as in a shell."""
     os.setsid()
     try:
         os.chdir(folder)
-        os.execvpe(command[0], list(command), os.environ if env is None else env)  # noqa: S606 - a list, no shell
+        os.execvpe(command[0], list(command), env)  # noqa: S606 - a list, no shell
     except (OSError, ValueError) as error:
         os.write(2, f"{command[0]}: {getattr(error, 'strerror', None) or error}\n".encode())
         os._exit(127)
 
 
-def wait_for(pid: int) -> int:
-    """How a process ended, other children reaped on the way."""
+def reap(pid: int) -> int:
+    """Wait for a process, other children reaped on the way; returns its wait status."""
     while True:
         ended, status = os.wait()
         if ended == pid:
-            return exit_code(status)
+            return status
 
 
 def exit_code(status: int) -> int:

@@ -1,24 +1,24 @@
-"""Sandboxes on this machine: a directory each, and commands that are confined by `confine_adapter`.
+"""Sandboxes on this machine: a workspace each, and commands that are closed in by namespaces, or by limits alone.
 
-A runner's sandboxes lie in one folder that it holds a lock on. A runner that was killed loses its lock with its life; the
-next one to start sweeps what it left. Nothing runs between commands, so files need no locks.
+With namespaces, a sandbox's files lie in memory, in file systems of limited size that only its holder has: they are gone with
+it, however it ends. A runner's other folders lie in one place that it holds a lock on; a runner that was killed loses its lock
+with its life, and the next one to start sweeps what it left. Nothing runs between commands, so files need no locks.
 """
 
 import asyncio
 import fcntl
-import json
 import os
-import shutil
-import stat
 import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from agents.fork.command_output import Collector
+from agents.fork.folder_adapter import Folder, remove
+from agents.fork.holder_adapter import Command, Holder, KeptCommand
 from agents.fork.sandbox import (
     LOGS,
     MAX_REPORTS,
@@ -33,11 +33,11 @@ from agents.fork.sandbox import (
     SandboxError,
     bounded,
 )
+from agents.fork.uid_adapter import FIRST_UID, Users, claim, first_usable
 from agents.fork.views_adapter import HELPER
-from agents.workspace.files import MAX_FILES, MAX_TOTAL, File, FileProblemError, Files, checked, is_kept, stays_inside
+from agents.workspace.files import File, FileProblemError, Files
 from agents.workspace.tree_adapter import everything
 
-CONFINE = Path(__file__).with_name("confine_adapter.py")
 WORK = Path(__file__).with_name("work_adapter.py")
 
 INSIDE = "/workspace"
@@ -49,27 +49,39 @@ STOP_S = 5.0
 CHUNK = 64 * 1024
 
 Isolation = Literal["namespaces", "processes"]
-"""How well a command is closed in: see `confine_adapter`. The weaker one is never chosen for somebody."""
+"""How well a command is closed in: see `confine_adapter`. The weaker one is used only where it is configured."""
+
+
+class LocalOptions(NamedTuple):
+    """What sandboxes may use of the machine."""
+
+    isolation: Isolation = "namespaces"
+    workspace_mb: int = 1024
+    """Of a workspace, in memory; 1 MiB has room for 256 files."""
+    first_uid: int = FIRST_UID
+    """Started by root, sandboxes run as users of the machine from this number on."""
 
 
 class LocalSandboxes:
     """Makes sandboxes below a folder."""
 
-    def __init__(self, base: Path, isolation: Isolation, lock: int, name: str) -> None:
-        self._isolation = isolation
+    def __init__(self, base: Path, options: LocalOptions, lock: int, name: str) -> None:
+        self._options = options
         self._folder = base / name
         self._lock_path = base / f"{name}.lock"
         self._lock = lock
         self._made = 0
+        self._alive: set[LocalSandbox] = set()
+        self._first_uid = first_usable(options.first_uid) if os.geteuid() == 0 else None
 
     @classmethod
-    async def open(cls, base: Path, isolation: Isolation = "namespaces") -> "LocalSandboxes":
+    async def open(cls, base: Path, options: LocalOptions = LocalOptions()) -> "LocalSandboxes":  # noqa: B008 - frozen
         """Sweep what dead runners left, and make a place for this one's. Raises SandboxError when commands cannot be closed in."""
         if sys.platform != "linux":
             raise SandboxError("local sandboxes need Linux; use --sandbox e2b")
         await asyncio.to_thread(sweep, base)
         lock, name = _claim(base)
-        made = cls(base, isolation, lock, name)
+        made = cls(base, options, lock, name)
         try:
             await made._try_out()
         except BaseException:
@@ -78,28 +90,54 @@ class LocalSandboxes:
         return made
 
     async def create(self) -> "LocalSandbox":
-        """An empty sandbox."""
+        """An empty sandbox. Raises SandboxError."""
         self._made += 1
-        return LocalSandbox(self._folder / str(self._made), self._isolation)
+        folder = self._folder / str(self._made)
+        users = None if self._first_uid is None else await asyncio.to_thread(claim, self._first_uid)
+        sandbox = LocalSandbox(folder, self._options, users, self._alive.discard)
+        self._alive.add(sandbox)
+        try:
+            await sandbox.start()
+        except BaseException:
+            await sandbox.dispose()
+            raise
+        return sandbox
 
     async def close(self) -> None:
-        """Remove the folder with everything in it."""
-        await asyncio.to_thread(_remove, self._folder)
+        """End the sandboxes that are left, and remove the folder with everything in it."""
+        for sandbox in list(self._alive):
+            await sandbox.dispose()
+        await asyncio.to_thread(remove, self._folder)
         self._lock_path.unlink(missing_ok=True)
         with suppress(OSError):
             os.close(self._lock)
 
     async def _try_out(self) -> None:
-        probe = await self.create()
+        """Run Python in a sandbox: it must start, and be readable by the user that commands run as."""
+        if await self._starts_python():
+            return
+        if self._options.isolation == "processes" and self._first_uid is not None:
+            self._first_uid = None  # commands run as root, as docs/fork.md says
+            if await self._starts_python():
+                return
+        raise SandboxError(
+            f"{sys.executable} does not start in a sandbox: let every user read {sys.prefix} and {sys.base_prefix}"
+        )
+
+    async def _starts_python(self) -> bool:
         try:
-            await probe.run(["true"], Limits(timeout_s=20))
+            probe = await self.create()
+            try:
+                return (await probe.run([sys.executable, "-I", "-S", "-c", ""], Limits(timeout_s=20))).exit_code == 0
+            finally:
+                await probe.dispose()
         except SandboxError as error:
+            if self._options.isolation == "processes":
+                raise
             raise SandboxError(
                 f"{error}; local sandboxes need user namespaces here. Allow them, use --sandbox e2b, or, where the machine is "
                 "itself thrown away afterwards, set BRAID_FORK__ISOLATION=processes (agents then have your network and files)"
             ) from None
-        finally:
-            await probe.dispose()
 
 
 def _claim(base: Path) -> tuple[int, str]:
@@ -129,7 +167,7 @@ def sweep(base: Path) -> list[str]:
         except OSError:
             continue  # its runner lives
         else:
-            _remove(base / path.stem)
+            remove(base / path.stem)
             path.unlink(missing_ok=True)
             gone.append(path.stem)
         finally:
@@ -138,99 +176,71 @@ def sweep(base: Path) -> list[str]:
 
 
 class LocalSandbox:
-    """A directory and the commands that run in it."""
+    """A workspace and the commands that run in it."""
 
-    def __init__(self, folder: Path, isolation: Isolation) -> None:
-        self._workspace = folder / "workspace"
+    def __init__(
+        self, folder: Path, options: LocalOptions, users: Users | None, gone: Callable[["LocalSandbox"], None]
+    ) -> None:
+        self.root = INSIDE if options.isolation == "namespaces" else str(folder / "workspace")
+        self._options, self._users = options, users
+        self._folder, self._gone = folder, gone
         self._scratch = folder / "root"
-        self._folder = folder
-        self._isolation = isolation
-        self._running: set[asyncio.subprocess.Process] = set()
-        self._workspace.mkdir(parents=True)
-        self._scratch.mkdir()
-        self.root = INSIDE if isolation == "namespaces" else str(self._workspace)
+        self._holder: Holder | None = None
+        self._files: Folder | None = None
+        self._harness: Folder | None = None
+        self._running: dict[Command, asyncio.Future[tuple[None, None, int]]] = {}
+        self._scratch.mkdir(parents=True)
+
+    async def start(self) -> None:
+        """Make the workspace. Raises SandboxError."""
+        owner = None if self._users is None else self._users.uids[0]
+        if self._options.isolation == "namespaces":
+            self._holder = await Holder.start(self._spec())
+            self._files, self._harness = Folder(self._holder.folders[0], owner), Folder(self._holder.folders[1])
+            return
+        for name in ("workspace", "harness"):
+            (self._folder / name).mkdir()
+        folders = [os.open(self._folder / name, os.O_RDONLY | os.O_DIRECTORY) for name in ("workspace", "harness")]
+        if owner is not None:
+            os.fchown(folders[0], owner, owner)
+        self._files, self._harness = Folder(folders[0], owner), Folder(folders[1])
+
+    def _spec(self) -> dict[str, object]:
+        return {
+            "scratch": str(self._scratch),
+            "readonly": sorted({sys.prefix, sys.base_prefix}),
+            "uids": None if self._users is None else self._users.uids,
+            "workspace_mb": self._options.workspace_mb,
+            "inodes": 256 * self._options.workspace_mb,
+        }
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def _workspace(self) -> Folder:
+        if self._files is None:
+            raise SandboxError(f"{self._folder} is gone")
+        return self._files
+
     async def read(self, path: str) -> bytes:
         """A file's content. Raises FileProblemError."""
-        return await asyncio.to_thread(self._read, path)
+        return await asyncio.to_thread(self._workspace.read, path)
 
     async def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
         """Create or replace a file, with its folders. Raises FileProblemError."""
-        await asyncio.to_thread(self._write, path, File(content, executable))
+        await asyncio.to_thread(self._workspace.write, path, File(content, executable))
 
     async def put(self, files: Files) -> None:
         """Write many files."""
-        await asyncio.to_thread(self._write_all, files)
+        await asyncio.to_thread(_write_all, self._workspace, files)
 
     async def files(self, under: str = ".") -> dict[str, File]:
         """All files below a folder. Raises FileProblemError."""
-        return await asyncio.to_thread(self._files, under)
+        return await asyncio.to_thread(self._workspace.files, under)
 
     async def everything(self, wanted: Callable[[str], bool]) -> dict[str, File | None]:
         """Every wanted name that is no folder. Raises FileProblemError."""
-        return await asyncio.to_thread(everything, self._workspace, wanted)
-
-    def _place(self, path: str) -> Path:
-        """Where a path really is; links that lead out of the workspace lead nowhere."""
-        place = self._workspace / checked(path)
-        root = self._workspace.resolve()
-        if not place.resolve().is_relative_to(root):
-            raise FileProblemError("bad_path", f"{path}: leads out of the workspace")
-        return place
-
-    def _read(self, path: str) -> bytes:
-        place = self._place(path)
-        try:
-            if not stat.S_ISREG(place.stat().st_mode):  # a pipe would keep us waiting
-                raise FileProblemError("not_a_file", f"not a file: {path}")
-            if place.stat().st_size > MAX_TOTAL:
-                raise FileProblemError("too_large", f"{path}: over {MAX_TOTAL} bytes")
-            return place.read_bytes()
-        except FileNotFoundError:
-            raise FileProblemError("not_found", f"no such file: {path}") from None
-        except OSError as error:
-            raise FileProblemError("unreadable", f"{path}: {error.strerror}") from None
-
-    def _write(self, path: str, file: File) -> None:
-        place = self._place(path)
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if file.link:
-                place.symlink_to(file.content.decode())
-                return
-            if place.exists() and not place.is_file():
-                raise FileProblemError("not_a_file", f"not a file: {path}")
-            place.write_bytes(file.content)
-            place.chmod(0o755 if file.executable else 0o644)
-        except OSError as error:
-            raise FileProblemError("unwritable", f"{path}: {error.strerror}") from None
-
-    def _write_all(self, files: Files) -> None:
-        for path, file in files.items():
-            self._write(path, file)
-
-    def _files(self, under: str) -> dict[str, File]:
-        start = self._place(under)
-        if not start.is_dir():
-            raise FileProblemError("not_found", f"no such folder: {under}")
-        found: dict[str, File] = {}
-        total = 0
-        for parent, folders, names in os.walk(start):
-            folders[:] = sorted(name for name in folders if is_kept(name))
-            links = [name for name in folders if Path(parent, name).is_symlink()]
-            for name in sorted([*names, *links]):
-                place = Path(parent, name)
-                path = place.relative_to(self._workspace).as_posix()
-                file = _file_at(place, path)
-                if file is None:
-                    continue
-                found[path] = file
-                total += len(file.content)
-                if len(found) > MAX_FILES or total > MAX_TOTAL:
-                    raise FileProblemError("too_large", f"more than {MAX_FILES} files or {MAX_TOTAL} bytes")
-        return dict(sorted(found.items()))
+        return await asyncio.to_thread(everything, self._workspace.path, wanted)
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
@@ -238,220 +248,153 @@ class LocalSandbox:
         self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV, harness: Harness | None = None
     ) -> CommandResult:
         """Run a command in the workspace; nothing that it started is left when this returns. Raises SandboxError."""
-        if not self._workspace.is_dir():
-            raise SandboxError(f"{self._workspace} is gone")
         if harness is None:
-            return await self._run(command, limits, env, None)
-        if harness.apart and self._isolation != "namespaces":
+            return await self._run(command, limits, _environment(env), None)
+        closed = self._options.isolation == "namespaces"
+        if harness.apart and not closed:
             raise ApartError(
                 "tests cannot run apart from the work without namespaces: unset BRAID_FORK__ISOLATION=processes and allow "
                 "user namespaces on this machine, or verify on a machine that has them"
             )
-        folder = self._folder / "harness"
+        folder = self._harness
+        if folder is None:
+            raise SandboxError(f"{self._folder} is gone")
+        tests, logs = (TESTS, LOGS) if closed else (str(self._folder / "harness" / name) for name in ("tests", "logs"))
+        named = {"TEST_DIR": tests, "LOGS_DIR": logs, **env}
         try:
-            await asyncio.to_thread(_lay_out, folder, harness.tests)
-            places = (TESTS, LOGS) if self._isolation == "namespaces" else (str(folder / "tests"), str(folder / "logs"))
-            named = {"TEST_DIR": places[0], "LOGS_DIR": places[1], **env}
-            done = await self._run(command, limits, named, self._harness_spec(folder, harness))
-            return done._replace(reports=await asyncio.to_thread(_reports, folder / "logs"))
-        except OSError as error:
-            raise SandboxError(f"{folder}: {error}") from None
-        finally:
-            await asyncio.to_thread(_remove, folder)
+            await asyncio.to_thread(self._lay_out, folder, harness)
+            done = await self._run(command, limits, _environment(named, helper=harness.apart), _harness_spec(harness))
+            return done._replace(reports=await asyncio.to_thread(_reports, folder))
+        except (OSError, FileProblemError) as error:
+            raise SandboxError(f"the tests cannot be laid out: {error}") from None
 
     async def _run(
         self, command: Sequence[str], limits: Limits, env: Mapping[str, str], harness: dict[str, object] | None
     ) -> CommandResult:
         began = time.monotonic()
-        status_read, status_write = os.pipe()
-        try:
-            spec = self._spec(command, limits, status_write) | {"harness": harness}
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", str(CONFINE), json.dumps(spec), env=_environment(env, harness),
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-                pass_fds=(status_write,), start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            os.close(status_read)
-            raise SandboxError(f"a command cannot be started: {error}") from None
-        finally:
-            os.close(status_write)
-        self._running.add(process)
+        running = await self._start(command, limits, env, harness)
         out, err = Collector(), Collector()
-        reading = asyncio.gather(_collect(process.stdout, out), _collect(process.stderr, err))
-        ended = Ended.EXITED
+        ending = asyncio.gather(_collect(running.stdout, out), _collect(running.stderr, err), running.code())
+        self._running[running] = ending
+        ended, code = Ended.EXITED, None
         try:
             async with asyncio.timeout(limits.timeout_s):
-                await asyncio.shield(reading)
-                await process.wait()
+                code = (await asyncio.shield(ending))[2]
         except TimeoutError:
             ended = Ended.TIMEOUT
         finally:
             try:
-                await _stop(process, reading)
+                await _stop(running, ending)
             finally:
-                self._running.discard(process)
-            trouble = await asyncio.to_thread(_read_all, status_read)
-        if trouble:
-            raise SandboxError(f"the sandbox cannot be set up: {trouble}")
-        code = process.returncode if ended is Ended.EXITED else None
-        if code is not None and code < 0:
-            raise SandboxError(f"the command's keeper was killed by signal {-code}")
+                del self._running[running]
         return CommandResult(code, ended, out.finish(), err.finish(), round((time.monotonic() - began) * 1000))
 
-    def _spec(self, command: Sequence[str], limits: Limits, status_fd: int) -> dict[str, object]:
-        return {
+    async def _start(
+        self, command: Sequence[str], limits: Limits, env: Mapping[str, str], harness: dict[str, object] | None
+    ) -> Command:
+        if self._files is None:
+            raise SandboxError(f"{self._folder} is gone")
+        asked = {
             "command": list(command),
-            "isolation": self._isolation,
-            "workspace": str(self._workspace),
-            "scratch": str(self._scratch),
-            "root": self.root,
-            "readonly": sorted({sys.prefix, sys.base_prefix}),
-            "parent": os.getpid(),
-            "status_fd": status_fd,
             "cpu_s": limits.cpu_s,
             "memory_mb": limits.memory_mb,
             "file_mb": limits.file_mb,
             "processes": limits.processes,
         }
+        if self._holder is not None:
+            return await self._holder.run(asked | {"env": dict(env), "harness": harness})
+        user = None if self._users is None else self._users.uids[0]
+        return await KeptCommand.start(asked | {"root": self.root, "uid": user}, env)
 
-    def _harness_spec(self, folder: Path, harness: Harness) -> dict[str, object]:
-        return {
-            "tests": str(folder / "tests"),
-            "logs": str(folder / "logs"),
-            "apart": harness.apart,
-            "program": WORK.read_text(),
-            "python": sys.executable,
-        }
+    def _lay_out(self, folder: Folder, harness: Harness) -> None:
+        """Write the tests beside an empty place for reports, which belongs to the user that writes them."""
+        folder.clear()
+        folder.make("tests")
+        folder.make("logs", None if self._users is None else self._users.uids[harness.apart])
+        for path, file in harness.tests.items():
+            folder.write(f"tests/{path}", file)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def reset(self) -> None:
         """Empty the workspace for the next one. Raises SandboxError when it is broken."""
-        await self._end_commands()
-        if not self._workspace.is_dir() or not self._scratch.is_dir():
+        if self._files is None or not self._scratch.is_dir():
             raise SandboxError(f"{self._folder} is damaged")
-        try:
-            await asyncio.to_thread(_remove, self._workspace)
-            self._workspace.mkdir()
-        except OSError as error:
-            raise SandboxError(f"{self._workspace} cannot be emptied: {error}") from None
+        await self._end()
+        await self.start()
 
     async def dispose(self) -> None:
         """Remove it."""
-        await self._end_commands()
-        await asyncio.to_thread(_remove, self._folder)
+        await self._end()
+        await asyncio.to_thread(remove, self._folder)
+        if self._users is not None:
+            self._users.release()
+            self._users = None
+        self._gone(self)
 
-    async def _end_commands(self) -> None:
-        """Stop what somebody left running; whoever waits for it gets its result."""
-        for process in self._running:
-            with suppress(ProcessLookupError):
-                process.terminate()
+    async def _end(self) -> None:
+        """Stop what was left running (its callers get its result), and remove all files."""
+        for running in self._running:
+            running.stop()
         if self._running:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(3 * STOP_S):
-                    await asyncio.gather(*(process.wait() for process in self._running))
+            await asyncio.wait(self._running.values(), timeout=3 * STOP_S)
+        (holder, self._holder), (files, self._files) = (self._holder, None), (self._files, None)
+        harness, self._harness = self._harness, None
+        if holder is not None:
+            await holder.end()
+        elif files is not None and harness is not None:
+            files.close()
+            harness.close()
+        for name in ("workspace", "harness"):
+            await asyncio.to_thread(remove, self._folder / name)
 
 
-def _environment(env: Mapping[str, str], harness: Mapping[str, object] | None) -> dict[str, str]:
+def _write_all(folder: Folder, files: Files) -> None:
+    for path, file in files.items():
+        folder.write(path, file)
+
+
+def _harness_spec(harness: Harness) -> dict[str, object]:
+    return {"apart": harness.apart, "program": WORK.read_text(), "python": sys.executable}
+
+
+def _reports(folder: Folder) -> Files:
+    """The plain files that a test run left, if they are few and small."""
+    try:
+        found = folder.files("logs", MAX_REPORTS, MAX_REPORTS_BYTES)
+    except FileProblemError:
+        return {}
+    return bounded({path.removeprefix("logs/"): file for path, file in found.items()})
+
+
+def _environment(env: Mapping[str, str], *, helper: bool = False) -> dict[str, str]:
     """What a command sees: nothing of the runner's own environment, which holds its keys."""
-    helper = [HELPER] if harness is not None and harness["apart"] else []
-    path = os.pathsep.join((*helper, str(Path(sys.prefix) / "bin"), "/usr/local/bin", "/usr/bin", "/bin"))
+    places = [str(Path(sys.prefix) / "bin"), "/usr/local/bin", "/usr/bin", "/bin"]
     return {
-        "PATH": path,
+        "PATH": os.pathsep.join([HELPER, *places] if helper else places),
         "HOME": "/tmp",  # noqa: S108 - inside
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # the Python inside is ours: its plugins are nobody's business there
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # the Python inside is ours: its plugins are not the task's
         **env,
     }
 
 
-async def _collect(stream: asyncio.StreamReader | None, into: Collector) -> None:
-    assert stream is not None
+async def _collect(stream: asyncio.StreamReader, into: Collector) -> None:
     while chunk := await stream.read(CHUNK):
         into.add(chunk)
 
 
-async def _stop(process: asyncio.subprocess.Process, reading: "asyncio.Future[tuple[None, None]]") -> None:
-    """Be sure that it is over: asked first, so that the keeper can wait for the last one to be gone."""
-    for stop in (process.terminate, process.kill):
-        if process.returncode is None and not reading.done():
-            with suppress(ProcessLookupError):
-                stop()
-        with suppress(TimeoutError):
+async def _stop(running: Command, ending: "asyncio.Future[tuple[None, None, int]]") -> None:
+    """Be sure that it is over: asked first, so that the last process is known to be gone."""
+    for stop in (running.stop, running.kill):
+        if not ending.done():
+            stop()
+        with suppress(TimeoutError, SandboxError):
             async with asyncio.timeout(STOP_S):
-                await asyncio.shield(reading)
-                await process.wait()
-                return
-    reading.cancel()
+                await asyncio.shield(ending)
+        if ending.done():
+            return
+    ending.cancel()
     raise SandboxError("a command could not be stopped")
-
-
-def _read_all(descriptor: int) -> str:
-    with os.fdopen(descriptor, "rb") as source:
-        return source.read(4096).decode(errors="replace")
-
-
-def _file_at(place: Path, path: str) -> File | None:
-    """What is there, if it is part of a workspace: no pipes, no links to elsewhere, no names that are not text."""
-    try:
-        path.encode()
-        found = place.lstat()
-        if stat.S_ISLNK(found.st_mode):
-            target = str(place.readlink())
-            return File(target.encode(), link=True) if stays_inside(path, target) else None
-        if not stat.S_ISREG(found.st_mode):
-            return None
-        if found.st_size > MAX_TOTAL:
-            raise FileProblemError("too_large", f"{path}: over {MAX_TOTAL} bytes")
-        return File(place.read_bytes(), executable=bool(found.st_mode & 0o100))
-    except (OSError, UnicodeEncodeError):
-        return None
-
-
-def _lay_out(folder: Path, tests: Files) -> None:
-    """Write the tests beside an empty place for reports."""
-    _remove(folder)
-    (folder / "logs").mkdir(parents=True)
-    (folder / "tests").mkdir()
-    for path, file in tests.items():
-        place = folder / "tests" / checked(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if file.link:
-            place.symlink_to(file.content.decode())
-            continue
-        place.write_bytes(file.content)
-        place.chmod(0o755 if file.executable else 0o644)
-
-
-def _reports(folder: Path) -> Files:
-    """The plain files that a test run left, if they are few and small."""
-    found: dict[str, File] = {}
-    total = 0
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            place = Path(parent, name)
-            seen = place.lstat()
-            total += seen.st_size
-            if len(found) > MAX_REPORTS or total > MAX_REPORTS_BYTES:
-                return {}
-            if stat.S_ISREG(seen.st_mode):
-                found[place.relative_to(folder).as_posix()] = File(place.read_bytes())
-    return bounded(found)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder, whatever permissions were set inside."""
-    if folder.is_symlink():  # nobody is led elsewhere
-        folder.unlink()
-    if not folder.exists():
-        return
-    for parent, folders, _ in os.walk(folder):
-        for name in folders:
-            place = Path(parent, name)
-            if not place.is_symlink():
-                place.chmod(0o700)
-    shutil.rmtree(folder)

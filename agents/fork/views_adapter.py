@@ -1,10 +1,13 @@
 """The file trees that confined commands see.
 
-A view holds the system's programs (read-only), a private /tmp and /dev/shm, a few devices, and the folders that its command
-works with: the workspace, or a task's tests and a place for their reports. Nothing else of the machine is in it.
+A view holds the system's programs (read-only), a private /tmp and /dev/shm, a few devices, a /proc that shows its own processes
+and changes nothing, and the folders that its command works with: the workspace, or a task's tests and a place for their
+reports. Nothing else of the machine is in it, and its size is limited.
 """
 
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,9 @@ from agents.fork.kernel_adapter import (
     MS_NODEV,
     MS_NOEXEC,
     MS_NOSUID,
+    MS_PRIVATE,
     MS_REC,
+    change_root,
     mount,
     set_attributes,
 )
@@ -31,11 +36,32 @@ SYSTEM = (
     "/libx32",
     "/etc/alternatives",
     "/etc/ld.so.cache",
-    "/etc/ssl",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/tls/openssl.cnf",
+    "/etc/ca-certificates/extracted",
+    "/etc/crypto-policies",
 )
-"""Files of the machine that programs need: no homes, none of /etc's secrets, not the machine's /tmp."""
+"""Files of the machine that programs need: no homes, no keys, not the machine's /tmp, no configuration of its services."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
+
+UNCHANGED = ("sys", "irq", "bus", "fs", "sysrq-trigger")
+"""Parts of /proc that are read-only."""
+HIDDEN = ("acpi", "asound", "kcore", "key-users", "keys", "kmsg", "latency_stats", "sched_debug", "scsi", "timer_list")
+"""Parts of /proc that tell about the machine and its users: empty."""
+
+OWN = "/.braid"
+WORKSPACE, HARNESS, VIEW = f"{OWN}/workspace", f"{OWN}/harness", f"{OWN}/view"
+"""In the holder's tree: the file system of the workspace, that of tests and reports, and where a command's view is built."""
 
 TESTS, LOGS = "/tests", "/logs/verifier"
 """As `agents.fork.sandbox` has them."""
@@ -43,43 +69,72 @@ TESTS, LOGS = "/tests", "/logs/verifier"
 HELPER = "/run/braid"
 """Where the reporter finds the program `work` and its socket."""
 
+TMP = "size=256m,nr_inodes=32k,mode=1777"
+SHARED = "size=64m,nr_inodes=4k,mode=1777"
+USERS = "root:x:0:0:root:/tmp:/bin/sh\nreporter:x:1:1:reporter:/tmp:/bin/sh\n"
+PRIVATE = MS_NOSUID | MS_NODEV
+
+
+def gather(spec: dict[str, Any], owner: int) -> None:
+    """Change to a root that holds only what views are made of; everything else of the machine is left behind.
+
+    Made with the powers of the user who started this: what lies below a folder that only this user can enter is there.
+    """
+    mount(None, "/", None, MS_REC | MS_PRIVATE)
+    root = spec["scratch"]
+    mount("tmpfs", root, "tmpfs", PRIVATE, "size=4m,mode=755")
+    for path in (*SYSTEM, *spec["readonly"], *(f"/dev/{name}" for name in DEVICES)):
+        bring(path, root)
+    Path(root, "proc").mkdir()
+    mount("/proc", f"{root}/proc", None, MS_BIND | MS_REC)  # a new /proc can be mounted only where one is in sight
+    for place in (WORKSPACE, HARNESS, VIEW):
+        Path(root + place).mkdir(parents=True)
+    owned = f"uid={owner},gid={owner},mode=755"
+    mount(
+        "tmpfs", root + WORKSPACE, "tmpfs", PRIVATE, f"size={spec['workspace_mb']}m,nr_inodes={spec['inodes']},{owned}"
+    )
+    mount("tmpfs", root + HARNESS, "tmpfs", PRIVATE, f"size=256m,nr_inodes=32k,{owned}")
+    change_root(root)
+
 
 def build_view(root: str, readonly: Iterable[str]) -> None:
     """Mount a root that holds the system's programs and private places; /proc is mounted by the process that enters it."""
-    mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=16m,mode=755")
+    mount("tmpfs", root, "tmpfs", PRIVATE, "size=4m,mode=755")
     for folder in ("dev", "proc", "tmp", "dev/shm", "etc", "run"):
         Path(root, folder).mkdir(parents=True, exist_ok=True)
-    mount("tmpfs", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "size=256m,mode=1777")  # noqa: S108 - private
+    mount("tmpfs", f"{root}/tmp", "tmpfs", PRIVATE, TMP)  # noqa: S108 - private
     for path in (*SYSTEM, *readonly):  # after that: the Python that runs us may lie in the machine's /tmp
         bring(path, root)
-    mount("tmpfs", f"{root}/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=1777")  # noqa: S108 - private
+    mount("tmpfs", f"{root}/dev/shm", "tmpfs", PRIVATE, SHARED)  # noqa: S108 - private
     for name in DEVICES:
         Path(root, "dev", name).touch()
         mount(f"/dev/{name}", f"{root}/dev/{name}", None, MS_BIND)
     Path(root, "dev/fd").symlink_to("/proc/self/fd")
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         Path(root, "dev", name).symlink_to(f"/proc/self/fd/{number}")
-    Path(root, "etc/passwd").write_text("root:x:0:0:root:/tmp:/bin/sh\n")
-    Path(root, "etc/group").write_text("root:x:0:\n")
+    Path(root, "etc/passwd").write_text(USERS)
+    Path(root, "etc/group").write_text("root:x:0:\nreporter:x:1:\n")
     Path(root, "etc/hosts").write_text("127.0.0.1 localhost\n")
 
 
 def bring(path: str, root: str) -> None:
-    """Bind a file or folder of the machine at the same place below the new root, read-only."""
+    """Bind a file or folder at the same place below another root, read-only; one that is not there is left out."""
     source, target = Path(path), Path(root + path)
     if source.is_symlink():
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(source.readlink())
+        with suppress(FileExistsError):
+            target.symlink_to(source.readlink())
         return
     if not source.exists() or target.exists():
         return
+    target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        target.mkdir(parents=True, exist_ok=True)
+        target.mkdir()
     else:
-        target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()
     mount(path, str(target), None, MS_BIND | MS_REC)
-    set_attributes(str(target), ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, recursive=True)
+    if not path.startswith("/dev/"):
+        set_attributes(str(target), ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, recursive=True)
 
 
 def bring_folder(source: str, root: str, inside: str, *, writable: bool) -> None:
@@ -90,10 +145,10 @@ def bring_folder(source: str, root: str, inside: str, *, writable: bool) -> None
     set_attributes(str(target), ATTR_NOSUID | ATTR_NODEV | (0 if writable else ATTR_RDONLY), recursive=False)
 
 
-def bring_harness(harness: dict[str, Any], root: str) -> None:
+def bring_harness(root: str) -> None:
     """The tests and the place for reports."""
-    bring_folder(harness["tests"], root, TESTS, writable=False)
-    bring_folder(harness["logs"], root, LOGS, writable=True)
+    bring_folder(f"{HARNESS}/tests", root, TESTS, writable=False)
+    bring_folder(f"{HARNESS}/logs", root, LOGS, writable=True)
 
 
 def bring_helper(harness: dict[str, Any], root: str) -> None:
@@ -107,8 +162,20 @@ def bring_helper(harness: dict[str, Any], root: str) -> None:
 
 
 def show_processes(root: str) -> None:
-    """Mount /proc for the PID namespace of the calling process."""
-    mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    """Mount /proc for the PID namespace of the calling process; nothing in it changes the machine or tells its keys."""
+    mount("proc", f"{root}/proc", "proc", PRIVATE | MS_NOEXEC)
+    for name in UNCHANGED:
+        place = f"{root}/proc/{name}"
+        if os.path.lexists(place):
+            mount(place, place, None, MS_BIND | MS_REC)
+            set_attributes(place, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, recursive=True)
+    for name in HIDDEN:
+        place = f"{root}/proc/{name}"
+        if Path(place).is_dir():
+            mount("tmpfs", place, "tmpfs", PRIVATE, "size=0,nr_inodes=1,mode=555")
+            set_attributes(place, ATTR_RDONLY, recursive=False)
+        elif os.path.lexists(place):
+            mount(f"{root}/dev/null", place, None, MS_BIND)
 
 
 def seal(root: str) -> None:

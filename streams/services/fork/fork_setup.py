@@ -67,9 +67,11 @@ async def sandbox_pool(kind: SandboxKind, settings: Settings, size: int) -> Asyn
 
         sandboxes = E2bSandboxes(E2bOptions(template=settings.fork.e2b_template))
     else:
-        from agents.fork.local_adapter import LocalSandboxes
+        from agents.fork.local_adapter import LocalOptions, LocalSandboxes
 
-        sandboxes = await LocalSandboxes.open(sandbox_dir(settings), settings.fork.isolation)
+        fork = settings.fork
+        options = LocalOptions(fork.isolation, fork.workspace_mb, fork.first_uid)
+        sandboxes = await LocalSandboxes.open(sandbox_dir(settings), options)
     pool = KernelPool(sandboxes.create, size)
     try:
         yield pool

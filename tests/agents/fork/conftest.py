@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.fork.e2b_adapter import E2bOptions, E2bSandboxes
-from agents.fork.local_adapter import LocalSandboxes
+from agents.fork.local_adapter import LocalOptions, LocalSandboxes
 from tests.e2b_service import e2b_service
 
 collect_ignore = ["tasks"]
@@ -34,7 +34,9 @@ async def sandboxes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
 async def sandboxes_of(kind: str, tmp_path: Path) -> AsyncIterator[Any]:
     """Sandboxes of one kind. E2B's service is played on loopback, with its SDK's own protocol."""
     if kind != "e2b":
-        made = await LocalSandboxes.open(tmp_path / "sandboxes", "namespaces" if kind == "namespaces" else "processes")
+        made = await LocalSandboxes.open(
+            tmp_path / "sandboxes", LocalOptions("namespaces" if kind == "namespaces" else "processes")
+        )
         yield made
         await made.close()
         return

@@ -321,8 +321,7 @@ async def test_a_dead_sandbox_is_not_the_agents_failure(tmp_path: Path, model: M
         async def breaking() -> Any:
             sandbox: Any = await create()
             if not made:
-                sandbox._isolation = "namespaces"
-                sandbox._scratch.rmdir()  # what a command's root is built on is gone
+                sandbox._holder.process.kill()
             made.append(sandbox)
             return sandbox
 

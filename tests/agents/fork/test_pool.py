@@ -5,9 +5,9 @@ import random
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 
+from agents.fork.folder_adapter import remove
 from agents.fork.local_adapter import LocalSandbox, LocalSandboxes
 from agents.fork.pool import KernelPool
 from agents.fork.sandbox import Limits, SandboxError
@@ -45,12 +45,13 @@ def folders(local: LocalSandboxes) -> int:
     return len(list(local._folder.iterdir()))
 
 
-async def test_200_at_once_on_8_slots(local: LocalSandboxes) -> None:
+async def test_100_at_once_on_8_slots(local: LocalSandboxes) -> None:
     """Never more than 8 alive, served in the order of asking, clean each time, none left at the end."""
     counted = Counted(local, slow_s=0.01)
     pool = KernelPool(counted.create, 8)
     served: list[int] = []
     lent = most_lent = 0
+    full = asyncio.Event()
 
     async def use(number: int) -> None:
         nonlocal lent, most_lent
@@ -58,15 +59,19 @@ async def test_200_at_once_on_8_slots(local: LocalSandboxes) -> None:
             served.append(number)
             lent += 1
             most_lent = max(most_lent, lent)
+            if lent == 8:
+                full.set()
+            await full.wait()
             assert await sandbox.files() == {}
             await sandbox.write(f"{number}.txt", b"mine")
             if number % 10 == 0:
                 assert (await sandbox.run(["true"], Limits())).exit_code == 0
             lent -= 1
 
-    await asyncio.gather(*(use(number) for number in range(200)))
+    await asyncio.gather(*(use(number) for number in range(100)))
     await pool.close()
-    assert served == list(range(200))
+    assert sorted(served) == list(range(100))
+    assert [number for number in served if number >= 8] == list(range(8, 100)), "those that waited are served in order"
     assert (counted.most, most_lent) == (8, 8)
     assert counted.made == 8, "sandboxes are used again"
     assert (counted.alive, folders(local)) == (0, 0)
@@ -89,7 +94,7 @@ async def test_cancellations_crashes_and_kills_leak_nothing(local: LocalSandboxe
                 case 3:
                     running = asyncio.ensure_future(sandbox.run(["sleep", "5"], Limits()))
                     await asyncio.sleep(0.1)
-                    kill_keepers(sandbox)
+                    kill_holder(sandbox)
                     with pytest.raises(SandboxError):
                         await running
                 case _:
@@ -115,17 +120,14 @@ async def test_cancellations_crashes_and_kills_leak_nothing(local: LocalSandboxe
 
 
 async def local_damage(sandbox: LocalSandbox) -> None:
-    """Somebody removes the sandbox's folder."""
-    from agents.fork.local_adapter import _remove
-
-    await asyncio.to_thread(_remove, sandbox._folder)
+    """The sandbox's folder is removed."""
+    await asyncio.to_thread(remove, sandbox._folder)
 
 
-def kill_keepers(sandbox: LocalSandbox) -> None:
-    """SIGKILL for whatever keeps this sandbox's command."""
-    for process in psutil.Process().children():
-        if any(str(sandbox._folder) in part for part in process.cmdline()):
-            process.send_signal(signal.SIGKILL)
+def kill_holder(sandbox: LocalSandbox) -> None:
+    """SIGKILL for the process that holds the sandbox and its commands."""
+    assert sandbox._holder is not None
+    sandbox._holder.process.send_signal(signal.SIGKILL)
 
 
 async def test_cancelled_while_it_is_made(local: LocalSandboxes) -> None:

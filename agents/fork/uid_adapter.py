@@ -1,0 +1,73 @@
+"""Users of the machine that sandboxes run as when root starts them: each living sandbox has its own.
+
+No program and no file of the machine belongs to them, so that root inside a sandbox is nobody outside, and the limit of
+processes counts one sandbox alone. A lock for each pair says that it is taken; a runner that dies loses its locks.
+"""
+
+import fcntl
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from agents.fork.sandbox import SandboxError
+
+FIRST_UID = 2_000_000_000
+"""Beyond what distributions, directories, systemd (up to 1,879,048,191) and container tools give away; below 2**31."""
+
+PAIRS = 4096
+"""How many sandboxes can live at once on a machine."""
+
+
+class Users(NamedTuple):
+    """A sandbox's users: root inside, and the reporter of tests that run apart. Their groups have the same numbers."""
+
+    uids: tuple[int, int]
+    lock: int
+
+    def release(self) -> None:
+        """Give them back."""
+        with suppress(OSError):
+            os.close(self.lock)
+
+
+def first_usable(wanted: int) -> int | None:
+    """The first number of a range that exists here: the wanted one, or in a container with fewer users, near its last. None
+    where there is only one user, who is root in name only."""
+    ranges = [_ranges(Path(f"/proc/self/{kind}_map").read_text()) for kind in ("uid", "gid")]
+    if all(any(start <= wanted and wanted + 2 * PAIRS <= end for start, end in each) for each in ranges):
+        return wanted
+    ends = [max(end for _, end in each) for each in ranges]
+    last = min(ends) - 1024  # the last ones are taken: nobody is 65534
+    return last - 2 * PAIRS if last > 4 * PAIRS else None
+
+
+def _ranges(mapped: str) -> list[tuple[int, int]]:
+    lines = [line.split() for line in mapped.splitlines()]
+    return [(int(inside), int(inside) + int(length)) for inside, _, length in lines]
+
+
+def claim(first: int) -> Users:
+    """Take a pair that no living sandbox has. Raises SandboxError."""
+    folder = _locks()
+    for pair in range(PAIRS):
+        lock = os.open(folder / str(first + 2 * pair), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            continue
+        return Users((first + 2 * pair, first + 2 * pair + 1), lock)
+    raise SandboxError(f"{PAIRS} sandboxes live on this machine; end one")
+
+
+def _locks() -> Path:
+    """A folder that only root writes to, the same for every runner on the machine."""
+    base = Path("/run") if os.access("/run", os.W_OK) else Path(tempfile.gettempdir())
+    folder = base / "braid-uids"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        raise SandboxError(f"{folder} belongs to another user; remove it")
+    return folder
