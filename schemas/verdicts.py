@@ -11,6 +11,7 @@ BuildStatus = Literal["success", "failure", "running", "unknown", "infra_error"]
 Stage = Literal["install", "build", "test", "dev"]
 VisualStatus = Literal["pass", "fail", "pending", "unknown"]
 CheckStatus = Literal["pass", "fail", "unknown"]
+Isolation = Literal["strong", "weak"]
 
 
 class TestCounts(Record):
@@ -72,6 +73,8 @@ class BuildVerdict(Record):
     """How long it took."""
     produced_by: str = "unknown"
     """Which verifier said so; `import` for verdicts that came with a file."""
+    isolation: Isolation | None = None
+    """Whether the code under test could reach its tests: strong if it could not, weak if it could; null where the verifier does not say."""
 
 
 class DomProbe(Record):

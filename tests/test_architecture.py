@@ -36,6 +36,7 @@ ADAPTERS = {
     "agents/models/openai_adapter.py",
     "agents/models/scripted_adapter.py",
     "agents/workspace/snapshot_adapter.py",
+    "agents/workspace/tree_adapter.py",
 }
 """The only modules below streams that may know a disk, a model's service, a compiler or a sandbox."""
 

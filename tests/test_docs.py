@@ -6,11 +6,18 @@ import re
 import socket
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from agents.fork.build_verdict import build_verdict
+from agents.fork.local_adapter import LocalSandboxes
+from agents.fork.subject import Subject
+from agents.fork.task import BraidOptions
+from agents.fork.task_adapter import load_task
+from agents.workspace.files import File
 from streams.cluster.config import Settings
 from tests.conformance import conformance
 from tests.processes import run_braid
@@ -122,6 +129,37 @@ def test_the_library_example_of_the_fork_page_works(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, tmp_path / "fork.py"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Lifecycle\n")
     assert done.stdout.count("answered snapshot:") == 2
+
+
+async def test_the_task_of_the_verifiers_page_has_strong_verdicts(tmp_path: Path) -> None:
+    """Its test.sh and its tests, as they stand, tell right from wrong."""
+    page = ROOT / "docs" / "verifiers.md"
+    files = {
+        "instruction.md": "Write greet.py.",
+        "task.toml": '[metadata.braid]\ntests = "apart"\n',
+        "environment/greet.py": "def greet(name):\n    return name\n",
+        "tests/test.sh": blocks(page, "sh")[0],
+        "tests/test_greet.py": blocks(page, "python")[0],
+    }
+    for path, text in files.items():
+        (tmp_path / "task" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "task" / path).write_text(text)
+    task, subject = load_task(tmp_path / "task"), Subject("r", 0, 0, "test", "files")
+    right = {"greet.py": File(b"def greet(name):\n    print('hi')\n    return f'Hello, {name}!'\n")}
+    sandboxes = await LocalSandboxes.open(tmp_path / "sandboxes")
+    verdicts = [await build_verdict(task, each, await sandboxes.create(), subject) for each in (task.start, right)]
+    await sandboxes.close()
+    assert [(each.status, each.isolation) for each in verdicts] == [("failure", "strong"), ("success", "strong")], (
+        verdicts
+    )
+
+
+def test_the_options_of_a_task_are_as_the_pages_show_them() -> None:
+    """Every key of `[metadata.braid]` that a page shows is one."""
+    for name in ("fork.md", "verifiers.md"):
+        for block in blocks(ROOT / "docs" / name, "toml"):
+            options = tomllib.loads(block).get("metadata", {}).get("braid", {})
+            assert options.keys() <= BraidOptions.model_fields.keys(), block
 
 
 def test_the_version_is_the_packages_own() -> None:

@@ -1,32 +1,32 @@
 """The build verdict of a branch: the task's own tests, run on its snapshot in a fresh sandbox.
 
-The agent's files are put there first, then the protected files and the tests of the pristine task over them. A pass needs
-an exit code of 0 and a report in which tests passed and none failed. What hangs is unknown; a broken sandbox is infra_error.
-What an agent did to protected files before, or its code does to them and to the tests while it is tested, is a hack.
+Install and build come first where the task has them, in a sandbox that is emptied after them: only their declared outputs are
+kept. Tests and their reports lie outside of the workspace. A pass needs an exit code of 0 and a report of success; an exit code
+alone never passes. A run that hangs is unknown; a broken sandbox is infra_error.
+
+The verdict is strong only if the sandbox ran the tests apart from the work; it is weak where both shared one view, whatever
+the task says of itself. Protected files that an agent changed before, or its code changes while it is tested, are a hack.
 """
 
 from hashlib import sha256
 from typing import NamedTuple
 
 from agents.fork.junit import read_counts, read_coverage
-from agents.fork.sandbox import CommandResult, Ended, Limits, Output, Sandbox, SandboxError
+from agents.fork.layout import is_tampered, laid_out, protected_intact, with_outputs
+from agents.fork.reward import Rewarded, read_reward
+from agents.fork.sandbox import ApartError, CommandResult, Ended, Harness, Limits, Output, Sandbox, SandboxError
 from agents.fork.subject import Subject
 from agents.fork.task import Task
 from agents.importers.records import make
 from agents.summarize.output import summarize
-from agents.workspace.files import File, FileProblemError, Files, parents
+from agents.workspace.files import File, FileProblemError, Files
 from schemas.verdicts import BuildStatus, BuildVerdict, Stage, TestCounts
 
-FOLDER = ".verifier"
-"""Where tests and reports lie, inside the workspace; what an agent left there is removed."""
-
-TESTS = f"{FOLDER}/tests"
-LOGS = f"{FOLDER}/logs"
-
 TAIL_BYTES = 2000
+JUNIT = "junit.xml"
 
-IMPORTED = (".py", ".pyc", ".pth", ".so")
-"""Files that a test run could load: none may appear beside the tests while they run."""
+TOGETHER = {"PYTHONSAFEPATH": "1"}
+"""Where tests and work share one view, Python must not take the workspace for a folder of modules."""
 
 
 class Run(NamedTuple):
@@ -35,9 +35,12 @@ class Run(NamedTuple):
     stage: Stage
     done: CommandResult
     tests: TestCounts | None = None
+    reward: Rewarded | None = None
     coverage: float | None = None
     tampered: bool = False
-    """The code under test changed protected files or the tests themselves."""
+    """The code under test changed protected files."""
+    apart: bool = False
+    """The tests ran where the work could not reach them."""
 
 
 async def build_verdict(
@@ -48,18 +51,21 @@ async def build_verdict(
     try:
         run = await run_stages(task, files, sandbox)
     except (SandboxError, FileProblemError) as error:
-        return untested(subject, "infra_error", str(error)).model_copy(update={"protected_paths_intact": intact})
+        status: BuildStatus = "unknown" if isinstance(error, ApartError) else "infra_error"
+        return untested(subject, status, str(error)).model_copy(update={"protected_paths_intact": intact})
+    decision = decide(run)
     seen = {
-        "status": build_status(run),
+        "status": decision.status,
         "stage": run.stage,
-        "exit_code": run.done.exit_code,
+        "exit_code": run.done.exit_code if decision.exit_decides else None,
         "tests": None if run.tests is None else run.tests.plain(),
         "coverage": run.coverage,
         "protected_paths_intact": False if run.tampered else intact,
         "baseline_tests": baseline_tests,
         "stdout": _output(run.done.stdout),
-        "stderr": _output(run.done.stderr, _remark(run)),
+        "stderr": _output(run.done.stderr, _remark(task, run, decision)),
         "wall_ms": run.done.wall_ms,
+        "isolation": "strong" if run.apart else "weak",
     }
     return make(BuildVerdict, subject.said("build") | seen)
 
@@ -74,22 +80,27 @@ async def run_stages(task: Task, files: Files, sandbox: Sandbox) -> Run:
     stuck = await run_building(task, files, sandbox)
     if stuck is not None:
         return stuck
-    await sandbox.put(_beside(task))
-    env = {"TEST_DIR": f"{sandbox.root}/{TESTS}", "LOGS_DIR": f"{sandbox.root}/{LOGS}", "PYTHONSAFEPATH": "1"}
-    done = await sandbox.run(["sh", f"{TESTS}/test.sh"], _limits(task, task.options.verifier.timeout_sec), env)
-    junit, cobertura = await _report(sandbox, "junit.xml"), await _report(sandbox, "coverage.xml")
+    harness = Harness(task.tests, apart=task.braid.tests == "apart")
+    limits = _limits(task, task.options.verifier.timeout_sec)
+    done = await sandbox.run(shell_of(task), limits, {} if harness.apart else TOGETHER, harness)
+    junit, cobertura = _report(done, JUNIT), _report(done, "coverage.xml")
     coverage = read_coverage(cobertura)
     return Run(
         stage="test",
         done=done,
         tests=read_counts(junit),
+        reward=read_reward(done.reports),
         coverage=read_coverage(junit) if coverage is None else coverage,
-        tampered=_is_tampered(task, await sandbox.files()),
+        tampered=await _was_tampered(task, sandbox),
+        apart=harness.apart,
     )
 
 
 async def run_building(task: Task, files: Files, sandbox: Sandbox) -> Run | None:
-    """Put the files there, install and build where the task says how; returns the stage that did not end well."""
+    """Put the files there, install and build where the task says how; returns the stage that did not end well.
+
+    Both run the agent's code: the sandbox is emptied after them, and gets the files anew, with the declared outputs.
+    """
     await sandbox.put(laid_out(task, files))
     stages: tuple[tuple[Stage, tuple[str, ...]], ...] = (("install", task.braid.install), ("build", task.braid.build))
     for stage, command in stages:
@@ -98,68 +109,58 @@ async def run_building(task: Task, files: Files, sandbox: Sandbox) -> Run | None
             if done.exit_code != 0:
                 return Run(stage, done)
     if any(command for _, command in stages):
-        await _restore(task, sandbox)
+        made = await sandbox.everything(task.is_output)
+        await sandbox.reset()
+        await sandbox.put(with_outputs(task, files, made))
     return None
 
 
-def laid_out(task: Task, files: Files) -> dict[str, File]:
-    """The agent's files with the pristine task's protected files over them; nothing that stands in their way."""
-    pristine = {path: file for path, file in task.start.items() if task.is_protected(path)}
-    folders = {parent for path in pristine for parent in parents(path)}
-    kept = {
-        path: file
-        for path, file in files.items()
-        if path.split("/")[0] != FOLDER and not task.is_protected(path) and path not in folders
-        if pristine.keys().isdisjoint(parents(path))
-    }
-    return kept | pristine
+def shell_of(task: Task) -> list[str]:
+    """Start tests/test.sh with the shell that its first line names: it need not be executable."""
+    first = task.tests["test.sh"].content.partition(b"\n")[0].decode(errors="replace")
+    shell = first[2:].split() if first.startswith("#!") else []
+    return ["sh", "-c", 'exec "$@" "$TEST_DIR/test.sh"', "test.sh", *(shell or ["sh"])]
 
 
-def protected_intact(task: Task, files: Files) -> bool | None:
-    """Whether the agent left the protected files as they were, and added none; None when nothing is protected."""
-    if not task.braid.protected:
-        return None
-    before = {path: file for path, file in task.start.items() if task.is_protected(path)}
-    return before == {path: file for path, file in files.items() if task.is_protected(path)}
-
-
-def build_status(run: Run) -> BuildStatus:
+class Decision(NamedTuple):
     """What a run says of the build."""
-    if run.done.ended is not Ended.EXITED or run.done.exit_code is None:
-        return "unknown"
-    if run.done.exit_code != 0 or run.tests is None or run.tests.failed:
-        return "failure"
-    return "success" if run.tests.passed else "unknown"
+
+    status: BuildStatus
+    why: str = ""
+    """Where the numbers do not say so."""
+    exit_decides: bool = True
+    """False where a reward file decided: such tests exit with 0 when they fail, too, which is no contradiction."""
 
 
-def _beside(task: Task) -> dict[str, File]:
-    """The tests, and a place for their reports."""
-    return {f"{TESTS}/{path}": file for path, file in task.tests.items()} | {f"{LOGS}/.keep": File(b"")}
+def decide(run: Run) -> Decision:
+    """The status of a run. Only a report of success makes one, whatever the exit code."""
+    done, tests = run.done, run.tests
+    if done.ended is not Ended.EXITED or done.exit_code is None:
+        late = f"the {run.stage} stage did not end in time and was stopped after {done.wall_ms // 1000} s"
+        return Decision("unknown", late)
+    if run.stage == "test" and tests is None and (run.reward is None or JUNIT in done.reports):
+        return Decision("failure", "the tests left no usable report in $LOGS_DIR: junit.xml, reward.json or reward.txt")
+    if done.exit_code != 0 or (tests is not None and tests.failed):
+        return Decision("failure")
+    if run.reward == "less":
+        return Decision("failure", "the reward is less than 1", exit_decides=False)
+    if run.reward == "other":
+        return Decision("unknown", "the reward is not between 0 and 1, and only 1 is known to be a pass")
+    return Decision("success" if tests is None or tests.passed else "unknown")
 
 
-async def _restore(task: Task, sandbox: Sandbox) -> None:
-    """Undo what installing and building (which run the agent's code) did to protected files and to our folder."""
-    found = await sandbox.files()
-    wanted = laid_out(task, found)
-    away = [FOLDER, *(path for path in found if path not in wanted or task.is_protected(path))]
-    await sandbox.run(["rm", "-rf", "--", *away], Limits())
-    await sandbox.put({path: file for path, file in wanted.items() if task.is_protected(path)})
-
-
-def _is_tampered(task: Task, after: Files) -> bool:
-    pristine = {path: file for path, file in task.start.items() if task.is_protected(path)}
-    pristine |= {f"{TESTS}/{path}": file for path, file in task.tests.items()}
-    added = (path for path in after if path.startswith(f"{TESTS}/") and path not in pristine)
-    return any(after.get(path) != file for path, file in pristine.items()) or any(
-        path.endswith(IMPORTED) for path in added
-    )
-
-
-async def _report(sandbox: Sandbox, name: str) -> bytes:
+async def _was_tampered(task: Task, sandbox: Sandbox) -> bool:
+    """Whether the code under test left anything at a protected place that is not the task's own."""
+    if not task.braid.protected:
+        return False
     try:
-        return await sandbox.read(f"{LOGS}/{name}")
-    except FileProblemError:
-        return b""
+        return is_tampered(task, await sandbox.everything(task.is_protected))
+    except FileProblemError:  # more, or larger, than any task has
+        return True
+
+
+def _report(done: CommandResult, name: str) -> bytes:
+    return done.reports.get(name, File(b"")).content
 
 
 def _limits(task: Task, timeout_s: float) -> Limits:
@@ -172,15 +173,16 @@ def _limits(task: Task, timeout_s: float) -> Limits:
     )
 
 
-def _remark(run: Run) -> str:
+def _remark(task: Task, run: Run, decision: Decision) -> str:
     """Why the verdict is what it is, where its numbers do not say so."""
-    if run.done.ended is Ended.TIMEOUT:
-        return f"verifier: the {run.stage} stage did not end in time and was stopped after {run.done.wall_ms // 1000} s"
+    built = task.braid.install or task.braid.build
     if run.tampered:
-        return "verifier: the code under test changed protected files or the tests"
-    if run.stage == "test" and run.tests is None:
-        return "verifier: the tests left no usable report in $LOGS_DIR/junit.xml"
-    return ""
+        why = "the code under test changed protected files"
+    elif run.stage == "test" and decision.status == "failure" and built and not task.braid.outputs and not decision.why:
+        why = "task.toml names no outputs, so nothing that install and build made was there for the tests"
+    else:
+        why = decision.why
+    return f"verifier: {why}" if why else ""
 
 
 def _output(output: Output, remark: str = "") -> dict[str, str]:

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 from agents.criteria.checks import PASSED, Checked, check_files, readable, together
 from agents.criteria.criterion import ALL_TOGETHER, Command, Criterion, FileMatches, LlmJudge
-from agents.fork.build_verdict import laid_out
+from agents.fork.layout import laid_out
 from agents.fork.sandbox import Ended, Limits, Sandbox, SandboxError
 from agents.fork.subject import Subject
 from agents.fork.task import Task

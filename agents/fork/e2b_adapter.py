@@ -12,7 +12,7 @@ import os
 import shlex
 import tarfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -23,9 +23,9 @@ from e2b import CommandResult as RemoteResult
 from e2b.exceptions import AuthenticationException, NotFoundException, ServiceBusyException
 
 from agents.fork.command_output import Collector
-from agents.fork.sandbox import NO_ENV, CommandResult, Ended, Harness, Limits, SandboxError, bounded
+from agents.fork.sandbox import NO_ENV, ApartError, CommandResult, Ended, Harness, Limits, SandboxError, bounded
 from agents.workspace.files import LEFT_OUT, MAX_FILES, MAX_TOTAL, File, FileProblemError, Files, checked, stays_inside
-from agents.workspace.snapshot import pack
+from agents.workspace.snapshot import tar_of
 
 KEEPER = ("confine_adapter.py", "kernel_adapter.py")
 """The scripts that run over there, of this folder."""
@@ -119,7 +119,7 @@ class E2bSandbox:
         """One upload, unpacked over there."""
         archive = f"{self.root}.in.tar"
         async with _plainly("files cannot be written"):
-            packed = pack({checked(path): file for path, file in files.items()})
+            packed = tar_of({checked(path): file for path, file in files.items()})
             await self._there.files.write(archive, packed, use_octet_stream=True)
             done = await self._do(["tar", "-xf", archive, "-C", folder, "--no-same-owner"], check=False)
             await self._do(["rm", "-f", archive])
@@ -128,14 +128,21 @@ class E2bSandbox:
 
     async def files(self, under: str = ".") -> dict[str, File]:
         """All files below a folder of the workspace. Raises FileProblemError."""
-        return await self._fetch(self.root, checked(under))
+        left_out = [f"--exclude={name}" for name in sorted(LEFT_OUT)]
+        return _plain(await self._fetch(self.root, checked(under), left_out))
 
-    async def _fetch(self, folder: str, under: str) -> dict[str, File]:
+    async def everything(self, wanted: Callable[[str], bool]) -> dict[str, File | None]:
+        """Every wanted name that is no folder; sockets are not seen. Raises FileProblemError."""
+        found = await self._fetch(self.root, ".")
+        return {path: file for path, file in found.items() if wanted(path)}
+
+    async def _fetch(self, folder: str, under: str, left_out: Sequence[str] = ()) -> dict[str, File | None]:
         """Packed over there, one download."""
         archive = f"{self.root}.out.tar"
-        left_out = [f"--exclude={name}" for name in sorted(LEFT_OUT)]
         async with _plainly("files cannot be read"):
-            trouble = await self._do(["tar", "-cf", archive, "-C", folder, *left_out, under], check=False)
+            trouble = await self._do(
+                ["tar", "--hard-dereference", "-cf", archive, "-C", folder, *left_out, under], check=False
+            )
             if trouble:
                 raise FileProblemError("not_found", f"no such folder: {under}")
             packed = bytes(await self._there.files.read(archive, format="bytes"))
@@ -151,8 +158,8 @@ class E2bSandbox:
         if harness is None:
             return await self._run(command, limits, env)
         if harness.apart:
-            raise SandboxError(
-                "tests cannot run apart from the work in a sandbox of E2B: verify with local sandboxes (fork.sandbox = local)"
+            raise ApartError(
+                "tests cannot run apart from the work in a sandbox of E2B: verify with local sandboxes (verifier.sandbox = local)"
             )
         tests, logs = f"{self.root}.tests", f"{self.root}.logs"
         async with _plainly("the tests cannot be laid out"):
@@ -160,7 +167,7 @@ class E2bSandbox:
         try:
             await self._put(tests, harness.tests)
             done = await self._run(command, limits, {**env, "TEST_DIR": tests, "LOGS_DIR": logs})
-            return done._replace(reports=bounded(await self._fetch(logs, ".")))
+            return done._replace(reports=bounded(_plain(await self._fetch(logs, "."))))
         finally:
             async with _plainly("the tests cannot be removed"):
                 await self._do(["rm", "-rf", tests, logs])
@@ -248,26 +255,32 @@ async def _plainly(what: str) -> AsyncIterator[None]:
         raise SandboxError(f"{what}: {error}") from None
 
 
-def _unpacked(packed: bytes) -> dict[str, File]:
-    """The files of an archive that was made over there, by an agent's machine: nothing in it is trusted."""
-    found: dict[str, File] = {}
+def _plain(found: Mapping[str, File | None]) -> dict[str, File]:
+    return {path: file for path, file in found.items() if file is not None}
+
+
+def _unpacked(packed: bytes) -> dict[str, File | None]:
+    """The names of an archive that was made over there, by an agent's machine: nothing in it is trusted. None for what is no
+    plain file and no link inside."""
+    found: dict[str, File | None] = {}
     total = 0
     try:
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as source:
             for entry in source:
-                if not (entry.isreg() or entry.issym()):
+                if entry.isdir():
                     continue
                 path = checked(entry.name)
                 total += entry.size
                 if len(found) >= MAX_FILES or total > MAX_TOTAL:
                     raise FileProblemError("too_large", f"more than {MAX_FILES} files or {MAX_TOTAL} bytes")
-                if entry.issym():
-                    if stays_inside(path, entry.linkname):
-                        found[path] = File(entry.linkname.encode(), link=True)
-                    continue
-                content = source.extractfile(entry)
-                assert content is not None
-                found[path] = File(content.read(), executable=bool(entry.mode & 0o100))
+                found[path] = _file(source, entry, path)
     except (tarfile.TarError, UnicodeError) as error:
         raise SandboxError(f"the workspace cannot be read: {error}") from None
     return dict(sorted(found.items()))
+
+
+def _file(source: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> File | None:
+    if entry.issym():
+        return File(entry.linkname.encode(), link=True) if stays_inside(path, entry.linkname) else None
+    content = source.extractfile(entry) if entry.isreg() else None
+    return None if content is None else File(content.read(), executable=bool(entry.mode & 0o100))

@@ -25,6 +25,7 @@ from agents.fork.sandbox import (
     MAX_REPORTS_BYTES,
     NO_ENV,
     TESTS,
+    ApartError,
     CommandResult,
     Ended,
     Harness,
@@ -35,6 +36,7 @@ from agents.fork.sandbox import (
 from agents.fork.uid_adapter import FIRST_UID, Users, claim, first_usable
 from agents.fork.views_adapter import HELPER
 from agents.workspace.files import File, FileProblemError, Files
+from agents.workspace.tree_adapter import everything
 
 WORK = Path(__file__).with_name("work_adapter.py")
 
@@ -236,6 +238,10 @@ class LocalSandbox:
         """All files below a folder. Raises FileProblemError."""
         return await asyncio.to_thread(self._workspace.files, under)
 
+    async def everything(self, wanted: Callable[[str], bool]) -> dict[str, File | None]:
+        """Every wanted name that is no folder. Raises FileProblemError."""
+        return await asyncio.to_thread(everything, self._workspace.path, wanted)
+
     # -- commands ------------------------------------------------------------------------------------------------------
 
     async def run(
@@ -246,7 +252,7 @@ class LocalSandbox:
             return await self._run(command, limits, _environment(env), None)
         closed = self._options.isolation == "namespaces"
         if harness.apart and not closed:
-            raise SandboxError(
+            raise ApartError(
                 "tests cannot run apart from the work without namespaces: unset BRAID_FORK__ISOLATION=processes and allow "
                 "user namespaces on this machine, or verify on a machine that has them"
             )

@@ -4,7 +4,7 @@ Whatever runs inside has an exit code, zero or not: that is a result. `SandboxEr
 broken; the pool then replaces it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -27,6 +27,10 @@ NO_ENV: Mapping[str, str] = {}
 
 class SandboxError(BraidError):
     """A sandbox cannot be made, or is broken. What runs inside never raises this: it has an exit code."""
+
+
+class ApartError(SandboxError):
+    """A sandbox that works, but cannot keep the work away from its tests; says what to do."""
 
 
 class Ended(StrEnum):
@@ -109,6 +113,10 @@ class Sandbox(Protocol):
 
     async def files(self, under: str = ".") -> dict[str, File]:
         """All files below a folder, by their path in the workspace. Raises FileProblemError."""
+
+    async def everything(self, wanted: Callable[[str], bool]) -> dict[str, File | None]:
+        """By path, every wanted name that is no folder, caches included; None for what is no plain file and no link inside. May
+        change permissions. Raises FileProblemError when that is too much."""
 
     async def run(
         self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV, harness: Harness | None = None

@@ -6,7 +6,9 @@ The directory is Harbor's (instruction.md, task.toml, environment/, tests/, solu
     [metadata.braid]
     required = ["build"]                # the verdicts a branch needs
     protected = ["checks/**"]           # files an agent must not change
+    tests = "apart"                     # the tests run where the work is not, and start it with `work`
     install = ["npm", "ci"]             # optional, before the tests; and `build` after it
+    outputs = ["node_modules/**"]       # what of theirs the tests need
 
     [metadata.braid.page]               # for the visual verifier
     path = "index.html"
@@ -22,7 +24,7 @@ The directory is Harbor's (instruction.md, task.toml, environment/, tests/, solu
 """
 
 from fnmatch import fnmatchcase
-from typing import NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -67,6 +69,14 @@ class Page(_Part):
     probe: tuple[Probe, ...] = ()
 
 
+def _is_together(tests: Any) -> bool:
+    return bool(tests == "together")
+
+
+def _is_empty(value: Any) -> bool:
+    return not value
+
+
 class BraidOptions(_Part):
     """`[metadata.braid]`."""
 
@@ -78,6 +88,11 @@ class BraidOptions(_Part):
     """The command that installs what the work needs; empty: none."""
     build: tuple[str, ...] = ()
     """The command that builds the work; empty: none."""
+    # Left out of the digest where they say nothing: tasks from before them keep theirs.
+    outputs: tuple[str, ...] = Field(default=(), exclude_if=_is_empty)
+    """Patterns of files that install and build make and that the tests need; all else that they make is left behind."""
+    tests: Literal["together", "apart"] = Field(default="together", exclude_if=_is_together)
+    """apart: the tests cannot see the work, and run it with the program `work`; together: tests and work share one view."""
     page: Page | None = None
     criteria: tuple[Criterion, ...] = ()
     """Checks of the files; each becomes a verdict of its name, and all together one named `criteria`."""
@@ -142,7 +157,7 @@ class Task(NamedTuple):
     start: Files
     """What the agent starts with."""
     tests: Files
-    """What verifies it; the agent never sees it."""
+    """What verifies it; the agent is not given it."""
 
     @property
     def braid(self) -> BraidOptions:
@@ -151,12 +166,25 @@ class Task(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """A function of all that an agent or a verifier can see of the task."""
+        """SHA-256 of the task: instruction, options, start files and tests."""
         both = {f"environment/{path}": file for path, file in self.start.items()}
         both |= {f"tests/{path}": file for path, file in self.tests.items()}
         asked = {"instruction": self.instruction, **self.options.model_dump(mode="json")}
         return digest(both | {"task": File(compact(asked).encode())})
 
     def is_protected(self, path: str) -> bool:
-        """Whether an agent must leave a file as it is."""
-        return any(fnmatchcase(path, pattern) for pattern in self.braid.protected)
+        """Whether an agent must leave a file as it is: a protected one, or the bytecode of one."""
+        source = _source_of(path)
+        return any(fnmatchcase(path, pattern) or fnmatchcase(source, pattern) for pattern in self.braid.protected)
+
+    def is_output(self, path: str) -> bool:
+        """Whether a file that install or build made is kept for the tests."""
+        return any(fnmatchcase(path, pattern) for pattern in self.braid.outputs)
+
+
+def _source_of(path: str) -> str:
+    """The module that Python may load a file of `__pycache__` for; any other path as it is."""
+    folder, _, name = path.rpartition("/")
+    if folder.rpartition("/")[2] != "__pycache__":
+        return path
+    return folder.removesuffix("__pycache__") + name.partition(".")[0] + ".py"

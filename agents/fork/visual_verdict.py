@@ -8,18 +8,21 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from agents.fork.build_verdict import FOLDER, run_building
-from agents.fork.sandbox import Ended, Limits, Sandbox, SandboxError
+from agents.fork.build_verdict import run_building
+from agents.fork.sandbox import Ended, Harness, Limits, Sandbox, SandboxError
 from agents.fork.subject import Subject
 from agents.fork.task import Page, Task
 from agents.importers.records import make
-from agents.workspace.files import FileProblemError, Files, checked
+from agents.workspace.files import File, FileProblemError, Files, checked
 from schemas.verdicts import VisualVerdict
 
 START_MS = 30_000
 LOAD_MS = 15_000
 LIMITS = Limits(timeout_s=90.0, cpu_s=90, memory_mb=32 * 1024, processes=4096)
 """Of the browser: it reserves far more memory than it uses, and has many threads."""
+
+LOOK = 'FONTCONFIG_FILE="$TEST_DIR/fonts.conf" exec "$0" -I "$TEST_DIR/look.py" "$1"'
+"""Starts the look: Python is $0, the questions are $1."""
 
 FONTS = b"<?xml version='1.0'?><fontconfig><dir>/usr/share/fonts</dir><cachedir>/tmp/fonts</cachedir></fontconfig>"
 
@@ -60,8 +63,6 @@ def unseen(subject: Subject, why: str) -> VisualVerdict:
 
 async def look(page: Page, sandbox: Sandbox, browser: Browser) -> dict[str, Any]:
     """Open the page that lies in the sandbox; the fields of a verdict that say what was seen."""
-    await sandbox.write(f"{FOLDER}/look.py", browser.script)
-    await sandbox.write(f"{FOLDER}/fonts.conf", FONTS)
     spec = {
         "root": sandbox.root,
         "path": checked(page.path),
@@ -70,8 +71,8 @@ async def look(page: Page, sandbox: Sandbox, browser: Browser) -> dict[str, Any]
         "start_ms": START_MS,
         "load_ms": LOAD_MS,
     }
-    env = {"FONTCONFIG_FILE": f"{sandbox.root}/{FOLDER}/fonts.conf"}
-    done = await sandbox.run([browser.python, "-I", f"{FOLDER}/look.py", json.dumps(spec)], LIMITS, env)
+    harness = Harness({"look.py": File(browser.script), "fonts.conf": File(FONTS)}, apart=False)
+    done = await sandbox.run(["sh", "-c", LOOK, browser.python, json.dumps(spec)], LIMITS, harness=harness)
     if done.ended is Ended.TIMEOUT:
         return _unknown(f"the page kept the browser busy for {LIMITS.timeout_s:g} s and was stopped")
     try:

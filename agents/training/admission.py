@@ -13,6 +13,7 @@ from schemas.lifecycle import RolloutOpened
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus
 from schemas.training import Admission, Category
+from schemas.verdicts import BuildVerdict
 
 _admission: Final = unchecked(Admission)
 
@@ -53,9 +54,14 @@ INCOMPLETE = ("conflicts", "gaps")
 """Flags of branches whose events are not known for sure: kept for audit, not for training."""
 
 
+WEAK_VERDICT = "weak_verdict"
+"""The reason of a branch whose tests ran where its own code could reach them. Alone it keeps nothing out."""
+
+
 def admit(judged: Judged, config: AdmissionConfig, rules: Rules) -> Admission:
     """The admission of a branch under the rules of an emission version."""
-    score = nine(_score(judged))
+    weak = rules.weak_verdicts_count_half and any(_is_weak(verdict) for verdict in judged.verdicts.values())
+    score = nine(_score(judged, weak=weak))
     reasons = []
     category: Category = "train"
     incomplete = [flag for flag in INCOMPLETE if flag in judged.flags] if rules.incomplete_is_audited else []
@@ -71,6 +77,8 @@ def admit(judged: Judged, config: AdmissionConfig, rules: Rules) -> Admission:
     elif incomplete or score < config.train_from:
         category = "audit_only"
         reasons = [*incomplete, *(["thin_evidence"] if score < config.train_from else [])]
+    if weak:
+        reasons.append(WEAK_VERDICT)
     return _admission(category=category, score=score, reasons=tuple(reasons))
 
 
@@ -93,18 +101,21 @@ def both(one: Admission, other: Admission) -> Admission:
     )
 
 
-def _score(judged: Judged) -> float:
+def _is_weak(verdict: Verdict) -> bool:
+    return type(verdict) is BuildVerdict and verdict.isolation == "weak" and is_final(verdict)
+
+
+def _score(judged: Judged, *, weak: bool) -> float:
     branch, opened = judged.branch, judged.opened
     agent = branch.agent
     changing = [call for call in branch.tool_calls if side_effect(call.name, call.arguments) != "read"]
     complete = len([call for call in changing if call.output_digest is not None]) / len(changing) if changing else 1.0
-    known = len([verdict for verdict in judged.verdicts.values() if is_final(verdict)])
-    known += judged.judge_answered
+    known = len([verdict for verdict in judged.verdicts.values() if is_final(verdict)]) + judged.judge_answered
     named = [agent and agent.model, opened and opened.repo_commit, opened and opened.tool_manifest_digest]
     return (
         0.25 * complete
         + 0.20 * (judged.status in ("pass", "fail"))
-        + 0.20 * min(1.0, known / 2)
+        + 0.20 * min(1.0, (known - 0.5 * weak) / 2)
         + 0.15 * len([part for part in named if part]) / 3
         + 0.10 * (not branch.gaps)
         + 0.10 * (judged.decided or not changing)

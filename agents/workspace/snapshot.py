@@ -38,9 +38,14 @@ def pack(files: Files) -> bytes:
         raise SnapshotError(
             f"the workspace has {len(kept)} files of {total} bytes; a snapshot takes {MAX_FILES} and {MAX_TOTAL}"
         )
+    return tar_of(kept)
+
+
+def tar_of(files: Files) -> bytes:
+    """An archive of files in their order, without times and owners."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path, file in kept.items():
+        for path, file in files.items():
             entry = tarfile.TarInfo(path)
             entry.mode = 0o755 if file.executable else 0o644
             if file.link:

@@ -159,6 +159,7 @@ def _build_detail(verdict: BuildVerdict) -> str:
     said += [] if verdict.tests is None else [f"{verdict.tests.passed}/{verdict.tests.total} tests"]
     said += [] if verdict.coverage is None else [f"coverage {verdict.coverage:.0%}"]
     said += ["protected files changed"] if verdict.protected_paths_intact is False else []
+    said += [] if verdict.isolation is None else [f"{verdict.isolation} isolation"]
     last = "" if meaning(verdict, CURRENT).outcome == "pass" else last_line(verdict.stderr) or last_line(verdict.stdout)
     return line(", ".join([*said, *([last] if last else [])]))
 

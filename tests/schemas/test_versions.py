@@ -19,13 +19,13 @@ def test_models_and_committed_files_agree() -> None:
 def test_a_changed_model_is_seen(tmp_path: Path) -> None:
     """A committed file that differs from its model is reported with what to do."""
     shutil.copytree(versions.FOLDER, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "BuildVerdict.v2.avsc"
+    path = tmp_path / "BuildVerdict.v3.avsc"
     schema = json.loads(path.read_text())
     schema["fields"] = schema["fields"][:-1]
     path.write_text(json.dumps(schema))
     versions.committed.cache_clear()
     assert versions.check(tmp_path) == [
-        "BuildVerdict: the model differs from BuildVerdict.v2.avsc; run `braid schemas write`"
+        "BuildVerdict: the model differs from BuildVerdict.v3.avsc; run `braid schemas write`"
     ]
 
 

@@ -1,5 +1,6 @@
 """Task directories: read whole, refused with a reason; and the samples' tests tell right from wrong."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from agents.fork.subject import Subject
 from agents.fork.task import TaskError
 from agents.fork.task_adapter import SAMPLES, find_task, load_task, overlays, sample_names
 from agents.verdicts.meaning import CURRENT, build_meaning
+from agents.workspace.files import File
 
 SUBJECT = Subject("r", 0, 0, "test", "files")
 CASES = [(name, overlay) for name in sample_names() for overlay in overlays(SAMPLES / name)]
@@ -25,6 +27,7 @@ async def test_a_reference_solution_passes_and_a_broken_one_fails(
     sandbox = await local.create()
     verdict = await build_verdict(task, {**task.start, **overlays(SAMPLES / name)[overlay]}, sandbox, SUBJECT)
     assert verdict.tests is not None, verdict
+    assert verdict.isolation == "strong"
     assert build_meaning(verdict, CURRENT).outcome == ("pass" if overlay == "solution" else "fail"), verdict
 
 
@@ -34,6 +37,23 @@ async def test_an_untouched_task_fails(name: str, local: LocalSandboxes) -> None
     task = load_task(find_task(name))
     verdict = await build_verdict(task, task.start, await local.create(), SUBJECT)
     assert build_meaning(verdict, CURRENT).outcome == "fail"
+
+
+async def test_a_sample_runs_where_there_is_no_work_program(local: LocalSandboxes) -> None:
+    """Its Dockerfile makes one for other runners; such a verdict is weak."""
+    folder = find_task("csv-table")
+    made = re.search(r"RUN (printf .*) > /usr/local/bin/work && ", (folder / "environment" / "Dockerfile").read_text())
+    assert made is not None
+    script = f"mkdir /tmp/bin; {made[1]} > /tmp/bin/work; chmod +x /tmp/bin/work; PATH=/tmp/bin:$PATH exec sh /tests/own.sh\n"
+    task = load_task(folder)
+    braid = task.options.metadata.model_copy(update={"braid": task.braid.model_copy(update={"tests": "together"})})
+    task = task._replace(
+        options=task.options.model_copy(update={"metadata": braid}),
+        tests={**task.tests, "own.sh": task.tests["test.sh"], "test.sh": File(script.encode())},
+    )
+    files = {**task.start, **overlays(folder)["solution"]}
+    verdict = await build_verdict(task, files, await local.create(), SUBJECT)
+    assert (verdict.status, verdict.isolation) == ("success", "weak"), verdict
 
 
 def copy(tmp_path: Path) -> Path:

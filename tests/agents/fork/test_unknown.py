@@ -1,5 +1,8 @@
 """What cannot be known is unknown, with the reason, for every sample task: a build that hangs, a sandbox that is gone."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from agents.fork.build_verdict import build_verdict
@@ -8,6 +11,7 @@ from agents.fork.subject import Subject
 from agents.fork.task_adapter import find_task, load_task, sample_names
 from agents.verdicts.meaning import CURRENT, build_meaning
 from agents.workspace.files import File
+from tests.agents.fork.conftest import sandboxes_of
 
 SUBJECT = Subject("r", 0, 0, "test", "files")
 ENDLESS = {
@@ -47,19 +51,14 @@ async def test_a_sandbox_that_is_gone_is_infra_error(name: str, local: LocalSand
     assert verdict.stderr.text.startswith("verifier: ")
 
 
-async def test_a_stage_that_fails_is_named_and_what_it_did_to_the_tests_is_undone(local: LocalSandboxes) -> None:
-    """Installing and building run the agent's code: protected files and tests are put back before the tests run."""
+@pytest.mark.parametrize("kind", ["processes", "e2b"])
+async def test_tests_that_cannot_run_apart_are_unknown(kind: str, tmp_path: Path) -> None:
+    """Where a sandbox cannot keep the work away from its tests there is no verdict, and it says what to do."""
     task = load_task(find_task("csv-table"))
-    evil = "mkdir -p .verifier/tests; echo 'exit 0' > .verifier/tests/test.sh; echo > checks/test_table.py; echo > checks/conftest.py"
-
-    def building(**commands: tuple[str, ...]) -> object:
-        braid = task.braid.model_copy(update=commands)
-        metadata = task.options.metadata.model_copy(update={"braid": braid})
-        return task._replace(options=task.options.model_copy(update={"metadata": metadata}))
-
-    broken = await build_verdict(building(install=("sh", "-c", "exit 3")), task.start, await local.create(), SUBJECT)  # type: ignore[arg-type]
-    assert (broken.status, broken.stage, broken.exit_code) == ("failure", "install", 3)
-    tricked = await build_verdict(building(build=("sh", "-c", evil)), task.start, await local.create(), SUBJECT)  # type: ignore[arg-type]
-    assert (tricked.status, tricked.stage) == ("failure", "test")
-    assert tricked.tests is not None
-    assert tricked.tests.total == 13
+    async with sandboxes_of(kind, tmp_path) as made:
+        sandbox = await made.create()
+        verdict = await build_verdict(task, task.start, sandbox, SUBJECT)
+        await sandbox.dispose()
+    assert (verdict.status, verdict.isolation) == ("unknown", None), verdict
+    assert verdict.stderr is not None
+    assert re.search("allow user namespaces|verifier.sandbox = local", verdict.stderr.text)

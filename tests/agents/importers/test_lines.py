@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agents.importers.line_error import LineError
+from agents.importers.line_writer import lines_of
 from agents.importers.lines import LineReader
 from agents.importers.slices import MAX_EVENTS, Slicer
 from schemas.base import Record
@@ -252,6 +253,16 @@ def test_equal_verdicts_without_an_id_are_told_apart() -> None:
     (alone,) = read(line)
     assert isinstance(alone, CheckVerdict)
     assert alone.verdict_id == ids()[0]
+
+
+def test_a_build_keeps_what_it_says_of_its_isolation() -> None:
+    """As a fact, and as the line that is written of it."""
+    said = {"type": "build", "rollout_id": "r", "branch_index": 0, "status": "success", "exit_code": 0}
+    for isolation in ("strong", "weak", None):
+        (fact,) = LineReader().read_object(said | ({} if isolation is None else {"isolation": isolation}))
+        assert isinstance(fact, BuildVerdict)
+        assert fact.isolation == isolation
+        assert lines_of(fact)[0].get("isolation") == isolation
 
 
 def test_a_line_may_hold_and_release_a_rollout() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agents.training.admission import both
+from schemas.emission import NEWEST_VERSION, EmissionConfig
 from schemas.training import Admission
 from tests.agents.formats.rollouts import Line, branch, group_of, opening
 
@@ -21,8 +22,8 @@ def passing(*, calls: tuple[Any, ...] = (), **more: Any) -> list[Line]:
     return [opening("r1", 1, **more), *branch("r1", 0, "Done.", passes=True, calls=calls)]
 
 
-def admission(lines: list[Line]) -> Admission:
-    group = group_of(lines)
+def admission(lines: list[Line], version: int = NEWEST_VERSION) -> Admission:
+    group = group_of(lines, config=EmissionConfig(version=version))
     found = [row.admission for row in group.ppo] or [row.admission for row in group.rejected if row.kind == "ppo"]
     assert found[0] is not None
     return found[0]
@@ -100,6 +101,30 @@ def test_hacks_are_rejected_and_contradictions_wait(
     lines = [line for line in passing() if line["type"] != "build"]
     found = admission([*lines, {"type": "build", "rollout_id": "r1", "branch_index": 0, **build}])
     assert (found.category, found.reasons) == (category, reasons)
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "expected"),
+    [
+        ({"isolation": "weak"}, 2, Admission(category="train", score=0.75, reasons=("weak_verdict",))),
+        ({"isolation": "strong"}, 2, Admission(category="train", score=0.8)),
+        ({}, 2, Admission(category="train", score=0.8)),
+        ({"isolation": "weak"}, 1, Admission(category="train", score=0.8)),
+    ],
+)
+def test_a_weak_verdict_is_half_a_verifier_and_a_reason(
+    said: dict[str, str], version: int, expected: Admission
+) -> None:
+    """Half of .10 less for tests that the work could reach. A verifier that says nothing counts as before, version 1 as ever."""
+    lines = [line | said if line["type"] == "build" else line for line in passing()]
+    assert admission(lines, version) == expected
+
+
+def test_a_weak_verdict_stays_a_reason_beside_others() -> None:
+    """A contradiction is a contradiction, weak or not."""
+    lines = [line | {"isolation": "weak", "exit_code": 1} if line["type"] == "build" else line for line in passing()]
+    found = admission(lines)
+    assert (found.category, found.reasons) == ("quarantine", ("inconsistent_build", "weak_verdict"))
 
 
 def test_a_secret_that_cannot_be_removed_is_rejected() -> None:

@@ -1,5 +1,9 @@
 """What an open rollout waits for, and what is shown of its facts."""
 
+from typing import Literal
+
+import pytest
+
 from agents.importers.lines import LineReader
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Rollout
@@ -85,6 +89,15 @@ def test_a_failed_build_shows_the_last_line_of_its_output_redacted() -> None:
         tests=TestCounts(passed=3, failed=1, total=4),
     )  # fmt: skip
     assert detail_of(verdict) == "failure in test, exit 2, 3/4 tests, AssertionError: [REDACTED:anthropic_key]"
+
+
+@pytest.mark.parametrize("isolation", ["strong", "weak"])
+def test_a_build_shows_how_its_tests_were_isolated(isolation: Literal["strong", "weak"]) -> None:
+    """A reader sees whether the work could have reached its tests."""
+    verdict = BuildVerdict(
+        rollout_id="r", branch_index=0, verdict_id="v", status="success", exit_code=0, isolation=isolation
+    )
+    assert detail_of(verdict) == f"success, exit 0, {isolation} isolation"
 
 
 def test_a_page_that_fails_says_what_was_seen() -> None:

@@ -1,15 +1,14 @@
 import json
 import os
 import subprocess
-import sys
 from functools import cache
 
-# The answers have a pipe of their own: what the agent's code prints is no answer.
+# Runs on the workspace. The answers have a pipe of their own: what the agent's code prints is no answer.
 PROGRAM = """
 import json, sys
-sys.path.append(sys.argv[1])
+sys.path.append(".")
 from table import parse_csv
-with open(int(sys.argv[2]), "w") as answers:
+with open(int(sys.argv[1]), "w") as answers:
     for line in sys.stdin:
         try:
             said = {"rows": parse_csv(json.loads(line))}
@@ -25,7 +24,7 @@ with open(int(sys.argv[2]), "w") as answers:
 def agent():
     """A process that runs the agent's code, and the end of the pipe that its answers come from."""
     answers, inside = os.pipe()
-    command = [sys.executable, "-c", PROGRAM, os.environ["WORKSPACE"], str(inside)]
+    command = ["work", "--fd", str(inside), "python3", "-P", "-c", PROGRAM, str(inside)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=(inside,), text=True)
     os.close(inside)
     return process, os.fdopen(answers)

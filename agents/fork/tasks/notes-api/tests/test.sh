@@ -1,7 +1,6 @@
 #!/bin/sh
-# Run in the workspace. Harbor puts this folder at /tests; elsewhere TEST_DIR and LOGS_DIR say where things are.
-# pytest starts in the tests' own folder and reads no configuration, so nothing in the workspace can stand in for it.
-export WORKSPACE="$PWD" PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
+# Runs where the work is not: `work COMMAND...` runs a command on it, which sees neither this folder nor the report.
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 logs="${LOGS_DIR:-/logs/verifier}"
 cd "${TEST_DIR:-/tests}" || exit 2
 python -m pytest -q -p no:cacheprovider -c /dev/null --rootdir=. --junitxml="$logs/junit.xml" .

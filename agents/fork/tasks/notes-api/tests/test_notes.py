@@ -2,17 +2,16 @@ import http.client
 import json
 import os
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-# For each line a fresh server, whose port is the answer; answers have a pipe of their own.
+# Runs on the workspace: for each line a fresh server, whose port is the answer; answers have a pipe of their own.
 PROGRAM = """
 import sys, threading
-sys.path.append(sys.argv[1])
+sys.path.append(".")
 from app import make_server
-with open(int(sys.argv[2]), "w") as answers:
+with open(int(sys.argv[1]), "w") as answers:
     for _ in sys.stdin:
         server = make_server(0)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
@@ -24,7 +23,7 @@ with open(int(sys.argv[2]), "w") as answers:
 def servers():
     """A process that runs the agent's code, and the pipe that its answers come from."""
     answers, inside = os.pipe()
-    command = [sys.executable, "-c", PROGRAM, os.environ["WORKSPACE"], str(inside)]
+    command = ["work", "--fd", str(inside), "python3", "-P", "-c", PROGRAM, str(inside)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(inside,), text=True
     )

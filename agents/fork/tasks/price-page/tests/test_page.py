@@ -2,25 +2,56 @@ import json
 import os
 import shutil
 import subprocess
-from pathlib import Path
+from functools import cache
 
 import pytest
 from dom import HARNESS
 
-WORKSPACE = Path(os.environ["WORKSPACE"])
 PLANS = '[{name:"A & B",month:7},{name:"<b>Bold</b>",month:11,popular:true}]'
-NODE = shutil.which("node")
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="needs Node")
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
+
+# Runs on the workspace: for each line the page in a document of its own, and the value of an expression in it. Answers have a
+# pipe of their own.
+PROGRAM = r"""
+const { readFileSync, writeSync } = require("node:fs");
+const { createInterface } = require("node:readline");
+const { runInNewContext } = require("node:vm");
+const answers = Number(process.argv[1]), source = readFileSync("page.js", "utf8");
+const given = { console, setTimeout, clearTimeout, setInterval, clearInterval, queueMicrotask };
+createInterface({ input: process.stdin }).on("line", (line) => {
+  const { harness, plans, script } = JSON.parse(line);
+  let said;
+  try {
+    const page = `(() => { const PLANS = ${plans};\n${source}\n;\nreturn JSON.stringify(${script}); })()`;
+    said = { value: runInNewContext(`${harness}\n${page}`, { ...given }) };
+  } catch (error) {
+    said = { fault: String(error) };
+  }
+  writeSync(answers, JSON.stringify(said) + "\n");
+});
+"""
+
+
+@cache
+def agent():
+    """A process that runs the agent's code, and the end of the pipe that its answers come from."""
+    answers, inside = os.pipe()
+    command = ["work", "--fd", str(inside), "node", "-e", PROGRAM, str(inside)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=(inside,), text=True)
+    os.close(inside)
+    return process, os.fdopen(answers)
 
 
 def seen(script: str, plans: str = PLANS):
     """The value of an expression, asked of the page after it has run."""
-    source = (WORKSPACE / "page.js").read_text()
-    program = f"{HARNESS}\n(() => {{ const PLANS = {plans};\n{source}\n;\n;console.log(JSON.stringify({script})); }})()"
-    done = subprocess.run([NODE, "-e", program], capture_output=True, text=True, timeout=20, check=False)
-    assert done.returncode == 0, done.stderr[-600:]
-    return json.loads(done.stdout.splitlines()[-1])
+    process, answers = agent()
+    print(json.dumps({"harness": HARNESS, "plans": plans, "script": script}), file=process.stdin, flush=True)
+    line = answers.readline()
+    assert line, "the process that ran page.js is gone"
+    said = json.loads(line)
+    assert "fault" not in said, said["fault"]
+    return json.loads(said["value"])
 
 
 def texts(selector: str) -> str:
@@ -55,5 +86,5 @@ def test_only_the_popular_plan_has_a_badge():
 
 
 def test_the_page_loads_its_scripts():
-    page = (WORKSPACE / "index.html").read_text()
+    page = subprocess.run(["work", "cat", "index.html"], capture_output=True, text=True, check=True).stdout
     assert page.index("plans.js") < page.index("page.js")

@@ -1,0 +1,4 @@
+from pathlib import Path
+
+Path("dist").mkdir()
+Path("dist/built.txt").write_text("built\n")

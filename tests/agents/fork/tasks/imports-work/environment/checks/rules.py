@@ -1,0 +1,2 @@
+def same(found, expected):
+    assert found == expected
