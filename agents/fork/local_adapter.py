@@ -89,6 +89,13 @@ class LocalSandboxes:
             raise
         return made
 
+    @property
+    def runs_as(self) -> Literal["others", "root", "this user"]:
+        """The user of the machine that commands run as: others are users that only one sandbox has."""
+        if self._first_uid is not None:
+            return "others"
+        return "root" if os.geteuid() == 0 and self._options.isolation == "processes" else "this user"
+
     async def create(self) -> "LocalSandbox":
         """An empty sandbox. Raises SandboxError."""
         self._made += 1
