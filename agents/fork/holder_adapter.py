@@ -113,13 +113,13 @@ class Holder:
 
     async def end(self) -> None:
         """End it, with everything in it."""
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
         self._control.close()
         for folder in self.folders:
             os.close(folder)
         self.folders = []
-        with suppress(ProcessLookupError):
-            self.process.kill()
-        await self.process.wait()
 
 
 class HeldCommand:

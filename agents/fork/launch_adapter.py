@@ -103,6 +103,7 @@ def enter(spec: dict[str, Any]) -> None:
         gather(spec, 0)
     # After the new credentials, which would clear it.
     die_with_parent(signal.SIGKILL, spec["parent"])
+    call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)  # no command of the same user looks into this process or its forks
     with suppress(OSError):  # nested user namespaces: less of the kernel in reach, and not needed by what runs here
         Path("/proc/sys/user/max_user_namespaces").write_text("0")
 
@@ -136,8 +137,6 @@ def enter_as(uids: list[int]) -> None:
 
 def run_command(spec: dict[str, Any], request: dict[str, Any], passed: list[int]) -> int:
     """As a namespace's first process: build the view, start the command, reap until it is over; returns its wait status."""
-    limit(request)
-    lower(resource.RLIMIT_NPROC, request["processes"])
     harness = request["harness"]
     apart = harness is not None and harness["apart"]
     listener = None
@@ -154,8 +153,8 @@ def run_command(spec: dict[str, Any], request: dict[str, Any], passed: list[int]
             if apart:
                 call("unshare", NEW_NS)
                 change_root(REPORTER)
-            drop_capabilities()
             place(passed, (0, 1, 2))
+            close_in(request)
             if apart and spec["uids"]:
                 become(REPORTER_USER)
             execute(request["command"], TESTS if apart else INSIDE, request["env"])
@@ -164,9 +163,18 @@ def run_command(spec: dict[str, Any], request: dict[str, Any], passed: list[int]
     for descriptor in passed:
         os.close(descriptor)
     if listener is not None:
-        return serve(listener, accepted, NEW_NS | NEW_PID | NEW_IPC, run_work, first)
+        return serve(
+            listener, accepted, NEW_NS | NEW_PID | NEW_IPC, lambda body, given: run_work(request, body, given), first
+        )
     drop_capabilities()
     return reap(first)
+
+
+def close_in(request: dict[str, Any]) -> None:
+    """In the command's process: its limits, and no capabilities. Init has none of these limits, so that it always works."""
+    limit(request)
+    lower(resource.RLIMIT_NPROC, request["processes"])
+    drop_capabilities()
 
 
 def build_together(spec: dict[str, Any], harness: dict[str, Any] | None) -> None:
@@ -200,7 +208,7 @@ def build_apart(spec: dict[str, Any], harness: dict[str, Any]) -> socket.socket:
     return listener
 
 
-def run_work(body: bytes, passed: list[int]) -> int:
+def run_work(request: dict[str, Any], body: bytes, passed: list[int]) -> int:
     """As the first process of the PID namespace of a command of `work`: enter its view, start it, reap until it is over."""
     n_numbers, n_arguments, *given = body.split(b"\0")
     numbers = [int(each) for each in given[: int(n_numbers)]]
@@ -208,7 +216,6 @@ def run_work(body: bytes, passed: list[int]) -> int:
     env = dict(each.split(b"=", 1) for each in variables)
     if len(passed) != len(numbers):
         raise ValueError("too many descriptors")
-    call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
     show_processes(WORK)
     change_root(WORK)
     drop_capabilities()
@@ -218,6 +225,7 @@ def run_work(body: bytes, passed: list[int]) -> int:
     if first == 0:
         try:
             place(passed, numbers)
+            close_in(request)
             execute([os.fsdecode(each) for each in command], INSIDE, env)
         finally:
             os._exit(125)

@@ -81,14 +81,14 @@ def serve(
         connection = take(source)
         if connection is None:
             return 0
-        if os.fork() == 0:
-            try:
-                source.close()
-                die_with_parent(signal.SIGKILL, this)
-                answer(connection, flags, run)
-            finally:
-                os._exit(1)
-        connection.close()
+        with connection, suppress(OSError):  # no more processes: the other side sees the connection end
+            if os.fork() == 0:
+                try:
+                    source.close()
+                    die_with_parent(signal.SIGKILL, this)
+                    answer(connection, flags, run)
+                finally:
+                    os._exit(1)
 
 
 def answer(connection: socket.socket, flags: int, run: Run) -> NoReturn:

@@ -24,12 +24,13 @@ class Users(NamedTuple):
     """A sandbox's users: root inside, and the reporter of tests that run apart. Their groups have the same numbers."""
 
     uids: tuple[int, int]
+    place: Path
     lock: int
 
     def release(self) -> None:
         """Give them back."""
-        with suppress(OSError):
-            os.close(self.lock)
+        self.place.unlink(missing_ok=True)
+        os.close(self.lock)
 
 
 def first_usable(wanted: int) -> int | None:
@@ -51,14 +52,14 @@ def _ranges(mapped: str) -> list[tuple[int, int]]:
 def claim(first: int) -> Users:
     """Take a pair that no living sandbox has. Raises SandboxError."""
     folder = _locks()
-    for pair in range(PAIRS):
-        lock = os.open(folder / str(first + 2 * pair), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
+    for uid in range(first, first + 2 * PAIRS, 2):
+        place = folder / str(uid)
+        lock = os.open(place, os.O_RDWR | os.O_CREAT, 0o600)
+        with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
-            continue
-        return Users((first + 2 * pair, first + 2 * pair + 1), lock)
+            if place.stat().st_ino == os.fstat(lock).st_ino:  # else it was just given back
+                return Users((uid, uid + 1), place, lock)
+        os.close(lock)
     raise SandboxError(f"{PAIRS} sandboxes live on this machine; end one")
 
 

@@ -172,7 +172,7 @@ def show_processes(root: str) -> None:
     for name in HIDDEN:
         place = f"{root}/proc/{name}"
         if Path(place).is_dir():
-            mount("tmpfs", place, "tmpfs", PRIVATE, "size=0,nr_inodes=1,mode=555")
+            mount("tmpfs", place, "tmpfs", PRIVATE, "size=4k,nr_inodes=1,mode=555")
             set_attributes(place, ATTR_RDONLY, recursive=False)
         elif os.path.lexists(place):
             mount(f"{root}/dev/null", place, None, MS_BIND)

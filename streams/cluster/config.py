@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from agents.fork.uid_adapter import FIRST_UID
 from agents.models.service import ServiceOptions
 from agents.rollouts.policy import ClosingPolicy
 from schemas.codec.body import first_problem
@@ -204,7 +205,7 @@ class ForkConfig(_Section):
     """Of local sandboxes. With `processes`, agents have this user's network and files: only for machines that are thrown away."""
     workspace_mb: int = Field(default=1024, ge=16)
     """Of a local sandbox's workspace, which lies in memory; a command that needs more fails as on a full disk."""
-    first_uid: int = Field(default=2_000_000_000, ge=1000, lt=2**32 - 2**16)
+    first_uid: int = Field(default=FIRST_UID, ge=1000, lt=2**32 - 2**16)
     """Started by root, each local sandbox runs as two users of the machine from this number on; 8192 of them must be unused."""
     sandboxes: Path | None = None
     """Where local sandboxes live; unset: below the state directory."""
