@@ -44,6 +44,10 @@ SINKS: dict[type, str] = {
 """The sink of each kind of record that is listed, without a prefix: evidence names it, and a prefix must not change evidence."""
 
 
+WITHOUT_VERDICTS = {"verdict_ids": (), "verdict_kinds": (), "verdict_digests": ()}
+"""The pin of a branch that has just ended, beside that of the same branch when it settled."""
+
+
 class Emission(NamedTuple):
     """All that follows from a closed rollout, in the order in which it is written; evidence is unsigned."""
 
@@ -105,7 +109,7 @@ def branches_of(source: ClosedRollout, ended: Mapping[int, Ended] | None) -> dic
     for pin in source.settled.branches:
         index = pin.branch_index
         known = (ended or {}).get(index)
-        if known is not None and vars(known.pin) == vars(pin) | {"verdict_ids": (), "verdict_kinds": ()}:
+        if known is not None and vars(known.pin) == vars(pin) | WITHOUT_VERDICTS:
             branches[index] = known.record
             source.bodies[known.record.record_id] = known.body
         else:

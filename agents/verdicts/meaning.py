@@ -17,6 +17,9 @@ Outcome = Literal["pass", "fail", "unknown"]
 Verdict = BuildVerdict | VisualVerdict | CheckVerdict
 AnyVerdict = TypeVar("AnyVerdict", BuildVerdict, VisualVerdict, CheckVerdict)
 
+RESERVED = ("build", "visual")
+"""Kinds with records, lines and topics of their own: no check may pass for one of them."""
+
 UNDECIDED_ENDS: frozenset[BranchStatus] = frozenset({"infra_error", "aborted", "running"})
 """Ends that say nothing about the agent: such a branch is unknown whatever its verdicts say."""
 
