@@ -1,9 +1,9 @@
 """The keys whose verdicts count, and for what. Pure: a verdict in, the reason why it does not count out."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from agents.evidence.structure import quoted
 from agents.trust.verdict_signature import is_signed_by
@@ -32,8 +32,17 @@ class TrustedKey(BaseModel):
         return bytes.fromhex(self.public_key)
 
 
+UNTRUSTED = "untrusted"
+"""The reason of dead letters of verdicts that no trusted key has signed."""
+
 TrustedKeys = Mapping[str, TrustedKey]
 """By key id."""
+
+TrustedVerifiers = Annotated[
+    Annotated[Literal["local"], Tag("local")] | Annotated[dict[str, TrustedKey], Tag("keys")],
+    Discriminator(lambda given: "local" if isinstance(given, str) else "keys"),
+]
+"""As the configuration says it: keys by id, or `local` for the keys of this machine."""
 
 
 def untrusted(verdict: Verdict, keys: TrustedKeys) -> str | None:

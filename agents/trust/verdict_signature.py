@@ -5,11 +5,14 @@ left out of the signed bytes: a verdict that an older version signed stays valid
 """
 
 from hashlib import sha256
+from typing import TypeVar, cast
 
 from agents.evidence.canonical import canonical_bytes
 from agents.evidence.signing import SigningKey, covers, decode_base64
-from agents.verdicts.meaning import AnyVerdict, Verdict
+from agents.verdicts.meaning import Verdict
 from schemas.verdicts import VerdictSignature
+
+SomeVerdict = TypeVar("SomeVerdict", bound=Verdict)
 
 DOMAIN = "braidstream verdict v1"
 """Begins the signed bytes: no signature of evidence is one of a verdict, and none of a build is one of a check."""
@@ -26,10 +29,10 @@ def content_digest(verdict: Verdict) -> str:
     return sha256(signed_content(verdict)).hexdigest()
 
 
-def sign_verdict(verdict: AnyVerdict, key: SigningKey) -> AnyVerdict:
+def sign_verdict(verdict: SomeVerdict, key: SigningKey) -> SomeVerdict:
     """Return the verdict with the signature of this key, in place of any other. Raises CanonicalError."""
     signature = VerdictSignature(key_id=key.key_id, sig=key.sign(signed_content(verdict)))
-    return verdict.model_copy(update={"signature": signature})
+    return cast("SomeVerdict", verdict.model_copy(update={"signature": signature}))
 
 
 def is_signed_by(verdict: Verdict, key_id: str, public: bytes) -> bool:

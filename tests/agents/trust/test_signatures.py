@@ -71,7 +71,7 @@ def test_foreign_and_forged_signatures_are_named(signature: VerdictSignature, re
 def test_a_key_speaks_for_its_kinds_only() -> None:
     """A linter's key gives no build verdict, and no check passes for a build."""
     lint = {"builds": TrustedKey(public_key=KEY.public.hex(), kinds=("lint",))}
-    assert untrusted(sign_verdict(VERDICTS[2], KEY), lint) is None  # type: ignore[type-var]
+    assert untrusted(sign_verdict(VERDICTS[2], KEY), lint) is None
     assert untrusted(sign_verdict(BUILD, KEY), lint) == (
         "trusted_verifiers lets the key 'builds' speak for lint, not for 'build'"
     )
