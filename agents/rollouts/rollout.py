@@ -5,7 +5,7 @@ took a fact in. What follows from a closed rollout (`emit`) depends on the pinne
 order of topics, or a repetition gives the same bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import ClassVar, Literal, NamedTuple, final
 
@@ -259,6 +259,17 @@ class Rollout:
         if _says_the_same(known, other) or self._pins_content(key, other):
             return []
         return [Complaint(other.ref, "conflict", "another verdict has this id; the first one counts")]
+
+    def keep_verdicts(self, counts: Callable[[Verdict], bool]) -> None:
+        """Leave out the verdicts that may not count; of several with one id the first that may is left."""
+        kept: list[tuple[Ref, VerdictKey, Stamped]] = []
+        for key, first in self.verdicts.items():
+            for each in (first, *self._namesakes.get(key, ())):
+                if not isinstance(each.fact, JudgeVote) and counts(each.fact):
+                    kept.append((each.ref, key, each))
+                    break
+        kept.sort(key=lambda found: found[0])  # of a kind the last one counts, as the log has them
+        self.verdicts, self._namesakes, self._kinds = {key: each for _, key, each in kept}, {}, None
 
     def _add_vote(self, vote: JudgeVote, at: int, ref: Ref) -> list[Complaint]:
         values = vars(vote)  # all at once: an attribute of a model takes five times as long as an entry of a dict

@@ -61,3 +61,8 @@ def untrusted(verdict: Verdict, keys: TrustedKeys) -> str | None:
     if key.kinds and kind not in key.kinds:
         return f"trusted_verifiers lets the key {name} speak for {', '.join(key.kinds)}, not for {quoted(kind)}"
     return None
+
+
+def is_trusted(verdict: Verdict, keys: TrustedKeys) -> bool:
+    """Whether a verdict counts under these keys."""
+    return untrusted(verdict, keys) is None

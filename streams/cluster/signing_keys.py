@@ -45,8 +45,8 @@ def trusted_verifiers(settings: Settings) -> dict[str, TrustedKey] | None:
     return {key.key_id: TrustedKey(public_key=key.public.hex()) for key in own}
 
 
-def require_trust(settings: Settings, key: SigningKey, kind: str, setting: str) -> None:
-    """Raise ConfigError when verdicts of a kind that this key signs would not count."""
+def require_trust(settings: Settings, key: SigningKey, kind: str | None, setting: str) -> None:
+    """Raise ConfigError when verdicts (of a kind) that this key signs would not count."""
     trusted = trusted_verifiers(settings)
     if trusted is None:
         return
@@ -56,7 +56,7 @@ def require_trust(settings: Settings, key: SigningKey, kind: str, setting: str) 
             f"trusted_verifiers does not name the key {key.key_id} of {setting}: none of its verdicts would count; "
             f'add {key.key_id} = "{key.public.hex()}" under [trusted_verifiers], or set {setting} to a key that is there'
         )
-    if known.kinds and kind not in known.kinds:
+    if kind is not None and known.kinds and kind not in known.kinds:
         raise ConfigError(
             f"trusted_verifiers lets the key {key.key_id} of {setting} speak for {', '.join(known.kinds)}, not for {kind}"
         )
