@@ -26,6 +26,8 @@ class Rules(NamedTuple):
     """A blank task, a bad end, or a margin against the outcome keeps a row out."""
     groups_are_trained_on: bool
     """Only branches that are trained on count in the statistics of their group."""
+    decisions_are_verdicts: bool
+    """A policy decision is a check verdict named `policy`. Events that claim one count for nothing: agents write them."""
     rows_are_conversations: bool
     """Rows hold what the model saw and said, and say how that is known. A conversation that is not known exactly is in no row."""
 
@@ -40,6 +42,7 @@ RULES: Final = {
         passes_earn_most=False,
         unfit_is_rejected=False,
         groups_are_trained_on=False,
+        decisions_are_verdicts=False,
         rows_are_conversations=False,
     ),
     2: Rules(
@@ -51,6 +54,7 @@ RULES: Final = {
         passes_earn_most=True,
         unfit_is_rejected=True,
         groups_are_trained_on=True,
+        decisions_are_verdicts=True,
         rows_are_conversations=True,
     ),
 }
