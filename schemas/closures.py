@@ -44,6 +44,9 @@ class SettledBranch(Record):
     """The kind of each of `verdict_ids`, in their order; empty in older settlings, whose ids occur once in a rollout."""
     conflicts: Count = 0
     """How many events of this attempt differ from an earlier one with the same seq; the first ones count."""
+    verdict_digests: tuple[str, ...] = ()
+    """Which content counts of each of `verdict_ids`, in their order: SHA-256 of what its signature covers, in hex, "" for one
+    that nobody signed. Empty where none is signed: then the first verdict with an id counts."""
 
 
 class RolloutSettled(Record):

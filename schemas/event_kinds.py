@@ -245,12 +245,14 @@ _STATUS = (
         {"question": "May I delete build/?"},
     ),
     EventKind(
-        "guardrail_tripwire", "status", "A rule stopped the agent: a policy decision, which counts in the admission score.",
+        "guardrail_tripwire", "status",
+        "A rule stopped the agent, in the agent's words. Only a check verdict named policy counts as a decision.",
         (may("rule", "text", "The rule."),),
         {"rule": "no network"},
     ),
     EventKind(
-        "supervisor_decision", "status", "A supervisor decided: a policy decision, which counts in the admission score.",
+        "supervisor_decision", "status",
+        "A supervisor decided, in the agent's words. Only a check verdict named policy counts as a decision.",
         (may("decision", "text", "The decision."),),
         {"decision": "approved"},
     ),

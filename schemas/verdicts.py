@@ -5,6 +5,8 @@ What a verdict *means* (pass, fail, unknown) is decided in `agents/verdicts`; he
 
 from typing import Literal
 
+from pydantic import Field
+
 from schemas.base import Count, Id, Index, Record, Share, Whole
 
 BuildStatus = Literal["success", "failure", "running", "unknown", "infra_error"]
@@ -38,6 +40,15 @@ class OutputTail(Record):
     """The last part."""
     digest: str
     """SHA-256 of the whole, in hex."""
+
+
+class VerdictSignature(Record):
+    """Who vouches for a verdict: Ed25519 over all of it but this (`agents/trust`)."""
+
+    key_id: Id
+    """The name of the key, as `trusted_verifiers` has it."""
+    sig: str
+    """The signature, as base64."""
 
 
 class BuildVerdict(Record):
@@ -75,6 +86,8 @@ class BuildVerdict(Record):
     """Which verifier said so; `import` for verdicts that came with a file."""
     isolation: Isolation | None = None
     """Whether the code under test could reach its tests: strong if it could not, weak if it could; null where the verifier does not say."""
+    signature: VerdictSignature | None = Field(default=None, exclude_if=lambda signature: signature is None)
+    """Who vouches for it; null where nobody signed."""
 
 
 class DomProbe(Record):
@@ -115,6 +128,8 @@ class VisualVerdict(Record):
     """SHA-256 of the screenshot, in hex."""
     produced_by: str = "unknown"
     """Which verifier said so."""
+    signature: VerdictSignature | None = Field(default=None, exclude_if=lambda signature: signature is None)
+    """Who vouches for it; null where nobody signed."""
 
 
 class CheckVerdict(Record):
@@ -138,3 +153,5 @@ class CheckVerdict(Record):
     """What would make it pass."""
     produced_by: str = "unknown"
     """Which verifier said so."""
+    signature: VerdictSignature | None = Field(default=None, exclude_if=lambda signature: signature is None)
+    """Who vouches for it; null where nobody signed."""

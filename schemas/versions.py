@@ -129,6 +129,20 @@ def numbered(record: type[Record], number: int) -> Version:
     return next(version for version in committed()[record.__name__] if version.number == number)
 
 
+def part_of(whole: type[Record], number: int, part: type[Record]) -> AvroSchema:
+    """The schema that a record had inside of a committed version of another one, which names it first."""
+    found = _find(numbered(whole, number).schema, part.__name__)
+    assert found is not None
+    return found
+
+
+def _find(node: Any, name: str) -> AvroSchema | None:
+    if isinstance(node, dict) and node.get("type") == "record" and node["name"] == name:
+        return node
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return next((found for each in inner if (found := _find(each, name)) is not None), None)
+
+
 def unversioned(record: type[Record]) -> Version:
     """The schema of a record that is not a topic's value."""
     schema = generate(record)

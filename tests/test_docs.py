@@ -162,6 +162,17 @@ def test_the_options_of_a_task_are_as_the_pages_show_them() -> None:
             assert options.keys() <= BraidOptions.model_fields.keys(), block
 
 
+def test_the_two_commands_without_a_broker_end_in_rows(tmp_path: Path) -> None:
+    """A task is forked into a file, verified and run: one branch passes, one fails, and they make a pair."""
+    (script,) = blocks(ROOT / "docs" / "fork.md", "sh")
+    for command in script.splitlines():
+        env = os.environ | {"BRAID_STATE_DIR": str(tmp_path / "state")}
+        done = run_braid(*command.split()[1:], cwd=tmp_path, env=env)
+        assert done.returncode == 0, done.stderr
+    rows = {name: (tmp_path / "results" / f"{name}.jsonl").read_text("utf-8").count("\n") for name in ("sft", "dpo")}
+    assert rows == {"sft": 1, "dpo": 1}
+
+
 def test_the_version_is_the_packages_own() -> None:
     """`braid --version` says which release this is."""
     done = subprocess.run(

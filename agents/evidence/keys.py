@@ -23,6 +23,7 @@ from agents.evidence.signing import SigningKey
 from schemas.errors import BraidError
 
 DEVELOPMENT_FILE = "development.pem"
+"""Of the evidence key. Verifiers and the gateway have development keys of their own, in files beside it."""
 DEVELOPMENT_PREFIX = "dev-"
 _KEY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 _KEY_ID_LINE = re.compile(rb"(?m)^Braid-Key-Id: (\S+)\r?$")
@@ -101,9 +102,9 @@ def save_key(key: SigningKey, path: Path) -> None:
         raise KeyFileError(f"{path}: the key cannot be written ({error.strerror}); choose another place") from error
 
 
-def development_key(directory: Path | None = None) -> SigningKey:
-    """Return this machine's development key; made on first use."""
-    path = (directory or default_directory()) / DEVELOPMENT_FILE
+def development_key(directory: Path | None = None, file: str = DEVELOPMENT_FILE) -> SigningKey:
+    """Return a development key of this machine; made on first use."""
+    path = (directory or default_directory()) / file
     if not path.exists():
         private = Ed25519PrivateKey.generate()
         try:

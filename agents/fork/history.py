@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from agents.facts.fact import Fact
 from agents.fork.fork_error import ForkError
 from agents.summarize.loose_fields import first
+from agents.verdicts.meaning import Verdict
 from schemas.closures import Closure
-from schemas.events import AgentEvent, AgentEvents
+from schemas.events import AgentEvent, AgentEvents, EndStatus, Workspace
 from schemas.jsontext import parse_object
 from schemas.lifecycle import Lifecycle, RolloutOpened
 
@@ -27,6 +28,10 @@ class Attempt(NamedTuple):
 
     events: dict[int, AgentEvent]
     ended: bool
+    status: EndStatus | None = None
+    """With `ended`: how."""
+    workspace: Workspace | None = None
+    """With `ended`: the snapshot of its files."""
 
 
 class History(NamedTuple):
@@ -36,6 +41,8 @@ class History(NamedTuple):
     attempts: dict[Job, Attempt]
     settled: bool
     """Whether it is decided what counts: nothing more can be added."""
+    verdicts: tuple[Verdict, ...] = ()
+    """What has been said of its branches, by whomever."""
 
 
 def read_history(facts: Iterable[Fact], rollout_id: str) -> History:
@@ -43,6 +50,7 @@ def read_history(facts: Iterable[Fact], rollout_id: str) -> History:
     opened: RolloutOpened | None = None
     attempts: dict[Job, Attempt] = {}
     settled = False
+    verdicts: list[Verdict] = []
     for fact in facts:
         if isinstance(fact, Lifecycle):
             if fact.opened is not None and fact.opened.rollout_id == rollout_id:
@@ -51,10 +59,13 @@ def read_history(facts: Iterable[Fact], rollout_id: str) -> History:
             job = Job(fact.branch_index, fact.attempt)
             known = attempts.get(job, Attempt({}, False))
             events = known.events | {fact.first_seq + offset: event for offset, event in enumerate(fact.events)}
-            attempts[job] = Attempt(events, known.ended or fact.ended)
+            end = (fact.status, fact.workspace) if fact.ended and not known.ended else known[2:]
+            attempts[job] = Attempt(events, known.ended or fact.ended, *end)
         elif isinstance(fact, Closure):
             settled = True
-    return History(opened, attempts, settled)
+        elif isinstance(fact, Verdict) and fact.rollout_id == rollout_id:
+            verdicts.append(fact)
+    return History(opened, attempts, settled, tuple(verdicts))
 
 
 def unfinished(history: History, rollout_id: str) -> list[Job]:
@@ -69,6 +80,12 @@ def unfinished(history: History, rollout_id: str) -> list[Job]:
         if not any(history.attempts[job].ended for job in tried):
             jobs.append(Job(branch, max((job.attempt + 1 for job in tried), default=0)))
     return jobs
+
+
+def counting_ends(history: History) -> list[Job]:
+    """Of each branch the attempt that counts, where it has ended: the highest that has."""
+    ended = [job for job, attempt in history.attempts.items() if attempt.ended]
+    return [max(job for job in ended if job.branch_index == branch) for branch in sorted({job[0] for job in ended})]
 
 
 class Place(NamedTuple):

@@ -24,7 +24,7 @@ from agents.fork.tools import DEFINITIONS, SUMMARIES, Tools
 from agents.models.model import Model, TokenUsage
 from agents.summarize.branch import ToolLimits
 from agents.workspace.files import FileProblemError, Files
-from agents.workspace.snapshot import SnapshotError
+from agents.workspace.snapshot import SnapshotError, TakenOf
 from schemas.emission import EmissionConfig
 from schemas.events import AgentEvent, AgentInfo, BranchInfo, EndStatus, Workspace
 from schemas.jsontext import compact
@@ -41,8 +41,8 @@ SYSTEM_PROMPT = (
 class Snapshots(Protocol):
     """Where workspaces are kept."""
 
-    def keep(self, files: Files) -> Workspace:
-        """Keep a workspace; returns its reference. Raises SnapshotError."""
+    def keep(self, files: Files, taken_of: TakenOf) -> Workspace:
+        """Keep the workspace of an attempt; returns its reference. Raises SnapshotError."""
 
 
 class Sampling(NamedTuple):
@@ -218,7 +218,7 @@ class ForkRunner:
         workspace = None
         if sandbox is not None and ending.status in ("answered", "failed"):
             try:
-                workspace = self.snapshots.keep(await sandbox.files())
+                workspace = self.snapshots.keep(await sandbox.files(), TakenOf(self.opened.rollout_id, *job))
             except (SandboxError, SnapshotError, FileProblemError) as error:
                 ending = Ending("infra_error", f"the workspace could not be kept: {error}")
         if ending.status != "answered":

@@ -12,6 +12,7 @@ from agents.importers.line_error import LineError
 from agents.importers.loose_events import read_event
 from agents.importers.records import VerdictIds, content_id, make, read_build, read_visual
 from agents.importers.wire_reader import is_wire, read_wire
+from agents.verdicts.meaning import RESERVED
 from schemas.events import AgentEvents, BranchInfo
 from schemas.jsontext import as_array, as_object, compact, kind_of, parse, parse_unique
 from schemas.judging import HIGHEST_SCORE, JudgeVote
@@ -22,9 +23,6 @@ from schemas.verdicts import CheckVerdict
 Key = tuple[str, int, int]
 
 VOTES_REMEMBERED = 100_000
-
-RESERVED = ("build", "visual")
-"""Verdicts with lines, topics and rules of their own: no check may pass for one of them."""
 
 
 class LineReader:

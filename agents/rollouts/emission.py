@@ -21,7 +21,7 @@ from agents.rollouts.closed_rollout import ClosedRollout, closed_rollout
 from agents.rollouts.ranking_record import ranking_of
 from agents.rollouts.rollout import Rollout
 from agents.summarize.pieces import Decision, Piece
-from agents.training.admission import Judged
+from agents.training.admission import Judged, is_decided
 from agents.training.branch_talk import TalkMaker
 from agents.training.rows import Candidate, Row, RowMaker, Rows
 from agents.verdicts.meaning import comparable, kind_of
@@ -42,6 +42,10 @@ SINKS: dict[type, str] = {
     PpoRecord: "training.ppo.v1", RejectedRecord: "training.rejected.v1",
 }  # fmt: skip
 """The sink of each kind of record that is listed, without a prefix: evidence names it, and a prefix must not change evidence."""
+
+
+WITHOUT_VERDICTS = {"verdict_ids": (), "verdict_kinds": (), "verdict_digests": ()}
+"""The pin of a branch that has just ended, beside that of the same branch when it settled."""
 
 
 class Emission(NamedTuple):
@@ -105,7 +109,7 @@ def branches_of(source: ClosedRollout, ended: Mapping[int, Ended] | None) -> dic
     for pin in source.settled.branches:
         index = pin.branch_index
         known = (ended or {}).get(index)
-        if known is not None and vars(known.pin) == vars(pin) | {"verdict_ids": (), "verdict_kinds": ()}:
+        if known is not None and vars(known.pin) == vars(pin) | WITHOUT_VERDICTS:
             branches[index] = known.record
             source.bodies[known.record.record_id] = known.body
         else:
@@ -150,7 +154,7 @@ def rewarded(source: ClosedRollout, branches: Mapping[int, BranchRecord], ranked
             each.flags,
             opening.opened,
             ranked.judges[index].known,
-            decided=_holds_decision(pieces.get(index, [])),
+            decided=is_decided(verdicts) if rules.decisions_are_verdicts else _holds_decision(pieces.get(index, [])),
             unremoved=has_unremoved((*branch.redactions, *dict(opening.counts))),
         )
         scores = JudgedScores(each.judge_score, each.judge_scalar)
@@ -213,6 +217,7 @@ def _tools_by_digest(source: ClosedRollout) -> dict[str, str]:
 
 
 def _holds_decision(pieces: list[Piece]) -> bool:
+    """Whether an event claims a policy decision: version 1 believes it."""
     for piece in pieces:
         for each in piece.noted:
             if type(each.body) is Decision:

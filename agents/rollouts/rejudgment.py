@@ -11,9 +11,9 @@ from agents.rollouts.branch_outcomes import branch_outcomes
 from agents.rollouts.closure import close_now
 from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout
+from agents.rollouts.settled_id import with_settled_id
 from agents.verdicts.meaning import comparable
 from schemas.closures import Closure
-from schemas.codec.body import with_content_id
 from schemas.emission import JudgeConfig
 from schemas.judging import JudgeVote
 
@@ -28,7 +28,7 @@ def settled_again(rollout: Rollout, judge: JudgeConfig) -> Rollout:
         asked = schedule(comparable(branch_outcomes(rollout, config, settled.branches)), judge)
     deadline = settled.decided_at_ms if settled.judge_deadline_ms is None else settled.judge_deadline_ms
     return rollout.under(
-        with_content_id(
+        with_settled_id(
             settled.model_copy(
                 update={
                     "settled_id": "-",
@@ -36,8 +36,7 @@ def settled_again(rollout: Rollout, judge: JudgeConfig) -> Rollout:
                     "config": config.text,
                     "config_digest": config.digest,
                 }
-            ),
-            "settled_id",
+            )
         )
     )
 

@@ -5,7 +5,7 @@ took a fact in. What follows from a closed rollout (`emit`) depends on the pinne
 order of topics, or a repetition gives the same bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import ClassVar, Literal, NamedTuple, final
 
@@ -15,6 +15,7 @@ from agents.facts.fact import Fact
 from agents.rollouts.attempt import Attempt, TooManyGapsError
 from agents.rollouts.status import Status
 from agents.summarize.pieces import Piece
+from agents.trust.verdict_signature import content_digest, same_content
 from agents.verdicts.meaning import Verdict, kind_of
 from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
 from schemas.events import AgentEvents
@@ -48,19 +49,27 @@ class Complaint(NamedTuple):
 class Stamped:
     """A verdict or vote with the time at which the log took it in, and where it stands."""
 
-    __slots__ = ("at", "fact", "ref")
+    __slots__ = ("_digest", "at", "fact", "ref")
 
     def __init__(self, fact: Verdict | JudgeVote, at: int, ref: Ref) -> None:
         self.fact = fact
         self.at = at
         self.ref = ref
+        self._digest: str | None = None
+
+    def digest(self) -> str:
+        """The content digest of a verdict; made once."""
+        if self._digest is None:
+            assert not isinstance(self.fact, JudgeVote)
+            self._digest = content_digest(self.fact)
+        return self._digest
 
 
 class Rollout:
     """All facts of one rollout that may still count."""
 
     __slots__: ClassVar[tuple[str, ...]] = (
-        "_ending", "_kinds", "_opened_ref", "_pinned", "_pinned_verdicts", "_pins", "_slices", "branches", "cancelled_at",
+        "_ending", "_kinds", "_namesakes", "_opened_ref", "_pinned", "_pinned_verdicts", "_pins", "_slices", "branches", "cancelled_at",
         "close_at", "close_is_end_of_input", "closed", "held", "latest", "opened", "opened_at",
         "redacting", "released_at", "rollout_id", "settled", "started_at", "status", "texts", "times",
         "verdicts", "votes",
@@ -89,6 +98,9 @@ class Rollout:
         """When the last release since it was last held was appended."""
         self.branches: dict[int, dict[int, Attempt]] = {}
         self.verdicts: dict[VerdictKey, Stamped] = {}
+        self._namesakes: dict[VerdictKey, list[Stamped]] = {}
+        """Verdicts with the key of an earlier one and other content: they do not count, unless a settling pins their digest. Its
+        worker had not let the earlier one in: nobody that it trusts had signed that."""
         self.votes: dict[str, Stamped] = {}
         self.settled: RolloutSettled | None = None
         self.closed: RolloutClosed | None = None
@@ -232,16 +244,32 @@ class Rollout:
         key = verdict_key(verdict)
         known = self.verdicts.get(key)
         if known is not None:
-            return (
-                []
-                if known.fact == verdict
-                else [Complaint(ref, "conflict", "another verdict has this id; the first one counts")]
-            )
+            return self._add_namesake(key, known, Stamped(verdict, at, ref))
         if self.settled is not None and at > self.settled.decided_at_ms and not self._pins_verdict(key):
             return [Complaint(ref, "late", "the rollout has settled")]
         self.verdicts[key] = Stamped(verdict, at, ref)
         self._kinds = None
         return []
+
+    def _add_namesake(self, key: VerdictKey, known: Stamped, other: Stamped) -> list[Complaint]:
+        """Take a verdict whose id is known: it repeats that one, or does not count."""
+        others = self._namesakes.get(key, [])
+        if not any(_says_the_same(each, other) for each in (known, *others)):
+            self._namesakes[key] = [*others, other]
+        if _says_the_same(known, other) or self._pins_content(key, other):
+            return []
+        return [Complaint(other.ref, "conflict", "another verdict has this id; the first one counts")]
+
+    def keep_verdicts(self, counts: Callable[[Verdict], bool]) -> None:
+        """Leave out the verdicts that may not count; of several with one id the first that may is left."""
+        kept: list[tuple[Ref, VerdictKey, Stamped]] = []
+        for key, first in self.verdicts.items():
+            for each in (first, *self._namesakes.get(key, ())):
+                if not isinstance(each.fact, JudgeVote) and counts(each.fact):
+                    kept.append((each.ref, key, each))
+                    break
+        kept.sort(key=lambda found: found[0])  # of a kind the last one counts, as the log has them
+        self.verdicts, self._namesakes, self._kinds = {key: each for _, key, each in kept}, {}, None
 
     def _add_vote(self, vote: JudgeVote, at: int, ref: Ref) -> list[Complaint]:
         values = vars(vote)  # all at once: an attribute of a model takes five times as long as an entry of a dict
@@ -305,7 +333,23 @@ class Rollout:
         kinds: Sequence[str] = pin.verdict_kinds
         if len(kinds) != len(ids):
             kinds = self._kinds_of(pin)
-        return [self.verdicts.get((index, kinds[at], verdict_id)) for at, verdict_id in enumerate(ids)]
+        return [self._found((index, kinds[at], name), pinned_digest(pin, at)) for at, name in enumerate(ids)]
+
+    def _found(self, key: VerdictKey, digest: str) -> Stamped | None:
+        """The verdict with a key: the first one, or the one with this content where a digest is pinned."""
+        first = self.verdicts.get(key)
+        if first is None or not digest:
+            return first
+        candidates = (first, *self._namesakes.get(key, ()))
+        return next((each for each in candidates if each.digest() == digest), None)
+
+    def _pins_content(self, key: VerdictKey, stamped: Stamped) -> bool:
+        """Whether the settling pins this very content."""
+        branch, kind, verdict_id = key
+        pin = self._pins.get(branch)
+        if pin is None or not pin.verdict_digests or (kind, verdict_id) not in pinned_ids(pin):
+            return False
+        return pinned_digest(pin, pinned_ids(pin).index((kind, verdict_id))) == stamped.digest()
 
     def _kinds_of(self, pin: SettledBranch) -> list[str]:
         """The kinds of ids that an older version pinned without them; "" for those that have not been read.
@@ -400,6 +444,12 @@ class Rollout:
         )
 
 
+def _says_the_same(one: Stamped, other: Stamped) -> bool:
+    assert not isinstance(one.fact, JudgeVote)
+    assert not isinstance(other.fact, JudgeVote)
+    return same_content(one.fact, other.fact)
+
+
 def verdict_key(verdict: Verdict) -> VerdictKey:
     """Under which a rollout keeps a verdict."""
     return verdict.branch_index, kind_of(verdict), verdict.verdict_id
@@ -417,6 +467,11 @@ def pinned_ids(pin: SettledBranch) -> list[tuple[str | None, str]]:
     if len(kinds) != len(ids):
         return [(None, verdict_id) for verdict_id in ids]
     return [(kinds[at], verdict_id) for at, verdict_id in enumerate(ids)]
+
+
+def pinned_digest(pin: SettledBranch, at: int) -> str:
+    """The content digest of the verdict at a position among those that count; "" where none is pinned."""
+    return pin.verdict_digests[at] if at < len(pin.verdict_digests) else ""
 
 
 def _all_pinned(seqs: range, pin: SettledBranch) -> bool:

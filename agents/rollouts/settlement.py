@@ -15,7 +15,8 @@ from agents.judge.schedule import Schedule, schedule
 from agents.rollouts.attempt import Attempt, View
 from agents.rollouts.branch_outcomes import branch_outcomes, required_verdicts
 from agents.rollouts.policy import ClosingPolicy
-from agents.rollouts.rollout import Rollout
+from agents.rollouts.rollout import Rollout, verdict_key
+from agents.rollouts.settled_id import with_settled_id
 from agents.rollouts.status import Status
 from agents.summarize.branch import n_events, raw_digest
 from agents.summarize.output import summarize
@@ -26,7 +27,6 @@ from agents.verdicts.meaning import (
     is_final,
 )
 from schemas.closures import RolloutSettled, SettleCause, SettledBranch
-from schemas.codec.body import with_content_id
 from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig
 from schemas.judging import JudgeVote
@@ -166,7 +166,7 @@ def _settled(
     limit = policy.judge_deadline_ms
     if rollout.opened is not None and rollout.opened.judge_deadline_ms is not None:
         limit = rollout.opened.judge_deadline_ms
-    return with_content_id(
+    return with_settled_id(
         _settled_record(
             settled_id="-",
             rollout_id=rollout.rollout_id,
@@ -177,8 +177,7 @@ def _settled(
             judge_deadline_ms=decided_at + limit if asked.asks else None,
             config=config.text,
             config_digest=config.digest,
-        ),
-        "settled_id",
+        )
     )
 
 
@@ -211,15 +210,18 @@ def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBr
             *(each.at for each in stamped),
         ]
     )
-    pinned = tuple(sorted((verdict.verdict_id, kind) for kind, verdict in verdicts.items()))
+    pinned = sorted(
+        (verdict.verdict_id, kind, rollout.verdicts[verdict_key(verdict)].digest() if verdict.signature else "")
+        for kind, verdict in verdicts.items()
+    )
     return settled_attempt(index, number, attempt, view, pinned), latest
 
 
 def settled_attempt(
-    index: int, number: int, attempt: Attempt | None, view: View, verdicts: Sequence[tuple[str, str]] = ()
+    index: int, number: int, attempt: Attempt | None, view: View, verdicts: Sequence[tuple[str, str, str]] = ()
 ) -> SettledBranch:
-    """The pin of an attempt as it stands, with (id, kind) of its verdicts."""
-    end = view.end
+    """The pin of an attempt as it stands, with (id, kind, digest) of its verdicts."""
+    end, digests = view.end, tuple(digest for _, _, digest in verdicts)
     return _settled_branch_record(
         branch_index=index,
         attempt=number,
@@ -231,9 +233,10 @@ def settled_attempt(
         last_seq=view.last_seq,
         gaps=view.gaps,
         raw_digest=view.raw_digest,
-        verdict_ids=tuple(verdict_id for verdict_id, _ in verdicts),
-        verdict_kinds=tuple(kind for _, kind in verdicts),
+        verdict_ids=tuple(verdict_id for verdict_id, _, _ in verdicts),
+        verdict_kinds=tuple(kind for _, kind, _ in verdicts),
         conflicts=view.conflicts,
+        verdict_digests=digests if any(digests) else (),
     )
 
 

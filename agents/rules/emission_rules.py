@@ -28,6 +28,8 @@ class Rules(NamedTuple):
     """Only branches that are trained on count in the statistics of their group."""
     weak_verdicts_count_half: bool
     """A weak verdict is half a verifier in the admission score, and admission names it as a reason."""
+    decisions_are_verdicts: bool
+    """A policy decision is a check verdict named `policy`. Events that claim one count for nothing: agents write them."""
     rows_are_conversations: bool
     """Rows hold what the model saw and said, and say how that is known. A conversation that is not known exactly is in no row."""
 
@@ -43,6 +45,7 @@ RULES: Final = {
         unfit_is_rejected=False,
         groups_are_trained_on=False,
         weak_verdicts_count_half=False,
+        decisions_are_verdicts=False,
         rows_are_conversations=False,
     ),
     2: Rules(
@@ -55,6 +58,7 @@ RULES: Final = {
         unfit_is_rejected=True,
         groups_are_trained_on=True,
         weak_verdicts_count_half=True,
+        decisions_are_verdicts=True,
         rows_are_conversations=True,
     ),
 }

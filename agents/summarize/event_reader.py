@@ -184,7 +184,8 @@ _token: Final = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]
 
 
 DECISIONS: Final = frozenset({"supervisor_decision", "guardrail_tripwire"})
-"""Kinds that record a decision. A proposal (`action_proposed`) or a question (`await_human_input`) is none yet."""
+"""Kinds that claim a decision; emission version 1 counts them. A proposal (`action_proposed`) or a question
+(`await_human_input`) is none."""
 
 
 CHAT_FORMS: Final = {"message": TRANSCRIPT, "model_call": EXACT}

@@ -45,10 +45,13 @@ class Judged:
         self.judge_answered = judge_answered
         """Whether a judge said anything of it: then it is a verifier, too. A tie by content is nobody's answer."""
         self.decided = decided
-        """Whether its events hold a policy decision: of a supervisor or a guardrail."""
+        """Whether there is a policy decision: of a verifier, under version 1 what an event says."""
         self.unremoved = unremoved
         """Whether a secret was found where nothing can be removed: in the name of a field."""
 
+
+POLICY = "policy"
+"""The check whose verdict is a policy decision: pass, the actions were allowed; fail, they were not."""
 
 INCOMPLETE = ("conflicts", "gaps")
 """Flags of branches whose events are not known for sure: kept for audit, not for training."""
@@ -80,6 +83,12 @@ def admit(judged: Judged, config: AdmissionConfig, rules: Rules) -> Admission:
     if weak:
         reasons.append(WEAK_VERDICT)
     return _admission(category=category, score=score, reasons=tuple(reasons))
+
+
+def is_decided(verdicts: Mapping[str, Verdict]) -> bool:
+    """Whether a verifier has decided about the policy, either way."""
+    policy = verdicts.get(POLICY)
+    return policy is not None and is_final(policy)
 
 
 def category_of(flags: Sequence[str]) -> Category:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeVar, final
+from typing import Literal, NamedTuple, final
 
 from agents.rules.emission_rules import RULES, Rules
 from schemas.branches import BranchStatus
@@ -15,7 +15,9 @@ from schemas.verdicts import BuildVerdict, CheckVerdict, TestCounts, VisualVerdi
 
 Outcome = Literal["pass", "fail", "unknown"]
 Verdict = BuildVerdict | VisualVerdict | CheckVerdict
-AnyVerdict = TypeVar("AnyVerdict", BuildVerdict, VisualVerdict, CheckVerdict)
+
+RESERVED = ("build", "visual")
+"""Kinds with records, lines and topics of their own: no check may pass for one of them."""
 
 UNDECIDED_ENDS: frozenset[BranchStatus] = frozenset({"infra_error", "aborted", "running"})
 """Ends that say nothing about the agent: such a branch is unknown whatever its verdicts say."""

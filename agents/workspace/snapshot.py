@@ -7,6 +7,7 @@ nothing: an archive with a name that leads outside, with anything but files and 
 import io
 import tarfile
 from hashlib import sha256
+from typing import NamedTuple
 
 from agents.workspace.files import (
     MAX_FILES,
@@ -24,6 +25,14 @@ from schemas.events import Workspace
 
 SCHEME = "snapshot:"
 """The URI names content, not a place: whoever has the store finds it there."""
+
+
+class TakenOf(NamedTuple):
+    """The attempt of a branch whose workspace was kept."""
+
+    rollout_id: str
+    branch_index: int
+    attempt: int = 0
 
 
 class SnapshotError(BraidError):

@@ -1,4 +1,8 @@
-"""The store of snapshots on disk: named by their content, written whole or not at all, checked when read."""
+"""The store of snapshots on disk: named by their content, written whole or not at all, checked when read.
+
+Beside each snapshot stands of which attempts it was taken. Only a runner that reaches the store can write that: a branch that
+names the snapshot of another one on the log is not believed.
+"""
 
 import os
 import re
@@ -6,8 +10,10 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 
+import orjson
+
 from agents.workspace.files import MAX_FILES, MAX_TOTAL, File, Files
-from agents.workspace.snapshot import SCHEME, SnapshotError, pack, reference, unpack
+from agents.workspace.snapshot import SCHEME, SnapshotError, TakenOf, pack, reference, unpack
 from schemas.events import Workspace
 
 MAX_ARCHIVE = MAX_TOTAL + 2048 * MAX_FILES
@@ -22,8 +28,8 @@ class SnapshotStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def keep(self, files: Files) -> Workspace:
-        """Keep a workspace; returns what goes on the log. Raises SnapshotError."""
+    def keep(self, files: Files, taken_of: TakenOf) -> Workspace:
+        """Keep the workspace of an attempt; returns what goes on the log. Raises SnapshotError."""
         archive = pack(files)
         kept = reference(archive)
         path = self._path(kept.digest)
@@ -39,13 +45,30 @@ class SnapshotStore:
             except BaseException:
                 Path(name).unlink(missing_ok=True)
                 raise
+        self._claim(kept.digest, taken_of)
         return kept
 
-    def load(self, workspace: Workspace) -> dict[str, File]:
-        """The files of a snapshot, if they are what the digest says. Raises SnapshotError."""
+    def _claim(self, digest: str, taken_of: TakenOf) -> None:
+        """Note of which attempt a snapshot was taken; whole lines are appended, so runners side by side lose none."""
+        with self._claims(digest).open("ab", buffering=0) as claims:
+            claims.write(orjson.dumps([*taken_of]) + b"\n")
+            os.fsync(claims.fileno())
+
+    def _was_taken_of(self, digest: str, attempt: TakenOf) -> bool:
+        try:
+            lines = self._claims(digest).read_bytes().splitlines()
+        except OSError:
+            return False
+        return orjson.dumps([*attempt]) in lines
+
+    def load(self, workspace: Workspace, taken_of: TakenOf | None = None) -> dict[str, File]:
+        """The files of a snapshot, if they are what the digest says, and were taken of this attempt. Raises SnapshotError."""
         if not _DIGEST.fullmatch(workspace.digest) or workspace.uri != SCHEME + workspace.digest:
             raise SnapshotError(f"{workspace.uri}: not a snapshot of this store (expected {SCHEME}<sha-256>)")
         path = self._path(workspace.digest)
+        if taken_of is not None and path.exists() and not self._was_taken_of(workspace.digest, taken_of):
+            branch = f"branch {taken_of.branch_index} (attempt {taken_of.attempt}) of {taken_of.rollout_id}"
+            raise SnapshotError(f"{workspace.uri}: no runner says that it was taken of {branch}")
         try:
             if path.stat().st_size > MAX_ARCHIVE:
                 raise SnapshotError(f"{path}: over {MAX_ARCHIVE} bytes")
@@ -55,6 +78,9 @@ class SnapshotStore:
         if sha256(archive).hexdigest() != workspace.digest:
             raise SnapshotError(f"{path}: the content is not what its name says; it was changed or damaged")
         return unpack(archive)
+
+    def _claims(self, digest: str) -> Path:
+        return self._path(digest).with_suffix(".of")
 
     def _path(self, digest: str) -> Path:
         return self._folder / digest[:2] / f"{digest}.tar"

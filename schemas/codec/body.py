@@ -139,10 +139,13 @@ class Bodies(dict[str, bytes]):
         return found
 
 
-def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies | None = None) -> AnyRecord:
+def with_content_id(
+    record: AnyRecord, field: str = "record_id", bodies: Bodies | None = None, older: Write | None = None
+) -> AnyRecord:
     """The record with its id, a function of everything else in it; its Avro body goes into `bodies`.
 
-    `bodies` also decide the version of the schema; without them it is the newest, as of every fact.
+    `bodies` also decide the version of the schema; without them it is the newest, as of every fact. A fact that says nothing
+    in newer fields keeps the id that it had before: `older` writes it without them.
 
     A record that comes with a blank id gets its own and is returned itself; another one is copied.
 
@@ -161,7 +164,7 @@ def with_content_id(record: AnyRecord, field: str = "record_id", bodies: Bodies 
         number = NEWEST if bodies is None else bodies.numbers[kind.__name__]
         how = _IDENTIFIED[kind, emission] = (kind.__name__.encode() + b"\0", _writer(kind, number))
     salt, write = how
-    blank = write(fresh)
+    blank = write(fresh) if older is None else older(fresh)
     found = sha256(salt + blank).hexdigest()[:ID_LENGTH]
     if bodies is not None:
         bodies[found] = ID_PREFIX + found.encode() + blank[len(BLANK_BYTES) :]

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from agents.fork.uid_adapter import FIRST_UID
 from agents.models.service import ServiceOptions
 from agents.rollouts.policy import ClosingPolicy
+from agents.trust.trusted_keys import TrustedVerifiers
 from schemas.codec.body import first_problem
 from schemas.emission import EmissionConfig
 from schemas.errors import BraidError
@@ -105,6 +106,9 @@ class GatewayConfig(_Section):
     """Without any, everybody on loopback is an operator and a verifier."""
     redact: bool = False
     """Remove secrets before they reach the log; digests are then those of the redacted text."""
+    signing_key: str = ""
+    """File with the key that signs verdicts of verifiers that do not sign themselves; empty: a development key, made on first
+    use."""
     max_body_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
     """Of one request; a slice in it may have 1 MiB."""
     header_s: float = Field(default=10.0, gt=0)
@@ -237,6 +241,8 @@ class VerifierConfig(_Section):
     """A build that takes longer is announced as running."""
     grace_s: float = Field(default=20.0, ge=0)
     """How long work under way may still take when a verifier is told to stop."""
+    signing_key: str = ""
+    """File with the key that signs verdicts; empty: a development key, made on first use. Another one than the evidence key."""
 
 
 class MemoryConfig(_Section):
@@ -287,6 +293,9 @@ class Settings(BaseSettings):
     memory: MemoryConfig = MemoryConfig()
     signing_key: str = ""
     """File with the evidence key; empty: a development key, made on first use."""
+    trusted_verifiers: TrustedVerifiers | None = None
+    """Whose verdicts count, by key id: a public key in hex, or a table with `public_key` and the `kinds` that it may speak for.
+    `local`: the verifier's and the gateway's key of this machine. Unset: everybody's, signed or not."""
     state_dir: Path | None = None
     """Where the local broker and the embedded log live; unset: the user's state directory."""
     cache_dir: Path | None = None

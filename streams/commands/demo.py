@@ -76,7 +76,7 @@ def _on_kafka(settings: "Settings", out: Path, screen: "Console", *, keep: bool)
 
 def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
     from streams.cluster.signing_keys import signing_key
-    from streams.demo.forks import SNAPSHOTS, Forks, look_here, run_forks, usable
+    from streams.demo.forks import SNAPSHOTS, Forks, run_forks, usable
     from streams.demo.show import SHOWN
     from streams.jobs.run.run import Wanted, run_files
     from streams.log.file_reader import FileReader
@@ -87,14 +87,15 @@ def _on_files(settings: "Settings", out: Path, screen: "Console") -> "Account":
     lines = out / "forks.ndjson"
     lines.unlink(missing_ok=True)
 
-    async def fork() -> None:
+    async def fork() -> "Settings":
         forks = Forks(say=lambda line: screen.print(line, highlight=False))
         working = await usable(settings, out, forks.say)
         async with file_log(lines) as log:
-            await run_forks(log, working, forks, look_here)
+            await run_forks(log, working, forks, verify=True)
+        return working
 
-    asyncio.run(fork())
-    screen.print(counts_table(run_files([lines], out, settings, signing_key(settings), Wanted(beside=[SNAPSHOTS]))))
+    working = asyncio.run(fork())
+    screen.print(counts_table(run_files([lines], out, working, signing_key(working), Wanted(beside=[SNAPSHOTS]))))
     return asyncio.run(account_of(FileReader(out), SHOWN))
 
 

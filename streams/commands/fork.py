@@ -1,11 +1,13 @@
 """`braid fork`: a task becomes branches, live."""
 
 import asyncio
+import shlex
 import signal
 import sys
 import time
 import uuid
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +15,14 @@ from streams.commands.console_output import print_json
 from streams.commands.fork_flags import ForkFlags
 
 if TYPE_CHECKING:
+    from agents.fork.runner import BranchResult
+    from agents.fork.task import Task
+    from agents.verdicts.meaning import Verdict
+    from agents.workspace.snapshot import TakenOf
     from streams.cluster.config import Settings
-    from streams.services.fork.fork_setup import ForkOptions
+    from streams.services.fork.fork_setup import Fork, ForkOptions
     from streams.services.fork.logs import ForkLog
+    from streams.views.fork_board import Board
 
 
 def fork(task: str, /, *, flags: ForkFlags = ForkFlags()) -> None:
@@ -49,10 +56,10 @@ def fork(task: str, /, *, flags: ForkFlags = ForkFlags()) -> None:
         fork_from=flags.fork_from,
         memories=tuple(recall(settings, loaded.instruction, flags.memories)) if remembered else (),
     )  # fmt: skip
-    sys.exit(asyncio.run(_run(options, folder, settings, flags)))
+    sys.exit(asyncio.run(_run(task, options, folder, settings, flags)))
 
 
-async def _run(options: "ForkOptions", folder: Path, settings: "Settings", flags: ForkFlags) -> int:
+async def _run(name: str, options: "ForkOptions", folder: Path, settings: "Settings", flags: ForkFlags) -> int:
     from agents.fork.task_adapter import load_task
     from streams.services.fork.fork_setup import models, prepare, sandbox_pool
     from streams.views.fork_board import Board
@@ -62,7 +69,7 @@ async def _run(options: "ForkOptions", folder: Path, settings: "Settings", flags
     assert current is not None
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, current.cancel)
-    path = _path(options, settings, flags.log)
+    path = _path(options, settings, flags)
     async with (
         _log(settings, path) as log,
         models(options, folder, settings) as model_for,
@@ -75,46 +82,100 @@ async def _run(options: "ForkOptions", folder: Path, settings: "Settings", flags
         board.begin(fork.jobs, log.place)
         if flags.json:  # first of all the id, so that the caller can resume it
             _print({"rollout_id": options.rollout_id, "log": log.place, "to_run": len(fork.jobs)})
-        results = []
+        done = _Done(board, flags)
         try:
-            async with aclosing(fork.runner.run(fork.jobs)) as running:
-                async for result in running:
-                    results.append(result)
-                    board.ended(result)
-                    if flags.json:
-                        _print({"branch_index": result.branch_index, "attempt": result.attempt, "status": result.status,
-                                "error": result.error, "steps": result.steps, "tokens": result.tokens.total,
-                                "workspace": result.workspace and result.workspace.digest})  # fmt: skip
+            await done.run(fork, task, log, settings)
         except asyncio.CancelledError:
             board.close()
             sys.stderr.write(f"stopped: the branches that ran ended as aborted ({log.place})\n")
             return 130
         board.close()
-    counts = {
-        status: sum(result.status == status for result in results)
-        for status in ("answered", "failed", "aborted", "infra_error")
-    }
-    if flags.json:
-        _print({"rollout_id": options.rollout_id, "log": log.place, "branches": len(results), **counts})
-    else:
+    done.report(options.rollout_id, log.place, f"braid fork {shlex.quote(name)}", path)
+    return 0 if all(result.status in ("answered", "failed") for result in done.results) else 1
+
+
+class _Done:
+    """What has become of the branches, said as it happens and at the end."""
+
+    def __init__(self, board: "Board", flags: ForkFlags) -> None:
+        self._board = board
+        self._flags = flags
+        self.results: list[BranchResult] = []
+        self._verdicts: list[Verdict] = []
+        self._is_verified = flags.verify
+        """Whether no branch is without a look."""
+
+    async def run(self, fork: "Fork", task: "Task", log: "ForkLog", settings: "Settings") -> None:
+        """Run the branches, and with --verify look at each."""
+        from streams.services.verifiers.log_verifier import log_verifier, run_verified
+
+        self._is_verified |= not fork.jobs and bool(fork.history.verdicts)
+        async with AsyncExitStack() as stack:
+            verifier = None
+            if self._flags.verify:
+                verifier = await stack.enter_async_context(log_verifier(log, settings, [task]))
+            running = await stack.enter_async_context(aclosing(run_verified(fork, task, verifier, self._verified)))
+            async for result in running:
+                self._ended(result)
+
+    def _ended(self, result: "BranchResult") -> None:
+        self.results.append(result)
+        self._board.ended(result)
+        if self._flags.json:
+            _print({"branch_index": result.branch_index, "attempt": result.attempt, "status": result.status,
+                    "error": result.error, "steps": result.steps, "tokens": result.tokens.total,
+                    "workspace": result.workspace and result.workspace.digest})  # fmt: skip
+
+    def _verified(self, place: "TakenOf", verdicts: "Sequence[Verdict]") -> None:
+        from agents.verdicts.meaning import CURRENT, kind_of, meaning
+
+        self._verdicts += verdicts
+        self._board.verified(place.branch_index, verdicts)
+        for verdict in verdicts if self._flags.json else ():
+            _print({"branch_index": place.branch_index, "attempt": place.attempt, "verdict": kind_of(verdict),
+                    "outcome": meaning(verdict, CURRENT).outcome})  # fmt: skip
+
+    def report(self, rollout_id: str, place: str, command: str, path: Path | None) -> None:
+        """Print the counts, and what to do next."""
+        counts = {
+            status: sum(result.status == status for result in self.results)
+            for status in ("answered", "failed", "aborted", "infra_error")
+        }
+        if self._flags.json:
+            verified = {"verdicts": len(self._verdicts)} if self._flags.verify else {}
+            _print({"rollout_id": rollout_id, "log": place, "branches": len(self.results), **counts, **verified})
+            return
         said = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing was left to do"
-        follow = f"braid run {path} --out DIR" if path else f"braid show {options.rollout_id}"
-        sys.stdout.write(f"{options.rollout_id}: {said}. Next: `{follow}`\n")
-    return 0 if all(result.status in ("answered", "failed") for result in results) else 1
+        if self._flags.verify:
+            said += f", {len(self._verdicts)} verdicts written"
+        follow = f"braid run {path} --out DIR" if path else f"braid show {rollout_id}"
+        sys.stdout.write(f"{rollout_id}: {said}. Next: `{follow}`\n")
+        if path and not self._is_verified:
+            sys.stdout.write(
+                "Nothing has verified these branches yet, so no rows will be made of them: "
+                f"`{command} --resume {shlex.quote(rollout_id)} --log {shlex.quote(str(path))} --verify` does\n"
+            )
 
 
-def _path(options: "ForkOptions", settings: "Settings", path: Path | None) -> Path | None:
-    """The file to write to; None for Kafka. Without a broker it is a file, and that is said."""
+def _path(options: "ForkOptions", settings: "Settings", flags: ForkFlags) -> Path | None:
+    """The file to write to; None for Kafka. Without a broker it is a file, and that is said. Raises ForkError."""
+    from agents.fork.fork_error import ForkError
     from streams.cluster.connections import ClusterError, resolve
 
-    if path is not None:
-        return path
+    if flags.log is not None:
+        return flags.log
     try:
         resolve(settings)
     except ClusterError:
         path = Path(f"{options.rollout_id}.ndjson")
         sys.stderr.write(f"no Kafka here (`braid broker start` starts one): writing to {path}\n")
-    return path
+        return path
+    if flags.verify:
+        raise ForkError(
+            "--verify goes with --log FILE: on Kafka `braid build-verifier` and `braid visual-verifier` look at branches, "
+            "with a role and keys of their own"
+        )
+    return None
 
 
 def _log(settings: "Settings", path: Path | None) -> "AbstractAsyncContextManager[ForkLog]":

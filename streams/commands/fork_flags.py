@@ -38,6 +38,9 @@ class ForkFlags(Flags):
     """ROLLOUT/BRANCH@SEQ: begin with the turns that a branch had made by then, and fork from there."""
     log: Path | None = None
     """Write to this file of lines instead of Kafka; `braid run FILE --out DIR` reads it."""
+    verify: Annotated[bool, Flag] = False
+    """Test each branch when it has ended, as `braid build-verifier` and `braid visual-verifier` do on Kafka, and write the verdicts
+    to the file, too. With --resume, also those that are missing of branches that ended before."""
     script: Path | None = None
     """The turns of --model scripted; the task's script.toml otherwise."""
     max_steps: Annotated[int, number("--max-steps", 1)] = 40

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from streams.commands.console_output import complain, print_json
-from streams.commands.options import Flag, InputFiles, Json, KeepGoing
+from streams.commands.options import Flag, InputFiles, Json, KeepGoing, SignVerdicts
 
 
 def ingest(
@@ -15,6 +15,7 @@ def ingest(
     *,
     close: Annotated[bool, Flag] = False,
     rejected: Path | None = None,
+    sign_verdicts: SignVerdicts = False,
     keep_going: KeepGoing = False,
     json: Json = False,
 ) -> None:
@@ -34,12 +35,16 @@ def ingest(
     """
     from streams.cluster.config import load
     from streams.jobs.ingest import ingest_files
+    from streams.jobs.verdict_trust import verdict_trust
     from streams.log.input_lines import SIDECAR, Rejected
     from streams.views.progress import progress
 
-    sidecar = Rejected(rejected or Path(SIDECAR))
+    settings, sidecar = load(), Rejected(rejected or Path(SIDECAR))
+    trust = verdict_trust(settings, vouches=sign_verdicts, say=complain)
     with progress() as say:
-        done = asyncio.run(ingest_files(files, load(), sidecar, close=close, say=lambda share: say("ingesting", share)))
+        done = asyncio.run(
+            ingest_files(files, settings, sidecar, close=close, say=lambda share: say("ingesting", share), trust=trust)
+        )
     sidecar.close()
     if json:
         print_json(done._asdict())
@@ -47,6 +52,7 @@ def ingest(
         written = ", ".join(f"{count:,} {name}" for name, count in done.facts.items())
         sys.stdout.write(f"{done.lines:,} lines of {done.rollouts:,} rollouts: {written or 'nothing'} written\n")
     report_warnings(done.warnings, done.first_warning)
+    report_untrusted(trust.count, trust.first)
     report_bad_lines(sidecar.count, sidecar.first, sidecar.path)
     if done.bad_lines and not keep_going:
         sys.exit(1)
@@ -57,6 +63,14 @@ def report_warnings(count: int, first: str) -> None:
     if count:
         what = "1 verdict is" if count == 1 else f"{count:,} verdicts are"
         complain(f"{what} neither pass nor fail{'; the first' if count > 1 else ''}: {first}")
+
+
+def report_untrusted(count: int, first: str) -> None:
+    """Say on standard error how many verdicts do not count because no trusted key has signed them."""
+    from streams.jobs.verdict_trust import untrusted_line
+
+    if count:
+        complain(untrusted_line(count, first))
 
 
 def report_bad_lines(count: int, first: list[str], where: Path | None) -> None:

@@ -14,6 +14,13 @@ Flag = Parameter(negative="")
 Json = Annotated[bool, Parameter(negative="", help="Print one JSON object.")]
 JsonCounts = Annotated[bool, Parameter(negative="", help="Print one JSON object with the counts.")]
 KeepGoing = Annotated[bool, Parameter(negative="", help="Exit with 0 although lines were bad.")]
+SignVerdicts = Annotated[
+    bool,
+    Parameter(
+        negative="",
+        help="Vouch for the verdicts of the files: sign those without a signature with verifier.signing_key.",
+    ),
+]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Parameter(help="How much to say on standard error.")]
 InputFiles = Annotated[
     list[Path],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from streams.commands.console_output import complain, print_json
-from streams.commands.options import Flag, KeepGoing
+from streams.commands.options import Flag, KeepGoing, SignVerdicts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,6 +26,7 @@ def rank(
     ],
     /,
     *,
+    sign_verdicts: SignVerdicts = False,
     keep_going: KeepGoing = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
@@ -44,7 +45,7 @@ def rank(
     """
     from streams.cluster.config import load
 
-    standings, bad_lines = _read(files, load())
+    standings, bad_lines = _read(files, load(), vouches=sign_verdicts)
     found = False
     for ranked in standings.rankings():
         found = True
@@ -63,16 +64,19 @@ def rank(
             sys.exit(1)
 
 
-def _read(files: list[Path], settings: "Settings") -> tuple["Standings", int]:
+def _read(files: list[Path], settings: "Settings", *, vouches: bool) -> tuple["Standings", int]:
     """Fold all lines; returns how many were bad."""
     from agents.importers.line_error import LineError
     from agents.importers.lines import LineReader
+    from streams.commands.ingest import report_untrusted
     from streams.jobs.partition_count import total_bytes
     from streams.jobs.rank import Standings
+    from streams.jobs.verdict_trust import verdict_trust
     from streams.log.input_lines import check_length, read_lines
     from streams.views.progress import progress
 
     standings, reader = Standings(settings.emission), LineReader()
+    trust = verdict_trust(settings, vouches=vouches)
     size = total_bytes(files)
     bad_lines = read = 0
     with progress() as say:
@@ -82,11 +86,13 @@ def _read(files: list[Path], settings: "Settings") -> tuple["Standings", int]:
                 say("reading", read / size)
             try:
                 check_length(line)
-                for fact in reader.read(line.text):
-                    standings.add(fact)
+                for fact in map(trust.vouched, reader.read(line.text)):
+                    if trust.refusal(line, fact) is None:
+                        standings.add(fact)
             except LineError as error:
                 bad_lines += 1
                 complain(f"{line.place}: {error}")
+    report_untrusted(trust.count, trust.first)
     return standings, bad_lines
 
 

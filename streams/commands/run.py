@@ -44,7 +44,7 @@ def run(files: InputFiles, /, *, flags: RunFlags) -> None:
                 if flags.judge != "none":
                     judge = await stack.enter_async_context(InlineJudge(settings, flags.out))
                 say = stack.enter_context(progress())
-                wanted = Wanted(formats=formats, evidence=not flags.no_evidence)
+                wanted = Wanted(formats=formats, evidence=not flags.no_evidence, signs_verdicts=flags.sign_verdicts)
                 counts = await fold_files(files, flags.out, settings, signing_key(settings), crew, wanted, say, judge)
                 exported = {}
                 for name in formats:
@@ -79,7 +79,7 @@ def _show(flags: RunFlags, counts: "Counts", judge: "InlineJudge | None", export
 
 
 def _complain(flags: RunFlags, counts: "Counts", judge: "InlineJudge | None", settings: "Settings") -> None:
-    from streams.commands.ingest import report_bad_lines, report_warnings
+    from streams.commands.ingest import report_bad_lines, report_untrusted, report_warnings
     from streams.log.input_lines import SIDECAR
 
     if judge is not None:
@@ -92,5 +92,6 @@ def _complain(flags: RunFlags, counts: "Counts", judge: "InlineJudge | None", se
                 f"{missing:,} votes are missing for that; a later run into {flags.out} asks for them"
             )
     report_warnings(counts.warnings, counts.first_warning)
+    report_untrusted(counts.untrusted, counts.first_untrusted)
     report_bad_lines(counts.bad_lines, counts.first_bad, flags.out / SIDECAR)
     complain(*(f"nothing could be made of {why}" for why in counts.broken))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from streams.commands.numbers import number
-from streams.commands.options import Flag, Flags, JsonCounts, KeepGoing
+from streams.commands.options import Flag, Flags, JsonCounts, KeepGoing, SignVerdicts
 
 if TYPE_CHECKING:
     from streams.cluster.config import Settings
@@ -40,6 +40,7 @@ class RunFlags(Flags):
     """
     processes: Annotated[int | None, number("--processes", 1)] = None
     """How many partitions at once (an input has one for every 32 MB); one per processor when left out. With --judge it is one."""
+    sign_verdicts: SignVerdicts = False
     keep_going: KeepGoing = False
     json: JsonCounts = False
 

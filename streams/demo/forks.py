@@ -1,26 +1,23 @@
 """The demo's forks: the sample tasks, four branches each, played by scripts in real sandboxes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.fork.browser_adapter import find_browser
-from agents.fork.build_verdict import build_verdict
 from agents.fork.pool import KernelPool
 from agents.fork.runner import BranchResult, Sampling
 from agents.fork.sandbox import Sandbox, SandboxError
-from agents.fork.subject import Subject, about_of
 from agents.fork.task import Task
 from agents.fork.task_adapter import SAMPLES, load_task, sample_names
-from agents.fork.visual_verdict import unseen, visual_verdict
-from agents.verdicts.meaning import CURRENT, kind_of, meaning
-from agents.workspace.files import Files
-from schemas.verdicts import BuildVerdict, VisualVerdict
+from agents.verdicts.meaning import Verdict
+from agents.workspace.snapshot import TakenOf
 from streams.cluster.config import Settings
-from streams.services.fork.fork_setup import ForkOptions, models, prepare, sandbox_pool, snapshot_store
+from streams.services.fork.fork_setup import ForkOptions, models, prepare, sandbox_pool
 from streams.services.fork.logs import ForkLog
+from streams.services.verifiers.log_verifier import LogVerifier, log_verifier, run_verified
+from streams.views.fork_board import in_words
 
 SNAPSHOTS = "snapshots"
 """Where the demo keeps the workspaces of its branches."""
@@ -29,9 +26,6 @@ BRANCHES = 4
 TEMPERATURES = (0.2, 0.5, 0.8, 1.0)
 SLOTS = 4
 """Sandboxes at once."""
-
-Look = Callable[[Task, Files, KernelPool[Sandbox], Subject], AsyncIterator[BuildVerdict | VisualVerdict]]
-"""Who gives verdicts in this process; nobody does where verifiers run as processes of their own."""
 
 
 @dataclass
@@ -62,9 +56,9 @@ class Forks:
 
 
 async def usable(settings: Settings, out: Path, say: Callable[[str], None]) -> Settings:
-    """Settings whose sandboxes work here, with the demo's own place for snapshots."""
+    """Settings whose sandboxes work here, with the demo's own place for snapshots, and trust in this machine's verifiers only."""
     fork = settings.fork.model_copy(update={"snapshots": (out / SNAPSHOTS).resolve()})
-    settings = settings.model_copy(update={"fork": fork})
+    settings = settings.model_copy(update={"fork": fork, "trusted_verifiers": "local"})
     try:
         async with sandbox_pool("local", settings, 1):
             return settings
@@ -74,72 +68,40 @@ async def usable(settings: Settings, out: Path, say: Callable[[str], None]) -> S
         return settings.model_copy(update={"fork": fork.model_copy(update={"isolation": "processes"})})
 
 
-async def run_forks(log: ForkLog, settings: Settings, forks: Forks, look: Look | None = None) -> list[str]:
-    """Fork every sample task onto the log; `look` is asked for the verdicts of each branch. Returns the rollouts."""
+async def run_forks(log: ForkLog, settings: Settings, forks: Forks, *, verify: bool = False) -> list[str]:
+    """Fork every sample task onto the log; `verify` looks at each branch here, for a log without consumers. Returns the rollouts."""
     names = sample_names()
-    async with sandbox_pool("local", settings, SLOTS) as pool, asyncio.TaskGroup() as group:
-        for name in names:
-            group.create_task(_fork(name, log, settings, pool, forks, look))
+    tasks = [load_task(SAMPLES / name) for name in names]
+    async with AsyncExitStack() as stack:
+        wide = settings.model_copy(update={"verifier": settings.verifier.model_copy(update={"concurrency": SLOTS})})
+        verifier = await stack.enter_async_context(log_verifier(log, wide, tasks)) if verify else None
+        pool = await stack.enter_async_context(sandbox_pool("local", settings, SLOTS))
+        async with asyncio.TaskGroup() as group:
+            for task in tasks:
+                group.create_task(_fork(task, log, settings, pool, forks, verifier))
     return names
 
 
 async def _fork(
-    name: str, log: ForkLog, settings: Settings, pool: KernelPool[Sandbox], forks: Forks, look: Look | None
+    task: Task,
+    log: ForkLog,
+    settings: Settings,
+    pool: KernelPool[Sandbox],
+    forks: Forks,
+    verifier: LogVerifier | None,
 ) -> None:
-    folder = SAMPLES / name
-    task = load_task(folder)
+    name = task.name
     options = ForkOptions(name, branches=BRANCHES, sampling=Sampling(TEMPERATURES))
 
     def progress(branch: int, what: str) -> None:
         forks.now[name, branch] = what
 
-    async with models(options, folder, settings) as model_for, asyncio.TaskGroup() as looking:
+    def told(place: TakenOf, verdicts: Sequence[Verdict]) -> None:
+        forks.done(name, forks.results[name, place.branch_index], [in_words(verdict) for verdict in verdicts])
+
+    async with models(options, SAMPLES / name, settings) as model_for:
         fork = await prepare(options, task, model_for, log, pool, settings, progress)
         await fork.runner.open()
-        async with aclosing(fork.runner.run(fork.jobs)) as running:
+        async with aclosing(run_verified(fork, task, verifier, told)) as running:
             async for result in running:
                 forks.ended(task, result)
-                if look is not None and result.workspace is not None:
-                    looking.create_task(_looked_at(task, result, log, pool, settings, forks, look))
-
-
-async def _looked_at(
-    task: Task,
-    result: BranchResult,
-    log: ForkLog,
-    pool: KernelPool[Sandbox],
-    settings: Settings,
-    forks: Forks,
-    look: Look,
-) -> None:
-    assert result.workspace is not None
-    about = about_of(task.digest, result.workspace.digest)
-    subject = Subject(task.name, result.branch_index, result.attempt, "demo-verifier", about)
-    verdicts = []
-    async for verdict in look(task, snapshot_store(settings).load(result.workspace), pool, subject):
-        await log.append(verdict)
-        verdicts.append(verdict)
-    forks.done(task.name, result, [in_words(verdict) for verdict in verdicts])
-
-
-async def look_here(
-    task: Task, files: Files, pool: KernelPool[Sandbox], subject: Subject
-) -> AsyncIterator[BuildVerdict | VisualVerdict]:
-    """The verdicts that a build and a visual verifier would give, in this process: for a log without consumers."""
-    async with pool.lease() as sandbox:
-        yield await build_verdict(task, files, sandbox, subject)
-    if task.braid.page is not None:
-        browser = find_browser()
-        if isinstance(browser, str):
-            yield unseen(subject, browser)
-            return
-        async with pool.lease() as sandbox:
-            yield await visual_verdict(task, task.braid.page, files, sandbox, browser, subject)
-
-
-def in_words(verdict: BuildVerdict | VisualVerdict) -> str:
-    """A verdict on one line."""
-    said = f"{kind_of(verdict)}: {meaning(verdict, CURRENT).outcome}"
-    if isinstance(verdict, BuildVerdict):
-        return f"{said}, {verdict.tests.passed} of {verdict.tests.total} tests" if verdict.tests else said
-    return f"{said} ({verdict.reason})" if verdict.reason else said

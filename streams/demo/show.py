@@ -37,7 +37,7 @@ from streams.cluster import broker
 from streams.cluster.broker import places
 from streams.cluster.config import Settings
 from streams.cluster.signing_keys import signing_key
-from streams.demo.forks import BRANCHES, SNAPSHOTS, Forks, in_words, run_forks, usable
+from streams.demo.forks import BRANCHES, SNAPSHOTS, Forks, run_forks, usable
 from streams.jobs.archive import archive
 from streams.log.files import LOG
 from streams.log.json_lines import SINK_FILES, Outputs
@@ -48,6 +48,7 @@ from streams.log.topics import BUILD_VERDICTS, BY_RECORD, EVIDENCE, TOPICS, VISU
 from streams.log.view_rows import newest_first
 from streams.services.fork.logs import KafkaForkLog
 from streams.views.account import Account, account_of
+from streams.views.fork_board import in_words
 from streams.views.page import ranking_sheet
 from streams.views.rollout_table import listing
 from streams.views.tables import Grid, table
@@ -106,6 +107,7 @@ async def running(settings: Settings, log: Path, *command: str) -> AsyncIterator
         "BRAID_JUDGE__RULES": str(RULES),
         "BRAID_FORK__SNAPSHOTS": str(settings.fork.snapshots),
         "BRAID_FORK__ISOLATION": settings.fork.isolation,
+        "BRAID_TRUSTED_VERIFIERS": "local",
     }
     with log.open("wb") as out:
         process = subprocess.Popen([sys.executable, "-m", "streams.cli", *command], env=env, stdout=out, stderr=out)  # noqa: ASYNC220 - returns at once

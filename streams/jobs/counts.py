@@ -70,6 +70,9 @@ class Counts(RolloutCounts):
     warnings: int = 0
     """Verdicts that will mean nothing; left out of `--json` when there are none."""
     first_warning: str = ""
+    untrusted: int = 0
+    """Verdicts that no trusted key has signed: they do not count. Left out of `--json` when there are none."""
+    first_untrusted: str = ""
     broken: list[str] = field(default_factory=list)
     """Rollouts of which nothing could be made, and why."""
     made: list[str] = field(default_factory=list, repr=False)
@@ -107,4 +110,5 @@ class Counts(RolloutCounts):
         unsaid |= {"judge"} if self.judge is None else set()
         unsaid |= set() if self.broken else {"broken"}
         unsaid |= set() if self.warnings else {"warnings", "first_warning"}
+        unsaid |= set() if self.untrusted else {"untrusted", "first_untrusted"}
         return {name: value for name, value in super().plain().items() if name not in unsaid}

@@ -21,6 +21,7 @@ from schemas.lifecycle import CloseRequested, Lifecycle
 from streams.cluster.config import Settings
 from streams.jobs.partition_count import partitions_for, total_bytes
 from streams.jobs.spool import spooled, spread
+from streams.jobs.verdict_trust import VerdictTrust, verdict_trust
 from streams.log.envelope import TooLargeError
 from streams.log.input_lines import Doubted, Line, Rejected, check_length, read_lines
 from streams.log.kafka_writer import FactWriter
@@ -40,6 +41,8 @@ class Ingested(NamedTuple):
     warnings: int = 0
     """Verdicts that will mean nothing."""
     first_warning: str = ""
+    untrusted: int = 0
+    """Verdicts that no trusted key has signed: the worker makes dead letters of them."""
 
 
 async def ingest_files(
@@ -49,6 +52,7 @@ async def ingest_files(
     *,
     close: bool,
     say: Callable[[float], None] = lambda _share: None,
+    trust: VerdictTrust | None = None,
 ) -> Ingested:
     """Write every line; then release what the files hold, to settle when it is complete; with `close`, to settle anyway.
 
@@ -57,7 +61,7 @@ async def ingest_files(
     size = total_bytes(files)
     partitions = 1 if size is None else partitions_for(size)
     async with FactWriter(settings, "ingest") as writer:
-        ingest = _Ingest(writer, rejected, size, close=close, say=say)
+        ingest = _Ingest(writer, rejected, trust or verdict_trust(settings, vouches=False), size, close=close, say=say)
         if partitions == 1:
             await ingest.take(read_lines(files))
         else:
@@ -76,6 +80,7 @@ async def ingest_files(
         dict(sorted(ingest.facts.items())),
         ingest.doubted.count,
         ingest.doubted.first,
+        ingest.trust.count,
     )
 
 
@@ -83,10 +88,12 @@ class _Ingest:
     """Writes lines, some rollouts at a time."""
 
     def __init__(
-        self, writer: FactWriter, rejected: Rejected, size: int | None, *, close: bool, say: Callable[[float], None]
-    ) -> None:
+        self, writer: FactWriter, rejected: Rejected, trust: VerdictTrust, size: int | None, *, close: bool,
+        say: Callable[[float], None],
+    ) -> None:  # fmt: skip
         self._writer = writer
         self._rejected = rejected
+        self.trust = trust
         self._size = size
         self._close = close
         self._say = say
@@ -106,9 +113,10 @@ class _Ingest:
             try:
                 check_length(line)
                 value = read_line(line.text)
-                facts = reader.read_object(value)
+                facts = [self.trust.vouched(fact) for fact in reader.read_object(value)]
                 self.doubted.note(line, facts)
                 for fact in facts:
+                    self.trust.refusal(line, fact)
                     rollout_id = rollout_of(fact)
                     wire[rollout_id] = wire.get(rollout_id, False) or ("type" not in value and is_wire(value))
                     if isinstance(fact, Lifecycle) and fact.opened is None:

@@ -123,6 +123,10 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def do(self, held: Held, record: Any, at: int) -> bool:
         """Work on a record, appended at a time; True when all that follows from it is acknowledged, False to leave it to others."""
 
+    def is_written(self, found: Record) -> bool:  # noqa: ARG002 - all of it, unless a worker knows better
+        """Whether a record that stands in the log is one that need not be made again."""
+        return True
+
     async def let_go(self) -> None:
         """Called last, when no work is under way any more."""
 
@@ -208,7 +212,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             }
             async for placed in kafka.read(ours):
                 with suppress(DecodeError):  # the live worker makes a dead letter of it
-                    _note(by_partition[placed.partition], await kafka.decode(placed))
+                    self._note(by_partition[placed.partition], await kafka.decode(placed))
         for each in by_partition.values():
             each.is_loaded = True
 
@@ -232,7 +236,16 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                     await self._codec.prepare([record.value])
                     closure = read_record(self._codec, CLOSURES, record.key, record.value)
                     if tp.partition in self._held:  # else it was taken away meanwhile
-                        _note(self._held[tp.partition], closure)
+                        self._note(self._held[tp.partition], closure)
+
+    def _note(self, held: Held, found: Record) -> None:
+        if not isinstance(found, Closure):
+            if self.is_written(found):
+                held.written.add(identity(found))
+        elif found.settled is not None:
+            held.settled.add(found.settled.rollout_id)
+        elif found.closed is not None:
+            held.closed.add(found.closed.rollout_id)
 
     async def _take(self, held: Held, record: Any) -> None:
         held.begin(record.offset)
@@ -264,15 +277,6 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def write(self, record: Record) -> None:
         """Write a record about a rollout; acknowledged when this returns."""
         await self._writer.append(record)
-
-
-def _note(held: Held, found: Record) -> None:
-    if not isinstance(found, Closure):
-        held.written.add(identity(found))
-    elif found.settled is not None:
-        held.settled.add(found.settled.rollout_id)
-    elif found.closed is not None:
-        held.closed.add(found.closed.rollout_id)
 
 
 async def run_in_group(worker: GroupWorker, stop: asyncio.Event | None = None) -> None:

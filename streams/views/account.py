@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status
+from agents.trust.trusted_keys import UNTRUSTED
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.errors import DecodeError
@@ -25,8 +26,8 @@ from streams.log.view_rows import ViewRow
 MARGIN_MS = 5 * 60_000
 """Reading starts this long before the rollout's first fact: brokers' clocks differ, and a leader may change."""
 
-ORDER = (*(topic for topic in TOPICS if topic is not CLOSURES), CLOSURES)
-"""Decisions come last: what they do not pin is then still seen."""
+ORDER = (DEAD_LETTERS, *(topic for topic in TOPICS if topic not in (CLOSURES, DEAD_LETTERS)), CLOSURES)
+"""Decisions come last: what they do not pin is then still seen. Dead letters come first: they say what nobody trusted."""
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -55,6 +56,11 @@ class Account:
     def refuse(self, partition: int, topic: Topic, record: LogRecord, error: DecodeError) -> None:
         """Note a record that cannot be read."""
         self.unreadable.append(Unreadable(f"{topic.name}/{partition}/{record.offset}", str(error)))
+
+    def is_untrusted(self, placed: Placed) -> bool:
+        """Whether a fact became a dead letter because no trusted key had signed it: then it was never among the others."""
+        place = f"{placed.topic.name}/{placed.partition}/{placed.record.offset}"
+        return any(reason == UNTRUSTED and origin.endswith(place) for origin, reason in self.letters)
 
     @property
     def is_empty(self) -> bool:
@@ -124,6 +130,8 @@ async def account_of(log: LogReader, rollout_id: str) -> Account:
         if topic in FACTS:
             fold = fold or Fold(log.codec, partition, lambda _rollout_id: True, partial(account.refuse, partition))
             await log.learn([record])
+            if account.is_untrusted(placed):
+                continue
             if (said := fold.read(topic, record)) is not None:
                 account.rollout = fold.add(topic, record, said)
         else:

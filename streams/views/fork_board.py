@@ -9,6 +9,8 @@ from rich.text import Text
 
 from agents.fork.history import Job
 from agents.fork.runner import BranchResult
+from agents.verdicts.meaning import CURRENT, Verdict, kind_of, meaning
+from schemas.verdicts import BuildVerdict, CheckVerdict
 from streams.views.tables import Grid, table
 
 COLOURS = {"answered": "green", "failed": "red", "aborted": "yellow", "infra_error": "magenta"}
@@ -24,6 +26,7 @@ class Board:
         self._doing: dict[int, str] = {}
         self._attempts: dict[int, int] = {}
         self._results: dict[int, BranchResult] = {}
+        self._verdicts: dict[int, str] = {}
         self._live: Live | None = None
 
     def begin(self, jobs: Sequence[Job], place: str) -> None:
@@ -46,6 +49,13 @@ class Board:
             why = f": {result.error}" if result.error else ""
             sys.stderr.write(f"branch {result.branch_index}: {result.status} after {result.steps} steps{why}\n")
 
+    def verified(self, branch: int, verdicts: Sequence[Verdict]) -> None:
+        """Verdicts about a branch are on the log."""
+        said = "; ".join(map(in_words, verdicts))
+        self._verdicts[branch] = said
+        if verdicts and self._live is None and not self._quiet:
+            sys.stderr.write(f"branch {branch}: {said}\n")
+
     def close(self) -> None:
         """Leave the last state on the screen."""
         if self._live is not None:
@@ -62,6 +72,16 @@ class Board:
                 continue
             status = Text(result.status, style=COLOURS[result.status])
             made.add_row(
-                str(branch), str(attempt), status, str(result.steps), f"{result.tokens.total:,}", result.error or ""
-            )
+                str(branch), str(attempt), status, str(result.steps), f"{result.tokens.total:,}",
+                result.error or self._verdicts.get(branch, ""),
+            )  # fmt: skip
         return made
+
+
+def in_words(verdict: Verdict) -> str:
+    """A verdict on one line."""
+    said = f"{kind_of(verdict)}: {meaning(verdict, CURRENT).outcome}"
+    if isinstance(verdict, BuildVerdict):
+        return f"{said}, {verdict.tests.passed} of {verdict.tests.total} tests" if verdict.tests else said
+    why = verdict.hint if isinstance(verdict, CheckVerdict) else verdict.reason
+    return f"{said} ({why})" if why else said

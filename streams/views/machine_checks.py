@@ -17,7 +17,7 @@ from streams.cluster import broker
 from streams.cluster.broker import BrokerError, artifacts, places
 from streams.cluster.broker.java import find_java
 from streams.cluster.config import ConfigError, Settings
-from streams.log.terminal_text import line
+from streams.log.terminal_text import line, listed
 from streams.services.gateway.auth import check_bind
 from streams.views.configuration import unknown_variables
 
@@ -60,6 +60,7 @@ def machine_checks(settings: Settings | None, environment: Mapping[str, str]) ->
     if settings is not None:
         checks += [
             check_key(settings),
+            check_trust(settings),
             check_gateway(settings),
             check_browser(settings),
             check_judge(settings, environment),
@@ -192,6 +193,23 @@ def check_key(settings: Settings) -> Check:
     if key.key_id.startswith(DEVELOPMENT_PREFIX):
         return Check("signing key", "warning", f"{key.key_id} is a development key: evidence proves little", advice)
     return Check("signing key", "ok", f"{key.key_id} ({path})")
+
+
+def check_trust(settings: Settings) -> Check:
+    """Whose verdicts count. Development keys are not made here."""
+    trusted = settings.trusted_verifiers
+    if trusted is None:
+        return Check(
+            "trust",
+            "warning",
+            "trusted_verifiers is not set: whoever can write to Kafka, an agent, too, can write verdicts that count",
+            "name the keys of your verifiers under [trusted_verifiers] (`braid keys show`), or set it to local; see docs/trust.md",
+        )
+    if trusted == "local":
+        return Check("trust", "ok", "verdicts count that the verifier's or the gateway's key of this machine signed")
+    if not trusted:
+        return Check("trust", "warning", "trusted_verifiers names no key: no verdict counts", "name one, or unset it")
+    return Check("trust", "ok", f"verdicts count that {listed(sorted(trusted), 4)} signed")
 
 
 def check_gateway(settings: Settings) -> Check:

@@ -9,6 +9,7 @@ import fastavro
 from schemas import versions
 from schemas.codec.body import decode, encode
 from schemas.events import AgentEvents
+from schemas.verdicts import BuildVerdict
 
 
 def test_models_and_committed_files_agree() -> None:
@@ -19,25 +20,24 @@ def test_models_and_committed_files_agree() -> None:
 def test_a_changed_model_is_seen(tmp_path: Path) -> None:
     """A committed file that differs from its model is reported with what to do."""
     shutil.copytree(versions.FOLDER, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "BuildVerdict.v3.avsc"
+    newest = f"BuildVerdict.v{versions.latest(BuildVerdict).number}.avsc"
+    path = tmp_path / newest
     schema = json.loads(path.read_text())
     schema["fields"] = schema["fields"][:-1]
     path.write_text(json.dumps(schema))
     versions.committed.cache_clear()
-    assert versions.check(tmp_path) == [
-        "BuildVerdict: the model differs from BuildVerdict.v3.avsc; run `braid schemas write`"
-    ]
+    assert versions.check(tmp_path) == [f"BuildVerdict: the model differs from {newest}; run `braid schemas write`"]
 
 
 def test_a_breaking_version_is_seen(tmp_path: Path) -> None:
     """A new version that cannot read what an earlier one wrote is reported, whatever lies between."""
     shutil.copytree(versions.FOLDER, tmp_path, dirs_exist_ok=True)
-    first = json.loads((tmp_path / "CheckVerdict.v1.avsc").read_text())
-    without_status = first | {"fields": [field for field in first["fields"] if field["name"] != "status"]}
-    (tmp_path / "CheckVerdict.v1.avsc").write_text(json.dumps(without_status))
-    (tmp_path / "CheckVerdict.v2.avsc").write_text(json.dumps(first))
+    first = json.loads((tmp_path / "JudgeVote.v1.avsc").read_text())
+    without_id = first | {"fields": [field for field in first["fields"] if field["name"] != "vote_id"]}
+    (tmp_path / "JudgeVote.v1.avsc").write_text(json.dumps(without_id))
+    (tmp_path / "JudgeVote.v2.avsc").write_text(json.dumps(first))
     versions.committed.cache_clear()
-    assert [problem.partition(":")[0] for problem in versions.check(tmp_path)] == ["CheckVerdict.v2 cannot read v1"]
+    assert [problem.partition(":")[0] for problem in versions.check(tmp_path)] == ["JudgeVote.v2 cannot read v1"]
 
 
 def test_an_older_writer_is_read_with_defaults() -> None:

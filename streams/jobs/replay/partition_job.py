@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from agents.evidence.signing import SigningKey
 from agents.redaction.redaction import RULES_VERSION
 from agents.rollouts.policy import ClosingPolicy
+from agents.trust.trusted_keys import TrustedKey
 from schemas.emission import EmissionConfig
 from streams.jobs.replay.comparison import SINKS, Comparison, compare
 from streams.jobs.replay.lookahead import Ahead
@@ -58,6 +59,8 @@ class Job(BaseModel):
     """The policy that holds where closings are decided again."""
     emission: EmissionConfig | None = None
     """The configuration that holds there for rollouts that never settled."""
+    trusted: dict[str, TrustedKey] | None = None
+    """The keys whose verdicts count there; None: everybody's do."""
     code: str = CODE_VERSION
     redaction: str = RULES_VERSION
     """What makes it: partitions that another version made are not completed by this one."""
@@ -191,7 +194,7 @@ class _Run:
         async for _, records in self.facts([topic for topic in FACTS if topic is not CLOSURES], in_turn):
             self.ahead.count(records)
         lost = _lost(self._job, self._log, self._partition)
-        return Reclosing(self._log.codec, self._partition, self._redacts, self.ahead.records, lost)
+        return Reclosing(self._log.codec, self._partition, self._redacts, self.ahead.records, lost, self._job.trusted)
 
     def _redacts(self, rollout_id: str) -> bool:
         """Whether the events of a rollout are redacted: as it was pinned, unless it was set."""

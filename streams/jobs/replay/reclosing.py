@@ -7,9 +7,11 @@ rollouts are held than are under way at once.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import partial
 
 from agents.rollouts.missing_facts import missing
 from agents.rollouts.rollout import Rollout
+from agents.trust.trusted_keys import TrustedKeys, is_trusted
 from schemas.closures import Closure
 from schemas.errors import DecodeError
 from streams.log.fold import Fold, Hole
@@ -28,11 +30,14 @@ class Reclosing(Fold):
         redacting: Callable[[str], bool],
         coming: Counter[str],
         lost: Mapping[str, str],
+        trusted: TrustedKeys | None = None,
     ) -> None:
         super().__init__(codec, partition, redacting)
         self._coming = coming
         """By rollout, how many records about it have not been read; counted down here."""
         self._lost = lost
+        self._trusted = trusted
+        """The keys whose verdicts count in what is decided here; None: everybody's do."""
         self._decisions: dict[str, list[Closure]] = {}
         """What stands in the log about rollouts that have not left."""
         self._ready: list[str] = []
@@ -72,6 +77,8 @@ class Reclosing(Fold):
         if not self._has_its_facts(rollout_id):
             self._lacking[rollout_id] = (*self._lacks(rollout_id), *self._unread(rollout_id))
             rollout = None
+        elif rollout is not None and self._trusted is not None:
+            rollout.keep_verdicts(partial(is_trusted, keys=self._trusted))
         self._forget(rollout_id)
         self._decisions.pop(rollout_id, None)
         return rollout

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from streams.cluster.config import Settings
-from streams.cluster.signing_keys import signing_key
+from streams.cluster.signing_keys import signing_key, trusted_verifiers
 from streams.jobs.counts import Counts
 from streams.jobs.crew.crew import Crew
 from streams.jobs.crew.workplace import run_partitions
@@ -85,7 +85,8 @@ async def replay(
         signing_key(settings)  # a key that cannot be read is said before anything is touched
     overrides = Overrides(job.overrides)
     if job.reclose:
-        job = job.model_copy(update={"closing": overrides.policy(settings.closing), "emission": settings.emission})
+        decides = {"closing": overrides.policy(settings.closing), "emission": settings.emission}
+        job = job.model_copy(update=decides | {"trusted": trusted_verifiers(settings)})
         require_fitting(overrides, settings.emission, "here, for rollouts that never settled")
     if overrides.depends_on_pinned:
         async with log_of(job, settings) as log:

@@ -111,6 +111,8 @@ def rules_of(job: Job) -> dict[str, Any]:
     }  # fmt: skip
     if job.closing is not None:
         rules["closing"] = [f"{name}={value}" for name, value in job.closing]
+    if job.trusted is not None:
+        rules["trusted_verifiers"] = sorted(job.trusted)
     if job.emission is not None and job.emission != (usual := EmissionConfig()):
         rules[CONFIGURED] = list(_differing(job.emission.model_dump(mode="json"), usual.model_dump(mode="json")))
     return rules
@@ -128,7 +130,7 @@ def _differing(plain: Mapping[str, Any], usual: Mapping[str, Any], section: str 
 def other_options(job: Job, found: ReplayManifest) -> list[str]:
     """In which options a job differs from the replay that a manifest is of."""
     rules = rules_of(job)
-    names = ("set", "reclose", "evidence", "sign", "closing", CONFIGURED, "code", "redaction")
+    names = ("set", "reclose", "evidence", "sign", "closing", "trusted_verifiers", CONFIGURED, "code", "redaction")
     now = job.asked | {name: rules.get(name) for name in names}
     then = found.inputs.asked | {name: found.rules.get(name) for name in names}
     now |= {"format": sorted(job.formats), "verify": job.verify}

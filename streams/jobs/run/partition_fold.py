@@ -22,6 +22,7 @@ from agents.rollouts.judge_requests import judge_requests
 from agents.rollouts.policy import ClosingPolicy
 from agents.rollouts.rollout import Complaint, Ref, Rollout
 from agents.rollouts.settlement import settle_now
+from agents.trust.trusted_keys import UNTRUSTED
 from schemas.base import Record
 from schemas.closures import Closure
 from schemas.codec.maker import unchecked
@@ -30,6 +31,7 @@ from schemas.judging import JudgeVote
 from streams.jobs.counts import Counts
 from streams.jobs.judge.inline import InlineJudge
 from streams.jobs.run.bad_lines import BadLines
+from streams.jobs.verdict_trust import VerdictTrust
 from streams.log.envelope import Envelope
 from streams.log.file_writer import LogWriter
 from streams.log.headers import domain_time, identity
@@ -51,7 +53,8 @@ class PartitionFold:
     """Folds one partition."""
 
     def __init__(
-        self, partition: int, config: EmissionConfig, closing: ClosingPolicy, log: LogWriter, outputs: Outputs, bad: BadLines
+        self, partition: int, config: EmissionConfig, closing: ClosingPolicy, log: LogWriter, outputs: Outputs, bad: BadLines,
+        trust: VerdictTrust,
     ) -> None:  # fmt: skip
         self._partition = partition
         self._config = config
@@ -59,6 +62,7 @@ class PartitionFold:
         self._log = log
         self._outputs = outputs
         self._bad = bad
+        self._trust = trust
         self._envelope = Envelope(Codec(), "run", 0, is_limited=False)
         self._rollouts: dict[str, Rollout] = {}
         # A fact that turns out not to count when its rollout settles becomes a dead letter: until then its bytes are held.
@@ -69,6 +73,7 @@ class PartitionFold:
     def fold(self, lines: Iterable[Line], moved: Callable[[int], None]) -> None:
         """Take all lines of the partition, and settle their rollouts."""
         reader, slicer = LineReader(for_fold=True), Slicer()
+        checks = self._trust.is_set
         for number, line in enumerate(lines, start=1):
             if number % SAY_EVERY == 0:
                 moved(SAY_EVERY)
@@ -79,6 +84,8 @@ class PartitionFold:
                 continue
             try:
                 facts = reader.read_object(value)
+                if checks:
+                    facts = self._let_in(line, facts)
             except LineError as error:
                 self._bad.add(line, error, is_readable=True)
                 continue
@@ -138,6 +145,24 @@ class PartitionFold:
         ref, stored = self._write(fact, at)
         self._stored[rollout_id][ref] = stored
         self._bury(rollout.add(fact, at, ref), rollout_id)
+
+    def _let_in(self, line: Line, facts: list[Fact]) -> list[Fact]:
+        """The facts that may count: verdicts only with a trusted signature. Raises LineError."""
+        found = []
+        for fact in [self._trust.vouched(fact) for fact in facts]:
+            why = self._trust.refusal(line, fact)
+            if why is None:
+                found.append(fact)
+            else:
+                self._refuse(fact, why)
+        return found
+
+    def _refuse(self, fact: Fact, why: str) -> None:
+        """Append a fact that may not count, and its dead letter."""
+        rollout = self._rollouts.get(rollout_of(fact))
+        (topic, partition, _), stored = self._write(fact, 0 if rollout is None else rollout.latest)
+        self.counts.dead_letters += 1
+        self._log.write(letter_of(topic, partition, stored, UNTRUSTED, why).outgoing(), stored.at)
 
     def _bury(self, complaints: list[Complaint], rollout_id: str) -> None:
         for complaint in complaints:

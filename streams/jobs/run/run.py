@@ -19,6 +19,7 @@ from agents.evidence.structure import printable
 from agents.formats import FORMATS
 from schemas.errors import BraidError
 from streams.cluster.config import Settings
+from streams.cluster.signing_keys import trusted_verifiers
 from streams.jobs.counts import Counts
 from streams.jobs.crew.crew import Crew
 from streams.jobs.crew.workplace import Task, run_partitions
@@ -29,6 +30,7 @@ from streams.jobs.run.bad_lines import BadLines, join_bad_lines
 from streams.jobs.run.joined_sinks import JoinedSinks
 from streams.jobs.run.run_processes import RunJob, RunPlace, RunResult, bad_lines_of
 from streams.jobs.spool import spread
+from streams.jobs.verdict_trust import voucher_key
 from streams.log.directory_lock import RUN_LOCK, held
 from streams.log.durable_files import PARTIAL
 from streams.log.file_writer import SUFFIX
@@ -66,6 +68,8 @@ class Wanted(NamedTuple):
     formats: Sequence[str] = ()
     """Datasets that the caller makes of the result."""
     evidence: bool = True
+    signs_verdicts: bool = False
+    """The operator vouches for verdicts that nobody has signed."""
 
 
 ALL = Wanted()
@@ -134,8 +138,9 @@ class _Run:
         self._partitions = partitions_for(self._size)
         self._job = RunJob(
             out=out, spool=spool, emission=settings.emission, closing=settings.closing, evidence=wanted.evidence,
-            signs=key is not None,
+            signs=key is not None, signs_verdicts=wanted.signs_verdicts, trusted=trusted_verifiers(settings),
         )  # fmt: skip
+        self._voucher = voucher_key(settings, vouches=wanted.signs_verdicts)
         self._bytes: list[int] = []
         """By partition, the length of its lines."""
         self._lines = 0
@@ -162,7 +167,7 @@ class _Run:
                 self._say("folding", len(results) / self._partitions)
                 sinks.take(result.partition)
 
-            here = partial(RunPlace, self._job, self._key, self._judge, self._say, self._partitions)
+            here = partial(RunPlace, self._job, self._key, self._voucher, self._judge, self._say, self._partitions)
             task = Task(self._job, {}, RunResult, RunError, here)
             self._say("folding", 0.0)
             await run_partitions(crew, task, self._order(), done, lambda _lines: None)
@@ -181,6 +186,8 @@ class _Run:
             counts.include(result.counts)
             counts.warnings += result.warnings
             counts.first_warning = counts.first_warning or result.first_warning
+            counts.untrusted += result.untrusted
+            counts.first_untrusted = counts.first_untrusted or result.first_untrusted
         counts.judge = None if self._judge is None else self._judge.plain()
 
     def members(self) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.evidence.signing import SigningKey
 from agents.rollouts.policy import ClosingPolicy
+from agents.trust.trusted_keys import TrustedKey
 from schemas.emission import EmissionConfig
 from streams.cluster.config import Settings
 from streams.cluster.garbage_collector import no_gc
@@ -22,6 +23,7 @@ from streams.jobs.run.bad_lines import BadLines
 from streams.jobs.run.partition_fold import PartitionFold
 from streams.jobs.spool import spooled
 from streams.jobs.targets import discard_half
+from streams.jobs.verdict_trust import VerdictTrust, voucher_key
 from streams.log.file_writer import LogWriter
 from streams.log.files import LOG
 from streams.log.json_lines import SINK_FILES, Outputs
@@ -40,6 +42,9 @@ class RunJob(BaseModel):
     closing: ClosingPolicy
     evidence: bool
     signs: bool
+    signs_verdicts: bool
+    trusted: dict[str, TrustedKey] | None
+    """The keys whose verdicts count; None: everybody's do."""
 
 
 class RunResult(BaseModel):
@@ -49,16 +54,20 @@ class RunResult(BaseModel):
     counts: dict[str, Any]
     warnings: int
     first_warning: str
+    untrusted: int
+    first_untrusted: str
 
 
 class RunPlace(Workplace[RunResult]):
     """Folds partitions of lines into the log and into JSON lines; `judge` is asked where there is one."""
 
     def __init__(
-        self, job: RunJob, key: SigningKey | None, judge: InlineJudge | None = None, say: Say = quiet, partitions: int = 1
+        self, job: RunJob, key: SigningKey | None, voucher: SigningKey | None, judge: InlineJudge | None = None,
+        say: Say = quiet, partitions: int = 1,
     ) -> None:  # fmt: skip
         self._job = job
         self._key = key
+        self._voucher = voucher
         self._judge = judge
         self._say = say
         self._partitions = partitions
@@ -72,7 +81,8 @@ class RunPlace(Workplace[RunResult]):
             Outputs(job.spool / f"sinks-{partition}", SINK_FILES) as outputs,
             closing(BadLines(bad_lines_of(job.spool, partition))) as bad,
         ):
-            fold = PartitionFold(partition, job.emission, job.closing, self._log, outputs, bad)
+            trust = VerdictTrust(job.trusted, self._voucher)
+            fold = PartitionFold(partition, job.emission, job.closing, self._log, outputs, bad, trust)
             fold.fold(spooled(job.spool, partition), moved)
             if self._judge is not None:
                 await fold.ask(self._judge, partial(self._say_part, partition))
@@ -81,8 +91,9 @@ class RunPlace(Workplace[RunResult]):
         (job.spool / f"{partition}").unlink()
         doubted = fold.doubted
         return RunResult(
-            partition=partition, counts=fold.counts.members(), warnings=doubted.count, first_warning=doubted.first
-        )
+            partition=partition, counts=fold.counts.members(), warnings=doubted.count, first_warning=doubted.first,
+            untrusted=trust.count, first_untrusted=trust.first,
+        )  # fmt: skip
 
     def _say_part(self, partition: int, what: str, share: float) -> None:
         self._say(what, (partition + share) / self._partitions)
@@ -104,7 +115,8 @@ def bad_lines_of(spool: Path, partition: int) -> Path:
 
 def _place(settings: Settings, given: bytes) -> RunPlace:
     job = RunJob.model_validate_json(given)
-    return RunPlace(job, signing_key(settings) if job.signs else None)
+    key, voucher = signing_key(settings) if job.signs else None, voucher_key(settings, vouches=job.signs_verdicts)
+    return RunPlace(job, key, voucher)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from agents.fork.budget import Budgets
 from agents.fork.fork_error import ForkError
-from agents.fork.history import Job, prefix_of, read_place, unfinished
+from agents.fork.history import History, Job, prefix_of, read_place, unfinished
 from agents.fork.pool import KernelPool
 from agents.fork.runner import ForkRunner, Progress, Sampling, opening
 from agents.fork.sandbox import Sandbox
@@ -126,6 +126,7 @@ class Fork:
     runner: ForkRunner
     jobs: list[Job]
     is_new: bool
+    history: History
 
 
 async def prepare(
@@ -151,7 +152,7 @@ async def prepare(
         snapshots=snapshot_store(settings), clock=lambda: time.time_ns() // 1_000_000, budgets=options.budgets,
         sampling=sampling, prefix=await _prefix(fork_from, task, log), redacting=settings.emission.redact, progress=progress,
     )  # fmt: skip
-    return Fork(runner, jobs, is_new=not options.resume)
+    return Fork(runner, jobs, not options.resume, history)
 
 
 def _opening(options: ForkOptions, task: Task) -> RolloutOpened:

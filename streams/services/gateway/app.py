@@ -23,6 +23,7 @@ from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 from streams.cluster.config import Settings
+from streams.cluster.signing_keys import gateway_key, trusted_verifiers
 from streams.services.gateway import pages
 from streams.services.gateway.auth import Caller, Doors, check_bind
 from streams.services.gateway.bodies import Item, form_of, read_items
@@ -33,6 +34,7 @@ from streams.services.gateway.intake import Intake
 from streams.services.gateway.limits import RETRY_AFTER, Budget, read_body
 from streams.services.gateway.problems import FORBIDDEN, Position, Problem, RefusedError
 from streams.services.gateway.sender import Sender
+from streams.services.gateway.voucher import Voucher
 
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 """W3C Trace Context: one that is not well-formed is to be ignored."""
@@ -53,6 +55,7 @@ class Gateway:
         self.metrics = GatewayMetrics()
         self.sender = Sender(settings, self.metrics)
         self.budget = Budget(self.config.max_body_bytes)
+        self.voucher = Voucher(gateway_key(settings), trusted_verifiers(settings))
 
     async def caller(self, request: Request) -> Caller:
         """Who sends a request. Raises RefusedError (401)."""
@@ -81,7 +84,7 @@ class Gateway:
             body = await read_body(request, hold, self.config)
             nothing = [] if without is None else [Item(Position(0), without)]
             items = read_items(body, form, request.headers) if body.strip() else iter(nothing)
-            reader = FactReader(shape, caller, redacting=self.config.redact)
+            reader = FactReader(shape, caller, self.voucher, redacting=self.config.redact)
             intake = Intake(self.sender, reader, traceparent=traceparent(request), ending=ending)
             outcome = await intake.take(items, len(body))
         self.metrics.items.inc(outcome.accepted)

@@ -52,7 +52,9 @@ class Caller(NamedTuple):
         return None
 
     def fact_refusal(self, fact: Fact) -> str | None:
-        """Why this caller may not write a fact."""
+        """Why this caller may not write a fact. The snapshot that is tested is named by a runner, not by its agent."""
+        if isinstance(fact, AgentEvents) and fact.workspace is not None and "operator" not in self.roles:
+            return "workspace needs the role operator: an agent does not choose which snapshot is tested; leave it out"
         return self.refusal(type(fact), rollout_of(fact), getattr(fact, "branch_index", None))
 
 

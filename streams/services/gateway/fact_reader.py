@@ -15,6 +15,7 @@ from schemas.events import AgentEvents
 from streams.services.gateway.auth import Caller
 from streams.services.gateway.bodies import Item
 from streams.services.gateway.problems import BAD_CONTENT, FORBIDDEN, ItemError
+from streams.services.gateway.voucher import Voucher
 
 Shape = Callable[[Item], dict[str, Any]]
 
@@ -36,9 +37,10 @@ _REASONS = {TypeError: "a value has a type that does not belong there", Overflow
 class FactReader:
     """Reads the items of one request."""
 
-    def __init__(self, shape: Shape, caller: Caller, *, redacting: bool) -> None:
+    def __init__(self, shape: Shape, caller: Caller, voucher: Voucher, *, redacting: bool) -> None:
         self._shape = shape
         self._caller = caller
+        self._voucher = voucher
         self._redacting = redacting
         self._lines = LineReader()
 
@@ -48,7 +50,7 @@ class FactReader:
         if value.get("type") == "event":
             _check_event(value)
         if self._redacting:
-            value = value | {name: redact_json(value[name]).value for name in FREE_TEXT if name in value}
+            value = _redacted(value)
         try:
             facts = self._lines.read_object(value)
         except (TypeError, OverflowError) as error:  # integers beyond 64 bits where an id is made of the content
@@ -57,7 +59,7 @@ class FactReader:
             refusal = self._caller.fact_refusal(fact)
             if refusal is not None:
                 raise ItemError(FORBIDDEN, "", refusal)
-        return facts
+        return [self._voucher.vouched(fact) for fact in facts]
 
 
 class LineShape:
@@ -176,6 +178,12 @@ def typed(kind: str, path: dict[str, Any]) -> Shape:
         return _in_place(value, kind, path)
 
     return shape
+
+
+def _redacted(value: dict[str, Any]) -> dict[str, Any]:
+    """The object without secrets. A signature covers the words that its signer sent: where some are removed, it goes, too."""
+    cleaned = value | {name: redact_json(value[name]).value for name in FREE_TEXT if name in value}
+    return cleaned if cleaned == value else {name: part for name, part in cleaned.items() if name != "signature"}
 
 
 def _check_event(line: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ import structlog
 from streams.cluster.config import Settings
 from streams.cluster.connections import registry_of, resolve
 from streams.cluster.garbage_collector import tune_gc
-from streams.cluster.signing_keys import signing_key
+from streams.cluster.signing_keys import signing_key, trusted_verifiers
 from streams.log.topic_setup import ensure_topics
 from streams.log.topics import FACTS
 from streams.log.wire import Codec
@@ -42,8 +42,8 @@ async def _run(settings: Settings, slot: Slot, ready: asyncio.Event | None, stop
     await codec.register()
     metrics = WorkerMetrics()
     loop = Loop(settings, FACTS, slot.remember)
-    key = signing_key(settings)
-    driver = RolloutDriver(loop, settings, codec, key, metrics)
+    key, trusted = signing_key(settings), trusted_verifiers(settings)
+    driver = RolloutDriver(loop, settings, codec, key, metrics, trusted)
     if stop is not None:
         loop.stopping = stop
     running = asyncio.get_running_loop()
@@ -60,6 +60,7 @@ async def _run(settings: Settings, slot: Slot, ready: asyncio.Event | None, stop
         group=settings.group,
         slot=settings.worker.slot,
         key=key.key_id,
+        trusted_verifiers=None if trusted is None else sorted(trusted),
     )
     try:
         await loop.run(driver, ready)

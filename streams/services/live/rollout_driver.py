@@ -16,6 +16,8 @@ from agents.rollouts.closure import has_read, read_first
 from agents.rollouts.decision import decide
 from agents.rollouts.rollout import Complaint, Rollout
 from agents.rollouts.status import Status
+from agents.trust.trusted_keys import UNTRUSTED, TrustedKeys, untrusted
+from agents.verdicts.meaning import Verdict
 from schemas.closures import Closure
 from schemas.errors import DecodeError
 from streams.cluster.config import Settings
@@ -39,10 +41,18 @@ class RolloutDriver:
     """Rollouts of this worker's partitions."""
 
     def __init__(
-        self, loop: Loop, settings: Settings, codec: Codec, key: SigningKey | None, metrics: WorkerMetrics
+        self,
+        loop: Loop,
+        settings: Settings,
+        codec: Codec,
+        key: SigningKey | None,
+        metrics: WorkerMetrics,
+        trusted: TrustedKeys | None = None,
     ) -> None:
         self._loop = loop
         self._settings = settings
+        self._trusted = trusted
+        """The keys whose verdicts count; None: everybody's do."""
         self._codec = codec
         self._metrics = metrics
         self._topics = {settings.prefix + topic.name: topic for topic in FACTS}
@@ -84,7 +94,16 @@ class RolloutDriver:
         except DecodeError as error:
             self._refused.add(record, "undecodable", str(error), type(error).__name__)
             return None
-        return self._take_fact(record, rollout_id, fact)
+        return self._take_fact(record, rollout_id, fact) if self._lets_in(record, fact) else None
+
+    def _lets_in(self, record: Arrived, fact: Fact) -> bool:
+        """Whether a fact may count: of verdicts only those that a trusted key has signed; the others are dead letters."""
+        if self._trusted is None or not isinstance(fact, Verdict):
+            return True
+        why = untrusted(fact, self._trusted)
+        if why is not None:
+            self._refused.add(record, UNTRUSTED, why)
+        return why is None
 
     def _take_fact(self, record: Arrived, rollout_id: str, fact: Fact) -> str | None:
         opened = self._open.get(rollout_id)
@@ -122,6 +141,8 @@ class RolloutDriver:
             fact = read_fact(self._codec, topic, record.value, rollout_of_key(record.key))
         except DecodeError as error:
             self._refused.add(record, "undecodable", str(error), type(error).__name__)
+            return
+        if not self._lets_in(record, fact):
             return
         if repeats(mark, fact):
             self._metrics.repeated.inc()
@@ -263,7 +284,8 @@ class RolloutDriver:
     async def _look_at_due(self, opened: OpenRollout, now: int) -> bool:
         """Decide about a rollout whose deadline has come; True when it was given up."""
         if opened.is_broken(self._loop.watermark(opened.partition)):
-            self._give_up(opened, "facts that were pinned are not in the log any more")
+            untrusted_too = "" if self._trusted is None else ", or verdicts that trusted_verifiers does not let in"
+            self._give_up(opened, f"facts that were pinned are not in the log any more{untrusted_too}")
             return True
         try:
             await self._decide(opened)

@@ -1,7 +1,8 @@
 """The build verifier: a task's own tests and criteria, on what a branch left, in fresh sandboxes."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from agents.criteria.criterion import ALL_TOGETHER
 from agents.fork.build_verdict import build_verdict, run_stages, untested
@@ -12,26 +13,30 @@ from agents.fork.task import Task
 from agents.judge.judge import Judge
 from agents.verdicts.meaning import Verdict
 from agents.workspace.files import FileProblemError
+from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.verdicts import BuildVerdict, CheckVerdict
 from streams.cluster.config import Settings
 from streams.cluster.judge_client import ASKED_BY_US, Budget, make_judge
 from streams.log.kafka_writer import FactWriter
 from streams.log.topics import BUILD_VERDICTS, CHECK_VERDICTS
 from streams.services.fork.fork_setup import sandbox_pool, snapshot_store
-from streams.services.group_worker import Held, run_in_group
-from streams.services.verifiers.verifier_worker import Branch, Untestable, Verifier
+from streams.services.group_worker import run_in_group
+from streams.services.verifiers.examiner import Announce, Branch, Examiner, Untestable
+from streams.services.verifiers.verifier_worker import Verifier
 
 TRIES = 2
 """A sandbox that breaks is replaced once; one that breaks again is infra_error."""
 
 
-class BuildVerifier(Verifier):
+class BuildExaminer(Examiner):
     """Gives a build verdict for tasks with tests, and a check verdict for each criterion."""
 
-    def __init__(self, writer: FactWriter, pool: KernelPool[Sandbox], judge: Judge | None) -> None:
-        store, topics = snapshot_store(writer.settings), (BUILD_VERDICTS, CHECK_VERDICTS)
-        super().__init__(writer, pool, store, "build", topics)
+    kind = "build"
+
+    def __init__(self, pool: KernelPool[Sandbox], store: SnapshotStore, judge: Judge | None, announce_s: float) -> None:
+        super().__init__(pool, store)
         self._judge = judge
+        self._announce_s = announce_s
         self._baselines: dict[str, asyncio.Future[int | None]] = {}
 
     def kinds(self, task: Task) -> Sequence[str]:
@@ -44,13 +49,13 @@ class BuildVerifier(Verifier):
         """Unknown, with the reason."""
         return untested(branch.subject, "unknown", branch.why)
 
-    async def verdicts(self, branch: Branch, held: Held) -> Sequence[Verdict]:
-        """Test, then check; what takes long is announced as running."""
+    async def look(self, branch: Branch, announce: Announce) -> Sequence[Verdict]:
+        """Test, then check; a look that takes long is announced as running."""
         looking = asyncio.ensure_future(self._look(branch))
         try:
-            done, _ = await asyncio.wait([looking], timeout=self.settings.verifier.announce_s)
+            done, _ = await asyncio.wait([looking], timeout=self._announce_s)
             if not done and "build" in self.kinds(branch.task):
-                await self.say(held, untested(branch.subject, "running", "the tests are running"))
+                await announce(untested(branch.subject, "running", "the tests are running"))
             return await looking
         finally:
             looking.cancel()
@@ -94,16 +99,23 @@ class BuildVerifier(Verifier):
         return None if tests is None else tests.total
 
 
-async def run_build_verifier(settings: Settings, *, stop: asyncio.Event | None = None) -> None:
-    """Run a build verifier until a signal (or `stop`) ends it."""
+@asynccontextmanager
+async def build_examiner(settings: Settings) -> AsyncIterator[BuildExaminer]:
+    """The examiner of builds, with sandboxes and the judge as configured."""
     wanted, kind = settings.verifier, settings.emission.judge.kind
     judge = make_judge(settings, Budget(settings.judge.calls_per_hour).allow) if kind in ASKED_BY_US else None
     try:
-        async with (
-            FactWriter(settings, "build-verifier") as writer,
-            sandbox_pool(wanted.sandbox, writer.settings, wanted.concurrency) as pool,
-        ):
-            await run_in_group(BuildVerifier(writer, pool, judge), stop)
+        async with sandbox_pool(wanted.sandbox, settings, wanted.concurrency) as pool:
+            yield BuildExaminer(pool, snapshot_store(settings), judge, wanted.announce_s)
     finally:
         if judge is not None:
             await judge.close()
+
+
+async def run_build_verifier(settings: Settings, *, stop: asyncio.Event | None = None) -> None:
+    """Run a build verifier until a signal (or `stop`) ends it."""
+    async with (
+        FactWriter(settings, "build-verifier") as writer,
+        build_examiner(writer.settings) as examiner,
+    ):
+        await run_in_group(Verifier(writer, examiner, (BUILD_VERDICTS, CHECK_VERDICTS)), stop)

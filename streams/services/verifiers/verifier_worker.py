@@ -1,29 +1,28 @@
-"""A verifier: takes branches as they end, looks at the files they left, writes what it saw.
+"""A verifier: takes branches as they end, looks at the files they left, writes what it saw, signed.
 
 A process of its own with the verifier's role; agents cannot reach it, its sandboxes or its tasks. At most `concurrency` branches
-are looked at at once. A verdict's id says who looked at what: one that is in the log is not made again, so a verifier that was
-killed goes on where it was, without a lost or doubled verdict.
+are looked at at once. A verdict's id says who looked at what: one that is in the log and counts is not made again, so a verifier
+that was killed goes on where it was, without a lost or doubled verdict. One that a stranger wrote under that id is no reason to
+skip the look.
 """
 
 import asyncio
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
 
 import structlog
 
-from agents.fork.pool import KernelPool
-from agents.fork.sandbox import Sandbox
-from agents.fork.subject import Subject, about_of
 from agents.fork.task import Task
+from agents.trust.trusted_keys import untrusted
+from agents.trust.verdict_signature import sign_verdict
 from agents.verdicts.meaning import CURRENT, UNDECIDED_ENDS, Verdict, kind_of, meaning
-from agents.workspace.files import File
-from agents.workspace.snapshot import SnapshotError
-from agents.workspace.snapshot_adapter import SnapshotStore
+from agents.workspace.snapshot import TakenOf
+from schemas.base import Record
 from schemas.branches import BranchRecord
+from streams.cluster.signing_keys import require_trust, trusted_verifiers, verifier_key
 from streams.log.kafka_writer import FactWriter
 from streams.log.topics import BRANCHES, CLOSURES, Topic
 from streams.services.group_worker import GroupWorker, Held, Role
+from streams.services.verifiers.examiner import Branch, Ended, Examiner, Untestable
 from streams.services.verifiers.tasks import Openings, Tasks
 
 LOOK_BACK_MS = 25 * 3_600_000
@@ -32,33 +31,11 @@ LOOK_BACK_MS = 25 * 3_600_000
 log = structlog.get_logger()
 
 
-class Branch(NamedTuple):
-    """A branch to look at: the pristine task, and the files that it left."""
-
-    task: Task
-    files: dict[str, File]
-    subject: Subject
-
-
-class Untestable(NamedTuple):
-    """A branch of ours that cannot be looked at, and why."""
-
-    why: str
-    subject: Subject
-
-
 class Verifier(GroupWorker):
-    """Looks at the branches of its partitions."""
+    """Lets an examiner look at the branches of its partitions. Raises ConfigError when none of its verdicts would count."""
 
-    def __init__(
-        self,
-        writer: FactWriter,
-        pool: KernelPool[Sandbox],
-        store: SnapshotStore,
-        kind: str,
-        verdicts: tuple[Topic, ...],
-    ) -> None:
-        settings = writer.settings
+    def __init__(self, writer: FactWriter, examiner: Examiner, verdicts: tuple[Topic, ...]) -> None:
+        settings, kind = writer.settings, examiner.kind
         role = Role(
             name=f"{kind}-verifier",
             topic=BRANCHES,
@@ -70,25 +47,18 @@ class Verifier(GroupWorker):
             look_back_ms=LOOK_BACK_MS,
         )
         super().__init__(role, writer)
-        self.pool = pool
-        self.produced_by = f"braid-{kind}-verifier"
-        self._store = store
+        self._examiner = examiner
+        self._key = verifier_key(settings)
+        self._trusted = trusted_verifiers(settings)
+        require_trust(settings, self._key, kind, "verifier.signing_key")
         self._tasks = Tasks(settings.verifier.tasks)
         self._openings = Openings(settings, LOOK_BACK_MS)
         self._reading = asyncio.Lock()
         self._slots = asyncio.Semaphore(settings.verifier.concurrency)
 
-    @abstractmethod
-    def kinds(self, task: Task) -> Sequence[str]:
-        """The kinds of verdicts that it gives for a task; none when the task does not concern it."""
-
-    @abstractmethod
-    async def verdicts(self, branch: Branch, held: Held) -> Sequence[Verdict]:
-        """Look at a branch."""
-
-    @abstractmethod
-    def untestable(self, branch: Untestable) -> Verdict:
-        """The verdict on a branch that cannot be looked at: unknown, with the reason."""
+    def is_written(self, found: Record) -> bool:
+        """Whether a verdict of the log counts: the live worker makes a dead letter of any other."""
+        return not isinstance(found, Verdict) or self._trusted is None or untrusted(found, self._trusted) is None
 
     async def do(self, held: Held, record: BranchRecord, at: int) -> bool:
         """All verdicts about a branch that are not in the log yet."""
@@ -98,20 +68,19 @@ class Verifier(GroupWorker):
             if record.rollout_id in held.settled:
                 return True  # while it waited for its turn
             branch = await self._branch(record, at)
-            if branch is None or (isinstance(branch, Branch) and self._is_done(branch, held)):
+            if branch is None or self._examiner.is_done(branch, held.written):
                 return True
             if held.lost or self.stopping.is_set():
                 return False
-            said = [self.untestable(branch)] if isinstance(branch, Untestable) else await self.verdicts(branch, held)
-            for verdict in said:
-                await self.say(held, verdict)
+            for verdict in await self._examiner.verdicts(branch, partial(self._say, held)):
+                await self._say(held, verdict)
         return True
 
-    async def say(self, held: Held, verdict: Verdict) -> None:
-        """Write a verdict, unless it is in the log."""
+    async def _say(self, held: Held, verdict: Verdict) -> None:
+        """Write a verdict, signed, unless it is in the log."""
         if verdict.verdict_id in held.written:
             return
-        await self.write(verdict)
+        await self.write(sign_verdict(verdict, self._key))
         held.written.add(verdict.verdict_id)
         log.info(
             "verdict",
@@ -122,25 +91,15 @@ class Verifier(GroupWorker):
             outcome=meaning(verdict, CURRENT).outcome,
         )
 
-    def _is_done(self, branch: Branch, held: Held) -> bool:
-        return held.written.issuperset(branch.subject.verdict_id(kind) for kind in self.kinds(branch.task))
-
     async def _branch(self, record: BranchRecord, at: int) -> Branch | Untestable | None:
         async with self._reading:  # one connection at a time is enough
             origin = await self._openings.origin(record.rollout_id, at)
         if origin is None:
             return None
-        kept = record.workspace
-        about = about_of(origin.digest, kept.digest if kept is not None else "")
-        subject = Subject(record.rollout_id, record.branch_index, record.attempt, self.produced_by, about)
-        task = await asyncio.to_thread(self._tasks.find, origin)
-        if isinstance(task, str):
-            return Untestable(task, subject)
-        if not self.kinds(task):
-            return None
-        if kept is None:
-            return Untestable("the branch left no snapshot of its workspace", subject)
-        try:
-            return Branch(task, await asyncio.to_thread(self._store.load, kept), subject)
-        except SnapshotError as error:
-            return Untestable(f"snapshot: {error}", subject)
+        ended = Ended(TakenOf(record.rollout_id, record.branch_index, record.attempt), record.workspace)
+
+        def find() -> Branch | Untestable | None:
+            task: Task | str = self._tasks.find(origin)
+            return self._examiner.branch(ended, task, origin.digest)
+
+        return await asyncio.to_thread(find)

@@ -22,8 +22,8 @@ def passing(*, calls: tuple[Any, ...] = (), **more: Any) -> list[Line]:
     return [opening("r1", 1, **more), *branch("r1", 0, "Done.", passes=True, calls=calls)]
 
 
-def admission(lines: list[Line], version: int = NEWEST_VERSION) -> Admission:
-    group = group_of(lines, config=EmissionConfig(version=version))
+def admission(lines: list[Line], config: EmissionConfig | None = None, version: int = NEWEST_VERSION) -> Admission:
+    group = group_of(lines, config=config or EmissionConfig(version=version))
     found = [row.admission for row in group.ppo] or [row.admission for row in group.rejected if row.kind == "ppo"]
     assert found[0] is not None
     return found[0]
@@ -51,22 +51,33 @@ def test_the_score_is_the_sum_of_what_is_known(lines: list[Line], score: float) 
     assert admission(lines) == Admission(category="train", score=score)
 
 
-@pytest.mark.parametrize("kind", ["supervisor_decision", "guardrail_tripwire"])
-def test_a_policy_decision_counts_where_something_was_changed(kind: str) -> None:
-    """A supervisor or a guardrail decided: the branch was not acting alone."""
+def claiming(kind: str) -> list[Line]:
+    """A branch that changed something, with an event of this kind before its answer."""
     lines = passing(calls=({"path": "a"},))
     last = max(line["seq"] for line in lines if line["type"] == "event")
     moved = [line | {"seq": last + 1} if line.get("seq") == last else line for line in lines]
-    assert admission([*moved, event(0, last, kind, {"decision": "allow"})]).score == 0.8
+    return [*moved, event(0, last, kind, {"decision": "allow"})]
+
+
+@pytest.mark.parametrize("kind", ["supervisor_decision", "guardrail_tripwire"])
+def test_a_policy_decision_that_an_agent_claims_counts_for_nothing(kind: str) -> None:
+    """Version 1 believed it, and keeps its bytes."""
+    assert admission(claiming(kind)).score == 0.7
+    assert admission(claiming(kind), EmissionConfig(version=1)).score == 0.8
+
+
+@pytest.mark.parametrize(("status", "score"), [("pass", 0.9), ("fail", 0.9), ("unknown", 0.7)])
+def test_a_verdict_named_policy_is_a_policy_decision(status: str, score: float) -> None:
+    """Either way it was decided by somebody else (and it is a second verifier); unknown decides nothing."""
+    policy = {"type": "check", "rollout_id": "r1", "branch_index": 0, "name": "policy", "status": status}
+    assert admission([*passing(calls=({"path": "a"},)), policy]).score == score
+    assert admission([*passing(calls=({"path": "a"},)), policy | {"name": "other"}]).score == min(score, 0.8)
 
 
 @pytest.mark.parametrize("kind", ["action_proposed", "await_human_input"])
 def test_a_proposal_is_no_decision(kind: str) -> None:
-    """What was only proposed or asked decides nothing."""
-    lines = passing(calls=({"path": "a"},))
-    last = max(line["seq"] for line in lines if line["type"] == "event")
-    moved = [line | {"seq": last + 1} if line.get("seq") == last else line for line in lines]
-    assert admission([*moved, event(0, last, kind, {"actionId": "a", "type": "write"})]).score == 0.7
+    """What was only proposed or asked decides nothing, whatever the version."""
+    assert admission(claiming(kind), EmissionConfig(version=1)).score == 0.7
 
 
 def test_calls_without_results_and_gaps_cost() -> None:
@@ -117,7 +128,7 @@ def test_a_weak_verdict_is_half_a_verifier_and_a_reason(
 ) -> None:
     """Half of .10 less for tests that the work could reach. A verifier that says nothing counts as before, version 1 as ever."""
     lines = [line | said if line["type"] == "build" else line for line in passing()]
-    assert admission(lines, version) == expected
+    assert admission(lines, version=version) == expected
 
 
 def test_a_weak_verdict_stays_a_reason_beside_others() -> None:

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.workspace.files import LEFT_OUT, File
-from agents.workspace.snapshot import SnapshotError, pack, reference, unpack
+from agents.workspace.snapshot import SnapshotError, TakenOf, pack, reference, unpack
 from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.events import Workspace
 
+OWN = TakenOf("r", 0)
 NAMES = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="/\0"), min_size=1, max_size=20).filter(
     lambda name: name not in (".", "..") and name not in LEFT_OUT
 )
@@ -38,8 +39,8 @@ def test_the_digest_is_fixed() -> None:
 def test_the_store_keeps_restores_and_finds_changes(tmp_path: Path) -> None:
     """What is kept comes back; what was changed, is missing or is called otherwise is refused with its reason."""
     store, files = SnapshotStore(tmp_path), {"x": File(b"content")}
-    kept = store.keep(files)
-    assert store.keep(files) == kept
+    kept = store.keep(files, OWN)
+    assert store.keep(files, OWN) == kept
     assert store.load(kept) == files
     path = next(tmp_path.rglob("*.tar"))
     path.write_bytes(path.read_bytes().replace(b"content", b"CONTENT"))
@@ -51,6 +52,18 @@ def test_the_store_keeps_restores_and_finds_changes(tmp_path: Path) -> None:
     for uri, digest in (("file:///etc/passwd", kept.digest), ("snapshot:../../x", "../../x")):
         with pytest.raises(SnapshotError, match="not a snapshot"):
             store.load(Workspace(uri=uri, digest=digest))
+
+
+@pytest.mark.parametrize("other", [TakenOf("r2", 0), TakenOf("r", 1), TakenOf("r", 0, 1)])
+def test_a_snapshot_is_that_of_the_attempts_it_was_taken_of(tmp_path: Path, other: TakenOf) -> None:
+    """A branch that names the files of another one gets nothing, until its runner has kept the same files for it."""
+    store, files = SnapshotStore(tmp_path), {"x": File(b"content")}
+    kept = store.keep(files, OWN)
+    assert store.load(kept, OWN) == files
+    with pytest.raises(SnapshotError, match="no runner says that it was taken of branch"):
+        store.load(kept, other)
+    assert store.keep(files, other) == kept
+    assert store.load(kept, other) == store.load(kept, OWN) == files
 
 
 def _tar(*entries: tuple[str, bytes, str]) -> bytes:

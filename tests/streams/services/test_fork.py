@@ -57,7 +57,9 @@ async def test_killed_and_resumed_on_kafka(settings: Settings, tmp_path: Path) -
 def test_a_finished_rollout_has_nothing_to_resume_and_an_id_is_used_once(tmp_path: Path, state: dict[str, str]) -> None:
     """Resuming again does nothing; the same id again, an unknown one and another task are refused with what to do."""
     log = str(tmp_path / "log.ndjson")
-    braid("fork", "csv-table", "--branches", "2", "--id", "r", "--log", log, env=state)
+    done = braid("fork", "csv-table", "--branches", "2", "--id", "r", "--log", log, env=state)
+    assert "Nothing has verified these branches yet" in done.stdout
+    assert f"`braid fork csv-table --resume r --log {log} --verify`" in done.stdout
     before = Path(log).read_bytes()
     assert "nothing was left to do" in braid("fork", "csv-table", "--resume", "r", "--log", log, env=state).stdout
     assert "--resume it" in braid("fork", "csv-table", "--id", "r", "--log", log, env=state, code=1).stderr

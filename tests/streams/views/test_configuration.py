@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,3 +185,19 @@ def test_the_doctor_says_what_pages_are_looked_at_with(tmp_path: Path) -> None:
     assert str(program) in checks.check_browser(settings).detail
     program.touch()
     assert checks.check_browser(settings)[:3] == ("browser", "ok", str(program))
+
+
+@pytest.mark.parametrize(
+    ("trusted", "result", "said"),
+    [
+        (None, "warning", "whoever can write to Kafka, an agent, too, can write verdicts that count"),
+        ({}, "warning", "no verdict counts"),
+        ("local", "ok", "of this machine"),
+        ({"builds": "0" * 64}, "ok", "builds"),
+    ],
+)
+def test_the_doctor_says_whose_verdicts_count(trusted: Any, result: str, said: str) -> None:
+    """A broker takes verdicts from everybody, unless keys are named."""
+    check = checks.check_trust(Settings(trusted_verifiers=trusted))
+    assert check.result == result
+    assert said in check.detail

@@ -7,27 +7,42 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.evidence.keys import generate_key
 from agents.importers.line_error import LineError
+from agents.trust.trusted_keys import TrustedKey
+from agents.trust.verdict_signature import is_signed_by, sign_verdict
 from schemas.events import AgentEvent, AgentEvents, BranchInfo
 from schemas.judging import JudgeVote
 from schemas.lifecycle import RolloutOpened
-from schemas.verdicts import BuildVerdict, VisualVerdict
+from schemas.verdicts import BuildVerdict, OutputTail, VisualVerdict
 from streams.log.wire import Codec
 from streams.services.gateway.auth import EVERYBODY, Caller
 from streams.services.gateway.bodies import Item
 from streams.services.gateway.fact_reader import Ending, EventShape, FactReader, LineShape, Shape, typed
 from streams.services.gateway.problems import Position, problem_of
 from streams.services.gateway.request_packer import Packer
+from streams.services.gateway.voucher import Voucher
 
 PATH = {"rollout_id": "r", "branch_index": 2}
 EVENT = {"event": "tool_call", "data": {"toolName": "bash"}}
 CODEC = Codec()
 
 
+KEY, OWN = generate_key("gateway"), generate_key("verifier")
+VOUCHER = Voucher(KEY)
+
+
 def read(
-    value: Any, shape: Shape, *, number: int = 0, caller: Caller = EVERYBODY, redacting: bool = False, **item: Any
+    value: Any,
+    shape: Shape,
+    *,
+    number: int = 0,
+    caller: Caller = EVERYBODY,
+    redacting: bool = False,
+    voucher: Voucher = VOUCHER,
+    **item: Any,
 ) -> list[Any]:
-    return FactReader(shape, caller, redacting=redacting).read(Item(Position(number), value, **item))
+    return FactReader(shape, caller, voucher, redacting=redacting).read(Item(Position(number), value, **item))
 
 
 def events(*, attempt: int | None = None, first_seq: int | None = None) -> EventShape:
@@ -108,7 +123,7 @@ def test_what_a_caller_may_not_write_is_refused_line_by_line() -> None:
 
 def test_lines_without_seq_are_counted_per_branch() -> None:
     """In the order of the body; a bad one keeps its place."""
-    reader = FactReader(LineShape(), EVERYBODY, redacting=False)
+    reader = FactReader(LineShape(), EVERYBODY, VOUCHER, redacting=False)
     lines = [
         {"type": "event", "rollout_id": "r", "branch_index": branch, "event": event}
         for branch, event in [(0, EVENT), (0, 5), (0, EVENT), (1, EVENT)]
@@ -244,3 +259,52 @@ def test_whatever_comes_is_a_fact_or_an_error_of_its_own(value: Any, route: str,
         problem = None
     assert problem is None or problem.status in (400, 422)
     assert all(CODEC.encode(piece.fact) for piece in [*pieces, *packer.flush()])
+
+
+BUILD = BuildVerdict(
+    rollout_id="r", branch_index=2, verdict_id="v", status="failure", exit_code=1,
+    stderr=OutputTail(text="token ghp_" + "a1B2c3D4e5F6" * 3, digest="0" * 64),
+)  # fmt: skip
+
+
+def test_a_verdict_without_a_signature_is_signed_by_the_gateway() -> None:
+    """It vouches for its tokens; one that a verifier signed keeps that signature."""
+    (fact,) = read({"status": "success", "exit_code": 0}, typed("build", PATH))
+    assert is_signed_by(fact, "gateway", KEY.public)
+    signed = sign_verdict(BUILD, OWN)
+    assert read(signed.model_dump(mode="json"), typed("build", PATH)) == [signed]
+
+
+def test_a_signature_over_words_that_are_removed_is_replaced() -> None:
+    """The verifier's own would not match any more."""
+    signed = sign_verdict(BUILD, OWN).model_dump(mode="json")
+    (fact,) = read(signed, typed("build", PATH), redacting=True)
+    assert "ghp_" not in fact.stderr.text
+    assert is_signed_by(fact, "gateway", KEY.public)
+    plain = sign_verdict(BUILD.model_copy(update={"stderr": None}), OWN)
+    assert read(plain.model_dump(mode="json"), typed("build", PATH), redacting=True) == [plain]
+
+
+def test_a_verdict_that_would_not_count_is_refused_at_once() -> None:
+    """A foreign signature, or a gateway whose own key is not trusted: the field and the reason, not a dead letter later."""
+    voucher = Voucher(KEY, {"gateway": TrustedKey(public_key=KEY.public.hex(), kinds=("build",))})
+    assert read({"status": "success", "exit_code": 0}, typed("build", PATH), voucher=voucher)
+    foreign = refused(sign_verdict(BUILD, OWN).model_dump(mode="json"), typed("build", PATH), voucher=voucher)
+    assert (foreign.field, problem_of(foreign, None).status) == ("signature", 422)
+    assert "'verifier'" in foreign.reason
+    assert "not for 'visual'" in refused({"verdict": "pass"}, typed("visual", PATH), voucher=voucher).reason
+
+
+@pytest.mark.parametrize(("role", "may"), [("agent", False), ("operator", True)])
+def test_an_agent_does_not_name_the_snapshot_that_is_tested(role: Any, may: bool) -> None:
+    """It could be that of a branch that passes: the runner, an operator, names it."""
+    end = {"type": "end", **PATH, "workspace": {"uri": "snapshot:0", "digest": "0"}}
+    event = {"type": "event", **PATH, "seq": 0, "event": EVENT, "workspace": {"uri": "snapshot:0", "digest": "0"}}
+    caller = Caller(frozenset({role}))
+    for line in (end, event):
+        if may:
+            assert read(line, LineShape(), caller=caller)[0].workspace.digest == "0"
+            continue
+        refusal = refused(line, LineShape(), caller=caller)
+        assert problem_of(refusal, None).status == 403
+        assert "workspace needs the role operator" in refusal.reason

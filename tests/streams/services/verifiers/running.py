@@ -10,6 +10,7 @@ from agents.fork.runner import opening
 from agents.fork.task import Task
 from agents.fork.task_adapter import SAMPLES, overlays
 from agents.workspace.files import File, Files
+from agents.workspace.snapshot import TakenOf
 from schemas.branches import BranchRecord
 from schemas.events import Workspace
 from schemas.lifecycle import Lifecycle
@@ -81,7 +82,9 @@ async def put_fork(
 ) -> list[BranchRecord]:
     """A rollout that was opened by the runner, with branches that left these files."""
     store = snapshot_store(settings)
-    records = [branch_of(rollout_id, index, store.keep(files)) for index, files in branches.items()]
+    records = [
+        branch_of(rollout_id, index, store.keep(files, TakenOf(rollout_id, index))) for index, files in branches.items()
+    ]
     await put(settings, [Lifecycle(opened=opening(task, rollout_id, max(1, len(branches)), {})), *records])
     return records
 

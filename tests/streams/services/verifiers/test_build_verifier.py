@@ -4,15 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from agents.evidence.keys import generate_key, save_key
 from agents.fork.local_adapter import LocalSandbox
 from agents.fork.sandbox import CommandResult
+from agents.fork.subject import Subject, about_of
 from agents.fork.task_adapter import find_task, load_task
 from agents.rules.emission_rules import RULES
+from agents.trust.trusted_keys import TrustedKey
+from agents.trust.verdict_signature import is_signed_by
 from agents.verdicts.meaning import CURRENT, build_meaning, hack_signals
 from schemas.closures import Closure
 from schemas.events import Workspace
-from schemas.verdicts import CheckVerdict
-from streams.cluster.config import Settings
+from schemas.verdicts import BuildVerdict, CheckVerdict
+from streams.cluster.config import ConfigError, Settings
 from streams.log.topics import BUILD_VERDICTS, CHECK_VERDICTS
 from streams.services.verifiers.build import run_build_verifier
 from tests.live import records_of
@@ -96,6 +100,37 @@ async def test_a_killed_verifier_is_resumed_without_a_lost_or_doubled_verdict(
     assert {build_meaning(each, CURRENT).outcome for each in verdicts if each.branch_index % 2} == {"pass"}
     assert {build_meaning(each, CURRENT).outcome for each in verdicts if not each.branch_index % 2} == {"fail"}
     assert list((tmp_path / "sandboxes").glob("*/*")) == []
+
+
+async def test_a_forged_verdict_and_the_snapshot_of_another_branch_fool_no_verifier(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """The look that a stranger's verdict would spare is made and signed; files that a branch did not leave are not tested for it."""
+    key, task = generate_key("builds"), load_task(quick_task(tmp_path / "tasks" / "quick", QUICK.replace("sleep", ":")))
+    save_key(key, tmp_path / "builds.pem")
+    settings = with_state(
+        settings, tmp_path, tasks=(tmp_path / "tasks",), announce_s=300, signing_key=str(tmp_path / "builds.pem")
+    ).model_copy(update={"trusted_verifiers": {"builds": TrustedKey(public_key=key.public.hex())}})
+    bad, good = await put_fork(settings, task, "r1", {0: solved_quick("bad"), 1: solved_quick("good")})
+    assert bad.workspace is not None
+    subject = Subject("r1", 0, 0, "braid-build-verifier", about_of(task.digest, bad.workspace.digest))
+    forged = {**subject.said("build"), "status": "success", "exit_code": 0}
+    await put(settings, [BuildVerdict.model_validate(forged), branch_of("r1", 2, good.workspace)])
+    async with verifying(run_build_verifier, settings):
+        verdicts = await until_verdicts(settings, BUILD_VERDICTS, 4)
+    signed = {each.branch_index: each for each in verdicts if is_signed_by(each, "builds", key.public)}
+    assert [build_meaning(signed[index], CURRENT).outcome for index in range(3)] == ["fail", "pass", "unknown"]
+    assert signed[0].verdict_id == forged["verdict_id"]
+    assert "no runner says that it was taken of branch 2" in signed[2].stderr.text
+
+
+async def test_a_verifier_whose_key_is_not_trusted_does_not_start(settings: Settings, tmp_path: Path) -> None:
+    """It says which line is missing in the configuration, before it looks at anything."""
+    settings = with_state(settings, tmp_path).model_copy(
+        update={"trusted_verifiers": {"others": TrustedKey(public_key="0" * 64)}}
+    )
+    with pytest.raises(ConfigError, match=r"does not name the key dev-\w+ of verifier.signing_key.*add dev-\w+ = "):
+        await run_build_verifier(settings)
 
 
 def solved_quick(text: str) -> dict[str, object]:
