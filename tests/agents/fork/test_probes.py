@@ -81,7 +81,8 @@ def test_code_under_test_reaches_nothing_of_its_tests(user: str) -> None:
 PROCESSES = """
 import asyncio, tempfile
 from pathlib import Path
-from agents.fork.local_adapter import LocalOptions, LocalSandboxes
+from agents.fork.local_adapter import LocalSandboxes
+from agents.fork.sandbox_adapter import LocalOptions
 from agents.fork.sandbox import Limits
 async def main():
     folder = Path(tempfile.mkdtemp())
