@@ -2,6 +2,9 @@
 honest work is not accused."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -19,6 +22,7 @@ from agents.workspace.files import File, Files
 from schemas.verdicts import BuildVerdict
 from tests.agents.fork.carriers import STRONG, WEAK, Cheat, cheats_in_short, cheats_of
 from tests.agents.fork.cheats import FORGED, LEFT
+from tests.agents.fork.ordinary_user import REPOSITORY
 
 SUBJECT = Subject("r", 0, 0, "test", "files")
 BASELINE = 13
@@ -84,6 +88,26 @@ async def test_no_attack_of_the_whole_corpus_passes_as_strong(name: str, local: 
     assert name in WEAK or passed(verdicts) == set()
     if name == "imports-work":
         assert passed(verdicts) & BY_MEMORY, "the attacks on memory do not attack"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(os.geteuid() != 0, reason="started by root only; a user's run is one already")
+def test_no_attack_of_the_whole_corpus_passes_as_strong_for_an_ordinary_user() -> None:
+    """The sandboxes of a user have fewer users to run as, and keep the same promise."""
+    own = "test_no_attack_of_the_whole_corpus_passes_as_strong"
+    command = [sys.executable, "-m", "tests.agents.fork.ordinary_user", sys.executable, "-m", "pytest", "-q"]
+    command += [
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "long",
+        "-k",
+        f"{own} and not ordinary",
+        "tests/agents/fork/test_cheats.py",
+    ]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert (done.returncode, "6 passed" in done.stdout) == (0, True), done.stdout[-3000:] + done.stderr[-2000:]
 
 
 async def test_files_that_stand_for_tests_are_a_hack_whatever_the_verdict(local: LocalSandboxes) -> None:

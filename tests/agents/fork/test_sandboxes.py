@@ -65,6 +65,23 @@ async def test_files_go_in_and_come_out(sandbox: Any) -> None:
     assert await sandbox.read("c.txt") == b"ran\n"
 
 
+async def test_a_look_at_everything_leaves_no_name_out(sandboxes: Any) -> None:
+    """Folders that a snapshot leaves out, links and pipes; only what is asked for."""
+    sandbox = await sandboxes.create()
+    await sandbox.put(
+        {"node_modules/a.js": File(b"1", executable=True), "x/__pycache__/b.pyc": File(b"2"), "c": File(b"3")}
+    )
+    await sandbox.run(["sh", "-c", "mkfifo x/pipe; ln -s ../c x/in; ln -s /etc/passwd x/out"], Limits(timeout_s=20))
+    assert await sandbox.everything(lambda path: path != "c") == {
+        "node_modules/a.js": File(b"1", executable=True),
+        "x/__pycache__/b.pyc": File(b"2"),
+        "x/in": File(b"../c", link=True),
+        "x/out": None,
+        "x/pipe": None,
+    }
+    await sandbox.dispose()
+
+
 async def test_a_missing_file_is_the_callers_problem(sandbox: Any) -> None:
     """A file that is not there has a code that an agent can be told."""
     with pytest.raises(FileProblemError) as caught:
