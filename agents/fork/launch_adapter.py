@@ -74,6 +74,7 @@ ALL = NEW_NS | NEW_PID | NEW_NET | NEW_IPC | NEW_UTS
 
 def hold(control: socket.socket) -> int:
     """Set a sandbox up, send its folders' descriptors, and start commands until the runner is gone."""
+    os.umask(0o022)  # other users have to enter what is made here, whatever the runner's is
     try:
         spec = json.loads(receive(control)[0])
         enter(spec)

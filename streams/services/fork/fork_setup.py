@@ -80,7 +80,8 @@ async def sandbox_pool(kind: SandboxKind, settings: Settings, size: int) -> Asyn
 
 async def local_sandboxes(settings: Settings, folder: Path) -> "LocalSandboxes":
     """Sandboxes on this machine. Raises SandboxError when they do not work here."""
-    from agents.fork.local_adapter import LocalOptions, LocalSandboxes
+    from agents.fork.local_adapter import LocalSandboxes
+    from agents.fork.sandbox_adapter import LocalOptions
 
     fork = settings.fork
     return await LocalSandboxes.open(folder, LocalOptions(fork.isolation, fork.workspace_mb, fork.first_uid))

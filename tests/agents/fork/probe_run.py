@@ -18,8 +18,9 @@ from typing import Any
 
 import psutil
 
-from agents.fork.local_adapter import LocalOptions, LocalSandbox, LocalSandboxes
+from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.sandbox import Harness, Limits
+from agents.fork.sandbox_adapter import LocalOptions, LocalSandbox
 from agents.workspace.files import File
 
 INSIDE = Path(__file__).with_name("probe_inside.py").read_bytes()

@@ -1,13 +1,15 @@
 """Tests that run on a workspace: beside it, or apart from it with the program `work` between the two."""
 
+import os
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from agents.fork.local_adapter import LocalSandbox, LocalSandboxes
+from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.sandbox import MAX_REPORTS, CommandResult, Ended, Harness, Limits, SandboxError
+from agents.fork.sandbox_adapter import LocalSandbox
 from agents.workspace.files import File
 from tests.agents.fork.test_sandboxes import gone
 
@@ -167,3 +169,14 @@ async def test_reports_are_plain_files_few_and_small(closed: LocalSandbox) -> No
     assert done.reports == {"d": File(b"1\n")}
     assert (await report_of(closed, f"cd /logs/verifier; seq {MAX_REPORTS + 1} | xargs touch")).reports == {}
     assert (await report_of(closed, "truncate -s 33M /logs/verifier/a; echo 1 > /logs/verifier/b")).reports == {}
+
+
+async def test_a_strict_umask_of_the_runner_closes_nobody_out(local: LocalSandboxes) -> None:
+    """Tests run as another user than the runner's; what is made for them can be read."""
+    before = os.umask(0o077)
+    try:
+        sandbox = await local.create()
+        done = await report_of(sandbox, "umask; work true && echo ok > /logs/verifier/report")
+    finally:
+        os.umask(before)
+    assert (done.stdout.text, done.reports) == ("0022\n", {"report": File(b"ok\n")}), done

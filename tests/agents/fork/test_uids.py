@@ -6,17 +6,18 @@ import pytest
 
 from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.sandbox import Limits
-from agents.fork.uid_adapter import FIRST_UID, claim, first_usable
+from agents.fork.uid_adapter import FIRST_UID, PAIRS, claim, first_usable
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the suite does not run as root: there are no other users")
 
 
 def test_living_sandboxes_never_share_a_user() -> None:
     """A pair is taken until it is given back, and no lock file is left."""
-    first, second = claim(FIRST_UID), claim(FIRST_UID)
+    ours = 2_100_000_000 + 2 * PAIRS * (os.getpid() % 1000)  # another run of this test may have the usual ones
+    first, second = claim(ours), claim(ours)
     assert set(first.uids).isdisjoint(second.uids)
     first.release()
-    again = claim(FIRST_UID)
+    again = claim(ours)
     assert again.uids == first.uids
     for users in (second, again):
         users.release()

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from agents.evidence.keys import generate_key, save_key
-from agents.fork.local_adapter import LocalSandbox
 from agents.fork.sandbox import CommandResult
+from agents.fork.sandbox_adapter import LocalSandbox
 from agents.fork.subject import Subject, about_of
 from agents.fork.task_adapter import find_task, load_task
 from agents.rules.emission_rules import RULES
