@@ -60,7 +60,8 @@ class Holder:
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            await (await starting).end()
+            with suppress(SandboxError):
+                await (await starting).end()
             raise
 
     @classmethod
@@ -90,26 +91,24 @@ class Holder:
         raise SandboxError(f"the sandbox cannot be set up: {trouble}")
 
     async def run(self, request: Mapping[str, Any]) -> "HeldCommand":
-        """Start a command. Raises SandboxError."""
+        """Start a command; not to be cancelled meanwhile. Raises SandboxError."""
         mine, theirs = socket.socketpair()
         out, err, null = os.pipe(), os.pipe(), os.open(os.devnull, os.O_RDWR)
+        readers = await _reader(out[0]), await _reader(err[0])
+        body = json.dumps(dict(request)).encode()
         try:
-            body = json.dumps(dict(request)).encode()
             socket.send_fds(self._control, [b"1"], [theirs.fileno()])
             socket.send_fds(mine, [struct.pack("I", len(body))], [null, out[1], err[1]])
-            reader, writer = await asyncio.open_connection(sock=mine)
-            writer.write(body)
-            return HeldCommand(self, await _reader(out[0]), await _reader(err[0]), reader, writer)
         except OSError as error:
             mine.close()
             raise SandboxError(f"a command cannot be started: the sandbox's holder is gone ({error})") from None
-        except BaseException:
-            mine.close()
-            raise
         finally:
             theirs.close()
             for descriptor in (null, out[1], err[1]):
                 os.close(descriptor)
+        reader, writer = await asyncio.open_connection(sock=mine)
+        writer.write(body)
+        return HeldCommand(self, *readers, reader, writer)
 
     async def end(self) -> None:
         """End it, with everything in it."""
@@ -140,6 +139,8 @@ class HeldCommand:
             reply = ""
         finally:
             self._writer.close()
+            with suppress(OSError):
+                await self._writer.wait_closed()
         if not reply.isdigit():
             raise SandboxError(f"the sandbox cannot be set up: {reply or 'its holder was killed'}")
         return exit_code(int(reply))

@@ -18,10 +18,8 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_S
 NEW_NS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 MNT_DETACH = 2
-SYS_KEYCTL = 219 if os.uname().machine in ("aarch64", "riscv64") else 250
 SYS_OPENAT2, SYS_MOUNT_SETATTR, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_RESTRICT = 437, 442, 444, 446
 RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH = 1, 2, 8
-KEYCTL_JOIN_SESSION_KEYRING = 1
 LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET = 1
 AT_RECURSIVE, ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 0x8000, 1, 2, 4
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
@@ -96,12 +94,6 @@ def become(uid: int) -> None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-
-
-def leave_keyrings() -> None:
-    """A session keyring of its own: keys of the runner's session are out of reach."""
-    with suppress(OSError):  # a kernel or a container without keyrings
-        call("syscall", SYS_KEYCTL, KEYCTL_JOIN_SESSION_KEYRING, None, 0, 0, 0)
 
 
 def leave_abstract_sockets() -> None:

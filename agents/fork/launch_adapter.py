@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agents.fork.filter_adapter import filter_calls
 from agents.fork.kernel_adapter import (
     NEW_IPC,
     NEW_NET,
@@ -38,7 +39,6 @@ from agents.fork.kernel_adapter import (
     drop_capabilities,
     execute,
     leave_abstract_sockets,
-    leave_keyrings,
     limit,
     loopback_up,
     lower,
@@ -89,7 +89,6 @@ def hold(control: socket.socket) -> int:
 
 def enter(spec: dict[str, Any]) -> None:
     """Enter a user namespace with nothing of the machine in sight but what views are made of."""
-    leave_keyrings()
     if spec["uids"]:
         call("unshare", NEW_NS)
         gather(spec, spec["uids"][0])
@@ -171,10 +170,12 @@ def run_command(spec: dict[str, Any], request: dict[str, Any], passed: list[int]
 
 
 def close_in(request: dict[str, Any]) -> None:
-    """In the command's process: its limits, and no capabilities. Init has none of these limits, so that it always works."""
+    """In the command's process: its limits, no capabilities, no calls that reach the machine. Init itself is not limited, so that
+    it always works."""
     limit(request)
     lower(resource.RLIMIT_NPROC, request["processes"])
     drop_capabilities()
+    filter_calls()
 
 
 def build_together(spec: dict[str, Any], harness: dict[str, Any] | None) -> None:
@@ -219,7 +220,6 @@ def run_work(request: dict[str, Any], body: bytes, passed: list[int]) -> int:
     show_processes(WORK)
     change_root(WORK)
     drop_capabilities()
-    leave_keyrings()
     leave_abstract_sockets()
     first = os.fork()
     if first == 0:

@@ -38,6 +38,8 @@ def send(connection: socket.socket, body: bytes, passed: Sequence[int] = ()) -> 
 def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
     """A message and the descriptors that came with it. Raises OSError or ValueError."""
     head, passed, _, _ = socket.recv_fds(connection, 4, MAX_PASSED)
+    for descriptor in passed:
+        os.set_inheritable(descriptor, False)
     length = struct.unpack("I", head)[0] if len(head) == 4 else 0
     if not 0 < length <= MAX_MESSAGE:
         raise ValueError(f"a message of 1 to {MAX_MESSAGE} bytes was expected")

@@ -203,7 +203,7 @@ class ForkConfig(_Section):
     """Of one turn."""
     isolation: Literal["namespaces", "processes"] = "namespaces"
     """Of local sandboxes. With `processes`, agents have this user's network and files: only for machines that are thrown away."""
-    workspace_mb: int = Field(default=1024, ge=16)
+    workspace_mb: int = Field(default=1024, ge=16, le=2**20)
     """Of a local sandbox's workspace, which lies in memory; a command that needs more fails as on a full disk."""
     first_uid: int = Field(default=FIRST_UID, ge=1000, lt=2**32 - 2**16)
     """Started by root, each local sandbox runs as two users of the machine from this number on; 8192 of them must be unused."""

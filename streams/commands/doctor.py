@@ -32,9 +32,12 @@ def doctor(*, json: Json = False) -> None:
         from streams.log.kafka_reader import hush
         from streams.views.cluster_checks import cluster_checks
         from streams.views.progress import progress
+        from streams.views.sandbox_checks import check_sandboxes
 
         hush()
         with progress() as say:
+            say("trying a sandbox", 0.3)
+            checks.append(asyncio.run(check_sandboxes(settings)))
             say("asking the cluster", 0.5)
             findings = asyncio.run(cluster_checks(settings))
         checks += findings.checks

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from agents.fork.budget import Budgets
 from agents.fork.fork_error import ForkError
@@ -24,6 +24,9 @@ from streams.cluster.broker import places
 from streams.cluster.config import Settings
 from streams.cluster.model_client import open_model
 from streams.services.fork.logs import ForkLog
+
+if TYPE_CHECKING:
+    from agents.fork.local_adapter import LocalSandboxes
 
 ModelKind = Literal["scripted", "anthropic", "openai"]
 SandboxKind = Literal["local", "e2b"]
@@ -67,16 +70,21 @@ async def sandbox_pool(kind: SandboxKind, settings: Settings, size: int) -> Asyn
 
         sandboxes = E2bSandboxes(E2bOptions(template=settings.fork.e2b_template))
     else:
-        from agents.fork.local_adapter import LocalOptions, LocalSandboxes
-
-        fork = settings.fork
-        options = LocalOptions(fork.isolation, fork.workspace_mb, fork.first_uid)
-        sandboxes = await LocalSandboxes.open(sandbox_dir(settings), options)
+        sandboxes = await local_sandboxes(settings, sandbox_dir(settings))
     pool = KernelPool(sandboxes.create, size)
     try:
         yield pool
     finally:
         await asyncio.shield(_close(pool, sandboxes))
+
+
+async def local_sandboxes(settings: Settings, folder: Path) -> "LocalSandboxes":
+    """Sandboxes on this machine. Raises SandboxError when they do not work here."""
+    from agents.fork.local_adapter import LocalSandboxes
+    from agents.fork.sandbox_adapter import LocalOptions
+
+    fork = settings.fork
+    return await LocalSandboxes.open(folder, LocalOptions(fork.isolation, fork.workspace_mb, fork.first_uid))
 
 
 async def _close(pool: KernelPool[Sandbox], sandboxes: Sandboxes) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agents.fork.e2b_adapter import E2bOptions, E2bSandboxes
-from agents.fork.local_adapter import LocalOptions, LocalSandboxes
+from agents.fork.local_adapter import LocalSandboxes
+from agents.fork.sandbox_adapter import LocalOptions
 from tests.e2b_service import e2b_service
 
 collect_ignore = ["tasks"]

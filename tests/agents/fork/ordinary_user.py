@@ -1,7 +1,7 @@
-"""Run a command as an ordinary user: `python -m tests.agents.fork.ordinary_user COMMAND...`, started by root.
+"""Run a command as an ordinary user: `python -m tests.agents.fork.ordinary_user [--root] COMMAND...`, started by root.
 
 Folders that only root can enter are covered, in a mount namespace of this process's own, by ones that everybody can enter; of
-the old ones only this repository and the Python that runs it are left, at their places.
+the old ones only this repository and the Python that runs it are left, at their places. With `--root` the command stays root.
 """
 
 import os
@@ -24,12 +24,16 @@ def main() -> None:
     outer = [place for place in sorted(needed) if needed.isdisjoint(place.parents)]
     for closed in sorted({place for each in outer if (place := closed_above(each))}):
         uncover(closed, [place for place in outer if place.is_relative_to(closed)])
+    stays = sys.argv[1] == "--root"
     home = tempfile.mkdtemp()
-    os.chown(home, USER, USER)
+    Path(home).chmod(0o755)
     os.chdir(REPOSITORY)
-    become(USER)
+    if not stays:
+        os.chown(home, USER, USER)
+        become(USER)
     os.environ |= {"HOME": home, "TMPDIR": home, "PYTHONDONTWRITEBYTECODE": "1"}
-    os.execvp(sys.argv[1], sys.argv[1:])
+    command = sys.argv[1 + stays :]
+    os.execvp(command[0], command)
 
 
 def closed_above(place: Path) -> Path | None:

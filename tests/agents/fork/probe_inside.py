@@ -102,6 +102,20 @@ def ports(asked):
     return reached
 
 
+def kernel(_):
+    """Parts of the kernel that no namespace holds: other kinds of sockets, its log, io_uring, the handler of core dumps."""
+    reached = []
+    for family in range(64):
+        with suppress(OSError), socket.socket(family, socket.SOCK_STREAM):
+            reached += (
+                [] if family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6) else [f"sockets of family {family}"]
+            )
+    reached += ["the kernel's log"] if libc.klogctl(3, ctypes.create_string_buffer(99), 99) > 0 else []
+    reached += ["io_uring"] if libc.syscall(425, 1, ctypes.create_string_buffer(256)) >= 0 else []
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return [*reached, *(["core dumps"] if resource.getrlimit(resource.RLIMIT_CORE) != (1, 1) else [])]
+
+
 def mounts(_):
     """Mounts, devices, root, and the same from a user namespace of one's own."""
     reached = tried_mounts()
@@ -140,7 +154,7 @@ def powers(_):
     for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         with suppress(OSError, ValueError):
             resource.setrlimit(kind, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            reached.append(f"limit {kind}")
+            reached += [f"limit {kind}"] if resource.getrlimit(kind)[1] == resource.RLIM_INFINITY else []
     return reached
 
 
@@ -244,7 +258,7 @@ def daemon(asked):
 
 PROBES = {
     each.__name__: each
-    for each in (settings, told, keys, files, ports, mounts, powers, processes, bomb, disk, core, daemon)
+    for each in (settings, told, keys, files, ports, kernel, mounts, powers, processes, bomb, disk, core, daemon)
 }
 
 if __name__ == "__main__":

@@ -18,32 +18,21 @@ from typing import Any
 
 import psutil
 
-from agents.fork.kernel_adapter import SYS_KEYCTL
-from agents.fork.local_adapter import LocalOptions, LocalSandbox, LocalSandboxes
+from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.sandbox import Harness, Limits
+from agents.fork.sandbox_adapter import LocalOptions, LocalSandbox
 from agents.workspace.files import File
 
 INSIDE = Path(__file__).with_name("probe_inside.py").read_bytes()
 WORKSPACE_MB, PROCESSES = 32, 64
 LIMITS = Limits(timeout_s=120, processes=PROCESSES)
 KEYCTL_UNLINK, SESSION_KEYRING = 9, -3
-SYS_ADD_KEY = 217 if os.uname().machine in ("aarch64", "riscv64") else 248
+SYS_ADD_KEY, SYS_KEYCTL = (217, 219) if os.uname().machine in ("aarch64", "riscv64") else (248, 250)
 
 ALONE = (
-    "settings",
-    "told",
-    "keys",
-    "files",
-    "ports",
-    "mounts",
-    "powers",
-    "processes",
-    "bomb",
-    "disk",
-    "core",
-    "daemon",
-)
-FROM_WORK = ("settings", "keys", "files", "ports", "mounts", "powers", "processes", "core")
+    "settings", "told", "keys", "files", "ports", "kernel", "mounts", "powers", "processes", "bomb", "disk", "core", "daemon",
+)  # fmt: skip
+FROM_WORK = ("settings", "keys", "files", "ports", "kernel", "mounts", "powers", "processes", "core")
 
 REPORTER = """
 import json, os, socket, subprocess, sys

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from agents.fork.local_adapter import LocalSandbox, LocalSandboxes
+from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.sandbox import MAX_REPORTS, CommandResult, Ended, Harness, Limits, SandboxError
+from agents.fork.sandbox_adapter import LocalSandbox
 from agents.workspace.files import File
 from tests.agents.fork.test_sandboxes import gone
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from agents.fork.folder_adapter import remove
-from agents.fork.local_adapter import LocalSandbox, LocalSandboxes
+from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.pool import KernelPool
 from agents.fork.sandbox import Limits, SandboxError
+from agents.fork.sandbox_adapter import LocalSandbox
 
 
 class Counted:

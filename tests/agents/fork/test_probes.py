@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agents.fork.uid_adapter import FIRST_UID
 from tests.agents.fork.ordinary_user import REPOSITORY
 
 USERS = ("root", "user") if os.geteuid() == 0 else ("user",)
@@ -45,8 +46,8 @@ def test_keys_and_files_of_the_machine_and_other_branches_are_out_of_sight(reach
 
 
 def test_no_port_or_socket_of_the_machine_answers(reached: dict[str, Any]) -> None:
-    """Loopback, the machine's own address, abstract and plain sockets."""
-    assert reached["ports"] == []
+    """Loopback, the machine's own address, abstract and plain sockets; no kinds of sockets that have no namespaces."""
+    assert (reached["ports"], reached["kernel"]) == ([], [])
 
 
 def test_nothing_can_be_mounted_or_gained(reached: dict[str, Any]) -> None:
@@ -74,4 +75,32 @@ def test_code_under_test_reaches_nothing_of_its_tests(user: str) -> None:
     """From `work`: not the reporter's process, files, sockets or tests, and no more of the machine than any command."""
     found = {name: what for name, what in probed(user).items() if name.startswith("work: ")}
     assert found == {name: [] for name in found}
-    assert len(found) == 8
+    assert len(found) == 9
+
+
+PROCESSES = """
+import asyncio, tempfile
+from pathlib import Path
+from agents.fork.local_adapter import LocalSandboxes
+from agents.fork.sandbox_adapter import LocalOptions
+from agents.fork.sandbox import Limits
+async def main():
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    made = await LocalSandboxes.open(folder / "s", LocalOptions("processes"))
+    sandbox = await made.create()
+    await sandbox.write("a", b"")
+    done = await sandbox.run(["sh", "-c", "id -u; touch b; ls"], Limits(processes=16))
+    bomb = await sandbox.run(["sh", "-c", "for i in $(seq 64); do sleep 5 & done"], Limits(processes=16))
+    print(made.runs_as, *done.stdout.text.split(), "fork" in bomb.stderr.text)
+    await made.close()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the suite does not run as root, who alone can become another user")
+def test_without_namespaces_root_gives_commands_another_user() -> None:
+    """Where that user can read Python and the workspace; a limit of processes holds then, too."""
+    command = [*AS_USER, "--root", sys.executable, "-c", PROCESSES]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["others", str(FIRST_UID), "a", "b", "True"], done

@@ -15,8 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from agents.fork.local_adapter import LocalSandbox, LocalSandboxes, sweep
+from agents.fork.local_adapter import LocalSandboxes, sweep
 from agents.fork.sandbox import MAX_OUTPUT, CommandResult, Ended, Limits, SandboxError
+from agents.fork.sandbox_adapter import LocalSandbox
 from agents.workspace.files import File, FileProblemError
 
 QUICK = Limits(timeout_s=30)
@@ -287,7 +288,8 @@ async def test_a_pipe_does_not_keep_the_runner_waiting(closed: LocalSandbox) -> 
 RUNNER = """
 import asyncio, sys
 from pathlib import Path
-from agents.fork.local_adapter import LocalOptions, LocalSandboxes
+from agents.fork.local_adapter import LocalSandboxes
+from agents.fork.sandbox_adapter import LocalOptions
 from agents.fork.sandbox import Limits
 async def main():
     made = await LocalSandboxes.open(Path(sys.argv[1]), LocalOptions(sys.argv[3]))

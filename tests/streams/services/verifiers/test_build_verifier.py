@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.fork.local_adapter import LocalSandbox
 from agents.fork.sandbox import CommandResult
+from agents.fork.sandbox_adapter import LocalSandbox
 from agents.fork.task_adapter import find_task, load_task
 from agents.rules.emission_rules import RULES
 from agents.verdicts.meaning import CURRENT, build_meaning, hack_signals
