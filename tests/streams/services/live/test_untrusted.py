@@ -8,7 +8,7 @@ import pytest
 
 from agents.evidence.keys import generate_key
 from agents.importers.lines import LineReader
-from agents.trust.trusted_keys import UNTRUSTED
+from agents.trust.trusted_keys import UNTRUSTED, TrustedKey
 from agents.trust.verdict_signature import content_digest, sign_verdict
 from schemas.closures import Closure
 from schemas.codec.body import encode
@@ -18,6 +18,9 @@ from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 from schemas.versions import numbered
 from streams.cluster.config import Settings
 from streams.cluster.connections import partition_of, start_producer
+from streams.jobs.ingest import ingest_files
+from streams.jobs.verdict_trust import VerdictTrust
+from streams.log.input_lines import Rejected
 from streams.log.kafka_writer import FactWriter
 from streams.log.letters import read_letter
 from streams.log.topics import BUILD_VERDICTS, BY_RECORD, CLOSURES, DEAD_LETTERS, EVIDENCE, RANKINGS
@@ -109,9 +112,16 @@ async def test_no_verdict_of_an_agent_counts_on_a_broker_that_takes_everything(
             for fact in reader.read_object(line):
                 await log.append(fact)
         await log.append(HONEST)
+    said: list[str] = []
+    filed = {"type": "build", "rollout_id": "attacked", "branch_index": 0, "verdict_id": "filed", **PASS}
+    (tmp_path / "filed.ndjson").write_text(json.dumps(filed))
+    trust = VerdictTrust({"builds": TrustedKey(public_key=BUILDS.public.hex())}, say=said.append)
+    await ingest_files([tmp_path / "filed.ndjson"], settings, Rejected(None), close=False, trust=trust)
+    assert "filed.ndjson:1: the verdict is not signed" in said[0]
+    assert "--sign-verdicts" in said[0]
     with Worker(settings, tmp_path / "worker.log", BRAID_TRUSTED_VERIFIERS=TRUSTED):
         await write_as_agent(settings, attacks(), before_signatures())
-        await until_records(settings, DEAD_LETTERS, len(attacks()) + 1)
+        await until_records(settings, DEAD_LETTERS, len(attacks()) + 2)
         async with FactWriter(settings, "test") as log:
             for verdict in REAL:
                 await log.append(verdict)
@@ -119,12 +129,12 @@ async def test_no_verdict_of_an_agent_counts_on_a_broker_that_takes_everything(
         await write_as_agent(
             settings, [build("attacked", 0, "look-0", **PASS)]
         )  # repeats a pinned id, and is no repetition
-        await until_records(settings, DEAD_LETTERS, len(attacks()) + 2)
+        await until_records(settings, DEAD_LETTERS, len(attacks()) + 3)
     letters = [
         read_letter(each.key, each.value, each.headers)
         for each in await read_all(settings, settings.prefix + DEAD_LETTERS.name)
     ]
-    assert len(letters) == len(attacks()) + 2
+    assert len(letters) == len(attacks()) + 3
     assert {letter.reason for letter in letters} == {UNTRUSTED}
     rankings = {each.rollout_id: each for each in await records_of(settings, RANKINGS) if isinstance(each, Ranking)}
     assert [each.objective_status for each in rankings["attacked"].branches] == ["fail", "fail"]
