@@ -42,7 +42,7 @@ class OutputTail(Record):
 
 
 class VerdictSignature(Record):
-    """Who vouches for a verdict: Ed25519 over all of it but this (`agents/trust`)."""
+    """The signature of a verdict: Ed25519 over all of it but this (`agents/trust`)."""
 
     key_id: Id
     """The name of the key, as `trusted_verifiers` has it."""
@@ -84,7 +84,7 @@ class BuildVerdict(Record):
     produced_by: str = "unknown"
     """Which verifier said so; `import` for verdicts that came with a file."""
     signature: VerdictSignature | None = Field(default=None, exclude_if=lambda signature: signature is None)
-    """Who vouches for it; null where nobody signed."""
+    """The signature of its verifier; null without one."""
 
 
 class DomProbe(Record):
@@ -126,7 +126,7 @@ class VisualVerdict(Record):
     produced_by: str = "unknown"
     """Which verifier said so."""
     signature: VerdictSignature | None = Field(default=None, exclude_if=lambda signature: signature is None)
-    """Who vouches for it; null where nobody signed."""
+    """The signature of its verifier; null without one."""
 
 
 class CheckVerdict(Record):
@@ -151,4 +151,4 @@ class CheckVerdict(Record):
     produced_by: str = "unknown"
     """Which verifier said so."""
     signature: VerdictSignature | None = Field(default=None, exclude_if=lambda signature: signature is None)
-    """Who vouches for it; null where nobody signed."""
+    """The signature of its verifier; null without one."""

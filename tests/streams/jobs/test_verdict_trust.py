@@ -69,7 +69,9 @@ def test_every_later_look_sees_what_the_run_saw_without_knowing_the_keys(
     path = written(trusting, FORGED, said(0, KEY, "failure"), said(1, KEY, "success"))
     assert braid("run", path, "--out", trusting / "out", "--json")[0] == 0
     monkeypatch.delenv("BRAID_TRUSTED_VERIFIERS")
-    code, counts, complaints = braid("replay", "--from-dir", trusting / "out", "--dry-run", "--verify", "--json")
+    code, counts, complaints = braid(
+        "replay", "--from-dir", trusting / "out", "--dry-run", "--verify", "--processes", 1, "--json"
+    )
     assert (code, counts["fails"], counts["passes"]) == (0, 1, 1), complaints
     assert braid("verify", trusting / "out")[0] == 0
     monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "scripted")
@@ -89,7 +91,7 @@ def test_reclosing_decides_under_the_keys_of_now(trusting: Path, braid: Braid, m
     """Other rules on the same facts are no way in for a verdict that was refused."""
     path = written(trusting, FORGED, said(1, KEY, "success"))
     assert braid("run", path, "--out", trusting / "out", "--json")[0] == 0
-    again = ("replay", "--from-dir", trusting / "out", "--dry-run", "--reclose", "--json")
+    again = ("replay", "--from-dir", trusting / "out", "--dry-run", "--reclose", "--processes", 1, "--json")
     assert braid(*again)[1]["passes"] == 1
     monkeypatch.delenv("BRAID_TRUSTED_VERIFIERS")
     assert braid(*again)[1]["passes"] == 2
