@@ -45,8 +45,8 @@ class SettledBranch(Record):
     conflicts: Count = 0
     """How many events of this attempt differ from an earlier one with the same seq; the first ones count."""
     verdict_digests: tuple[str, ...] = ()
-    """Which content counts of each of `verdict_ids`, in their order: SHA-256 of what its signature covers, in hex, "" for one
-    that nobody signed. Empty where none is signed: then the first verdict with an id counts."""
+    """Which content counts of each of `verdict_ids`, in their order: SHA-256 of what its signature covers, in hex, "" for an
+    unsigned one. Empty where none is signed: then the first verdict with an id counts."""
 
 
 class RolloutSettled(Record):

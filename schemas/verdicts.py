@@ -43,7 +43,7 @@ class OutputTail(Record):
 
 
 class VerdictSignature(Record):
-    """Who vouches for a verdict: Ed25519 over all of it but this (`agents/trust`)."""
+    """The signature of a verdict: Ed25519 over all of it but this (`agents/trust`)."""
 
     key_id: Id
     """The name of the key, as `trusted_verifiers` has it."""
@@ -87,7 +87,7 @@ class BuildVerdict(Record):
     isolation: Isolation | None = None
     """Whether the code under test could reach its tests: strong if it could not, weak if it could; null where the verifier does not say."""
     signature: VerdictSignature | None = Field(default=None, exclude_if=lambda signature: signature is None)
-    """Who vouches for it; null where nobody signed."""
+    """The signature of its verifier; null without one."""
 
 
 class DomProbe(Record):
@@ -129,7 +129,7 @@ class VisualVerdict(Record):
     produced_by: str = "unknown"
     """Which verifier said so."""
     signature: VerdictSignature | None = Field(default=None, exclude_if=lambda signature: signature is None)
-    """Who vouches for it; null where nobody signed."""
+    """The signature of its verifier; null without one."""
 
 
 class CheckVerdict(Record):
@@ -154,4 +154,4 @@ class CheckVerdict(Record):
     produced_by: str = "unknown"
     """Which verifier said so."""
     signature: VerdictSignature | None = Field(default=None, exclude_if=lambda signature: signature is None)
-    """Who vouches for it; null where nobody signed."""
+    """The signature of its verifier; null without one."""

@@ -42,7 +42,7 @@ class History(NamedTuple):
     settled: bool
     """Whether it is decided what counts: nothing more can be added."""
     verdicts: tuple[Verdict, ...] = ()
-    """What has been said of its branches, by whomever."""
+    """The verdicts about its branches, trusted or not."""
 
 
 def read_history(facts: Iterable[Fact], rollout_id: str) -> History:

@@ -100,7 +100,7 @@ class Rollout:
         self.verdicts: dict[VerdictKey, Stamped] = {}
         self._namesakes: dict[VerdictKey, list[Stamped]] = {}
         """Verdicts with the key of an earlier one and other content: they do not count, unless a settling pins their digest. Its
-        worker had not let the earlier one in: nobody that it trusts had signed that."""
+        worker had not let the earlier one in: no key that it trusts had signed that."""
         self.votes: dict[str, Stamped] = {}
         self.settled: RolloutSettled | None = None
         self.closed: RolloutClosed | None = None

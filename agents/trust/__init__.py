@@ -1,1 +1,1 @@
-"""Whose verdicts count: signatures of verifiers, and the keys that are trusted."""
+"""Trust in verdicts: the signatures of verifiers, and the keys that are trusted."""

@@ -19,7 +19,7 @@ class TrustedKey(BaseModel):
     public_key: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
     """The 32 bytes in hex, as `braid keys show` prints them."""
     kinds: tuple[str, ...] = ()
-    """What it may speak for: build, visual, names of checks. Empty: everything."""
+    """The kinds that it may speak for: build, visual, names of checks. Empty: all."""
 
     @model_validator(mode="before")
     @classmethod

@@ -25,7 +25,7 @@ def signed_content(verdict: Verdict) -> bytes:
 
 
 def content_digest(verdict: Verdict) -> str:
-    """Return the SHA-256 of the signed bytes: the name of the content, whoever signed it."""
+    """Return the SHA-256 of the signed bytes: the name of the content under any signature."""
     return sha256(signed_content(verdict)).hexdigest()
 
 
@@ -45,7 +45,7 @@ def is_signed_by(verdict: Verdict, key_id: str, public: bytes) -> bool:
 
 
 def same_content(one: Verdict, other: Verdict) -> bool:
-    """Whether two verdicts say the same, whoever signed them."""
+    """Whether two verdicts say the same, under any signatures."""
     if type(one) is not type(other):
         return False
     return vars(one) | {"signature": None} == vars(other) | {"signature": None}

@@ -294,8 +294,8 @@ class Settings(BaseSettings):
     signing_key: str = ""
     """File with the evidence key; empty: a development key, made on first use."""
     trusted_verifiers: TrustedVerifiers | None = None
-    """Whose verdicts count, by key id: a public key in hex, or a table with `public_key` and the `kinds` that it may speak for.
-    `local`: the verifier's and the gateway's key of this machine. Unset: everybody's, signed or not."""
+    """The keys whose verdicts count, by key id: a public key in hex, or a table with `public_key` and the `kinds` that it may speak for.
+    `local`: the verifier's and the gateway's key of this machine. Unset: all verdicts count, signed or not."""
     state_dir: Path | None = None
     """Where the local broker and the embedded log live; unset: the user's state directory."""
     cache_dir: Path | None = None

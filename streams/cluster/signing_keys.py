@@ -38,7 +38,7 @@ def _key(configured: str, development_file: str) -> SigningKey:
 
 
 def trusted_verifiers(settings: Settings) -> dict[str, TrustedKey] | None:
-    """The keys whose verdicts count; None: everybody's do. `local` makes the development keys that are missing."""
+    """The keys whose verdicts count; None: all verdicts count. `local` makes the development keys that are missing."""
     if settings.trusted_verifiers != "local":
         return settings.trusted_verifiers
     own = (verifier_key(settings), gateway_key(settings))

@@ -95,7 +95,7 @@ async def _run(name: str, options: "ForkOptions", folder: Path, settings: "Setti
 
 
 class _Done:
-    """What has become of the branches, said as it happens and at the end."""
+    """The results of the branches, printed as they come and summed up at the end."""
 
     def __init__(self, board: "Board", flags: ForkFlags) -> None:
         self._board = board

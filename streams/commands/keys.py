@@ -1,4 +1,4 @@
-"""`braid keys`: make a signing key, and show the public keys that others need to verify evidence.
+"""`braid keys`: make a signing key, and show the public keys that others need to check evidence and verdicts.
 
 Prints public halves only; a private key leaves this program in no other way than into its own file.
 """
@@ -13,7 +13,7 @@ from agents.evidence.keys import PublicKey, default_directory, generate_key, pub
 from streams.commands.console_output import print_json
 from streams.commands.options import Flag, Json
 
-app = App(name="keys", help="Make and show the keys that sign evidence.")
+app = App(name="keys", help="Make and show the keys that sign evidence and verdicts.")
 
 
 @app.command

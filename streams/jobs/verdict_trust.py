@@ -39,7 +39,7 @@ class VerdictTrust:
         """The place of the first one, and why."""
 
     def vouched(self, fact: Fact) -> Fact:
-        """The fact; a verdict that nobody has signed is signed, where there is a key to do it. Raises LineError."""
+        """The fact; an unsigned verdict is signed, where there is a key to do it. Raises LineError."""
         if self._key is None or not isinstance(fact, Verdict) or fact.signature is not None:
             return fact
         try:
@@ -67,7 +67,10 @@ def untrusted_line(count: int, first: str) -> str:
 
 
 def voucher_key(settings: Settings, *, vouches: bool) -> SigningKey | None:
-    """The key that signs verdicts of files; None where nobody vouches for them. Raises ConfigError for one that is not trusted."""
+    """The key that signs verdicts of files; None where the operator does not vouch for them.
+
+    Raises ConfigError for a key that is not trusted.
+    """
     if not vouches:
         return None
     key = verifier_key(settings)

@@ -27,7 +27,7 @@ MARGIN_MS = 5 * 60_000
 """Reading starts this long before the rollout's first fact: brokers' clocks differ, and a leader may change."""
 
 ORDER = (DEAD_LETTERS, *(topic for topic in TOPICS if topic not in (CLOSURES, DEAD_LETTERS)), CLOSURES)
-"""Decisions come last: what they do not pin is then still seen. Dead letters come first: they say what nobody trusted."""
+"""Decisions come last: what they do not pin is then still seen. Dead letters come first: they name the untrusted verdicts."""
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 

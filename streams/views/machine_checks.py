@@ -196,13 +196,13 @@ def check_key(settings: Settings) -> Check:
 
 
 def check_trust(settings: Settings) -> Check:
-    """Whose verdicts count. Development keys are not made here."""
+    """The keys whose verdicts count. Development keys are not made here."""
     trusted = settings.trusted_verifiers
     if trusted is None:
         return Check(
             "trust",
             "warning",
-            "trusted_verifiers is not set: whoever can write to Kafka, an agent, too, can write verdicts that count",
+            "trusted_verifiers is not set: every client that can write to Kafka, an agent, too, can write verdicts that count",
             "name the keys of your verifiers under [trusted_verifiers] (`braid keys show`), or set it to local; see docs/trust.md",
         )
     if trusted == "local":

@@ -60,7 +60,7 @@ class Job(BaseModel):
     emission: EmissionConfig | None = None
     """The configuration that holds there for rollouts that never settled."""
     trusted: dict[str, TrustedKey] | None = None
-    """The keys whose verdicts count there; None: everybody's do."""
+    """The keys whose verdicts count there; None: all verdicts count."""
     code: str = CODE_VERSION
     redaction: str = RULES_VERSION
     """What makes it: partitions that another version made are not completed by this one."""

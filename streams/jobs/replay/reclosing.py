@@ -37,7 +37,7 @@ class Reclosing(Fold):
         """By rollout, how many records about it have not been read; counted down here."""
         self._lost = lost
         self._trusted = trusted
-        """The keys whose verdicts count in what is decided here; None: everybody's do."""
+        """The keys whose verdicts count in what is decided here; None: all verdicts count."""
         self._decisions: dict[str, list[Closure]] = {}
         """What stands in the log about rollouts that have not left."""
         self._ready: list[str] = []

@@ -69,7 +69,7 @@ class Wanted(NamedTuple):
     """Datasets that the caller makes of the result."""
     evidence: bool = True
     signs_verdicts: bool = False
-    """The operator vouches for verdicts that nobody has signed."""
+    """The operator vouches for unsigned verdicts."""
 
 
 ALL = Wanted()

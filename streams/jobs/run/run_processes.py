@@ -44,7 +44,7 @@ class RunJob(BaseModel):
     signs: bool
     signs_verdicts: bool
     trusted: dict[str, TrustedKey] | None
-    """The keys whose verdicts count; None: everybody's do."""
+    """The keys whose verdicts count; None: all verdicts count."""
 
 
 class RunResult(BaseModel):

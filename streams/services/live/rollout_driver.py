@@ -52,7 +52,7 @@ class RolloutDriver:
         self._loop = loop
         self._settings = settings
         self._trusted = trusted
-        """The keys whose verdicts count; None: everybody's do."""
+        """The keys whose verdicts count; None: all verdicts count."""
         self._codec = codec
         self._metrics = metrics
         self._topics = {settings.prefix + topic.name: topic for topic in FACTS}

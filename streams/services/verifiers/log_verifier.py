@@ -18,7 +18,7 @@ from agents.trust.verdict_signature import sign_verdict
 from agents.verdicts.meaning import UNDECIDED_ENDS, Verdict
 from agents.workspace.snapshot import TakenOf
 from streams.cluster.config import Settings
-from streams.cluster.signing_keys import trusted_verifiers, verifier_key
+from streams.cluster.signing_keys import require_trust, trusted_verifiers, verifier_key
 from streams.services.fork.fork_setup import Fork
 from streams.services.verifiers.build import build_examiner
 from streams.services.verifiers.examiner import Ended, Examiner
@@ -104,10 +104,15 @@ async def _unannounced(_verdict: Verdict) -> None:
 
 @asynccontextmanager
 async def log_verifier(log: Log, settings: Settings, tasks: Iterable[Task]) -> AsyncIterator[LogVerifier]:
-    """A verifier with all that the verdicts of these tasks need: sandboxes, a judge, a browser's place."""
+    """A verifier with all that the verdicts of these tasks need: sandboxes, a judge, a browser's place.
+
+    Raises ConfigError when none of its verdicts would count.
+    """
+    key = verifier_key(settings)
+    require_trust(settings, key, None, "verifier.signing_key")
     async with AsyncExitStack() as stack:
         examiners: list[Examiner] = [await stack.enter_async_context(build_examiner(settings))]
         if any(task.braid.page is not None for task in tasks):
             examiners.append(await stack.enter_async_context(visual_examiner(settings)))
         wanted = settings.verifier.concurrency
-        yield LogVerifier(log, examiners, wanted, verifier_key(settings), trusted_verifiers(settings))
+        yield LogVerifier(log, examiners, wanted, key, trusted_verifiers(settings))

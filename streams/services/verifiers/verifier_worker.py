@@ -2,8 +2,8 @@
 
 A process of its own with the verifier's role; agents cannot reach it, its sandboxes or its tasks. At most `concurrency` branches
 are looked at at once. A verdict's id says who looked at what: one that is in the log and counts is not made again, so a verifier
-that was killed goes on where it was, without a lost or doubled verdict. One that a stranger wrote under that id is no reason to
-skip the look.
+that was killed goes on where it was, without a lost or doubled verdict. A forged one under that id is no reason to skip
+the look.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Two verdicts with one id: the one that a settling pins counts wherever the log is folded again, whoever wrote the other."""
+"""Two verdicts with one id: the one that a settling pins counts wherever the log is folded again, whatever the other says."""
 
 from itertools import permutations
 

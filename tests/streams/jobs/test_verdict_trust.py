@@ -10,6 +10,7 @@ from agents.evidence.keys import generate_key, save_key
 from agents.importers.line_writer import lines_of
 from agents.trust.verdict_signature import sign_verdict
 from schemas.verdicts import BuildVerdict
+from streams.demo.show import RULES
 from tests.conftest import Braid
 
 KEY, FOREIGN = generate_key("team"), generate_key("foreign")
@@ -61,23 +62,36 @@ def test_only_trusted_verdicts_count_in_run_and_rank(trusting: Path, braid: Brai
     assert "2 verdicts do not count" in complaints
 
 
-def test_replay_sees_what_the_run_saw_without_knowing_the_keys(
+def test_every_later_look_sees_what_the_run_saw_without_knowing_the_keys(
     trusting: Path, braid: Braid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The settling pins the content that counts: the forged verdict is in the log, and changes no byte."""
     path = written(trusting, FORGED, said(0, KEY, "failure"), said(1, KEY, "success"))
     assert braid("run", path, "--out", trusting / "out", "--json")[0] == 0
     monkeypatch.delenv("BRAID_TRUSTED_VERIFIERS")
-    code, counts, complaints = braid("replay", "--from-dir", trusting / "out", "--dry-run", "--verify", "--json")
+    code, counts, complaints = braid(
+        "replay", "--from-dir", trusting / "out", "--dry-run", "--verify", "--processes", 1, "--json"
+    )
     assert (code, counts["fails"], counts["passes"]) == (0, 1, 1), complaints
     assert braid("verify", trusting / "out")[0] == 0
+    monkeypatch.setenv("BRAID_EMISSION__JUDGE__KIND", "scripted")
+    monkeypatch.setenv("BRAID_JUDGE__RULES", str(RULES))
+    code, counts, complaints = braid(
+        "judge", "again", "--from-dir", trusting / "out", "--out", trusting / "again", "--json"
+    )
+    assert (code, counts["judged"], counts["sft"]) == (0, 1, 1), complaints
+    (ranking,) = [json.loads(line) for line in (trusting / "again" / "rankings.jsonl").read_text().splitlines()]
+    assert statuses(ranking) == {0: "fail", 1: "pass"}
+    page = braid("show", "r", "--from-dir", trusting / "out")[1]
+    assert "untrusted" in page
+    assert page.count("success, exit 0") == 1, "the forged verdict is shown as one that was let in"
 
 
 def test_reclosing_decides_under_the_keys_of_now(trusting: Path, braid: Braid, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other rules on the same facts are no way in for a verdict that was refused."""
     path = written(trusting, FORGED, said(1, KEY, "success"))
     assert braid("run", path, "--out", trusting / "out", "--json")[0] == 0
-    again = ("replay", "--from-dir", trusting / "out", "--dry-run", "--reclose", "--json")
+    again = ("replay", "--from-dir", trusting / "out", "--dry-run", "--reclose", "--processes", 1, "--json")
     assert braid(*again)[1]["passes"] == 1
     monkeypatch.delenv("BRAID_TRUSTED_VERIFIERS")
     assert braid(*again)[1]["passes"] == 2

@@ -68,6 +68,12 @@ def test_a_finished_rollout_has_nothing_to_resume_and_an_id_is_used_once(tmp_pat
     assert Path(log).read_bytes() == before
 
 
+def test_on_kafka_verdicts_are_not_the_runners_business(state: dict[str, str]) -> None:
+    """--verify names the processes that have the role, before anything is written."""
+    kafka = {"BRAID_KAFKA": "127.0.0.1:9"}
+    assert "`braid build-verifier`" in braid("fork", "csv-table", "--verify", env=state | kafka, code=1).stderr
+
+
 def test_a_fork_from_the_middle_shares_its_beginning(tmp_path: Path, state: dict[str, str]) -> None:
     """The turns up to the seq are in every branch as they were, the workspace is as it was, and DPO prompts hold them."""
     log = tmp_path / "log.ndjson"

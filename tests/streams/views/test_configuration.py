@@ -190,7 +190,7 @@ def test_the_doctor_says_what_pages_are_looked_at_with(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("trusted", "result", "said"),
     [
-        (None, "warning", "whoever can write to Kafka, an agent, too, can write verdicts that count"),
+        (None, "warning", "every client that can write to Kafka, an agent, too, can write verdicts that count"),
         ({}, "warning", "no verdict counts"),
         ("local", "ok", "of this machine"),
         ({"builds": "0" * 64}, "ok", "builds"),
