@@ -289,6 +289,15 @@ _STATUS = (
         {"position": 7, "reason": "expected an object, found a number", "raw": 5},
     ),
     EventKind(
+        "content_left_out", "status", "Media, or a text over 1 MiB, stayed outside of an imported episode: it becomes no row.",
+        (
+            must("reason", "text", "media or too_large."),
+            must("count", "whole number", "How many."),
+            may("media", "array", "References: type, media_type, bytes, digest."),
+        ),
+        {"reason": "media", "count": 1},
+    ),
+    EventKind(
         "context_rewritten", "status", "The agent dropped a part of its history.",
         (
             must("kept", "whole number", "Messages that stayed."),

@@ -195,7 +195,7 @@ UTTERANCES: Final = {
 }  # fmt: skip
 """Kinds that are turns of a transcript."""
 
-REWRITES: Final = frozenset({"context_rewritten", "unreadable"})
+REWRITES: Final = frozenset({"context_rewritten", "unreadable", "content_left_out"})
 """Kinds that say that the events before or beside them are not what the model saw."""
 
 

@@ -1,0 +1,148 @@
+"""A trace format, the items it is read from, and the episodes that come out.
+
+A format never touches the disk. It says which files belong together and how each is read (`plan`); the shell hands it the
+items of those files one after the other, and takes episodes and rejections back.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Shape = Literal["json", "csv", "text", "eval", "otlp"]
+"""How a file is read: `json` is lines, an array, one value after the other, or one object; `csv` a row at a time; `text` whole;
+`eval` a log of Inspect (a zip); `otlp` JSON lines or protobuf."""
+
+
+class FileUse(NamedTuple):
+    """One file of a part."""
+
+    name: str
+    """Its path below the folder that was named, or its base name."""
+    shape: Shape = "json"
+    streamed: tuple[str, ...] = ()
+    """Members of a top-level object whose elements are items of their own. The rest of the object comes first, as one item."""
+
+
+class Part(NamedTuple):
+    """Files that are read together, in this order: a session, a run, a job."""
+
+    run: str
+    """The name of the run where its content does not say one."""
+    files: tuple[FileUse, ...]
+
+
+class Item(NamedTuple):
+    """One value of a file."""
+
+    file: str
+    position: str
+    """`line 12`, `[3]`, `samples[3]`; empty for a whole file."""
+    value: Any
+    """A JSON value; a row as an object of texts; a text."""
+    run: str = ""
+    """The part's name."""
+
+
+class Bad(NamedTuple):
+    """Something that cannot be read; the rest goes on."""
+
+    file: str
+    position: str
+    field: str
+    reason: str
+    raw: Any = None
+    """The bytes, or the value, for the sidecar."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices that a format may need."""
+
+    run: str | None = None
+    pass_at: float | None = None
+    """The score from which a check passes; unset: the format's own rule."""
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    """Texts of tasks by their key, where the format has none."""
+    shape: Literal["real", "seed"] = "real"
+    """Read the producer's files, or the shapes that the seed documents describe."""
+
+
+@dataclass(frozen=True)
+class SubAgent:
+    """Events of a sub-agent inside an episode."""
+
+    name: str
+    at: int
+    """The number of the episode's own events before it."""
+    events: Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """One branch: what an agent did, and what is known about it."""
+
+    file: str
+    position: str
+    run: str
+    """The producer's run id, or the part's name."""
+    task_key: Any
+    """A JSON value: the same for all branches of a task."""
+    events: Sequence[dict[str, Any]]
+    """Without `import_source`, which comes first by itself."""
+    trial: Any = None
+    """The producer's number of the branch; None: the order of appearance decides."""
+    rollout_id: str | None = None
+    """Where the trace names its rollout itself."""
+    branch_index: int | None = None
+    """Where the trace names its branch itself."""
+    attempt: int | None = None
+    version: str | None = None
+    """The producer's version of its format."""
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the record that have no other place: nothing is dropped."""
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """What --group-by looks into."""
+    task: str | None = None
+    """The task that all branches share, where the format has it; else the first user message."""
+    task_shown: bool = True
+    """False where the model never saw that task."""
+    branches: int | None = None
+    """How many branches the rollout has, where the producer says so."""
+    system: str | None = None
+    tools: Sequence[Any] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """temperature, seed, session_id, agent {name, model, version} of the branch."""
+    verdicts: Sequence[dict[str, Any]] = ()
+    """`build` and `check` lines without their identity."""
+    status: str | None = None
+    """answered, failed, aborted, infra_error; None: not ended."""
+    error: str | None = None
+    subagents: Sequence[SubAgent] = ()
+    unreadable: Sequence[Bad] = ()
+    """Elements inside the episode that could not be read; each has its `unreadable` event, too."""
+
+
+Reading = Iterator[Episode | Bad]
+Read = Callable[[Iterable[Item], Options], Reading]
+Head = Callable[[str], bytes]
+"""The first 64 KiB of a file, unpacked."""
+
+
+class Format(NamedTuple):
+    """A format that `braid import` reads."""
+
+    name: str
+    about: str
+    """The producer, and what its files are."""
+    rollout: str
+    """What becomes a rollout, and what a branch."""
+    verdict: str
+    unknown: str
+    """What its files cannot say."""
+    recognise: Callable[[Sequence[str], Head], bool]
+    """Whether the files of a folder, or a single file, are of this format."""
+    plan: Callable[[Sequence[str], Head], list[Part]]
+    """Which files are read, how, and which of them together."""
+    read: Read
+    """The episodes of one part."""

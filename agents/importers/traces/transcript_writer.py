@@ -1,0 +1,271 @@
+"""A transcript as events: what importers of files write, turn by turn, in the order of the file.
+
+A format says only who spoke, which tools were called and what they returned. The rules that all formats share are here: which
+user message is the task, which text is the answer, ids of calls, pairing, cumulative usage, and texts too long for an event.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agents.importers.traces.content import Content, too_large
+from agents.importers.traces.fields import as_text
+from agents.importers.traces.pairing import Pairing
+from agents.importers.traces.usage import NONE, Spent, Usage
+from schemas.jsontext import parse
+
+Event = dict[str, Any]
+
+
+class Called(NamedTuple):
+    """A tool call of a model turn."""
+
+    name: str
+    arguments: Any
+    """An object, or the text that the model wrote."""
+    id: str | None = None
+    source: Mapping[str, Any] | None = None
+
+
+class Turn(NamedTuple):
+    """One response of the model."""
+
+    content: Content = Content(None)
+    calls: Sequence[Called] = ()
+    id: str | None = None
+    """The producer's id of the message or response."""
+    model: str | None = None
+    finish: str | None = None
+    usage: Usage = NONE
+    time: int | None = None
+    source: Mapping[str, Any] | None = None
+
+
+class TranscriptWriter:
+    """Writes the events of one branch. `finish` returns them."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._start: Event = {"channel": "text", "event": "run_start", "data": {}}
+        self._users: list[Event] = []
+        """User messages since the last model turn."""
+        self._early: list[Event] = []
+        """What was said before the first user message."""
+        self._turns = 0
+        self._asked = False
+        """Whether the model was asked something before its first turn."""
+        self._text: Event | None = None
+        """The text of the last model turn, if it has no calls and nothing but user text followed."""
+        self._pairing = Pairing()
+        self._spent = Spent()
+        self.replaced = 0
+        """Texts and media that were replaced by references."""
+
+    @property
+    def turns(self) -> int:
+        """How many model turns there are."""
+        return self._turns
+
+    def user(self, content: Content | str, time: int | None = None, source: Mapping[str, Any] | None = None) -> None:
+        """A user message."""
+        self._users.append(self._words("user_message", "user", content, time, source))
+
+    def context(self, content: Content | str, time: int | None = None, source: Mapping[str, Any] | None = None) -> None:
+        """A user message that is no request: files, reminders, settings. Before the first turn it is context, later it is said."""
+        event = self._words("context_message", "user", content, time, source)
+        if self._turns or self._users:
+            event["event"] = "user_message"
+            self._users.append(event)
+        else:
+            self._events.append(event)
+
+    def model(self, turn: Turn) -> None:
+        """A model turn: reasoning, text, model_done, calls."""
+        if not self._turns and not self._users and not turn.calls and not self._asked and turn.content.text:
+            early = self._words("assistant_message", "text", turn.content, turn.time, turn.source)
+            early["data"]["beforeTask"] = True
+            self._early.append(early)
+            self._usage(turn, None)
+            return
+        self._end_users()
+        step, time = self._turns, turn.time
+        self._turns += 1
+        for text, signature in turn.content.reasoning:
+            if text or signature:
+                data = {"text": text, "step": step} | ({"signature": signature} if signature else {})
+                self._add("reasoning", "thinking", self._fitted(data, "text"), time)
+        self._text = None
+        if turn.content.text or (turn.content.media and not turn.calls):
+            said = self._words("assistant_message", "text", turn.content._replace(reasoning=()), time, turn.source)
+            said["data"]["step"] = step
+            self._events.append(said)
+            self._text = said if turn.content.text and not turn.calls else None
+        self._usage(turn, step)
+        for called in turn.calls:
+            self._call(called, turn, step)
+
+    def result(
+        self,
+        call_id: str | None,
+        name: str | None,
+        output: Any,
+        error: Mapping[str, Any] | None = None,
+        time: int | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A tool's output; `error` {code?, message} only where the producer marks one."""
+        self._end_users()
+        self._text = None
+        paired, tool = self._pairing.result(call_id, name)
+        data: dict[str, Any] = {"callId": paired, "output": output}
+        if tool is not None:
+            data["toolName"] = tool
+        if error is not None:
+            data["error"] = dict(error)
+        if source:
+            data["source"] = dict(source)
+        self._add("tool_result", "tool", self._fitted(data, "output"), time)
+
+    def note(self, event: str, data: Mapping[str, Any], time: int | None = None, channel: str = "status") -> None:
+        """Any other event."""
+        self._add(event, channel, dict(data), time)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls have no result."""
+        return self._pairing.waiting
+
+    def finish(self, *, answers: bool = True, task: str | None = None) -> list[Event]:
+        """All events. `answers` false: the run was broken off, so its last text is no answer. `task` where no user message is one."""
+        if self._early and not self._turns and not self._users:  # nobody ever asked: it is what the model said
+            early, self._early, self._asked = self._early, [], True
+            for event in early:
+                del event["data"]["beforeTask"]
+                event["data"]["step"] = self._turns
+                self._turns += 1
+                self._events.append(event)
+                self._text = event
+        if not self._turns and self._users:
+            self._begin()
+        if self._text is not None and answers:
+            self._answer(self._text)
+        self._events += self._users
+        start = self._start["data"]
+        if task is not None and "task" not in start:
+            start["task"] = task
+        return [self._start, *self._early, *self._events]
+
+    # -- pieces --------------------------------------------------------------------------------------------------------
+
+    def _answer(self, text: Event) -> None:
+        """The last text becomes the answer; a user message after it, its reply."""
+        data = text["data"]
+        answer = {"answer": data["text"], **{name: value for name, value in data.items() if name != "text"}}
+        if self._users:
+            reply = self._users.pop(0)
+            answer["reply"] = reply["data"].pop("text")
+            left = {name: value for name, value in reply["data"].items() if name != "step"}
+            if left:
+                answer["replySource"] = left
+        self._events.remove(text)  # behind its model_done
+        self._events.append(text | {"event": "final_answer", "data": answer})
+
+    def _end_users(self) -> None:
+        """User messages before a turn or a result: before the first turn the last of them is the task."""
+        if not self._turns:
+            self._begin()
+        for event in self._users:
+            event["data"]["step"] = self._turns
+            self._events.append(event)
+        self._users = []
+
+    def _begin(self) -> None:
+        users, self._users = self._users, []
+        if not users:
+            return
+        self._asked = True
+        for event in users[:-1]:
+            self._events.append(event | {"event": "context_message"})
+        last = users[-1]
+        data = last["data"]
+        self._start["data"] = {"task": data.pop("text"), **data, **self._start["data"]}
+        if "timestamp_ms" in last:
+            self._start["timestamp_ms"] = last["timestamp_ms"]
+
+    def _call(self, called: Called, turn: Turn, step: int) -> None:
+        data: dict[str, Any] = {
+            "toolName": called.name,
+            **read_arguments(called.arguments),
+            "callId": self._pairing.call(called.id, called.name),
+            "batchId": turn.id or f"turn_{step}",
+            "batchSize": len(turn.calls),
+            "stepIndex": step,
+        }
+        if called.source:
+            data["source"] = dict(called.source)
+        for name in ("args", "argsText"):
+            data = self._fitted(data, name)
+        self._add("tool_call", "tool", data, turn.time)
+
+    def _usage(self, turn: Turn, step: int | None) -> None:
+        data = {"modelId": turn.model, "step": step, "finishReason": turn.finish, **self._spent.add(turn.usage)}
+        known = {name: value for name, value in data.items() if value is not None}
+        if step is None and len(known) == len([name for name in ("modelId", "finishReason") if name in known]):
+            return  # a greeting about which nothing is known
+        self._add("model_done", "model", known, turn.time, early=step is None)
+
+    def _words(
+        self, event: str, channel: str, content: Content | str, time: int | None, source: Mapping[str, Any] | None
+    ) -> Event:
+        content = Content(content) if isinstance(content, str) else content
+        data: dict[str, Any] = {"text": content.text or ""}
+        if source:
+            data["source"] = dict(source)
+        if content.media:
+            data["media"] = list(content.media)
+            self._left_out("media", len(content.media))
+        return _event(event, channel, self._fitted(data, "text"), time)
+
+    def _fitted(self, data: dict[str, Any], name: str) -> dict[str, Any]:
+        """The data with a reference in place of a member that is too long for an event."""
+        value = data.get(name)
+        if value is None:
+            return data
+
+        large = too_large(as_text(value)) if isinstance(value, str | list | dict) else None
+        if large is None:
+            return data
+        self._left_out("too_large", 1)
+        return data | {name: large}
+
+    def _left_out(self, reason: str, count: int) -> None:
+        """Say that the branch holds something that is no text of an event: it cannot become a row."""
+        self.replaced += count
+        self._add("content_left_out", "status", {"reason": reason, "count": count}, None)
+
+    def _add(self, event: str, channel: str, data: dict[str, Any], time: int | None, *, early: bool = False) -> None:
+        (self._early if early else self._events).append(_event(event, channel, data, time))
+
+
+def _event(event: str, channel: str, data: dict[str, Any], time: int | None) -> Event:
+    made: Event = {"channel": channel, "event": event, "data": data}
+    if time is not None:
+        made["timestamp_ms"] = time
+    return made
+
+
+def read_arguments(value: Any) -> dict[str, Any]:
+    """The fields of a call's arguments; what is no JSON object is kept as it was written, with the reason."""
+    if isinstance(value, dict):
+        return {"args": value}
+    if value is None:
+        return {"args": {}}
+    text = value if isinstance(value, str) else None
+    if text is None:
+        return {"args": {}, "argsText": as_text(value), "argsError": "not a JSON object"}
+    try:
+        read = parse(text)
+    except ValueError as error:
+        return {"args": {}, "argsText": text, "argsError": f"not JSON: {error}"}
+    if not isinstance(read, dict):
+        return {"args": {}, "argsText": text, "argsError": "not a JSON object"}
+    return {"args": read}

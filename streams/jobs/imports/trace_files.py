@@ -1,0 +1,103 @@
+"""The files of one PATH: a file, a folder, or standard input; .gz and .zst are unpacked on the way."""
+
+import gzip
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from streams.log.input_lines import InputError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+HEAD = 64 * 1024
+"""Bytes of a file that tell its format."""
+
+MAX_FILES = 200_000
+"""Files of one folder."""
+
+UNREADABLE = (OSError, EOFError, zstd.ZstdError)
+"""Raised while a file is read that is damaged."""
+
+
+class TraceFiles:
+    """The files below a path, by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stdin: Path | None = None
+        self._heads: dict[str, bytes] = {}
+        if str(path) == "-":
+            self.names = ["stdin"]
+        elif path.is_dir():
+            self.names = _below(path)
+        elif path.exists():
+            self.names = [path.name]
+        else:
+            raise InputError(f"{path}: No such file or directory; is the path right?")
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[BinaryIO]:
+        """A file, unpacked. Raises OSError, EOFError or ZstdError where it is damaged."""
+        with self._place(name).open("rb") as raw:
+            beginning = raw.peek(4)[:4]
+            if beginning[:2] == b"\x1f\x8b":
+                with gzip.open(raw) as unpacked:
+                    yield unpacked  # type: ignore[misc]  # reads as any file does
+            elif beginning == b"\x28\xb5\x2f\xfd":
+                with zstd.open(raw) as unpacked:
+                    yield unpacked  # type: ignore[misc]  # as above
+            else:
+                yield raw
+
+    def head(self, name: str) -> bytes:
+        """The first 64 KiB of a file; nothing of one that is damaged."""
+        if name not in self._heads:
+            try:
+                with self.opened(name) as source:
+                    self._heads[name] = source.read(HEAD)
+            except UNREADABLE:
+                self._heads[name] = b""
+            if len(self._heads) > 1000:
+                del self._heads[next(iter(self._heads))]
+        return self._heads[name]
+
+    def size(self, name: str) -> int:
+        """Bytes on disk."""
+        return self._place(name).stat().st_size
+
+    def close(self) -> None:
+        """Remove what was kept of standard input."""
+        if self._stdin is not None:
+            self._stdin.unlink(missing_ok=True)
+
+    def _place(self, name: str) -> Path:
+        if str(self.path) == "-":
+            return self._standard_input()
+        return self.path / name if self.path.is_dir() else self.path
+
+    def _standard_input(self) -> Path:
+        """Standard input as a file: formats look at its head, and some read it twice."""
+        if self._stdin is None:
+            with tempfile.NamedTemporaryFile(prefix="braid-import-", delete=False) as copy:
+                self._stdin = Path(copy.name)
+                shutil.copyfileobj(sys.stdin.buffer, copy)
+        return self._stdin
+
+
+def _below(folder: Path) -> list[str]:
+    """All files of a folder by their path in it, sorted; links to folders and hidden files are passed over."""
+    found = []
+    for place in folder.rglob("*"):
+        name = place.relative_to(folder).as_posix()
+        if place.is_file() and not any(part.startswith(".") for part in name.split("/")):
+            found.append(name)
+        if len(found) > MAX_FILES:
+            raise InputError(f"{folder}: more than {MAX_FILES} files; name the folders inside")
+    return sorted(found)

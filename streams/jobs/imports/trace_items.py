@@ -1,0 +1,127 @@
+"""The items of a file, one in memory at a time, each with its position."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from agents.importers.traces.format import Bad, FileUse, Item
+from agents.importers.traces.json_elements import MAX_ELEMENT, Element, Rest, elements
+from schemas.jsontext import parse_unique
+from streams.jobs.imports.trace_files import UNREADABLE, TraceFiles
+
+CHUNK = 1024 * 1024
+
+MAX_KEPT = 4 * 1024 * 1024
+"""Bytes of something bad that the sidecar keeps."""
+
+Advance = Callable[[int], None]
+"""Called with bytes that were read."""
+
+
+def read_items(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
+    """The items of a file as its format wants them. A file that breaks off gives what came before, and a rejection."""
+    try:
+        yield from _SHAPES[use.shape](files, use, run, advance)
+    except UNREADABLE as error:
+        yield Bad(use.name, "", "", f"cannot be read to its end: {error}")
+
+
+def _json(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
+    streamed = frozenset(use.streamed)
+    if not streamed and _has_lines(use.name, files.head(use.name)):
+        with files.opened(use.name) as source:
+            yield from _lines(source, use.name, run, advance)
+        return
+    if streamed:  # the rest comes first, wherever it stands in the file
+        with files.opened(use.name) as source:
+            for found in elements(_chunks(source, lambda _count: None), streamed):
+                if isinstance(found, Rest):
+                    yield _parsed(use.name, "", found.text, run)
+                    break
+    with files.opened(use.name) as source:
+        for found in elements(_chunks(source, advance), streamed):
+            if isinstance(found, Element):
+                yield _element(use.name, found, run)
+
+
+def _has_lines(name: str, head: bytes) -> bool:
+    """Whether a file is JSON lines: by its name, or because its first line is a whole value and another one follows."""
+    if name.removesuffix(".gz").removesuffix(".zst").endswith((".jsonl", ".ndjson")):
+        return True
+    first, _, rest = head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")
+    if not first.startswith(b"{") or not rest.lstrip().startswith(b"{"):
+        return False
+    try:
+        parse_unique(first.strip())
+    except ValueError:
+        return False
+    return True
+
+
+def _lines(source: BinaryIO, name: str, run: str, advance: Advance) -> Iterator[Item | Bad]:
+    number = 0
+    while text := source.readline(MAX_ELEMENT + 1):
+        number += 1
+        advance(len(text))
+        position = f"line {number}"
+        if len(text) > MAX_ELEMENT and not text.endswith(b"\n"):
+            while (more := source.readline(CHUNK)) and not more.endswith(b"\n"):
+                advance(len(more))
+            yield _too_long(name, position)
+            continue
+        stripped = text.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else text.strip()
+        if stripped:
+            yield _parsed(name, position, stripped, run)
+
+
+def _chunks(source: BinaryIO, advance: Advance) -> Iterator[bytes]:
+    while chunk := source.read(CHUNK):
+        advance(len(chunk))
+        yield chunk
+
+
+def _element(name: str, element: Element, run: str) -> Item | Bad:
+    if element.too_long:
+        return _too_long(name, element.position)
+    return _parsed(name, element.position, element.text, run)
+
+
+def _parsed(name: str, position: str, text: bytes, run: str) -> Item | Bad:
+    try:
+        return Item(name, position, parse_unique(text), run)
+    except ValueError as error:
+        return Bad(name, position, "", f"not JSON: {error}", text[:MAX_KEPT])
+
+
+def _too_long(name: str, position: str) -> Bad:
+    return Bad(name, position, "", f"longer than {MAX_ELEMENT} bytes")
+
+
+def _csv(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
+    csv.field_size_limit(MAX_ELEMENT)
+    with files.opened(use.name) as source:
+        text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
+        rows = csv.DictReader(text, restkey="", strict=True)
+        try:
+            for row in rows:
+                yield Item(use.name, f"line {rows.line_num}", row, run)
+        except (csv.Error, UnicodeDecodeError) as error:
+            yield Bad(use.name, f"line {rows.line_num + 1}", "", f"not CSV in UTF-8: {error}")
+    advance(files.size(use.name))
+
+
+def _text(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
+    with files.opened(use.name) as source:
+        raw = source.read(MAX_ELEMENT + 1)
+    advance(len(raw))
+    if len(raw) > MAX_ELEMENT:
+        yield _too_long(use.name, "")
+        return
+    try:
+        yield Item(use.name, "", raw.decode(), run)
+    except UnicodeDecodeError as error:
+        yield Bad(use.name, "", "", f"not UTF-8 at byte {error.start}", raw[:MAX_KEPT])
+
+
+_SHAPES = {"json": _json, "csv": _csv, "text": _text}
