@@ -8,6 +8,7 @@ import jsonschema
 import orjson
 import pytest
 
+from agents.redaction.redaction import redact
 from tests.agents.formats.test_openai_rules import CHAT
 from tests.imports.test_counts import paths_of
 from tests.processes import run_braid
@@ -51,7 +52,9 @@ def test_every_message_is_in_its_place(out: Path) -> None:
     """The messages of a row are those of the run, role by role and text by text; only trailing user messages are left out."""
     told = {
         (run["task_id"], run["trial"]): [
-            (message["role"], message.get("content") or None) for message in run["traj"] if message["role"] != "system"
+            (message["role"], redact(message.get("content") or "").text or None)
+            for message in run["traj"]
+            if message["role"] != "system"
         ]
         for run in runs()
     }
@@ -80,7 +83,11 @@ def test_rows_hold_openai_rules_with_user_turns_between(out: Path) -> None:
 def test_a_pair_has_a_prompt_that_both_sides_share(out: Path) -> None:
     """Prompt and chosen side, and prompt and rejected side, are beginnings of two real runs."""
     full = [
-        [(message["role"], message.get("content") or None) for message in run["traj"] if message["role"] != "system"]
+        [
+            (message["role"], redact(message.get("content") or "").text or None)
+            for message in run["traj"]
+            if message["role"] != "system"
+        ]
         for run in runs()
     ]
     pairs = rows(out / "dpo.jsonl")
