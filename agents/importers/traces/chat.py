@@ -16,7 +16,7 @@ _READ = (
     "usage", "timestamp", "model", "id",
 )  # fmt: skip
 
-IsError = Callable[[Mapping[str, Any], Any], Mapping[str, Any] | None]
+IsError = Callable[[Mapping[str, Any], Any], Mapping[str, str] | None]
 """The error of a tool message, from the message and its output; None where the producer marks none."""
 
 

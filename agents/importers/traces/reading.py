@@ -70,15 +70,15 @@ def each_alone(names: Sequence[str], _head: Head, *, fits: Callable[[str], bool]
 def base_name(name: str) -> str:
     """A file's name without its folders and extensions: the name of a run that has no other."""
     last = name.rsplit("/", 1)[-1]
-    for extension in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".eval", ".pb"):
+    for extension in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".eval", ".pb"):
         last = last.removesuffix(extension)
     return last
 
 
 def is_json(name: str) -> bool:
-    """Whether a file's name says JSON, or nothing."""
+    """Whether a file's name says JSON, Parquet (whose rows are read as JSON), or nothing."""
     plain = name.removesuffix(".gz").removesuffix(".zst")
-    return plain.endswith((".json", ".jsonl", ".ndjson")) or "." not in plain.rsplit("/", 1)[-1]
+    return plain.endswith((".json", ".jsonl", ".ndjson", ".parquet")) or "." not in plain.rsplit("/", 1)[-1]
 
 
 def first_value(head: bytes) -> bytes:
