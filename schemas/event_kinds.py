@@ -123,8 +123,15 @@ _USER = (
         {"text": "And on Windows?", "step": 2},
     ),
     EventKind(
-        "context_message", "user", "A user message before the one that is the task (transcript).",
-        (must("text", "text", "The words of the user."), _SOURCE),
+        "context_message", "user",
+        "Words that the model was given and nobody asked it: earlier messages, files, reminders (transcript). Before the first model "
+        "turn they stand before the task, later where they are.",
+        (
+            must("text", "text", "The words."),
+            may("role", "text", "user (default), system or developer."),
+            _STEP,
+            _SOURCE,
+        ),
         {"text": "Here is my project."},
     ),
 )  # fmt: skip
@@ -289,9 +296,9 @@ _STATUS = (
         {"position": 7, "reason": "expected an object, found a number", "raw": 5},
     ),
     EventKind(
-        "content_left_out", "status", "Media, or a text over 1 MiB, stayed outside of an imported episode: it becomes no row.",
+        "content_left_out", "status", "Something that the model saw is not in an imported episode: it becomes no row.",
         (
-            must("reason", "text", "media or too_large."),
+            must("reason", "text", "media, too_large, given_message (words put into the model's mouth), or parent_missing (of a fork)."),
             must("count", "whole number", "How many."),
             may("media", "array", "References: type, media_type, bytes, digest."),
         ),

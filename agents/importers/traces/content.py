@@ -6,19 +6,26 @@ reference {type, media_type, bytes, digest}; a branch that holds one cannot beco
 
 import base64
 import binascii
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from agents.importers.traces.fields import object_in, text_in
 from agents.summarize.output import byte_length
-from schemas.jsontext import compact
+from schemas.jsontext import compact, depth
 
 MAX_TEXT = 900 * 1024
 """UTF-8 bytes of a text in an event; the event itself has at most 1 MiB."""
 
+MAX_NESTED = 80
+"""How deep a value may be nested: the line around it adds a few levels, and lines have at most 100."""
+
+MAX_SOURCE = 64 * 1024
+"""Bytes of the fields of an event that have no other place: raw output, diffs, whole files beside what the model got of them."""
+
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text", "refusal"})
 _REASONING_TYPES = frozenset({"thinking", "reasoning", "text_reasoning"})
-_CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call", "toolCall", "tool_result", "redacted_thinking"})
+_CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call", "toolCall", "tool_result", "server_tool_use"})
 
 
 class Content(NamedTuple):
@@ -44,11 +51,13 @@ def read_content(value: Any) -> Content:
             texts.append(part)
             continue
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind in _REASONING_TYPES:
+        if kind == "redacted_thinking":
+            reasoning.append(("", text_in(part, "data")))
+        elif kind in _REASONING_TYPES:
             reasoning.append((_reasoning(part), text_in(part, "signature", "thinkingSignature", "encrypted_content")))
         elif kind in _TEXT_TYPES or (kind is None and isinstance(part, dict) and isinstance(part.get("text"), str)):
             texts.append(text_in(part, "text", "refusal", "content") or "")
-        elif kind not in _CALL_TYPES:
+        elif kind not in _CALL_TYPES and not str(kind).endswith("_tool_result"):
             media.append(reference(part))
     return Content("".join(texts) if texts else None, tuple(reasoning), tuple(media))
 
@@ -93,8 +102,29 @@ def _refer(kind: str, media_type: str | None, raw: bytes) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def too_large(text: str) -> dict[str, Any] | None:
-    """The reference to a text that is too long for an event; None for one that fits."""
-    if len(text) <= MAX_TEXT // 4 or byte_length(text) <= MAX_TEXT:
+def fitting_source(source: Mapping[str, Any], limit: int = MAX_SOURCE) -> dict[str, Any]:
+    """Fields without another place; where they do not fit into an event, the long ones are replaced by references."""
+    if _fits(source, limit):
+        return dict(source)
+    kept = {name: value if _fits(value, limit // 16) else _referred(value) for name, value in source.items()}
+    return kept if _fits(kept, limit) else {"left_out": _referred(dict(source))}
+
+
+def _fits(value: Any, limit: int) -> bool:
+    if isinstance(value, str):
+        return byte_length(value) <= limit
+    if not isinstance(value, dict | list):
+        return True
+    return depth(value) <= MAX_NESTED and byte_length(compact(value)) <= limit
+
+
+def _referred(value: Any) -> dict[str, Any]:
+    text = value if isinstance(value, str) else compact(value)
+    return _refer("text", "text/plain" if isinstance(value, str) else "application/json", text.encode())
+
+
+def too_large(value: Any) -> dict[str, Any] | None:
+    """The reference to a text or JSON value that is too long, or nested too deep, for an event; None for one that fits."""
+    if isinstance(value, str) and len(value) <= MAX_TEXT // 4:
         return None
-    return _refer("text", "text/plain", text.encode())
+    return None if _fits(value, MAX_TEXT) else _referred(value)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 Shape = Literal["json", "csv", "text", "eval", "otlp"]
-"""How a file is read: `json` is lines, an array, one value after the other, or one object; `csv` a row at a time; `text` whole;
-`eval` a log of Inspect (a zip); `otlp` JSON lines or protobuf."""
+"""How a file is read: `json` is lines, an array, one value after the other, one object, or rows of Parquet; `csv` a row at a time;
+`text` whole; `eval` a log of Inspect (a zip); `otlp` JSON lines or protobuf."""
 
 
 class FileUse(NamedTuple):
@@ -146,3 +146,5 @@ class Format(NamedTuple):
     """Which files are read, how, and which of them together."""
     read: Read
     """The episodes of one part."""
+    hands_bad: bool = False
+    """Whether lines make sessions together: then a line that cannot be read is handed over, too, as an item whose value is its `Bad`."""

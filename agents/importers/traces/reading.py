@@ -5,6 +5,7 @@ from itertools import groupby
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.format import Bad, Episode, FileUse, Head, Item, Options, Part, Read, Reading
+from agents.importers.traces.transcript_writer import TranscriptWriter
 
 _UNEXPECTED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 """Raised by a look at a value of a shape that nobody thought of: the value is rejected, not the import."""
@@ -70,15 +71,15 @@ def each_alone(names: Sequence[str], _head: Head, *, fits: Callable[[str], bool]
 def base_name(name: str) -> str:
     """A file's name without its folders and extensions: the name of a run that has no other."""
     last = name.rsplit("/", 1)[-1]
-    for extension in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".eval", ".pb"):
+    for extension in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".eval", ".pb"):
         last = last.removesuffix(extension)
     return last
 
 
 def is_json(name: str) -> bool:
-    """Whether a file's name says JSON, or nothing."""
+    """Whether a file's name says JSON, Parquet (whose rows are read as JSON), or nothing."""
     plain = name.removesuffix(".gz").removesuffix(".zst")
-    return plain.endswith((".json", ".jsonl", ".ndjson")) or "." not in plain.rsplit("/", 1)[-1]
+    return plain.endswith((".json", ".jsonl", ".ndjson", ".parquet")) or "." not in plain.rsplit("/", 1)[-1]
 
 
 def first_value(head: bytes) -> bytes:
@@ -86,6 +87,17 @@ def first_value(head: bytes) -> bytes:
     return head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n[")
 
 
+def is_part_of_job(names: Sequence[str]) -> bool:
+    """Whether files are those of a benchmark's job: sessions among them are logs of its trials."""
+    return any(name.endswith(("/result.json", "/results.json")) for name in names)
+
+
 def says(head: bytes, *words: bytes) -> bool:
     """Whether a head has all of these keys, quoted as JSON keys."""
     return all(b'"%b"' % word in head for word in words)
+
+
+def tell_unreadable(writer: TranscriptWriter, bad: Bad) -> None:
+    """Note in its place something that cannot be read."""
+    raw = bad.raw.decode(errors="replace") if isinstance(bad.raw, bytes) else bad.raw
+    writer.note("unreadable", {"position": bad.position, "reason": bad.reason} | ({} if raw is None else {"raw": raw}))

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+from agents.importers.traces.content import fitting_source
 from agents.importers.traces.fields import as_text, look
 from agents.importers.traces.format import Bad, Episode, SubAgent
 from agents.importers.traces.identity import Place, places, rollout_id
+from agents.importers.traces.transcript_writer import MAX_NOTE
 from schemas.event_kinds import SUBAGENT_CHANNEL, SUBAGENT_PREFIX
 from schemas.jsontext import compact, parse_object
 
@@ -221,7 +223,7 @@ def _source_event(format_name: str, episode: Episode) -> dict[str, Any]:
         data["version"] = episode.version
     data |= {"file": episode.file, "position": episode.position}
     if episode.source:
-        data["source"] = dict(episode.source)
+        data["source"] = fitting_source(episode.source, MAX_NOTE)
     return {"channel": "status", "event": "import_source", "data": data}
 
 

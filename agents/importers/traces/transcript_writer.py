@@ -7,13 +7,19 @@ user message is the task, which text is the answer, ids of calls, pairing, cumul
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agents.importers.traces.content import Content, too_large
+from agents.importers.traces.content import Content, fitting_source, too_large
 from agents.importers.traces.fields import as_text
 from agents.importers.traces.pairing import Pairing
 from agents.importers.traces.usage import NONE, Spent, Usage
 from schemas.jsontext import parse
 
 Event = dict[str, Any]
+
+MAX_ERROR = 4096
+"""Characters of an error's message: the output has all of it."""
+
+MAX_NOTE = 512 * 1024
+"""Bytes of the data of an event that is no turn."""
 
 
 class Called(NamedTuple):
@@ -46,8 +52,8 @@ class TranscriptWriter:
     def __init__(self) -> None:
         self._events: list[Event] = []
         self._start: Event = {"channel": "text", "event": "run_start", "data": {}}
-        self._users: list[Event] = []
-        """User messages since the last model turn."""
+        self._pending: list[Event] = []
+        """What was said since the last model turn by others than tools."""
         self._early: list[Event] = []
         """What was said before the first user message."""
         self._turns = 0
@@ -67,26 +73,32 @@ class TranscriptWriter:
 
     def user(self, content: Content | str, time: int | None = None, source: Mapping[str, Any] | None = None) -> None:
         """A user message."""
-        self._users.append(self._words("user_message", "user", content, time, source))
+        self._pending.append(self._words("user_message", "user", content, time, source))
 
-    def context(self, content: Content | str, time: int | None = None, source: Mapping[str, Any] | None = None) -> None:
-        """A user message that is no request: files, reminders, settings. Before the first turn it is context, later it is said."""
+    def context(
+        self,
+        content: Content | str,
+        time: int | None = None,
+        source: Mapping[str, Any] | None = None,
+        role: str = "user",
+    ) -> None:
+        """Words that the model was given and nobody asked it: files, reminders, settings, summaries."""
         event = self._words("context_message", "user", content, time, source)
-        if self._turns or self._users:
-            event["event"] = "user_message"
-            self._users.append(event)
-        else:
-            self._events.append(event)
+        if role != "user":
+            event["data"]["role"] = role
+        self._pending.append(event)
 
     def model(self, turn: Turn) -> None:
         """A model turn: reasoning, text, model_done, calls."""
-        if not self._turns and not self._users and not turn.calls and not self._asked and turn.content.text:
+        asked = self._asked or any(map(_is_of_user, self._pending))
+        if not self._turns and not asked and not turn.calls and turn.content.text:
+            self._end_pending()
             early = self._words("assistant_message", "text", turn.content, turn.time, turn.source)
             early["data"]["beforeTask"] = True
             self._early.append(early)
-            self._usage(turn, None)
+            self._usage(turn._replace(source=None), None)
             return
-        self._end_users()
+        self._end_pending()
         step, time = self._turns, turn.time
         self._turns += 1
         for text, signature in turn.content.reasoning:
@@ -94,12 +106,14 @@ class TranscriptWriter:
                 data = {"text": text, "step": step} | ({"signature": signature} if signature else {})
                 self._add("reasoning", "thinking", self._fitted(data, "text"), time)
         self._text = None
+        left = turn
         if turn.content.text or (turn.content.media and not turn.calls):
+            left = turn._replace(source=None)
             said = self._words("assistant_message", "text", turn.content._replace(reasoning=()), time, turn.source)
             said["data"]["step"] = step
             self._events.append(said)
             self._text = said if turn.content.text and not turn.calls else None
-        self._usage(turn, step)
+        self._usage(left, step)
         for called in turn.calls:
             self._call(called, turn, step)
 
@@ -108,26 +122,26 @@ class TranscriptWriter:
         call_id: str | None,
         name: str | None,
         output: Any,
-        error: Mapping[str, Any] | None = None,
+        error: Mapping[str, str] | None = None,
         time: int | None = None,
         source: Mapping[str, Any] | None = None,
     ) -> None:
         """A tool's output; `error` {code?, message} only where the producer marks one."""
-        self._end_users()
+        self._end_pending()
         self._text = None
         paired, tool = self._pairing.result(call_id, name)
         data: dict[str, Any] = {"callId": paired, "output": output}
         if tool is not None:
             data["toolName"] = tool
         if error is not None:
-            data["error"] = dict(error)
+            data["error"] = {name: value[:MAX_ERROR] for name, value in error.items()}
         if source:
-            data["source"] = dict(source)
+            data["source"] = fitting_source(source)
         self._add("tool_result", "tool", self._fitted(data, "output"), time)
 
     def note(self, event: str, data: Mapping[str, Any], time: int | None = None, channel: str = "status") -> None:
         """Any other event."""
-        self._add(event, channel, dict(data), time)
+        (self._pending or self._events).append(_event(event, channel, fitting_source(data, MAX_NOTE), time))
 
     @property
     def waiting(self) -> int:
@@ -136,7 +150,8 @@ class TranscriptWriter:
 
     def finish(self, *, answers: bool = True, task: str | None = None) -> list[Event]:
         """All events. `answers` false: the run was broken off, so its last text is no answer. `task` where no user message is one."""
-        if self._early and not self._turns and not self._users:  # nobody ever asked: it is what the model said
+        asked = any(event["event"] == "user_message" for event in self._pending)
+        if self._early and not self._turns and not asked:  # nobody ever asked: it is what the model said
             early, self._early, self._asked = self._early, [], True
             for event in early:
                 del event["data"]["beforeTask"]
@@ -144,11 +159,11 @@ class TranscriptWriter:
                 self._turns += 1
                 self._events.append(event)
                 self._text = event
-        if not self._turns and self._users:
+        if not self._turns:
             self._begin()
         if self._text is not None and answers:
             self._answer(self._text)
-        self._events += self._users
+        self._events += self._pending
         start = self._start["data"]
         if task is not None and "task" not in start:
             start["task"] = task
@@ -160,8 +175,9 @@ class TranscriptWriter:
         """The last text becomes the answer; a user message after it, its reply."""
         data = text["data"]
         answer = {"answer": data["text"], **{name: value for name, value in data.items() if name != "text"}}
-        if self._users:
-            reply = self._users.pop(0)
+        reply = next((event for event in self._pending if event["event"] == "user_message"), None)
+        if reply is not None:
+            self._pending.remove(reply)
             answer["reply"] = reply["data"].pop("text")
             left = {name: value for name, value in reply["data"].items() if name != "step"}
             if left:
@@ -169,23 +185,26 @@ class TranscriptWriter:
         self._events.remove(text)  # behind its model_done
         self._events.append(text | {"event": "final_answer", "data": answer})
 
-    def _end_users(self) -> None:
+    def _end_pending(self) -> None:
         """User messages before a turn or a result: before the first turn the last of them is the task."""
         if not self._turns:
             self._begin()
-        for event in self._users:
-            event["data"]["step"] = self._turns
-            self._events.append(event)
-        self._users = []
+        for event in self._pending:
+            if event["event"] in ("user_message", "context_message"):
+                event["data"]["step"] = self._turns
+        self._events += self._pending
+        self._pending = []
 
     def _begin(self) -> None:
-        users, self._users = self._users, []
-        if not users:
+        """The last user message before the first turn is the task; all others, and what the model was given, are context."""
+        said, self._pending = self._pending, []
+        last = next((event for event in reversed(said) if event["event"] == "user_message"), None)
+        for event in said:
+            if event is not last:
+                self._events.append(event | {"event": "context_message"} if event["event"] == "user_message" else event)
+        if last is None:
             return
         self._asked = True
-        for event in users[:-1]:
-            self._events.append(event | {"event": "context_message"})
-        last = users[-1]
         data = last["data"]
         self._start["data"] = {"task": data.pop("text"), **data, **self._start["data"]}
         if "timestamp_ms" in last:
@@ -201,7 +220,7 @@ class TranscriptWriter:
             "stepIndex": step,
         }
         if called.source:
-            data["source"] = dict(called.source)
+            data["source"] = fitting_source(called.source)
         for name in ("args", "argsText"):
             data = self._fitted(data, name)
         self._add("tool_call", "tool", data, turn.time)
@@ -209,6 +228,8 @@ class TranscriptWriter:
     def _usage(self, turn: Turn, step: int | None) -> None:
         data = {"modelId": turn.model, "step": step, "finishReason": turn.finish, **self._spent.add(turn.usage)}
         known = {name: value for name, value in data.items() if value is not None}
+        if turn.source:  # a turn without text
+            known["source"] = fitting_source(turn.source)
         if step is None and len(known) == len([name for name in ("modelId", "finishReason") if name in known]):
             return  # a greeting about which nothing is known
         self._add("model_done", "model", known, turn.time, early=step is None)
@@ -219,7 +240,7 @@ class TranscriptWriter:
         content = Content(content) if isinstance(content, str) else content
         data: dict[str, Any] = {"text": content.text or ""}
         if source:
-            data["source"] = dict(source)
+            data["source"] = fitting_source(source)
         if content.media:
             data["media"] = list(content.media)
             self._left_out("media", len(content.media))
@@ -227,11 +248,7 @@ class TranscriptWriter:
 
     def _fitted(self, data: dict[str, Any], name: str) -> dict[str, Any]:
         """The data with a reference in place of a member that is too long for an event."""
-        value = data.get(name)
-        if value is None:
-            return data
-
-        large = too_large(as_text(value)) if isinstance(value, str | list | dict) else None
+        large = too_large(data.get(name))
         if large is None:
             return data
         self._left_out("too_large", 1)
@@ -244,6 +261,10 @@ class TranscriptWriter:
 
     def _add(self, event: str, channel: str, data: dict[str, Any], time: int | None, *, early: bool = False) -> None:
         (self._early if early else self._events).append(_event(event, channel, data, time))
+
+
+def _is_of_user(event: Event) -> bool:
+    return bool(event["channel"] == "user" and event["data"].get("role", "user") == "user")
 
 
 def _event(event: str, channel: str, data: dict[str, Any], time: int | None) -> Event:

@@ -57,11 +57,17 @@ class TraceImport:
     def read(self, format_name: str, paths: Sequence[Path]) -> None:
         """Read all paths. Raises ImportTracesError before the first episode where a path is of no known format."""
         with ExitStack() as stack:
-            sources = []
+            sources: list[tuple[TraceFiles, Format]] = []
             for path in paths:
                 files = TraceFiles(path)
                 stack.callback(files.close)
-                sources.append((files, chosen(format_name, files)))
+                format_ = chosen(format_name, files)
+                self.found.formats[str(path)] = format_.name
+                beside = next((each for each, other in sources if other is format_ and each.is_file), None)
+                if beside is not None and files.is_file:  # a session may be continued, or forked, in another file
+                    beside.join(path)
+                else:
+                    sources.append((files, format_))
             total, done = sum(_size(files) for files, _ in sources) or 1, 0
 
             def advance(count: int) -> None:
@@ -70,7 +76,6 @@ class TraceImport:
                 self._say(min(done / total, 1.0))
 
             for files, format_ in sources:
-                self.found.formats[str(files.path)] = format_.name
                 self._read_path(files, format_, advance)
         for book in self._books.values():
             rollouts, branches = book.counts
@@ -85,8 +90,12 @@ class TraceImport:
 
     def _read_path(self, files: TraceFiles, format_: Format, advance: Callable[[int], None]) -> None:
         parts = format_.plan(files.names, files.head)
-        if not parts:
+        planned = {use.name for part in parts for use in part.files}
+        if not parts and not files.is_file:
             self._refuse(Bad(str(files.path), "", "", f"holds no file of the format {format_.name}"))
+        for name in files.names if files.is_file else ():
+            if name not in planned:
+                self._refuse(Bad(name, "", "", f"is no file of the format {format_.name}"))
         book = self._books.get(format_.name)
         if book is None:
             book = self._books[format_.name] = RolloutBook(format_.name, self._grouping, self._spool)
@@ -99,10 +108,12 @@ class TraceImport:
         def items() -> Iterator[Item]:
             for use in part.files:
                 for found in read_items(files, use, part.run, advance):
-                    if isinstance(found, Bad):
-                        self._refuse(found)
-                    else:
+                    if isinstance(found, Item):
                         yield found
+                        continue
+                    self._refuse(found)
+                    if format_.hands_bad:
+                        yield Item(found.file, found.position, found, part.run)
 
         for found in format_.read(items(), self._options):
             if isinstance(found, Bad):

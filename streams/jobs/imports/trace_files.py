@@ -1,4 +1,6 @@
-"""The files of one PATH: a file, a folder, or standard input; .gz and .zst are unpacked on the way."""
+"""The files of one PATH: a file, a folder, or standard input; .gz and .zst are unpacked on the way. Files that are named one by one
+may be read together, as those of a folder are.
+"""
 
 import gzip
 import shutil
@@ -19,6 +21,9 @@ else:
 HEAD = 64 * 1024
 """Bytes of a file that tell its format."""
 
+PARQUET = b"PAR1"
+"""The first bytes of a Parquet file."""
+
 MAX_FILES = 200_000
 """Files of one folder."""
 
@@ -33,14 +38,30 @@ class TraceFiles:
         self.path = path
         self._stdin: Path | None = None
         self._heads: dict[str, bytes] = {}
+        self._places: dict[str, Path] = {}
         if str(path) == "-":
-            self.names = ["stdin"]
+            self._places["stdin"] = path
         elif path.is_dir():
-            self.names = _below(path)
+            self._places = {name: path / name for name in _below(path)}
         elif path.exists():
-            self.names = [path.name]
+            self._places[path.name] = path
         else:
             raise InputError(f"{path}: No such file or directory; is the path right?")
+
+    @property
+    def names(self) -> list[str]:
+        """The files: by their path below the folder, or by their base name."""
+        return list(self._places)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether a single file was named."""
+        return str(self.path) != "-" and not self.path.is_dir()
+
+    def join(self, path: Path) -> None:
+        """Add a file that was named beside this one."""
+        name = path.name if path.name not in self._places else str(path)
+        self._places[name] = path
 
     @contextmanager
     def opened(self, name: str) -> Iterator[BinaryIO]:
@@ -57,16 +78,26 @@ class TraceFiles:
                 yield raw
 
     def head(self, name: str) -> bytes:
-        """The first 64 KiB of a file; nothing of one that is damaged."""
+        """The first 64 KiB of a file, of Parquet as JSON lines; nothing of one that is damaged."""
         if name not in self._heads:
             try:
                 with self.opened(name) as source:
                     self._heads[name] = source.read(HEAD)
+                if self.is_parquet(name):
+                    from streams.jobs.imports.parquet_rows import parquet_head
+
+                    with self.opened(name) as source:
+                        self._heads[name] = parquet_head(source, HEAD)
             except UNREADABLE:
                 self._heads[name] = b""
             if len(self._heads) > 1000:
                 del self._heads[next(iter(self._heads))]
         return self._heads[name]
+
+    def is_parquet(self, name: str) -> bool:
+        """Whether a file is of that kind, by its first bytes."""
+        with self._place(name).open("rb") as raw:
+            return raw.read(4) == PARQUET
 
     def size(self, name: str) -> int:
         """Bytes on disk."""
@@ -78,9 +109,7 @@ class TraceFiles:
             self._stdin.unlink(missing_ok=True)
 
     def _place(self, name: str) -> Path:
-        if str(self.path) == "-":
-            return self._standard_input()
-        return self.path / name if self.path.is_dir() else self.path
+        return self._standard_input() if str(self.path) == "-" else self._places[name]
 
     def _standard_input(self) -> Path:
         """Standard input as a file: formats look at its head, and some read it twice."""

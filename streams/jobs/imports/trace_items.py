@@ -28,6 +28,9 @@ def read_items(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> I
 
 
 def _json(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
+    if files.is_parquet(use.name):
+        yield from _parquet(files, use, run, advance)
+        return
     streamed = frozenset(use.streamed)
     if not streamed and _has_lines(use.name, files.head(use.name)):
         with files.opened(use.name) as source:
@@ -96,6 +99,20 @@ def _parsed(name: str, position: str, text: bytes, run: str) -> Item | Bad:
 
 def _too_long(name: str, position: str) -> Bad:
     return Bad(name, position, "", f"longer than {MAX_ELEMENT} bytes")
+
+
+def _parquet(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
+    from streams.jobs.imports.parquet_rows import BadParquetError, parquet_rows
+
+    number = 0
+    with files.opened(use.name) as source:
+        try:
+            for row in parquet_rows(source):
+                yield Item(use.name, f"row {number}", row, run)
+                number += 1
+        except BadParquetError as error:
+            yield Bad(use.name, f"row {number}", "", f"not Parquet: {error}")
+    advance(files.size(use.name))
 
 
 def _csv(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
