@@ -289,9 +289,9 @@ _STATUS = (
         {"position": 7, "reason": "expected an object, found a number", "raw": 5},
     ),
     EventKind(
-        "content_left_out", "status", "Media, or a text over 1 MiB, stayed outside of an imported episode: it becomes no row.",
+        "content_left_out", "status", "Something stayed outside of an imported episode, or was not recorded: it becomes no row.",
         (
-            must("reason", "text", "media or too_large."),
+            must("reason", "text", "media, too_large or not_recorded."),
             must("count", "whole number", "How many."),
             may("media", "array", "References: type, media_type, bytes, digest."),
         ),

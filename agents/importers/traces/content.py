@@ -6,10 +6,11 @@ reference {type, media_type, bytes, digest}; a branch that holds one cannot beco
 
 import base64
 import binascii
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from agents.importers.traces.fields import object_in, text_in
+from agents.importers.traces.fields import as_text, object_in, text_in
 from agents.summarize.output import byte_length
 from schemas.jsontext import compact
 
@@ -65,7 +66,7 @@ def _reasoning(part: dict[str, Any]) -> str:
 def reference(part: Any) -> dict[str, Any]:
     """The reference to a part that is no text: its kind, media type, length and SHA-256."""
     if not isinstance(part, dict):
-        return _refer("other", None, compact(part).encode())
+        return refer("other", None, compact(part).encode())
     kind = str(part.get("type") or "other")
     known = next((name for name in ("image", "audio", "file") if name in kind), None)
     known = known or ("file" if "document" in kind or "resource" in kind or "blob" in kind else "other")
@@ -77,8 +78,8 @@ def reference(part: Any) -> dict[str, Any]:
         head, _, data = url.partition(",")
         media_type = media_type or head[5:].split(";")[0]
     if isinstance(data, str):
-        return _refer(known, media_type, _decoded(data))
-    return _refer(known, media_type, compact(part).encode())
+        return refer(known, media_type, _decoded(data))
+    return refer(known, media_type, compact(part).encode())
 
 
 def _decoded(text: str) -> bytes:
@@ -88,13 +89,22 @@ def _decoded(text: str) -> bytes:
         return text.encode()
 
 
-def _refer(kind: str, media_type: str | None, raw: bytes) -> dict[str, Any]:
+def refer(kind: str, media_type: str | None, raw: bytes) -> dict[str, Any]:
+    """The reference to some bytes."""
     found = {"type": kind, "media_type": media_type, "bytes": len(raw), "digest": sha256(raw).hexdigest()}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def bounded(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields for an event's `source`, with references in place of what is too long for an event."""
+    if len(source) == 0 or too_large(compact(source)) is None:
+        return dict(source)
+    left = {name: too_large(as_text(value)) or value for name, value in source.items()}
+    return left if too_large(compact(left)) is None else {"left_out": too_large(compact(source))}
 
 
 def too_large(text: str) -> dict[str, Any] | None:
     """The reference to a text that is too long for an event; None for one that fits."""
     if len(text) <= MAX_TEXT // 4 or byte_length(text) <= MAX_TEXT:
         return None
-    return _refer("text", "text/plain", text.encode())
+    return refer("text", "text/plain", text.encode())
