@@ -13,7 +13,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "import.md"
 
 def table() -> str:
     """The formats as a table of Markdown."""
-    rows = [f"| `{each.name}` | {each.about} | {each.rollout} | {each.verdict} | {each.unknown} |" for each in FORMATS.values()]
+    rows = [
+        f"| `{each.name}` | {each.about} | {each.rollout} | {each.verdict} | {each.unknown} |"
+        for each in FORMATS.values()
+    ]
     return "\n".join(["| format | reads | rollout / branch | verdict | cannot know |", "|---|---|---|---|---|", *rows])
 
 

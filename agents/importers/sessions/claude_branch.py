@@ -223,8 +223,8 @@ def _most(messages: Iterable[Mapping[str, Any]]) -> Usage:
         read = read_usage(message.get("usage"))
         pairs = zip(most, read, strict=True)
         most = Usage(
-            *(max(known) if (known := [each for each in pair if each is not None]) else None for pair in pairs)
-        )  # type: ignore[arg-type]
+            *(max(known) if (known := [each for each in pair if each is not None]) else None for pair in pairs)  # type: ignore[arg-type]
+        )
     return most
 
 

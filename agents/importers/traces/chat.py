@@ -166,10 +166,10 @@ def read_turn_content(message: Mapping[str, Any]) -> Content:
 def read_calls(message: Mapping[str, Any]) -> list[Called]:
     """The calls of an assistant message: OpenAI's, with or without `function` around them, and Anthropic's parts. Raises LineError."""
     given = array_in(message, "tool_calls") or array_in(message, "toolCalls")
-    calls = [_call(each, f"tool_calls[{number}]") for number, each in enumerate(given)]
+    calls = [read_call(each, f"tool_calls[{number}]") for number, each in enumerate(given)]
     old = object_in(message, "function_call")
     if old:
-        calls.append(_call(old, "function_call"))
+        calls.append(read_call(old, "function_call"))
     content = message.get("content")
     parts = content if isinstance(content, list) else []
     return calls + [
@@ -179,7 +179,8 @@ def read_calls(message: Mapping[str, Any]) -> list[Called]:
     ]
 
 
-def _call(value: Any, field: str) -> Called:
+def read_call(value: Any, field: str) -> Called:
+    """One call: {id, function {name, arguments}}, or with these beside the id. Raises LineError."""
     if not isinstance(value, dict):
         raise LineError(field, f"expected a call, found {kind_of(value)}")
     inner = object_in(value, "function") or value

@@ -74,7 +74,7 @@ def _reasoning(part: dict[str, Any]) -> str:
 def reference(part: Any) -> dict[str, Any]:
     """The reference to a part that is no text: its kind, media type, length and SHA-256."""
     if not isinstance(part, dict):
-        return _refer("other", None, compact(part).encode())
+        return refer("other", None, compact(part).encode())
     kind = str(part.get("type") or "other")
     known = next((name for name in ("image", "audio", "file") if name in kind), None)
     known = known or ("file" if "document" in kind or "resource" in kind or "blob" in kind else "other")
@@ -86,8 +86,8 @@ def reference(part: Any) -> dict[str, Any]:
         head, _, data = url.partition(",")
         media_type = media_type or head[5:].split(";")[0]
     if isinstance(data, str):
-        return _refer(known, media_type, _decoded(data))
-    return _refer(known, media_type, compact(part).encode())
+        return refer(known, media_type, _decoded(data))
+    return refer(known, media_type, compact(part).encode())
 
 
 def _decoded(text: str) -> bytes:
@@ -97,7 +97,8 @@ def _decoded(text: str) -> bytes:
         return text.encode()
 
 
-def _refer(kind: str, media_type: str | None, raw: bytes) -> dict[str, Any]:
+def refer(kind: str, media_type: str | None, raw: bytes) -> dict[str, Any]:
+    """The reference to some bytes."""
     found = {"type": kind, "media_type": media_type, "bytes": len(raw), "digest": sha256(raw).hexdigest()}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -120,7 +121,7 @@ def _fits(value: Any, limit: int) -> bool:
 
 def _referred(value: Any) -> dict[str, Any]:
     text = value if isinstance(value, str) else compact(value)
-    return _refer("text", "text/plain" if isinstance(value, str) else "application/json", text.encode())
+    return refer("text", "text/plain" if isinstance(value, str) else "application/json", text.encode())
 
 
 def too_large(value: Any) -> dict[str, Any] | None:

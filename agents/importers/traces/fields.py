@@ -94,8 +94,8 @@ def look(value: Any, path: str) -> Any:
     return value
 
 
-def millis(value: Any) -> int | None:
-    """A time as milliseconds: ISO 8601 (UTC where it has no zone), or a number of seconds, ms, us or ns since 1970."""
+def nanos(value: Any) -> int | None:
+    """A time as nanoseconds: ISO 8601 (UTC where it has no zone), or a number of seconds, ms, us or ns since 1970."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -110,13 +110,19 @@ def millis(value: Any) -> int | None:
         since = read - datetime(1970, 1, 1, tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
-    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
+
+
+def millis(value: Any) -> int | None:
+    """The same as milliseconds."""
+    found = nanos(value)
+    return None if found is None else found // 1_000_000
 
 
 def _from_number(value: float) -> int | None:
     if not 0 < value < 1e19:  # also not a number
         return None
-    for limit, factor in ((1e11, 1000.0), (1e14, 1.0), (1e17, 1e-3)):
+    for limit, factor in ((1e11, 1_000_000_000), (1e14, 1_000_000), (1e17, 1000)):
         if value < limit:
-            return int(value * factor) if isinstance(value, float) or factor != 1 else int(value)
-    return int(value) // 1_000_000
+            return int(value * factor)
+    return int(value)

@@ -43,6 +43,13 @@ class Item(NamedTuple):
     """The part's name."""
 
 
+class Piece(NamedTuple):
+    """A value that is read together with all others of its group, wherever they stand: a span of a trace."""
+
+    group: str
+    value: Any
+
+
 class Bad(NamedTuple):
     """Something that cannot be read; the rest goes on."""
 
@@ -102,6 +109,8 @@ class Episode:
     """Fields of the record that have no other place: nothing is dropped."""
     record: Mapping[str, Any] = field(default_factory=dict)
     """What --group-by looks into."""
+    order: tuple[int, str] | None = None
+    """When it began, and an id: its place among other episodes, where that of the file means nothing."""
     task: str | None = None
     """The task that all branches share, where the format has it; else the first user message."""
     task_shown: bool = True
@@ -123,7 +132,8 @@ class Episode:
     """Elements inside the episode that could not be read; each has its `unreadable` event, too."""
 
 
-Reading = Iterator[Episode | Bad]
+Reading = Iterator[Episode | Bad | Piece]
+Scatter = Callable[[Item, Options], Iterable[Piece | Bad]]
 Read = Callable[[Iterable[Item], Options], Reading]
 Head = Callable[[str], bytes]
 """The first 64 KiB of a file, unpacked."""
@@ -148,3 +158,7 @@ class Format(NamedTuple):
     """The episodes of one part."""
     hands_bad: bool = False
     """Whether lines make sessions together: then a line that cannot be read is handed over, too, as an item whose value is its `Bad`."""
+    scatter: Scatter | None = None
+    """For episodes whose pieces stand anywhere in any file: the pieces of an item. `read` is then handed one item for each group:
+    its position is the group, its value the list of pieces, in no order. A piece that `read` yields goes to another group, which
+    is read afterwards."""

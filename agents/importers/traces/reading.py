@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from agents.importers.line_error import LineError
-from agents.importers.traces.format import Bad, Episode, FileUse, Head, Item, Options, Part, Read, Reading
+from agents.importers.traces.format import Bad, Episode, FileUse, Head, Item, Options, Part, Piece, Read, Reading
 from agents.importers.traces.transcript_writer import TranscriptWriter
 
 _UNEXPECTED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 """Raised by a look at a value of a shape that nobody thought of: the value is rejected, not the import."""
 
 
-def per_item(read_one: Callable[[Item, Options], Iterable[Episode | Bad]]) -> Read:
+def per_item(read_one: Callable[[Item, Options], Iterable[Episode | Bad | Piece]]) -> Read:
     """A reader that makes episodes of each item by itself."""
 
     def read(items: Iterable[Item], options: Options) -> Reading:
@@ -43,12 +43,12 @@ def per_part(read_part: Callable[[Sequence[Item], Options], Iterable[Episode | B
     return read
 
 
-def guarded(item: Item, episodes: Iterable[Episode | Bad]) -> Reading:
+def guarded(item: Item, episodes: Iterable[Episode | Bad | Piece]) -> Reading:
     """Episodes of an item; an error on the way becomes the item's rejection."""
     return _guarded([item], episodes)
 
 
-def _guarded(items: Sequence[Item], episodes: Iterable[Episode | Bad]) -> Reading:
+def _guarded(items: Sequence[Item], episodes: Iterable[Episode | Bad | Piece]) -> Reading:
     try:
         yield from episodes
     except LineError as error:

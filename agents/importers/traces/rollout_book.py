@@ -1,23 +1,24 @@
 """Episodes gathered into rollouts, and the lines that they become (`docs/lines.md`).
 
 Which index a branch has, what all branches share, and which verdicts are required is known only when the last episode was read.
-Until then an episode is a few numbers here and its bytes in a spool.
+Until then an episode is a row of a few numbers here, and its bytes are in a spool: a million of them need little memory.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+from agents.importers.traces.branch_index import BranchIndex
 from agents.importers.traces.content import fitting_source
 from agents.importers.traces.fields import as_text, look
 from agents.importers.traces.format import Bad, Episode, SubAgent
 from agents.importers.traces.identity import Place, places, rollout_id
 from agents.importers.traces.transcript_writer import MAX_NOTE
 from schemas.event_kinds import SUBAGENT_CHANNEL, SUBAGENT_PREFIX
-from schemas.jsontext import compact, parse_object
+from schemas.jsontext import compact, parse, parse_object
 
 FIRST_MESSAGE = "task"
 """`--group-by task`: episodes with the same first user message are branches of one rollout."""
@@ -47,24 +48,33 @@ class Grouping:
     close: bool = True
 
 
-class _Branch(NamedTuple):
-    trial: Any
-    body: int
-    system: int
-    tools: int
-    place: Place | None
+KNOWN_TEXTS = 4096
+"""Texts that many episodes share (prompts, tools) of which the place in the spool is remembered."""
 
 
-@dataclass
-class _Rollout:
+class _Text(NamedTuple):
+    """A text in the spool."""
+
+    digest: str
+    number: int
+
+
+class _Head(NamedTuple):
+    """What an episode says about itself and its rollout; its events are the next entry of the spool."""
+
+    name: str
     key: Any
-    branches: list[_Branch] = field(default_factory=list)
-    task: int = -1
-    """The spooled task; -2 where branches differ."""
-    shown: bool = True
-    count: int | None = None
-    required: dict[str, None] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
+    trial: Any
+    place: Place | None
+    system: _Text | None
+    tools: _Text | None
+    task: _Text | None
+    shown: bool
+    branches: int | None
+    labels: dict[str, str]
+    info: dict[str, Any]
+    end: dict[str, Any] | None
+    verdicts: list[dict[str, Any]]
 
 
 class RolloutBook:
@@ -74,125 +84,130 @@ class RolloutBook:
         self._format = format_name
         self._grouping = grouping
         self._spool = spool
-        self._rollouts: dict[str, _Rollout] = {}
-        self._texts: dict[bytes, int] = {}
+        self._index = BranchIndex()
+        self._texts: dict[bytes, _Text] = {}
 
     def add(self, episode: Episode) -> Bad | None:
         """Take an episode; returns a rejection for one with nothing in it."""
         if not episode.error and all(event["event"] == "run_start" for event in episode.events):
             return Bad(episode.file, episode.position, "", "an empty episode: no model turn, no call, no message", None)
         first = _first_message(episode.events)
-        key, name = self._identity(episode, first)
-        rollout = self._rollouts.get(name)
-        if rollout is None:
-            rollout = self._rollouts[name] = _Rollout(key)
-        self._note(rollout, episode, first)
+        key, name, is_grouped = self._identity(episode, first)
         kept = self._grouping.subagents == "keep"
         events = with_subagents(episode.events, episode.subagents) if kept else list(episode.events)
         events.insert(0, _source_event(self._format, episode))
-        trial = None if self._grouping.group_by else episode.trial
-        rollout.branches.append(
-            _Branch(
-                trial if trial is None or isinstance(trial, int | str) else as_text(trial),
-                self._spool.put(_body(episode, events)),
-                self._text(episode.system),
-                self._text(None if not episode.tools else compact(list(episode.tools))),
-                None if episode.branch_index is None else Place(episode.branch_index, episode.attempt or 0),
-            )
-        )
+        head = self._spool.put(compact(self._head(episode, name, key, first, is_grouped=is_grouped)).encode())
+        self._spool.put(b"\n".join([compact(event).encode() for event in events]))
+        self._index.add(name, head, episode.order)
         if not kept:
             for number, sub in enumerate(episode.subagents):
                 self.add(_apart(episode, sub, number, name))
         return None
 
     def lines(self) -> Iterator[bytes]:
-        """The lines of all rollouts, each rollout's together, in order of first appearance."""
-        for name, rollout in self._rollouts.items():
-            yield from self._lines(name, rollout)
+        """The lines of all rollouts, each rollout's together, in order of first appearance, or of their beginning."""
+        for numbers in self._index.groups():
+            yield from self._lines(numbers)
 
     @property
     def counts(self) -> tuple[int, int]:
         """Rollouts and branches."""
-        return len(self._rollouts), sum(len(each.branches) for each in self._rollouts.values())
+        return self._index.counts
 
     # -- gathering -----------------------------------------------------------------------------------------------------
 
-    def _identity(self, episode: Episode, first: str | None) -> tuple[Any, str]:
-        """The key and the id of an episode's rollout."""
+    def _identity(self, episode: Episode, first: str | None) -> tuple[Any, str, bool]:
+        """The key and the id of an episode's rollout, and whether --group-by decided it."""
         grouping = self._grouping
         if grouping.group_by is not None:
             key = first if grouping.group_by == FIRST_MESSAGE else look(episode.record, grouping.group_by)
             if key is not None:
-                return key, rollout_id(self._format, grouping.run, key)
+                return key, rollout_id(self._format, grouping.run, key), True
         if episode.rollout_id is not None:
-            return episode.task_key, episode.rollout_id
+            return episode.task_key, episode.rollout_id, False
         run = None if grouping.join_runs else grouping.run or episode.run
-        return episode.task_key, rollout_id(self._format, run, episode.task_key)
+        return episode.task_key, rollout_id(self._format, run, episode.task_key), False
 
-    def _note(self, rollout: _Rollout, episode: Episode, first: str | None) -> None:
-        """Note what a branch says about its rollout."""
-        if episode.branches is not None:
-            rollout.count = max(rollout.count or 0, episode.branches)
-        for verdict in episode.verdicts:
-            rollout.required.setdefault(str(verdict.get("name") or verdict["type"]))
-        rollout.labels.update(episode.labels)
-        task = self._text(episode.task if episode.task is not None else first)
-        if task < 0:
-            return
-        rollout.task = task if rollout.task in (-1, task) else -2
-        rollout.shown &= episode.task_shown
+    def _head(self, episode: Episode, name: str, key: Any, first: str | None, *, is_grouped: bool) -> _Head:
+        trial = None if self._grouping.group_by else episode.trial
+        named = episode.branch_index is not None and not is_grouped
+        return _Head(
+            name,
+            key,
+            trial if trial is None or isinstance(trial, int | str) else as_text(trial),
+            Place(episode.branch_index or 0, episode.attempt or 0) if named else None,
+            self._text(episode.system),
+            self._text(None if not episode.tools else compact(list(episode.tools))),
+            self._text(episode.task if episode.task is not None else first),
+            episode.task_shown,
+            episode.branches,
+            dict(episode.labels),
+            dict(episode.info),
+            None if episode.status is None else {"status": episode.status, "error": episode.error},
+            list(episode.verdicts),
+        )
 
-    def _text(self, text: str | None) -> int:
-        """The number of a text in the spool; each text is there once. -1 for none."""
+    def _text(self, text: str | None) -> _Text | None:
+        """A text in the spool; one that is there already is not written again, as far as that is remembered."""
         if text is None:
-            return -1
-        digest = sha256(text.encode()).digest()[:16]
-        number = self._texts.get(digest)
-        if number is None:
-            number = self._texts[digest] = self._spool.put(text.encode())
-        return number
+            return None
+        raw = text.encode()
+        digest = sha256(raw).digest()[:16]
+        known = self._texts.get(digest)
+        if known is None:
+            if len(self._texts) >= KNOWN_TEXTS:
+                del self._texts[next(iter(self._texts))]
+            known = self._texts[digest] = _Text(digest.hex(), self._spool.put(raw))
+        return known
 
-    def _said(self, number: int) -> str:
-        return self._spool.get(number).decode()
+    def _said(self, text: _Text) -> str:
+        return self._spool.get(text.number).decode()
 
     # -- lines ---------------------------------------------------------------------------------------------------------
 
-    def _lines(self, name: str, rollout: _Rollout) -> Iterator[bytes]:
-        branches = rollout.branches
-        shared_system = _same(each.system for each in branches)
-        shared_tools = _same(each.tools for each in branches)
-        yield self._opening(name, rollout, shared_system, shared_tools)
-        placed = _places(branches)
-        for place, branch in zip(placed, branches, strict=True):
+    def _lines(self, numbers: Sequence[int]) -> Iterator[bytes]:
+        """The lines of one rollout, of whose branches these are the heads."""
+        heads = [_read_head(self._spool.get(number)) for number in numbers]
+        name = heads[0].name
+        system, tools = _same(each.system for each in heads), _same(each.tools for each in heads)
+        count = max((each.branches for each in heads if each.branches is not None), default=None)
+        yield self._opening(heads, system, tools, count)
+        placed = _places(heads)
+        for place, number, head in zip(placed, numbers, heads, strict=True):
             config: dict[str, Any] = {}
-            if shared_system is None and branch.system >= 0:
-                config["systemPrompt"] = self._said(branch.system)
-            if shared_tools is None and branch.tools >= 0:
-                config["tools"] = orjson.loads(self._spool.get(branch.tools))
-            yield from _branch_lines(name, place, self._spool.get(branch.body), config)
-        complete = rollout.count is not None and len({place.branch_index for place in placed}) >= rollout.count
+            if system is None and head.system is not None:
+                config["systemPrompt"] = self._said(head.system)
+            if tools is None and head.tools is not None:
+                config["tools"] = orjson.loads(self._spool.get(head.tools.number))
+            yield from _branch_lines(name, place, head, self._spool.get(number + 1), config)
+        complete = count is not None and len({place.branch_index for place in placed}) >= count
         if self._grouping.close and not complete:
             yield _line({"type": "close", "rollout_id": name})
 
-    def _opening(self, name: str, rollout: _Rollout, system: int | None, tools: int | None) -> bytes:
-        line: dict[str, Any] = {"type": "rollout", "rollout_id": name}
-        if rollout.task >= 0:
-            line["task"] = self._said(rollout.task)
-            shown = rollout.shown
+    def _opening(self, heads: Sequence[_Head], system: _Text | None, tools: _Text | None, count: int | None) -> bytes:
+        line: dict[str, Any] = {"type": "rollout", "rollout_id": heads[0].name}
+        asked = [each for each in heads if each.task is not None]
+        task = _same(each.task for each in asked)
+        if task is not None:
+            line["task"] = self._said(task)
+            shown = all(each.shown for each in asked)
         else:  # every branch has its own, or nobody knows
-            line["task"] = as_text(rollout.key) if rollout.task == -2 else ""
+            line["task"] = as_text(heads[0].key) if asked else ""
             shown = False
         if not shown:
             line["task_shown"] = False
-        if rollout.count is not None:
-            line["branches"] = rollout.count
+        if count is not None:
+            line["branches"] = count
         required = self._grouping.required
-        line["required"] = list(rollout.required if required is None else required)
-        if system is not None and system >= 0:
+        found = dict.fromkeys(str(each.get("name") or each["type"]) for head in heads for each in head.verdicts)
+        line["required"] = list(found if required is None else required)
+        if system is not None:
             line["system_prompt"] = self._said(system)
-        if tools is not None and tools >= 0:
-            line["tools"] = orjson.loads(self._spool.get(tools))
-        labels = {"format": self._format, **rollout.labels}
+        if tools is not None:
+            line["tools"] = orjson.loads(self._spool.get(tools.number))
+        labels = {"format": self._format}
+        for head in heads:
+            labels |= head.labels
         line["labels"] = {key: labels[key] for key in sorted(labels)}
         return _line(line)
 
@@ -239,29 +254,31 @@ def _first_message(events: Sequence[dict[str, Any]]) -> str | None:
     return None
 
 
-def _body(episode: Episode, events: Sequence[Mapping[str, Any]]) -> bytes:
-    """An episode as the spool keeps it: what belongs on other lines, then an event a line."""
-    end = None if episode.status is None else {"status": episode.status, "error": episode.error}
-    head = {"info": dict(episode.info), "end": end, "verdicts": list(episode.verdicts)}
-    return b"\n".join([compact(head).encode(), *(compact(event).encode() for event in events)])
+def _read_head(raw: bytes) -> _Head:
+    """A head from the spool."""
+    head = _Head._make(parse(raw))
+    return head._replace(
+        place=None if head.place is None else Place._make(head.place),
+        system=None if head.system is None else _Text._make(head.system),
+        tools=None if head.tools is None else _Text._make(head.tools),
+        task=None if head.task is None else _Text._make(head.task),
+    )
 
 
-def _branch_lines(name: str, place: Place, body: bytes, config: dict[str, Any]) -> Iterator[bytes]:
-    head_text, *events = body.split(b"\n")
-    head = orjson.loads(head_text)
+def _branch_lines(name: str, place: Place, head: _Head, body: bytes, config: dict[str, Any]) -> Iterator[bytes]:
     where = {"rollout_id": name, "branch_index": place.branch_index, "attempt": place.attempt}
     beginning = b'{"type":"event",' + orjson.dumps(where)[1:-1] + b',"seq":'
-    info = {key: value for key, value in head["info"].items() if value is not None}
+    info = {key: value for key, value in head.info.items() if value is not None}
     info_text = orjson.dumps(info)[1:-1] + b"," if info else b""
-    for seq, event in enumerate(events):
+    for seq, event in enumerate(body.split(b"\n")):
         told = event
         if config and b'"event":"run_start"' in event[:200]:
             told, config = _configured(event, config), {}
         yield b'%b%d,%b"event":%b}\n' % (beginning, seq, info_text, told)
         info_text = b""
-    if head["end"] is not None:
-        yield _line({"type": "end", **where, **{key: value for key, value in head["end"].items() if value is not None}})
-    for verdict in head["verdicts"]:
+    if head.end is not None:
+        yield _line({"type": "end", **where, **{key: value for key, value in head.end.items() if value is not None}})
+    for verdict in head.verdicts:
         yield _line({"type": verdict["type"], **where, **verdict})
 
 
@@ -272,16 +289,20 @@ def _configured(event: bytes, config: dict[str, Any]) -> bytes:
     return compact(read).encode()
 
 
-def _places(branches: Sequence[_Branch]) -> list[Place]:
+def _places(heads: Sequence[_Head]) -> list[Place]:
     """The places of the branches: those that the trace names, or else those of their trials."""
-    named = [each.place for each in branches if each.place is not None]
-    return named if len(named) == len(branches) else places([each.trial for each in branches])
+    named = [each.place for each in heads if each.place is not None]
+    return named if len(named) == len(heads) else places([each.trial for each in heads])
 
 
-def _same(numbers: Iterable[int]) -> int | None:
-    """The one number that all have, or None."""
-    found = set(numbers)
-    return found.pop() if len(found) == 1 else None
+def _same(texts: Iterable[_Text | None]) -> _Text | None:
+    """The text that all have, or None."""
+    found: _Text | None = None
+    for number, text in enumerate(texts):
+        if text is None or (number and (found is None or found.digest != text.digest)):
+            return None
+        found = text
+    return found
 
 
 def _line(value: Any) -> bytes:

@@ -14,6 +14,8 @@ class Usage(NamedTuple):
     output: int | None = None
     cached: int | None = None
     usd: float | None = None
+    reasoning: int | None = None
+    """Of the response, spent on reasoning."""
 
 
 NONE = Usage()
@@ -35,7 +37,11 @@ def read_usage(value: Any) -> Usage:
     output = whole_in(
         value, "output_tokens", "completion_tokens", "candidates_token_count", "candidatesTokenCount", "output"
     )
-    return Usage(counted, output, cached, number_in(value, "cost", "total_cost", "cost_usd"))
+    thought = None
+    for name in ("output_tokens_details", "completion_tokens_details", "output_token_details"):
+        found = whole_in(object_in(value, name), "reasoning_tokens", "reasoning")
+        thought = found if thought is None else thought
+    return Usage(counted, output, cached, number_in(value, "cost", "total_cost", "cost_usd"), thought)
 
 
 class Spent:
@@ -49,4 +55,4 @@ class Spent:
         known = zip(self._sum, usage, strict=True)
         self._sum = Usage(*(old if new is None else (old or 0) + new for old, new in known))  # type: ignore[arg-type]
         names = ("inputTokens", "outputTokens", "cacheReadTokens", "estimatedUsd")
-        return {name: value for name, value in zip(names, self._sum, strict=True) if value is not None}
+        return {name: value for name, value in zip(names, self._sum, strict=False) if value is not None}

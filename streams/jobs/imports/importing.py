@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from agents.importers.formats.registry import FORMATS
-from agents.importers.traces.format import Bad, Episode, Format, Item, Options, Part
+from agents.importers.traces.format import Bad, Episode, Format, Item, Options, Part, Piece, Scatter
+from agents.importers.traces.reading import guarded
 from agents.importers.traces.rollout_book import Grouping, RolloutBook
 from agents.importers.traces.tally import Tally
 from agents.redaction.redaction import redact
 from schemas.errors import BraidError
 from schemas.jsontext import compact
+from streams.jobs.imports.group_spool import GroupSpool
 from streams.jobs.imports.spool_file import SpoolFile
 from streams.jobs.imports.trace_files import TraceFiles
 from streams.jobs.imports.trace_items import read_items
@@ -51,6 +53,8 @@ class TraceImport:
         self._rejected = rejected
         self._say = say
         self._books: dict[str, RolloutBook] = {}
+        self._gathered: dict[str, tuple[Format, _Gathered]] = {}
+        """By name, formats whose episodes are spread over all their paths."""
         self._spool = SpoolFile()
         self.found = Imported()
 
@@ -77,6 +81,8 @@ class TraceImport:
 
             for files, format_ in sources:
                 self._read_path(files, format_, advance)
+            for format_, gathered in self._gathered.values():
+                self._read_groups(format_, gathered)
         for book in self._books.values():
             rollouts, branches = book.counts
             self.found.rollouts += rollouts
@@ -96,34 +102,56 @@ class TraceImport:
         for name in files.names if files.is_file else ():
             if name not in planned:
                 self._refuse(Bad(name, "", "", f"is no file of the format {format_.name}"))
+        for part in parts:
+            items = self._items(files, format_, part, advance)
+            if format_.scatter is None:
+                self._take(format_, items)
+            else:
+                self._gather(format_, format_.scatter, items, part, _size(files))
+
+    def _items(self, files: TraceFiles, format_: Format, part: Part, advance: Callable[[int], None]) -> Iterator[Item]:
+        for use in part.files:
+            for found in read_items(files, use, part.run, advance):
+                if isinstance(found, Item):
+                    yield found
+                    continue
+                self._refuse(found)
+                if format_.hands_bad:
+                    yield Item(found.file, found.position, found, part.run)
+
+    def _take(self, format_: Format, items: Iterator[Item], later: GroupSpool | None = None) -> None:
+        """Take the episodes of some items. A piece waits for the rest of its group."""
         book = self._books.get(format_.name)
         if book is None:
             book = self._books[format_.name] = RolloutBook(format_.name, self._grouping, self._spool)
-        for part in parts:
-            self._read_part(files, format_, part, book, advance)
-
-    def _read_part(
-        self, files: TraceFiles, format_: Format, part: Part, book: RolloutBook, advance: Callable[[int], None]
-    ) -> None:
-        def items() -> Iterator[Item]:
-            for use in part.files:
-                for found in read_items(files, use, part.run, advance):
-                    if isinstance(found, Item):
-                        yield found
-                        continue
-                    self._refuse(found)
-                    if format_.hands_bad:
-                        yield Item(found.file, found.position, found, part.run)
-
-        for found in format_.read(items(), self._options):
-            if isinstance(found, Bad):
-                self._refuse(found)
+        for found in format_.read(items, self._options):
+            if isinstance(found, Piece):
+                assert later is not None, "a piece of a second group belongs to no third one"
+                later.add(found.group, ["", found.value])
                 continue
-            bad = book.add(found)
+            bad = found if isinstance(found, Bad) else book.add(found)
             if bad is not None:
                 self._refuse(bad)
-                continue
-            self._note(found)
+            elif isinstance(found, Episode):
+                self._note(found)
+
+    def _gather(self, format_: Format, scatter: Scatter, items: Iterator[Item], part: Part, size: int) -> None:
+        """Spread the pieces of some items by group."""
+        _, gathered = self._gathered.setdefault(format_.name, (format_, _Gathered(GroupSpool(size))))
+        gathered.files.update(use.name for use in part.files)
+        for item in items:
+            for found in guarded(item, scatter(item, self._options)):
+                if isinstance(found, Bad):
+                    self._refuse(found)
+                elif isinstance(found, Piece):
+                    gathered.spool.add(found.group, [part.run, found.value])
+
+    def _read_groups(self, format_: Format, gathered: "_Gathered") -> None:
+        names = sorted(gathered.files)
+        label = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        later = GroupSpool(gathered.spool.size)
+        self._take(format_, _groups(gathered.spool, label), later)
+        self._take(format_, _groups(later, label))
 
     def _note(self, episode: Episode) -> None:
         self.found.tally.add(episode)
@@ -132,6 +160,20 @@ class TraceImport:
 
     def _refuse(self, bad: Bad) -> None:
         self._rejected.keep(described(bad))
+
+
+@dataclass
+class _Gathered:
+    """Pieces of all paths of a format."""
+
+    spool: GroupSpool
+    files: set[str] = field(default_factory=set)
+
+
+def _groups(spool: GroupSpool, label: str) -> Iterator[Item]:
+    """Groups as items. Where a group stands is not known by file and line any more: its pieces may be anywhere."""
+    for group, pieces in spool.groups():
+        yield Item(label, group, [value for _, value in pieces], min(run for run, _ in pieces))
 
 
 def chosen(format_name: str, files: TraceFiles) -> Format:
