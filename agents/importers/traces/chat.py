@@ -5,16 +5,24 @@ from typing import Any, NamedTuple
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.content import Content, read_content
-from agents.importers.traces.fields import array_in, millis, object_in, rest_of, text_in
+from agents.importers.traces.fields import array_in, as_text, millis, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Item
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
 from agents.importers.traces.usage import Usage, read_usage
 from schemas.jsontext import kind_of
 
-_READ = (
-    "role", "content", "tool_calls", "function_call", "tool_call_id", "name", "reasoning_content", "reasoning", "thinking",
-    "usage", "timestamp", "model", "id",
-)  # fmt: skip
+_READ = {
+    "user": ("role", "content", "timestamp"),
+    "assistant": (
+        "role", "content", "timestamp", "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "usage",
+        "model", "id",
+    ),
+    "tool": ("role", "content", "timestamp", "tool_call_id", "name"),
+}  # fmt: skip
+"""By role the members that have a place of their own; the others go to `source`."""
+
+_ROLES = {"model": "assistant", "function": "tool"}
+"""Other words for roles."""
 
 IsError = Callable[[Mapping[str, Any], Any], Mapping[str, Any] | None]
 """The error of a tool message, from the message and its output; None where the producer marks none."""
@@ -22,6 +30,15 @@ IsError = Callable[[Mapping[str, Any], Any], Mapping[str, Any] | None]
 
 def no_error(_message: Mapping[str, Any], _output: Any) -> None:
     """The format marks no errors."""
+
+
+Aside = Callable[[TranscriptWriter, Mapping[str, Any]], bool]
+"""Takes a message that is no part of the model's conversation; returns False for all others."""
+
+
+def nothing_aside(_writer: TranscriptWriter, _message: Mapping[str, Any]) -> bool:
+    """Every message is part of the conversation."""
+    return False
 
 
 class Chat(NamedTuple):
@@ -39,12 +56,14 @@ def tell(
     error_of: IsError = no_error,
     usage_of: Callable[[Mapping[str, Any]], Usage] = lambda message: read_usage(message.get("usage")),
     where: str = "messages",
+    aside: Aside = nothing_aside,
 ) -> Chat:
     """Tell messages to a transcript. One that cannot be read is an `unreadable` event in its place."""
     chat = Chat(TranscriptWriter(), _system(messages), [])
     for number, message in enumerate(messages):
         try:
-            _tell_one(chat, message, number, error_of, usage_of)
+            if not (isinstance(message, dict) and aside(chat.writer, message)):
+                _tell_one(chat, message, number, error_of, usage_of)
         except LineError as error:
             field = f"{where}[{number}].{error.field}".rstrip(".")
             chat.unreadable.append(Bad(item.file, item.position, field, error.reason, message))
@@ -65,8 +84,9 @@ def _tell_one(
 ) -> None:
     if not isinstance(message, dict):
         raise LineError("", f"expected a message, found {kind_of(message)}")
-    writer, role = chat.writer, message.get("role")
-    time, source = millis(message.get("timestamp")), rest_of(message, *_READ)
+    writer, said = chat.writer, message.get("role")
+    role = _ROLES.get(said, said) if isinstance(said, str) else said
+    time, source = millis(message.get("timestamp")), rest_of(message, *_READ.get(str(role), ()))
     if role in ("system", "developer"):
         if number or chat.system is None:
             writer.note(
@@ -74,14 +94,14 @@ def _tell_one(
             )
     elif role == "user":
         writer.user(_named(message), time, source)
-    elif role in ("assistant", "model"):
+    elif role == "assistant":
         writer.model(
             Turn(
                 read_turn_content(message), read_calls(message), text_in(message, "id"), text_in(message, "model"),
                 usage=usage_of(message), time=time, source=source,
             )
         )  # fmt: skip
-    elif role in ("tool", "function"):
+    elif role == "tool":
         content = read_content(message.get("content"))
         output = content.text if isinstance(message.get("content"), str | list | None) else message["content"]
         writer.result(
@@ -92,7 +112,7 @@ def _tell_one(
                 "content_left_out", {"reason": "media", "count": len(content.media), "media": list(content.media)}
             )
     else:
-        raise LineError("role", f"unknown: {role!r}" if role is not None else "missing")
+        raise LineError("role", f"unknown: {as_text(said)}" if said is not None else "missing")
 
 
 def _named(message: Mapping[str, Any]) -> Content:

@@ -98,3 +98,10 @@ def too_large(text: str) -> dict[str, Any] | None:
     if len(text) <= MAX_TEXT // 4 or byte_length(text) <= MAX_TEXT:
         return None
     return _refer("text", "text/plain", text.encode())
+
+
+def refer_to(value: Any) -> dict[str, Any]:
+    """The reference to any JSON value."""
+    if isinstance(value, str):
+        return _refer("text", "text/plain", value.encode())
+    return _refer("other", "application/json", compact(value).encode())

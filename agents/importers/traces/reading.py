@@ -5,6 +5,9 @@ from itertools import groupby
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.format import Bad, Episode, FileUse, Head, Item, Options, Part, Read, Reading
+from agents.importers.traces.json_elements import Structure
+
+_COLON, _COMMA, _OBJECT_END = b":,}"
 
 _UNEXPECTED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 """Raised by a look at a value of a shape that nobody thought of: the value is rejected, not the import."""
@@ -84,6 +87,31 @@ def is_json(name: str) -> bool:
 def first_value(head: bytes) -> bytes:
     """The beginning of the first JSON value of a head: what follows spaces and an opening bracket of an array."""
     return head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n[")
+
+
+def members(head: bytes) -> dict[str, bytes]:
+    """The members of the first JSON object of a head, each with the beginning of its value; empty where the first value is none."""
+    text = first_value(head)
+    found: dict[str, bytes] = {}
+    if not text.startswith(b"{"):
+        return found
+    start, colon = 1, 0
+    for place, code, depth in Structure().marks(text):
+        if depth == 1 and code == _COLON and not colon:
+            colon = place
+        elif depth == 1 and code in (_COMMA, _OBJECT_END):
+            _note(found, text, start, colon, place)
+            start, colon = place + 1, 0
+            if code == _OBJECT_END:
+                return found
+    _note(found, text, start, colon, len(text))
+    return found
+
+
+def _note(found: dict[str, bytes], text: bytes, start: int, colon: int, end: int) -> None:
+    if colon:
+        name = text[start:colon].strip(b' \t\r\n"').decode(errors="replace")
+        found.setdefault(name, text[colon + 1 : end].strip(b" \t\r\n"))
 
 
 def says(head: bytes, *words: bytes) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+from agents.importers.traces.content import refer_to
 from agents.importers.traces.fields import as_text, look
 from agents.importers.traces.format import Bad, Episode, SubAgent
 from agents.importers.traces.identity import Place, places, rollout_id
@@ -19,6 +20,13 @@ from schemas.jsontext import compact, parse_object
 
 FIRST_MESSAGE = "task"
 """`--group-by task`: episodes with the same first user message are branches of one rollout."""
+
+
+MAX_EVENT = 3 * 1024 * 1024
+"""Bytes of an event; a line has at most 4 MiB. Texts have a limit of their own, before JSON escapes them."""
+
+_ASIDE = ("source", "raw")
+"""Members that reach no row."""
 
 
 class Spool(Protocol):
@@ -241,7 +249,24 @@ def _body(episode: Episode, events: Sequence[Mapping[str, Any]]) -> bytes:
     """An episode as the spool keeps it: what belongs on other lines, then an event a line."""
     end = None if episode.status is None else {"status": episode.status, "error": episode.error}
     head = {"info": dict(episode.info), "end": end, "verdicts": list(episode.verdicts)}
-    return b"\n".join([compact(head).encode(), *(compact(event).encode() for event in events)])
+    return b"\n".join([compact(head).encode(), *(line for event in events for line in _fitted(event))])
+
+
+def _fitted(event: Mapping[str, Any]) -> list[bytes]:
+    """An event as lines; one over the limit has references in place of its longest members, and says so where a row would miss them."""
+    text = compact(event).encode()
+    if len(text) <= MAX_EVENT:
+        return [text]
+    data = dict(event["data"])
+    for name in sorted(data, key=lambda each: (each not in _ASIDE, -len(compact(data[each])))):
+        data[name] = refer_to(data[name])
+        text = compact({**event, "data": data}).encode()
+        if len(text) <= MAX_EVENT:
+            if name in _ASIDE:
+                return [text]
+            break
+    left_out = {"channel": "status", "event": "content_left_out", "data": {"reason": "too_large", "count": 1}}
+    return [text, compact(left_out).encode()]
 
 
 def _branch_lines(name: str, place: Place, body: bytes, config: dict[str, Any]) -> Iterator[bytes]:

@@ -84,7 +84,7 @@ class TranscriptWriter:
             early = self._words("assistant_message", "text", turn.content, turn.time, turn.source)
             early["data"]["beforeTask"] = True
             self._early.append(early)
-            self._usage(turn, None)
+            self._usage(turn._replace(source=None), None)
             return
         self._end_users()
         step, time = self._turns, turn.time
@@ -99,6 +99,7 @@ class TranscriptWriter:
             said["data"]["step"] = step
             self._events.append(said)
             self._text = said if turn.content.text and not turn.calls else None
+            turn = turn._replace(source=None)
         self._usage(turn, step)
         for called in turn.calls:
             self._call(called, turn, step)
@@ -211,6 +212,8 @@ class TranscriptWriter:
         known = {name: value for name, value in data.items() if value is not None}
         if step is None and len(known) == len([name for name in ("modelId", "finishReason") if name in known]):
             return  # a greeting about which nothing is known
+        if turn.source:  # of a turn without words
+            known["source"] = dict(turn.source)
         self._add("model_done", "model", known, turn.time, early=step is None)
 
     def _words(
