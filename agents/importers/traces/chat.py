@@ -15,7 +15,7 @@ _READ = {
     "user": ("role", "content", "timestamp"),
     "assistant": (
         "role", "content", "timestamp", "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "usage",
-        "model", "id",
+        "model", "id", "finish_reason",
     ),
     "tool": ("role", "content", "timestamp", "tool_call_id", "name"),
 }  # fmt: skip
@@ -98,7 +98,7 @@ def _tell_one(
         writer.model(
             Turn(
                 read_turn_content(message), read_calls(message), text_in(message, "id"), text_in(message, "model"),
-                usage=usage_of(message), time=time, source=source,
+                text_in(message, "finish_reason"), usage_of(message), time, source,
             )
         )  # fmt: skip
     elif role == "tool":

@@ -78,6 +78,18 @@ class TranscriptWriter:
         else:
             self._events.append(event)
 
+    def given(self, content: Content | str, time: int | None = None, source: Mapping[str, Any] | None = None) -> bool:
+        """Words in the model's name that it never said: an example before the task. Returns False once the model has spoken."""
+        if self._turns:
+            return False
+        self._events += [event | {"event": "context_message"} for event in self._users]
+        self._asked |= bool(self._users)
+        self._users = []
+        event = self._words("assistant_message", "text", content, time, source)
+        event["data"]["beforeTask"] = True
+        self._events.append(event)
+        return True
+
     def model(self, turn: Turn) -> None:
         """A model turn: reasoning, text, model_done, calls."""
         if not self._turns and not self._users and not turn.calls and not self._asked and turn.content.text:
