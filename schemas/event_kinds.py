@@ -134,6 +134,22 @@ _USER = (
         ),
         {"text": "Here is my project."},
     ),
+    EventKind(
+        "user_tool_call", "user", "A simulated user calls a tool of its own. The model sees nothing of it: it reaches no row.",
+        (must("toolName", "text", "The tool."), may("args", "object", "The arguments."), _CALL_ID, _SOURCE),
+        {"toolName": "reboot_phone", "args": {}, "callId": "c1"},
+    ),
+    EventKind(
+        "user_tool_result", "user", "The output of a simulated user's call. It reaches no row.",
+        (
+            _CALL_ID,
+            may("toolName", "text", "The tool."),
+            may("output", "any", "The output."),
+            may("error", "text or object", "code and message, only where the tool failed."),
+            _SOURCE,
+        ),
+        {"callId": "c1", "toolName": "reboot_phone", "output": "rebooted"},
+    ),
 )  # fmt: skip
 
 _TOOL = (

@@ -1,20 +1,24 @@
 """Chat datasets: lines with `messages`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from agents.importers.traces.chat import tell
 from agents.importers.traces.fields import an_array, an_object, as_text, rest_of, text_in
 from agents.importers.traces.format import Episode, Format, Head, Item, Options
-from agents.importers.traces.reading import each_alone, first_value, is_json, per_item, says
+from agents.importers.traces.reading import each_alone, is_json, members, per_item, says
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
     """Objects with `messages` of {role, content} on the first level."""
-    return any(
-        is_json(name) and first_value(head(name))[:1] == b"{" and says(head(name), b"messages", b"role")
-        for name in names
-    )
+    return any(is_json(name) and _is_chat(members(head(name))) for name in names)
+
+
+def _is_chat(found: Mapping[str, bytes]) -> bool:
+    said = found.get("messages", b"")
+    return (
+        said.startswith(b"[") and says(said, b"role", b"content") and "termination_reason" not in found
+    )  # that is tau2
 
 
 def _read(item: Item, _options: Options) -> Iterator[Episode]:

@@ -1,6 +1,8 @@
 """All formats by name, in the order in which they are shown."""
 
-from agents.importers.formats import claude_code, messages, oai_agents, tau_bench
+from agents.importers.formats import agent_harm, claude_code, inspect_log, messages, oai_agents, tau2, tau_bench
 from agents.importers.traces.format import Format
 
-FORMATS: dict[str, Format] = {each.FORMAT.name: each.FORMAT for each in (messages, claude_code, tau_bench, oai_agents)}
+_MODULES = (messages, claude_code, inspect_log, agent_harm, tau_bench, tau2, oai_agents)
+
+FORMATS: dict[str, Format] = {each.FORMAT.name: each.FORMAT for each in _MODULES}

@@ -6,19 +6,15 @@ from typing import Any
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.chat import tell
-from agents.importers.traces.fields import an_array, an_object, number_in, object_in, rest_of, text_in
+from agents.importers.traces.fields import an_array, an_object, object_in, rest_of, text_in
 from agents.importers.traces.format import Episode, Format, Head, Item, Options
-from agents.importers.traces.reading import each_alone, first_value, is_json, per_item, says
-
-ALMOST_ONE = 1 - 1e-6
+from agents.importers.traces.reading import each_alone, is_json, members, per_item
+from agents.importers.traces.verdicts import scored
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
     """An array of {task_id, reward, info, traj, trial}."""
-    return any(
-        is_json(name) and first_value(head(name)).startswith(b"{") and says(head(name), b"task_id", b"reward", b"traj")
-        for name in names
-    )
+    return any(is_json(name) and {"task_id", "reward", "traj"} <= members(head(name)).keys() for name in names)
 
 
 def _read(item: Item, options: Options) -> Iterator[Episode]:
@@ -33,25 +29,13 @@ def _read(item: Item, options: Options) -> Iterator[Episode]:
         file=item.file, position=item.position, run=item.run, task_key=run["task_id"], trial=run.get("trial"),
         source=rest_of(run, "task_id", "traj", "trial"), record=run,
         task=instruction, task_shown=instruction is None, system=chat.system, events=chat.writer.finish(answers=not trouble),
-        verdicts=() if trouble else verdict(run.get("reward"), options), unreadable=chat.unreadable,
+        verdicts=() if trouble else scored("tau-bench", "reward", run.get("reward"), options), unreadable=chat.unreadable,
         status="infra_error" if trouble else "answered", error=str(info["error"]) if trouble else None,
     )  # fmt: skip
 
 
 def _error(_message: Mapping[str, Any], output: Any) -> dict[str, str] | None:
     return {"message": output} if isinstance(output, str) and output.startswith("Error") else None
-
-
-def verdict(reward: Any, options: Options, hint: str | None = None) -> list[dict[str, Any]]:
-    """The check of a reward from 0 to 1: a pass from 1 on, else a fail."""
-    score = number_in({"reward": reward}, "reward")
-    if score is None:
-        return []
-    check: dict[str, Any] = {"type": "check", "name": "reward", "produced_by": "import:tau-bench"}
-    check["status"] = "pass" if score >= (ALMOST_ONE if options.pass_at is None else options.pass_at) else "fail"
-    if 0 <= score <= 1:
-        check["score"] = score
-    return [check | ({"hint": hint} if hint else {})]
 
 
 FORMAT = Format(

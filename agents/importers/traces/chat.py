@@ -11,11 +11,20 @@ from agents.importers.traces.transcript_writer import Called, TranscriptWriter, 
 from agents.importers.traces.usage import Usage, read_usage
 from schemas.jsontext import kind_of
 
-_READ = (
-    "role", "content", "tool_calls", "function_call", "tool_call_id", "name", "reasoning_content", "reasoning", "thinking",
-    "usage", "timestamp", "model", "id", "toolCalls", "toolCallId", "tool_name", "toolName", "reasoningContent", "refusal",
-    "finish_reason", "stop_reason",
+_TURN = (
+    "tool_calls", "toolCalls", "function_call", "reasoning_content", "reasoningContent", "reasoning", "thinking", "usage", "model",
+    "id", "finish_reason", "stop_reason", "refusal",
 )  # fmt: skip
+_SAID = ("role", "content", "timestamp")
+_READ = {
+    "user": _SAID,
+    "assistant": (*_SAID, *_TURN),
+    "tool": (*_SAID, "tool_call_id", "toolCallId", "name", "tool_name", "toolName"),
+}
+"""By role the members that have a place of their own; the others go to `source`."""
+
+_ROLES = {"model": "assistant", "function": "tool"}
+"""Other words for roles."""
 
 IsError = Callable[[Mapping[str, Any], Any], Mapping[str, str] | None]
 """The error of a tool message, from the message and its output; None where the producer marks none."""
@@ -23,6 +32,15 @@ IsError = Callable[[Mapping[str, Any], Any], Mapping[str, str] | None]
 
 def no_error(_message: Mapping[str, Any], _output: Any) -> None:
     """The format marks no errors."""
+
+
+Aside = Callable[[TranscriptWriter, Mapping[str, Any]], bool]
+"""Takes a message that is no part of the model's conversation; returns False for all others."""
+
+
+def nothing_aside(_writer: TranscriptWriter, _message: Mapping[str, Any]) -> bool:
+    """Every message is part of the conversation."""
+    return False
 
 
 class Chat(NamedTuple):
@@ -40,12 +58,14 @@ def tell(
     error_of: IsError = no_error,
     usage_of: Callable[[Mapping[str, Any]], Usage] = lambda message: read_usage(message.get("usage")),
     where: str = "messages",
+    aside: Aside = nothing_aside,
 ) -> Chat:
     """Tell messages to a transcript. One that cannot be read is an `unreadable` event in its place."""
     chat = Chat(TranscriptWriter(), _system(messages), [])
     for number, message in enumerate(messages):
         try:
-            _tell_one(chat, message, number, error_of, usage_of)
+            if not (isinstance(message, dict) and aside(chat.writer, message)):
+                _tell_one(chat, message, number, error_of, usage_of)
         except LineError as error:
             field = f"{where}[{number}].{error.field}".rstrip(".")
             chat.unreadable.append(Bad(item.file, item.position, field, error.reason, message))
@@ -66,14 +86,15 @@ def _tell_one(
 ) -> None:
     if not isinstance(message, dict):
         raise LineError("", f"expected a message, found {kind_of(message)}")
-    writer, role = chat.writer, message.get("role")
-    time, source = millis(message.get("timestamp")), rest_of(message, *_READ)
+    writer, said = chat.writer, message.get("role")
+    role = _ROLES.get(said, said) if isinstance(said, str) else said
+    time, source = millis(message.get("timestamp")), rest_of(message, *_READ.get(str(role), ()))
     if role in ("system", "developer"):
         if number or chat.system is None:
             writer.context(read_content(message.get("content")), time, source, str(role))
     elif role == "user":
         _tell_user(writer, message, time, source)
-    elif role in ("assistant", "model"):
+    elif role == "assistant":
         writer.model(
             Turn(
                 read_turn_content(message), read_calls(message), text_in(message, "id"), text_in(message, "model"),
@@ -82,7 +103,7 @@ def _tell_one(
         )  # fmt: skip
         for part in result_parts(message.get("content")):  # of tools that the provider runs
             tell_result_part(writer, part, time)
-    elif role in ("tool", "function"):
+    elif role == "tool":
         call_id, name = (
             text_in(message, "tool_call_id", "toolCallId"),
             text_in(message, "name", "tool_name", "toolName"),
@@ -91,7 +112,7 @@ def _tell_one(
             writer, call_id, name, message.get("content"), lambda output: error_of(message, output), time, source
         )
     else:
-        raise LineError("role", f"unknown: {role!r}" if role is not None else "missing")
+        raise LineError("role", f"unknown: {as_text(said)}" if said is not None else "missing")
 
 
 def _tell_user(

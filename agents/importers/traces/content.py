@@ -107,8 +107,8 @@ def fitting_source(source: Mapping[str, Any], limit: int = MAX_SOURCE) -> dict[s
     """Fields without another place; where they do not fit into an event, the long ones are replaced by references."""
     if _fits(source, limit):
         return dict(source)
-    kept = {name: value if _fits(value, limit // 16) else _referred(value) for name, value in source.items()}
-    return kept if _fits(kept, limit) else {"left_out": _referred(dict(source))}
+    kept = {name: value if _fits(value, limit // 16) else referred(value) for name, value in source.items()}
+    return kept if _fits(kept, limit) else {"left_out": referred(dict(source))}
 
 
 def _fits(value: Any, limit: int) -> bool:
@@ -119,7 +119,8 @@ def _fits(value: Any, limit: int) -> bool:
     return depth(value) <= MAX_NESTED and byte_length(compact(value)) <= limit
 
 
-def _referred(value: Any) -> dict[str, Any]:
+def referred(value: Any) -> dict[str, Any]:
+    """The reference to a text or JSON value that stays outside."""
     text = value if isinstance(value, str) else compact(value)
     return refer("text", "text/plain" if isinstance(value, str) else "application/json", text.encode())
 
@@ -128,4 +129,4 @@ def too_large(value: Any) -> dict[str, Any] | None:
     """The reference to a text or JSON value that is too long, or nested too deep, for an event; None for one that fits."""
     if isinstance(value, str) and len(value) <= MAX_TEXT // 4:
         return None
-    return None if _fits(value, MAX_TEXT) else _referred(value)
+    return None if _fits(value, MAX_TEXT) else referred(value)

@@ -21,6 +21,8 @@ class FileUse(NamedTuple):
     shape: Shape = "json"
     streamed: tuple[str, ...] = ()
     """Members of a top-level object whose elements are items of their own. The rest of the object comes first, as one item."""
+    constants: bool = False
+    """Read NaN and Infinity, which Python writes into JSON, as null: the producer means that there is no value."""
 
 
 class Part(NamedTuple):

@@ -5,7 +5,10 @@ from itertools import groupby
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.format import Bad, Episode, FileUse, Head, Item, Options, Part, Piece, Read, Reading
+from agents.importers.traces.json_elements import Structure
 from agents.importers.traces.transcript_writer import TranscriptWriter
+
+_COLON, _COMMA, _OBJECT_END = b":,}"
 
 _UNEXPECTED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 """Raised by a look at a value of a shape that nobody thought of: the value is rejected, not the import."""
@@ -90,6 +93,31 @@ def first_value(head: bytes) -> bytes:
 def is_part_of_job(names: Sequence[str]) -> bool:
     """Whether files are those of a benchmark's job: sessions among them are logs of its trials."""
     return any(name.endswith(("/result.json", "/results.json")) for name in names)
+
+
+def members(head: bytes) -> dict[str, bytes]:
+    """The members of the first JSON object of a head, each with the beginning of its value; empty where the first value is none."""
+    text = first_value(head)
+    found: dict[str, bytes] = {}
+    if not text.startswith(b"{"):
+        return found
+    start, colon = 1, 0
+    for place, code, depth in Structure().marks(text):
+        if depth == 1 and code == _COLON and not colon:
+            colon = place
+        elif depth == 1 and code in (_COMMA, _OBJECT_END):
+            _note(found, text, start, colon, place)
+            start, colon = place + 1, 0
+            if code == _OBJECT_END:
+                return found
+    _note(found, text, start, colon, len(text))
+    return found
+
+
+def _note(found: dict[str, bytes], text: bytes, start: int, colon: int, end: int) -> None:
+    if colon:
+        name = text[start:colon].strip(b' \t\r\n"').decode(errors="replace")
+        found.setdefault(name, text[colon + 1 : end].strip(b" \t\r\n"))
 
 
 def says(head: bytes, *words: bytes) -> bool:

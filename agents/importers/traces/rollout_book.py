@@ -4,7 +4,7 @@ Which index a branch has, what all branches share, and which verdicts are requir
 Until then an episode is a row of a few numbers here, and its bytes are in a spool: a million of them need little memory.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from agents.importers.traces.branch_index import BranchIndex
-from agents.importers.traces.content import fitting_source
+from agents.importers.traces.content import fitting_source, referred
 from agents.importers.traces.fields import as_text, look
 from agents.importers.traces.format import Bad, Episode, SubAgent
 from agents.importers.traces.identity import Place, places, rollout_id
@@ -22,6 +22,13 @@ from schemas.jsontext import compact, parse, parse_object
 
 FIRST_MESSAGE = "task"
 """`--group-by task`: episodes with the same first user message are branches of one rollout."""
+
+
+MAX_EVENT = 3 * 1024 * 1024
+"""Bytes of an event; a line has at most 4 MiB. Texts have a limit of their own, before JSON escapes them."""
+
+_ASIDE = ("source", "raw")
+"""Members that reach no row."""
 
 
 class Spool(Protocol):
@@ -97,7 +104,7 @@ class RolloutBook:
         events = with_subagents(episode.events, episode.subagents) if kept else list(episode.events)
         events.insert(0, _source_event(self._format, episode))
         head = self._spool.put(compact(self._head(episode, name, key, first, is_grouped=is_grouped)).encode())
-        self._spool.put(b"\n".join([compact(event).encode() for event in events]))
+        self._spool.put(b"\n".join([line for event in events for line in _fitted(event)]))
         self._index.add(name, head, episode.order)
         if not kept:
             for number, sub in enumerate(episode.subagents):
@@ -263,6 +270,23 @@ def _read_head(raw: bytes) -> _Head:
         tools=None if head.tools is None else _Text._make(head.tools),
         task=None if head.task is None else _Text._make(head.task),
     )
+
+
+def _fitted(event: Mapping[str, Any]) -> list[bytes]:
+    """An event as lines; one over the limit has references in place of its longest members, and says so where a row would miss them."""
+    text = compact(event).encode()
+    if len(text) <= MAX_EVENT:
+        return [text]
+    data = dict(event["data"])
+    for name in sorted(data, key=lambda each: (each not in _ASIDE, -len(compact(data[each])))):
+        data[name] = referred(data[name])
+        text = compact({**event, "data": data}).encode()
+        if len(text) <= MAX_EVENT:
+            if name in _ASIDE:
+                return [text]
+            break
+    left_out = {"channel": "status", "event": "content_left_out", "data": {"reason": "too_large", "count": 1}}
+    return [text, compact(left_out).encode()]
 
 
 def _branch_lines(name: str, place: Place, head: _Head, body: bytes, config: dict[str, Any]) -> Iterator[bytes]:

@@ -88,6 +88,20 @@ class TranscriptWriter:
             event["data"]["role"] = role
         self._pending.append(event)
 
+    def given(self, content: Content | str, time: int | None = None, source: Mapping[str, Any] | None = None) -> bool:
+        """Words in the model's name that it never said: an example before the task. Returns False once the model has spoken."""
+        if self._turns:
+            return False
+        self._asked |= any(map(_is_of_user, self._pending))
+        self._events += [
+            event | {"event": "context_message"} if _is_of_user(event) else event for event in self._pending
+        ]
+        self._pending = []
+        event = self._words("assistant_message", "text", content, time, source)
+        event["data"]["beforeTask"] = True
+        self._events.append(event)
+        return True
+
     def model(self, turn: Turn) -> None:
         """A model turn: reasoning, text, model_done, calls."""
         asked = self._asked or any(map(_is_of_user, self._pending))

@@ -6,11 +6,13 @@ import gzip
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from streams.jobs.imports.eval_archive import MAGIC, opened_archive
 from streams.log.input_lines import InputError
 
 if sys.version_info >= (3, 14):
@@ -27,7 +29,7 @@ PARQUET = b"PAR1"
 MAX_FILES = 200_000
 """Files of one folder."""
 
-UNREADABLE = (OSError, EOFError, zstd.ZstdError)
+UNREADABLE = (OSError, EOFError, zlib.error, zstd.ZstdError)
 """Raised while a file is read that is damaged."""
 
 
@@ -78,21 +80,29 @@ class TraceFiles:
                 yield raw
 
     def head(self, name: str) -> bytes:
-        """The first 64 KiB of a file, of Parquet as JSON lines; nothing of one that is damaged."""
+        """The first 64 KiB of a file: of its header for a log of Inspect, of its rows as JSON for Parquet; nothing of a damaged one."""
         if name not in self._heads:
             try:
-                with self.opened(name) as source:
-                    self._heads[name] = source.read(HEAD)
-                if self.is_parquet(name):
-                    from streams.jobs.imports.parquet_rows import parquet_head
-
-                    with self.opened(name) as source:
-                        self._heads[name] = parquet_head(source, HEAD)
+                self._heads[name] = self._head(name)
             except UNREADABLE:
                 self._heads[name] = b""
             if len(self._heads) > 1000:
                 del self._heads[next(iter(self._heads))]
         return self._heads[name]
+
+    def _head(self, name: str) -> bytes:
+        with self.opened(name) as source:
+            head = source.read(HEAD)
+        if self.is_parquet(name):
+            from streams.jobs.imports.parquet_rows import parquet_head
+
+            with self.opened(name) as source:
+                return parquet_head(source, HEAD)
+        if not head.startswith(MAGIC):
+            return head
+        with self.opened(name) as source, opened_archive(source) as archive:
+            header = next((member.name for member in archive.members() if member.is_header), None)
+            return head if header is None else archive.read(header, HEAD)
 
     def is_parquet(self, name: str) -> bool:
         """Whether a file is of that kind, by its first bytes."""

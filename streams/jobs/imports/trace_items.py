@@ -2,12 +2,14 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from agents.importers.traces.format import Bad, FileUse, Item
 from agents.importers.traces.json_elements import MAX_ELEMENT, Element, Rest, elements
 from schemas.jsontext import parse_unique
+from streams.jobs.imports.eval_archive import MAGIC, ArchiveError, EvalArchive, Member, opened_archive
 from streams.jobs.imports.trace_files import UNREADABLE, TraceFiles
 
 CHUNK = 1024 * 1024
@@ -34,18 +36,18 @@ def _json(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterat
     streamed = frozenset(use.streamed)
     if not streamed and _has_lines(use.name, files.head(use.name)):
         with files.opened(use.name) as source:
-            yield from _lines(source, use.name, run, advance)
+            yield from _lines(source, use, run, advance)
         return
     if streamed:  # the rest comes first, wherever it stands in the file
         with files.opened(use.name) as source:
             for found in elements(_chunks(source, lambda _count: None), streamed):
                 if isinstance(found, Rest):
-                    yield _parsed(use.name, "", found.text, run)
+                    yield _parsed(use, "", found.text, run)
                     break
     with files.opened(use.name) as source:
         for found in elements(_chunks(source, advance), streamed):
             if isinstance(found, Element):
-                yield _element(use.name, found, run)
+                yield _element(use, found, run)
 
 
 def _has_lines(name: str, head: bytes) -> bool:
@@ -62,7 +64,7 @@ def _has_lines(name: str, head: bytes) -> bool:
     return True
 
 
-def _lines(source: BinaryIO, name: str, run: str, advance: Advance) -> Iterator[Item | Bad]:
+def _lines(source: BinaryIO, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
     number = 0
     while text := source.readline(MAX_ELEMENT + 1):
         number += 1
@@ -71,11 +73,11 @@ def _lines(source: BinaryIO, name: str, run: str, advance: Advance) -> Iterator[
         if len(text) > MAX_ELEMENT and not text.endswith(b"\n"):
             while (more := source.readline(CHUNK)) and not more.endswith(b"\n"):
                 advance(len(more))
-            yield _too_long(name, position)
+            yield _too_long(use.name, position)
             continue
         stripped = text.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else text.strip()
         if stripped:
-            yield _parsed(name, position, stripped, run)
+            yield _parsed(use, position, stripped, run)
 
 
 def _chunks(source: BinaryIO, advance: Advance) -> Iterator[bytes]:
@@ -84,17 +86,30 @@ def _chunks(source: BinaryIO, advance: Advance) -> Iterator[bytes]:
         yield chunk
 
 
-def _element(name: str, element: Element, run: str) -> Item | Bad:
+def _element(use: FileUse, element: Element, run: str) -> Item | Bad:
     if element.too_long:
-        return _too_long(name, element.position)
-    return _parsed(name, element.position, element.text, run)
+        return _too_long(use.name, element.position)
+    return _parsed(use, element.position, element.text, run)
 
 
-def _parsed(name: str, position: str, text: bytes, run: str) -> Item | Bad:
+def _parsed(use: FileUse, position: str, text: bytes, run: str) -> Item | Bad:
     try:
-        return Item(name, position, parse_unique(text), run)
+        return Item(use.name, position, _parse(text, constants=use.constants), run)
     except ValueError as error:
-        return Bad(name, position, "", f"not JSON: {error}", text[:MAX_KEPT])
+        return Bad(use.name, position, "", f"not JSON: {error}", text[:MAX_KEPT])
+
+
+_CONSTANT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\b(?:NaN|Infinity)\b', re.DOTALL)
+"""A text, or a constant outside of texts."""
+
+
+def _parse(text: bytes, *, constants: bool) -> Any:
+    try:
+        return parse_unique(text)
+    except ValueError:
+        if not constants or (b"NaN" not in text and b"Infinity" not in text):
+            raise
+    return parse_unique(_CONSTANT.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", text))
 
 
 def _too_long(name: str, position: str) -> Bad:
@@ -141,4 +156,27 @@ def _text(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterat
         yield Bad(use.name, "", "", f"not UTF-8 at byte {error.start}", raw[:MAX_KEPT])
 
 
-_SHAPES = {"json": _json, "csv": _csv, "text": _text}
+def _eval(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
+    """A log of Inspect: its header, then its samples, one in memory at a time. JSON is read as JSON."""
+    with files.opened(use.name) as source:
+        packed = source.read(len(MAGIC)) == MAGIC
+    if not packed:
+        yield from _json(files, use, run, advance)
+        return
+    with files.opened(use.name) as source, opened_archive(source) as archive:
+        for member in archive.members():
+            yield _member(archive, member, use, run)
+            advance(member.packed)
+
+
+def _member(archive: EvalArchive, member: Member, use: FileUse, run: str) -> Item | Bad:
+    try:
+        text = archive.read(member.name, MAX_ELEMENT + 1)
+    except ArchiveError as error:
+        return Bad(use.name, member.name, "", str(error))
+    if len(text) > MAX_ELEMENT:
+        return _too_long(use.name, member.name)
+    return _parsed(use, "" if member.is_header else member.name, text, run)
+
+
+_SHAPES = {"json": _json, "csv": _csv, "text": _text, "eval": _eval}
