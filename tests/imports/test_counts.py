@@ -12,7 +12,7 @@ from tests.imports.importing import read_traces
 
 SAMPLES = (
     "tau-bench/*.json", "claude-code/*.jsonl", "oai-agents/traces.jsonl",
-    "tau2/results.json", "agent-harm/agentharm.json",
+    "tau2/results.json", "agent-harm/agentharm.json", "harbor/job-demo/", "atif/trajectory.json",
 )  # fmt: skip
 """Samples whose formats are read; the table's first column."""
 
