@@ -51,7 +51,11 @@ class Trajectory:
         self._depth = depth
         self._callers: dict[str, str | None] = {}
         """By sub-agent that a result refers to, the call."""
-        for number, step in enumerate(an_array(value.get("steps"), f"{where}steps")):
+        steps = an_array(value.get("steps"), f"{where}steps")
+        self._last = (
+            None if any(isinstance(each, dict) and each.get("metrics") for each in steps) else _last_turn(steps)
+        )
+        for number, step in enumerate(steps):
             field = f"{where}steps[{number}]"
             try:
                 self._tell(an_object(step, ""), number)
@@ -112,7 +116,7 @@ class Trajectory:
         beside = text_in(step, "reasoning_content")
         if beside is not None:
             content = content._replace(reasoning=((beside, None),))
-        metrics = object_in(step, "metrics")
+        metrics = self._totals() if step is self._last else object_in(step, "metrics")
         usage = Usage(
             whole_in(metrics, "prompt_tokens"), whole_in(metrics, "completion_tokens"), whole_in(metrics, "cached_tokens"),
             cost if isinstance(cost := metrics.get("cost_usd"), float) else None,
@@ -121,6 +125,11 @@ class Trajectory:
         calls = [_call(each, details, number) for number, each in enumerate(array_in(step, "tool_calls"))]
         model = text_in(step, "model_name") or text_in(self.agent, "model_name")
         return Turn(content, calls, None, model, text_in(object_in(step, "extra"), "stop_reason"), usage, time, left)
+
+    def _totals(self) -> dict[str, Any]:
+        """The usage of the whole run, for its last turn: where no step says its own."""
+        totals = object_in(self.value, "final_metrics")
+        return {name.removeprefix("total_"): count for name, count in totals.items() if name.startswith("total_")}
 
     def _tell_result(self, result: dict[str, Any], time: int | None, *, called: bool) -> None:
         extra = object_in(result, "extra")
@@ -148,6 +157,12 @@ class Trajectory:
             self.writer.note(
                 "content_left_out", {"reason": "media", "count": len(content.media), "media": list(content.media)}
             )
+
+
+def _last_turn(steps: Sequence[Any]) -> dict[str, Any] | None:
+    """The last step that a model made."""
+    turns = [step for step in steps if isinstance(step, dict) and step.get("source") == "agent"]
+    return next((step for step in reversed(turns) if step.get("is_copied_context") is not True), None)
 
 
 def _call(value: Any, details: Mapping[str, Any], number: int) -> Called:
@@ -188,7 +203,7 @@ def _read(item: Item, _options: Options) -> Iterator[Episode]:
         source=rest_of(value, *_ROOT), record=value, system=read.system, tools=array_in(read.agent, "tool_definitions") or None,
         info=info_of(read), events=events, verdicts=_verdicts(extra),
         status=status if status in ("answered", "failed", "aborted", "infra_error") else None,
-        subagents=read.subagents, unreadable=read.unreadable,
+        error=text_in(extra, "error"), subagents=read.subagents, unreadable=read.unreadable,
     )  # fmt: skip
 
 
