@@ -15,7 +15,6 @@ from tests.processes import run_braid
 SAMPLES = (
     "tau-bench/*.json",
     "tau2/results.json",
-    "claude-code/*.jsonl",
     "agent-harm/agentharm.json",
     "harbor/job-demo/",
 )
