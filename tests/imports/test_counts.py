@@ -11,7 +11,7 @@ from tests.imports.facts import count, facts
 from tests.imports.importing import read_traces
 
 SAMPLES = (
-    "tau-bench/*.json", "oai-agents/traces.jsonl",
+    "tau-bench/*.json", "langsmith/runs.jsonl", "oai-agents/traces.jsonl", "otel/gen_ai/spans.otlp.jsonl", "otel/openinference/spans.otlp.jsonl",
 )  # fmt: skip
 """Samples whose formats are read; the table's first column."""
 
@@ -19,7 +19,10 @@ SAMPLES = (
 def paths_of(sample: str) -> list[Path]:
     """The paths of a sample: a folder, or the files that match."""
     folder, _, pattern = sample.partition("/")
-    base = conformance("imports", folder)
+    if not pattern.endswith("/"):
+        inner, _, pattern = pattern.rpartition("/")
+        folder = f"{folder}/{inner}".rstrip("/")
+    base = conformance("imports", *folder.split("/"))
     if not pattern or pattern.endswith("/"):
         found = [
             place for place in [base, *base.iterdir()] if fnmatch.fnmatch(f"{place.name}/", pattern.replace("...", "*"))
