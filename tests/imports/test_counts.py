@@ -11,7 +11,8 @@ from tests.imports.facts import count, facts
 from tests.imports.importing import read_traces
 
 SAMPLES = (
-    "tau-bench/*.json", "langsmith/runs.jsonl", "oai-agents/traces.jsonl", "otel/gen_ai/spans.otlp.jsonl", "otel/openinference/spans.otlp.jsonl",
+    "tau-bench/*.json", "langsmith/runs.jsonl", "oai-agents/traces.jsonl",
+    "otel/gen_ai/spans.otlp.jsonl", "otel/openinference/spans.otlp.jsonl",
 )  # fmt: skip
 """Samples whose formats are read; the table's first column."""
 

@@ -13,7 +13,7 @@ from agents.importers.line_error import LineError
 from agents.importers.traces.evaluated import checks_of
 from agents.importers.traces.fields import an_object, array_in, millis, nanos, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, Format, Head, Item, Options, Piece
-from agents.importers.traces.reading import each_alone, is_json, per_item, says
+from agents.importers.traces.reading import each_alone, is_json, per_item, says, top_keys
 from agents.importers.traces.span_tree import SpanTree
 from agents.importers.traces.spoken_chat import Unread
 from agents.importers.traces.tool_join import Moment, RunCall, ToolRun
@@ -29,6 +29,7 @@ def recognise(names: Sequence[str], head: Head) -> bool:
         is_json(name)
         and says(head(name), b"run_type")
         and (says(head(name), b"trace_id") or says(head(name), b"dotted_order"))
+        and not {"run_type", "post", "patch", "runs"}.isdisjoint(top_keys(head(name)))
         for name in names
     )
 

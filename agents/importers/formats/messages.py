@@ -6,13 +6,13 @@ from functools import partial
 from agents.importers.traces.chat import tell
 from agents.importers.traces.fields import an_array, an_object, as_text, rest_of, text_in
 from agents.importers.traces.format import Episode, Format, Head, Item, Options
-from agents.importers.traces.reading import each_alone, first_value, is_json, per_item, says
+from agents.importers.traces.reading import each_alone, is_json, per_item, says, top_keys
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
     """Objects with `messages` of {role, content} on the first level."""
     return any(
-        is_json(name) and first_value(head(name))[:1] == b"{" and says(head(name), b"messages", b"role")
+        is_json(name) and says(head(name), b"messages", b"role") and "messages" in top_keys(head(name))
         for name in names
     )
 

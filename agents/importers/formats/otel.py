@@ -15,11 +15,11 @@ from agents.importers.otlp.request_proto import read_body
 from agents.importers.otlp.spans import Span, plain, read_plain
 from agents.importers.traces.evaluated import checks_of
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, Piece, Reading
-from agents.importers.traces.reading import first_value, guarded, is_json
+from agents.importers.traces.reading import first_value, guarded, is_json, top_keys
 from agents.importers.traces.span_tree import SpanTree, told_once
 from schemas.jsontext import compact, parse
 
-_OTHER = re.compile(rb'"resource_?[sS]pans"\s*:|"resource_?[lL]ogs"\s*:')
+_MEMBERS = frozenset({"resourceSpans", "resource_spans", "resourceLogs", "resource_logs"})
 _BODY = re.compile(rb"\n[\x00-\xff]{1,5}\n", re.DOTALL)
 """How a body begins: field 1 of the request, its length, field 1 of its first entry (the resource)."""
 
@@ -31,7 +31,7 @@ def recognise(sources: Sequence[str], head: Head) -> bool:
 
 def _is_otlp(name: str, head: bytes) -> bool:
     if is_json(name) and first_value(head).startswith(b"{"):
-        return _OTHER.search(head) is not None
+        return not _MEMBERS.isdisjoint(top_keys(head))
     return name.removesuffix(".gz").removesuffix(".zst").endswith((".pb", ".bin", ".otlp", ".proto")) and _is_body(head)
 
 

@@ -8,7 +8,7 @@ from agents.importers.traces.call_facts import CallFacts
 from agents.importers.traces.fields import array_in, millis, object_in, rest_of, text_in
 from agents.importers.traces.spoken import Spoken
 from agents.importers.traces.spoken_chat import Unread, merged, read_messages
-from agents.importers.traces.traced_end import call_trouble
+from agents.importers.traces.traced_end import call_trouble, error_words
 from agents.importers.traces.usage import NONE, Usage, read_usage
 
 Run = dict[str, Any]
@@ -171,4 +171,4 @@ def error_of(run: Run) -> str | None:
     error = run.get("error")
     if error is None or error == "":
         return None
-    return str(error).split("Traceback (most recent", 1)[0].strip()[:2000] or str(error)[:2000]
+    return error_words(str(error))

@@ -7,7 +7,7 @@ from agents.importers.otlp.attribute_tree import at, listed, nested, parsed
 from agents.importers.otlp.model_span import ModelSpan, known, source_of, trouble
 from agents.importers.otlp.spans import Span
 from agents.importers.traces.call_facts import CallFacts
-from agents.importers.traces.fields import number_in, text_in, whole_in
+from agents.importers.traces.fields import as_text, number_in, text_in, whole_in
 from agents.importers.traces.spoken import Spoken
 from agents.importers.traces.spoken_chat import Unread, merged, read_messages
 from agents.importers.traces.tool_join import ToolRun
@@ -92,7 +92,11 @@ def read_model(span: Span, unread: Unread) -> ModelSpan:
 def _sent(tree: Mapping[str, Any], attributes: Mapping[str, Any], place: str, unread: Unread) -> list[Spoken] | None:
     messages = [_chat(at(each, "message")) for each in listed(tree.get("input_messages"))]
     if messages:
-        return read_messages(messages, f"{place} llm.input_messages", unread)
+        failed = _failed(attributes.get("input.value"))
+        return [
+            each._replace(is_error=True) if each.call_id in failed else each
+            for each in read_messages(messages, f"{place} llm.input_messages", unread)
+        ]
     prompts = [at(each, "prompt", "text") for each in listed(tree.get("prompts"))]
     if prompts:
         return [Spoken("user", each) for each in prompts if isinstance(each, str)]
@@ -103,6 +107,14 @@ def _sent(tree: Mapping[str, Any], attributes: Mapping[str, Any], place: str, un
         first = [{"role": "system", "content": system}] if system else []
         return read_messages([*first, *request["messages"]], f"{place} input.value", unread)
     return [Spoken("user", given)] if isinstance(given, str) and not isinstance(request, dict | list) else None
+
+
+def _failed(given: Any) -> set[str | None]:
+    """Ids of calls whose results are marked as errors: only Anthropic's request itself says so."""
+    request = parsed(given) if isinstance(given, str) and '"is_error"' in given else None
+    messages = request.get("messages") if isinstance(request, dict) else None
+    sent = read_messages(messages, "", Unread()) if isinstance(messages, list) else []
+    return {each.call_id for each in sent if each.is_error and each.call_id}
 
 
 def _said(tree: Mapping[str, Any], attributes: Mapping[str, Any], raw: Any, place: str, unread: Unread) -> list[Spoken]:
@@ -177,14 +189,21 @@ def _part(node: Any, *, has_calls: bool) -> Any:
 
 
 def read_tool(span: Span, turn: str, agent: str | None, error: Mapping[str, Any] | None) -> ToolRun:
-    """The tool run that a span tells."""
+    """The tool run that a span tells. LangChain's is written with the message that it became."""
     attributes = span.attributes
     read = dict.fromkeys(
         (KIND, "tool.name", "tool_call.id", "input.value", "output.value", "input.mime_type", "output.mime_type")
     )
+    output = attributes.get("output.value")
+    held = parsed(output)
+    message = (at(held, "data") or at(held, "kwargs") or held) if isinstance(held, dict) else None
+    told = message if isinstance(message, dict) and "tool_call_id" in message else {}
+    if error is None and told.get("status") == "error":
+        error = {"message": as_text(told.get("content"))}
     return ToolRun(
-        span.at, text_in(attributes, "tool.name") or span.name or None, attributes.get("input.value"), attributes.get("output.value"),
-        error, text_in(attributes, "tool_call.id"), turn, span.ended_ms, agent, source_of(span, read),
+        span.at, text_in(attributes, "tool.name") or span.name or None, attributes.get("input.value"),
+        told.get("content", output), error,
+        text_in(attributes, "tool_call.id") or text_in(told, "tool_call_id"), turn, span.ended_ms, agent, source_of(span, read),
     )  # fmt: skip
 
 

@@ -37,18 +37,18 @@ def read_request(request: Any) -> Iterator[Span | Problem]:
         if "resourceMetrics" in body or "resource_metrics" in body:
             return
         raise LineError("resourceSpans", "missing")
-    for number, each in enumerate(an_array(spans or [], "resourceSpans")):
+    for number, each in enumerate(_array(spans, "resourceSpans")):
         yield from _guarded(
             f"resourceSpans[{number}]", each, ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"), "spans"
         )
-    for number, each in enumerate(an_array(logs or [], "resourceLogs")):
+    for number, each in enumerate(_array(logs, "resourceLogs")):
         yield from _guarded(f"resourceLogs[{number}]", each, ("scopeLogs", "scope_logs"), "logRecords")
 
 
 def _guarded(place: str, entry: Any, scopes: tuple[str, ...], member: str) -> Iterator[Span | Problem]:
     try:
         resource = attributes_of(object_in(an_object(entry, ""), "resource"))
-        inner = an_array(_either(entry, *scopes) or [], scopes[0])
+        inner = _array(_either(entry, *scopes), scopes[0])
     except LineError as error:
         yield Problem(f"{place}.{error.field}".rstrip("."), error.reason, entry)
         return
@@ -56,7 +56,7 @@ def _guarded(place: str, entry: Any, scopes: tuple[str, ...], member: str) -> It
         where = f"{place}.{scopes[0]}[{number}]"
         try:
             scope = object_in(an_object(scoped, ""), "scope")
-            values = an_array(_either(scoped, member, "log_records") or [], member)
+            values = _array(_either(scoped, member, "log_records"), member)
         except LineError as error:
             yield Problem(f"{where}.{error.field}".rstrip("."), error.reason, scoped)
             continue
@@ -86,7 +86,7 @@ def _span(value: dict[str, Any], resource: dict[str, Any], scope: str) -> Span:
         str(status.get("code") or "").upper().removeprefix("STATUS_CODE_") in ("2", "ERROR"),
         str(status.get("message") or ""),
         attributes_of(value),
-        [_event(each) for each in an_array(value.get("events") or [], "events")],
+        [_event(each) for each in _array(value.get("events"), "events")],
         resource,
         scope,
         {
@@ -119,7 +119,7 @@ def _log(value: dict[str, Any], resource: dict[str, Any], scope: str) -> Span:
 def attributes_of(value: dict[str, Any]) -> dict[str, Any]:
     """Attributes by key. Raises LineError."""
     found: dict[str, Any] = {}
-    for each in an_array(value.get("attributes") or [], "attributes"):
+    for each in _array(value.get("attributes"), "attributes"):
         pair = an_object(each, "attributes")
         key = pair.get("key")
         if not isinstance(key, str):
@@ -164,9 +164,7 @@ def _bytes(value: Any) -> Any:
 
 
 def _list(value: Any) -> list[Any]:
-    return [
-        any_value(each) for each in an_array(an_object(value, "arrayValue").get("values") or [], "arrayValue.values")
-    ]
+    return [any_value(each) for each in _array(an_object(value, "arrayValue").get("values"), "arrayValue.values")]
 
 
 def _pairs(value: Any) -> dict[str, Any]:
@@ -206,6 +204,11 @@ def _nanos(value: Any, field: str) -> int:
     if not 0 <= number <= MAX_NANOS:
         raise LineError(field, f"expected nanoseconds since 1970, found {str(value)[:64]!r}")
     return number
+
+
+def _array(value: Any, field: str) -> list[Any]:
+    """The array; an empty one for null."""
+    return [] if value is None else an_array(value, field)
 
 
 def _either(value: dict[str, Any], *names: str) -> Any:

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from agents.importers.traces.tool_join import Moment
+from agents.importers.traces.traced_end import error_words
 
 
 class SpanEvent(NamedTuple):
@@ -74,4 +75,4 @@ def trouble_of(span: Span) -> tuple[str, str | None] | None:
         if event.name == "exception":
             kind = kind or event.attributes.get("exception.type")
             message = message or str(event.attributes.get("exception.message") or "")
-    return message or str(kind or "failed"), None if kind is None else str(kind)
+    return error_words(message) or str(kind or "failed"), None if kind is None else str(kind)

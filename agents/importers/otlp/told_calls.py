@@ -1,7 +1,8 @@
 """Model calls of a branch, each once: an SDK's own span and an instrumentation's may tell the same one.
 
-Two spans tell one call when one is nested in the other, when they have the same response id, or when one that says no messages lies in
-the time of another under the same parent. The richest telling is read; what it lacks comes from the others, and usage counts once.
+Two spans tell one call when one is nested in the other, when they overlap in time and have one response id, or when one that says no
+messages lies in the time of another under the same parent. The richest telling is read; what it lacks comes from the others, and
+usage counts once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +15,12 @@ from agents.importers.traces.span_tree import SpanTree
 def calls_once(told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> list[ModelSpan]:
     """The calls that model spans tell, by the keys of the tree."""
     groups = _Groups(told)
-    for key, each in told.items():
+    for key in told:
         outer = _outer(key, told, tree)
         if outer is not None:
             groups.join(outer, key)
-        if each.response_id is not None:
-            groups.join_by(f"{each.span.trace_id} {each.response_id}", key)
-    for key, beside in _beside(told, tree):
-        groups.join(beside, key)
+    for one, other in [*_same_response(told), *_beside(told, tree)]:
+        groups.join(one, other)
     calls: list[ModelSpan] = []
     for members in groups.all():
         calls += _one_or_more([told[key] for key in members])
@@ -40,6 +39,24 @@ def _outer(key: str, told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> str
             return None
         parent = tree.parent(parent)
     return None
+
+
+def _same_response(told: Mapping[str, ModelSpan]) -> list[tuple[str, str]]:
+    """Spans with one response id that overlap in time: some servers give every response the same id."""
+    by_id: dict[tuple[str, str], list[str]] = {}
+    for key, each in told.items():
+        if each.response_id is not None:
+            by_id.setdefault((each.span.trace_id, each.response_id), []).append(key)
+    found = []
+    for keys in by_id.values():
+        ordered = sorted(keys, key=lambda key: told[key].span.at)
+        last = ordered[0]
+        for key in ordered[1:]:
+            if told[key].span.start < told[last].span.end:
+                found.append((last, key))
+            if told[key].span.end > told[last].span.end:
+                last = key
+    return found
 
 
 def _beside(told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> list[tuple[str, str]]:
@@ -81,7 +98,9 @@ def _one_or_more(members: Sequence[ModelSpan]) -> list[ModelSpan]:
             whole = whole._replace(facts=merged_facts(whole.facts, each.facts))
     if best.facts.error is not None:  # all tell the same failure
         return [whole]
-    return [*(each._replace(messages=best.messages) for each in retries if not each.choices), whole]
+    tried = [each._replace(messages=best.messages) for each in retries if not each.choices]
+    begun = max((each.span.end for each in tried), default=0)  # the attempt that was answered came after the others
+    return [*tried, whole._replace(span=best.span._replace(start=max(begun, best.span.start)))]
 
 
 class _Groups:
@@ -89,13 +108,9 @@ class _Groups:
 
     def __init__(self, keys: Mapping[str, object]) -> None:
         self._parents = {key: key for key in keys}
-        self._by_name: dict[str, str] = {}
 
     def join(self, one: str, other: str) -> None:
         self._parents[self._root(other)] = self._root(one)
-
-    def join_by(self, name: str, key: str) -> None:
-        self.join(self._by_name.setdefault(name, key), key)
 
     def all(self) -> list[list[str]]:
         found: dict[str, list[str]] = {}

@@ -5,6 +5,7 @@ from itertools import groupby
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.format import Bad, Episode, FileUse, Head, Item, Options, Part, Piece, Read, Reading
+from agents.importers.traces.json_elements import Structure, key_of
 
 _UNEXPECTED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 """Raised by a look at a value of a shape that nobody thought of: the value is rejected, not the import."""
@@ -84,6 +85,22 @@ def is_json(name: str) -> bool:
 def first_value(head: bytes) -> bytes:
     """The beginning of the first JSON value of a head: what follows spaces and an opening bracket of an array."""
     return head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n[")
+
+
+def top_keys(head: bytes) -> list[str]:
+    """The keys of the first object of a head, as far as it reaches."""
+    value = first_value(head)
+    if not value.startswith(b"{"):
+        return []
+    found, begun = [], 1
+    for place, code, depth in Structure().marks(value):
+        if depth == 1 and code == ord(":"):
+            found.append(key_of(value[begun:place]))
+        elif depth == 1 and code == ord("}"):
+            break
+        if depth == 1:
+            begun = place + 1
+    return found
 
 
 def says(head: bytes, *words: bytes) -> bool:

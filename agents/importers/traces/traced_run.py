@@ -78,8 +78,7 @@ def _exact(run: TracedRun) -> Iterator[Event]:
     join = ToolJoin(calls)
     told: list[tuple[Moment, int, Any]] = [(each.at, 1, each) for each in calls]
     told += [(each.at, 0, each) for each in run.notes]
-    for tool in sorted(run.tools, key=lambda each: each.at):
-        call_id = join.take(tool)
+    for tool, call_id in join.pairs(run.tools):
         if call_id is None:
             told.append((tool.at, 2, tool))
         elif call_id == TOLD_TWICE:
