@@ -13,6 +13,7 @@ from tests.imports.importing import read_traces
 SAMPLES = (
     "tau-bench/*.json", "claude-code/*.jsonl", "oai-agents/traces.jsonl",
     "tau2/results.json", "agent-harm/agentharm.json", "harbor/job-demo/", "atif/trajectory.json",
+    "langsmith/runs.jsonl", "otel/gen_ai/spans.otlp.jsonl", "otel/openinference/spans.otlp.jsonl",
 )  # fmt: skip
 """Samples whose formats are read; the table's first column."""
 
@@ -20,7 +21,10 @@ SAMPLES = (
 def paths_of(sample: str) -> list[Path]:
     """The paths of a sample: a folder, or the files that match."""
     folder, _, pattern = sample.partition("/")
-    base = conformance("imports", folder)
+    if not pattern.endswith("/"):
+        inner, _, pattern = pattern.rpartition("/")
+        folder = f"{folder}/{inner}".rstrip("/")
+    base = conformance("imports", *folder.split("/"))
     if not pattern or pattern.endswith("/"):
         found = [
             place for place in [base, *base.iterdir()] if fnmatch.fnmatch(f"{place.name}/", pattern.replace("...", "*"))

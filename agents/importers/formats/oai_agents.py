@@ -13,7 +13,7 @@ from agents.importers.line_error import LineError
 from agents.importers.traces.call_facts import CallFacts
 from agents.importers.traces.fields import an_object, millis, nanos, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, Format, Head, Item, Options, Piece
-from agents.importers.traces.reading import each_alone, is_json, per_item
+from agents.importers.traces.reading import each_alone, is_json, members, per_item
 from agents.importers.traces.span_tree import SpanTree, told_once
 from agents.importers.traces.spoken_chat import Unread, merged, read_messages
 from agents.importers.traces.tool_join import Moment, RunCall, ToolRun
@@ -31,7 +31,12 @@ _REPEATED = ("turn", "task")
 
 def recognise(names: Sequence[str], head: Head) -> bool:
     """Objects of the kind `trace` or `trace.span`."""
-    return any(is_json(name) and _OBJECT.search(head(name)) is not None for name in names)
+    return any(
+        is_json(name)
+        and _OBJECT.search(head(name)) is not None
+        and not {"object", "data"}.isdisjoint(members(head(name)))
+        for name in names
+    )
 
 
 def _scatter(item: Item, options: Options) -> Iterator[Piece | Bad]:
@@ -140,15 +145,17 @@ class _Reading:
     def end(self, run: TracedRun) -> TracedEnd:
         """How the run ended: its roots, and the agents that no other agent called, may say an error."""
         roots = self._tree.roots()
-        outer = [
-            span
-            for name, span in self._tree.spans.items()
-            if _kind(span) in ("agent", "custom")
-            and all(_kind(each) not in ("agent", "function") for each in self._tree.ancestors(name))
-        ]
+        outer = [span for name, span in self._tree.spans.items() if self._is_outer(name, span)]
         errors = [error for span in sorted(outer, key=_at) if (error := _error(span)) is not None]
         ended = bool(roots) and all(span.get("ended_at") and span.get("parent_id") is None for span in roots)
         return traced_end(ended=ended, last_trouble=run.last_trouble, error=errors[-1] if errors else None)
+
+    def _is_outer(self, name: str, span: Span) -> bool:
+        """Whether a span is of an agent that no other agent called, or of one of its turns: its error is that of the run."""
+        depth = sum(_kind(each) == "agent" for each in self._tree.ancestors(name))
+        if _kind(span) == "custom":
+            return depth == 0 or (depth == 1 and _sdk_kind(span["span_data"]) == "turn")
+        return _kind(span) == "agent" and depth == 0
 
     def info(self, trace: Mapping[str, Any]) -> dict[str, Any]:
         """The agent and the session of the branch."""

@@ -6,13 +6,17 @@ from agents.importers.formats import (
     claude_code,
     harbor,
     inspect_log,
+    langsmith,
     messages,
     oai_agents,
+    otel,
     tau2,
     tau_bench,
-)
+)  # fmt: skip
 from agents.importers.traces.format import Format
 
-_MODULES = (messages, claude_code, inspect_log, agent_harm, harbor, atif, tau_bench, tau2, oai_agents)
+_MODULES = (
+    messages, claude_code, otel, inspect_log, agent_harm, harbor, atif, tau_bench, tau2, langsmith, oai_agents,
+)  # fmt: skip
 
 FORMATS: dict[str, Format] = {each.FORMAT.name: each.FORMAT for each in _MODULES}

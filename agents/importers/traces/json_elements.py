@@ -159,7 +159,7 @@ class _Cutter:
         if depth != 1:
             return None
         if code == _COLON:
-            self._key = _key(bytes(self._buffer[self._start : place]))
+            self._key = key_of(bytes(self._buffer[self._start : place]))
             self._awaited = self._key in self._streamed
         elif code == _ARRAY and self._awaited and not self._buffer[self._start : place].strip(_SPACE):
             self._mode, self._index, self._start = self._in_member, 0, place + 1
@@ -193,7 +193,8 @@ class _Cutter:
         return found
 
 
-def _key(text: bytes) -> str:
+def key_of(text: bytes) -> str:
+    """A key in its quotes; empty where that is none."""
     try:
         found = loads(text)
     except ValueError:

@@ -103,7 +103,9 @@ class RolloutBook:
         kept = self._grouping.subagents == "keep"
         events = with_subagents(episode.events, episode.subagents) if kept else list(episode.events)
         events.insert(0, _source_event(self._format, episode))
-        head = self._spool.put(compact(self._head(episode, name, key, first, is_grouped=is_grouped)).encode())
+        told = self._head(episode, name, key, first, is_grouped=is_grouped)
+        plain = [list(each) if isinstance(each, tuple) else each for each in told]
+        head = self._spool.put(compact(plain).encode())
         self._spool.put(b"\n".join([line for event in events for line in _fitted(event)]))
         self._index.add(name, head, episode.order)
         if not kept:

@@ -1,7 +1,7 @@
 """Spans by their parents: ancestors without end loops, whatever the parents say."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from schemas.jsontext import compact
 
@@ -14,6 +14,7 @@ class SpanTree(Generic[S]):
 
     def __init__(self, spans: Mapping[str, S], parent_of: Callable[[S], str | None]) -> None:
         self.spans = spans
+        self.parent_of = parent_of
         self._parents: dict[str, str | None] = {}
         for name, span in spans.items():
             parent = parent_of(span)
@@ -50,17 +51,16 @@ class SpanTree(Generic[S]):
             known.update(way)
 
 
-def told_once(values: Iterable[V], id_of: Callable[[V], str]) -> dict[str, V]:
+def told_once(values: Iterable[V], id_of: Callable[[V], str], size_of: Callable[[V], str] = compact) -> dict[str, V]:
     """Values by id, in the order of ids; of one that is told several times, the longest telling."""
     found: dict[str, V] = {}
     for value in values:
         name = id_of(value)
         known = found.get(name)
-        if known is None or _length(known) < _length(value):
+        if known is None or _longer(size_of(value), size_of(known)):
             found[name] = value
     return {name: found[name] for name in sorted(found)}
 
 
-def _length(value: Any) -> tuple[int, str]:
-    text = compact(value)
-    return len(text), text
+def _longer(one: str, other: str) -> bool:
+    return (len(one), one) > (len(other), other)

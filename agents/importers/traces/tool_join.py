@@ -1,7 +1,7 @@
 """Which call of a response each tool run answers: by its id, else by turn, name and arguments."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agents.importers.traces.spoken import Spoken, plain_arguments
@@ -62,7 +62,8 @@ class ToolJoin:
     def __init__(self, calls: Sequence[RunCall]) -> None:
         self._by_id: dict[str, deque[_Asked]] = {}
         self._by_turn: dict[tuple[str, ...], deque[_Asked]] = {}
-        self._by_name: dict[tuple[str, ...], deque[_Asked]] = {}
+        self._by_arguments: dict[tuple[str, ...], deque[_Asked]] = {}
+        self._by_name: dict[str, deque[_Asked]] = {}
         self._made: dict[Moment, list[str]] = {}
         self._given = {asked.id for each in calls for spoken in _said(each) for asked in spoken.calls}
         self._number = 0
@@ -78,22 +79,39 @@ class ToolJoin:
         """Ids for the calls of a response that have none."""
         return self._made.get(call.at, ())
 
-    def take(self, tool: ToolRun) -> str | None:
-        """The id of the call that a tool run answers, TOLD_TWICE, or None where no response asked for it."""
-        if tool.call_id is not None:
-            if tool.call_id not in self._by_id:
-                return None
-            return _next(self._by_id[tool.call_id]) or TOLD_TWICE
-        key = (tool.name or "", plain_arguments(tool.arguments))
-        found = _next(self._by_turn.get((tool.turn, *key)))
-        return found if found is not None else _next(self._by_name.get(key))
+    def pairs(self, tools: Iterable[ToolRun]) -> list[tuple[ToolRun, str | None]]:
+        """Tool runs with the id of the call that each answers, TOLD_TWICE, or None where no response asked for it.
+
+        What is sure comes first: the id, then turn, name and arguments, then name and arguments, then the name alone.
+        """
+        ordered = sorted(tools, key=lambda each: each.at)
+        found: dict[Moment, str | None] = {each.at: self._by(each) for each in ordered if each.call_id is not None}
+        for waiting in (self._same_turn, self._same_arguments, self._same_name):
+            for each in ordered:
+                if found.get(each.at) is None and each.call_id is None:
+                    found[each.at] = waiting(each)
+        return [(each, found.get(each.at)) for each in ordered]
+
+    def _by(self, tool: ToolRun) -> str | None:
+        waiting = self._by_id.get(tool.call_id or "")
+        return None if waiting is None else _next(waiting) or TOLD_TWICE
+
+    def _same_turn(self, tool: ToolRun) -> str | None:
+        return _next(self._by_turn.get((tool.turn, tool.name or "", plain_arguments(tool.arguments))))
+
+    def _same_arguments(self, tool: ToolRun) -> str | None:
+        return _next(self._by_arguments.get((tool.name or "", plain_arguments(tool.arguments))))
+
+    def _same_name(self, tool: ToolRun) -> str | None:
+        return _next(self._by_name.get(tool.name or ""))
 
     def _ask(self, call_id: str, turn: str, called: Called) -> None:
         asked = _Asked(call_id)
         key = (called.name, plain_arguments(called.arguments))
         self._by_id.setdefault(call_id, deque()).append(asked)
         self._by_turn.setdefault((turn, *key), deque()).append(asked)
-        self._by_name.setdefault(key, deque()).append(asked)
+        self._by_arguments.setdefault(key, deque()).append(asked)
+        self._by_name.setdefault(called.name, deque()).append(asked)
 
     def _new_id(self) -> str:
         while (made := f"call_{self._number}") in self._given:

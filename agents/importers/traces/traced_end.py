@@ -43,6 +43,15 @@ _STOPPED = (
 )
 
 
+MAX_WORDS = 2000
+"""Characters of an error that are kept; the span has them all."""
+
+
+def error_words(text: str) -> str:
+    """The words of an exception, without the traceback that some write after them."""
+    return text.split("Traceback (most recent", 1)[0].strip()[:MAX_WORDS] or text[:MAX_WORDS]
+
+
 class TracedEnd(NamedTuple):
     """The end of a branch."""
 

@@ -13,7 +13,7 @@ from agents.importers.traces.content import Content, fitting_source
 from agents.importers.traces.fields import as_text
 from agents.importers.traces.spoken import Spoken, short
 from agents.importers.traces.tool_join import TOLD_TWICE, Moment, RunCall, ToolJoin, ToolRun
-from agents.importers.traces.tracker import ConversationTracker, Event, Outcome
+from agents.importers.traces.tracker import GIVEN, ConversationTracker, Event, Outcome, TracedCall
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn, read_arguments
 from agents.importers.traces.usage import NONE
 
@@ -38,6 +38,23 @@ class TracedRun:
     """The input of the run, for one whose calls were not recorded."""
 
     @property
+    def first(self) -> TracedCall | None:
+        """The first call of which the messages are known."""
+        known = [each for each in self.calls if each.call.messages]
+        return min(known, key=lambda each: each.at).call if known else None
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt of the first call."""
+        first = self.first.messages[0] if self.first is not None else None
+        return first.text or None if first is not None and first.role in GIVEN else None
+
+    @property
+    def offered(self) -> Sequence[Any] | None:
+        """The tools that the first call was offered."""
+        return None if self.first is None else self.first.facts.tools
+
+    @property
     def last_trouble(self) -> CallTrouble | None:
         """The trouble of the last call, if it has no response."""
         if not self.calls:
@@ -47,10 +64,8 @@ class TracedRun:
 
     def events(self, *, answered: bool) -> list[Event]:
         """The events of the run. `answered` false: its last text is no answer."""
-        if any(each.is_recorded and each.call.response is not None for each in self.calls):
+        if any(each.call.messages for each in self.calls):
             return list(_exact(self))
-        if any(each.is_recorded and each.call.messages for each in self.calls):
-            return list(_exact(self))  # every call failed
         return _transcript(self, answered=answered)
 
 
@@ -63,8 +78,7 @@ def _exact(run: TracedRun) -> Iterator[Event]:
     join = ToolJoin(calls)
     told: list[tuple[Moment, int, Any]] = [(each.at, 1, each) for each in calls]
     told += [(each.at, 0, each) for each in run.notes]
-    for tool in sorted(run.tools, key=lambda each: each.at):
-        call_id = join.take(tool)
+    for tool, call_id in join.pairs(run.tools):
         if call_id is None:
             told.append((tool.at, 2, tool))
         elif call_id == TOLD_TWICE:
@@ -92,7 +106,7 @@ def _take(tracker: ConversationTracker, each: RunCall, made: Sequence[str]) -> I
     if not each.is_recorded:
         facts = each.call.facts
         source = {**(facts.source or {}), "recorded": False}
-        yield from tracker.take(each.call._replace(messages=(), response=None, facts=facts._replace(source=source)))
+        yield from tracker.take(each.call._replace(response=None, facts=facts._replace(source=source)))
         return
     yield from tracker.take(each.call._replace(call_ids=made))
     for choice in each.choices:  # the request was sent once: its usage counts once

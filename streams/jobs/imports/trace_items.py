@@ -179,4 +179,53 @@ def _member(archive: EvalArchive, member: Member, use: FileUse, run: str) -> Ite
     return _parsed(use, "" if member.is_header else member.name, text, run)
 
 
-_SHAPES = {"json": _json, "csv": _csv, "text": _text, "eval": _eval}
+def _otlp(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
+    """Export requests of OTLP: JSON lines, JSON, or protobuf bodies."""
+    head = files.head(use.name)
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] not in (b"{", b"["):
+        yield from _bodies(files, use, run, advance)
+    elif _has_lines(use.name, head) or head.lstrip().startswith(b"["):
+        yield from _json(files, use, run, advance)
+    else:  # one request, which may be of any size
+        yield from _one_request(files, use, run, advance)
+
+
+def _one_request(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
+    members = frozenset({"resourceSpans", "resource_spans", "resourceLogs", "resource_logs"})
+    with files.opened(use.name) as source:
+        for found in elements(_chunks(source, advance), members):
+            if not isinstance(found, Element):
+                continue
+            item = _element(use, found, run)
+            yield item._replace(value={found.key: [item.value]}) if isinstance(item, Item) and found.key else item
+
+
+def _bodies(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
+    """A body, or several with their lengths before them, as collectors write them to a file."""
+    with files.opened(use.name) as source:
+        first = source.read(5)
+        if first[:1] == b"\n" or len(first) < 5:
+            raw = first + source.read(MAX_ELEMENT)
+            advance(len(raw))
+            yield Item(use.name, "", raw, run) if len(raw) <= MAX_ELEMENT else _too_long(use.name, "")
+            return
+        head, number = first[:4], 0
+        begun = first[4:]
+        while len(head) == 4:
+            length = int.from_bytes(head, "big")
+            body = begun + source.read(min(length, MAX_ELEMENT) - len(begun))
+            advance(len(body) + 4)
+            if len(body) < length:
+                yield Bad(
+                    use.name,
+                    f"[{number}]",
+                    "",
+                    f"expected a body of {length} bytes, found {len(body)}",
+                    body[:MAX_KEPT],
+                )
+                return
+            yield Item(use.name, f"[{number}]", body, run)
+            head, begun, number = source.read(4), b"", number + 1
+
+
+_SHAPES = {"json": _json, "csv": _csv, "text": _text, "eval": _eval, "otlp": _otlp}
