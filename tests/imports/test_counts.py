@@ -11,7 +11,7 @@ from tests.imports.facts import count, facts
 from tests.imports.importing import read_traces
 
 SAMPLES = (
-    "tau-bench/*.json", "tau2/results.json", "agent-harm/agentharm.json",
+    "tau-bench/*.json", "tau2/results.json", "agent-harm/agentharm.json", "bfcl/",
 )  # fmt: skip
 """Samples whose formats are read; the table's first column."""
 

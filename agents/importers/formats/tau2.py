@@ -79,6 +79,7 @@ def read(items: Iterable[Item], options: Options) -> Reading:
             run = _Run(object_in(value, "info"), by_id, rest_of(value, "tasks", "simulations", "simulation_index"))
         else:
             yield from guarded(item, _read(item, run, options))
+            run = run._replace(rest={})  # once for all simulations
 
 
 def _read(item: Item, run: _Run, options: Options) -> Iterator[Episode | Bad]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-Shape = Literal["json", "csv", "text", "eval", "otlp"]
+Shape = Literal["json", "csv", "text", "eval", "otlp", "count"]
 """How a file is read: `json` is lines, an array, one value after the other, or one object; `csv` a row at a time; `text` whole;
-`eval` a log of Inspect (a zip); `otlp` JSON lines or protobuf."""
+`eval` a log of Inspect (a zip); `otlp` JSON lines or protobuf; `count` only how many lines it has."""
 
 
 class FileUse(NamedTuple):

@@ -162,4 +162,15 @@ def _member(archive: EvalArchive, member: Member, use: FileUse, run: str) -> Ite
     return _parsed(use, "" if member.is_header else member.name, text, run)
 
 
-_SHAPES = {"json": _json, "csv": _csv, "text": _text, "eval": _eval}
+def _count(files: TraceFiles, use: FileUse, run: str, _advance: Advance) -> Iterator[Item | Bad]:
+    """How many lines with something in them a file has."""
+    with files.opened(use.name) as source:
+        lines, filled = 0, False
+        while text := source.readline(CHUNK):
+            filled |= not text.isspace()
+            if text.endswith(b"\n"):
+                lines, filled = lines + filled, False
+    yield Item(use.name, "count", lines + filled, run)
+
+
+_SHAPES = {"json": _json, "csv": _csv, "text": _text, "eval": _eval, "count": _count}
