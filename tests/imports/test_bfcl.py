@@ -85,6 +85,16 @@ def test_a_model_that_never_stops_failed(tmp_path: Path) -> None:
     assert [line["status"] for line in found.of("end")] == ["failed"]
 
 
+def test_results_belong_to_the_calls_of_their_step(tmp_path: Path) -> None:
+    """A call that could not be run takes no result of a later one."""
+    turns = [{"begin_of_turn_query": [{"role": "user", "content": "Go."}], "step_0": []} for _ in range(2)]
+    turns[1]["step_0"] = [{"role": "tool", "content": "second"}]
+    rows = [CALL | {"result": [[[{"bad": "{"}]], [[{"good": "{}"}]]], "inference_log": turns}]
+    found = read_traces("bfcl", write(tmp_path, "m", rows))
+    assert [(each["toolName"], each["output"]) for each in found.events("tool_result")] == [("good", "second")]
+    assert found.events("tool_call")[0]["argsText"] == "{"
+
+
 def test_calls_in_the_text_of_a_model_stay_text() -> None:
     """A model without function calling has its functions in the system prompt, and results that no call asked for."""
     found = read_traces("auto", SAMPLE)

@@ -145,10 +145,11 @@ def _tell(writer: TranscriptWriter, row: Mapping[str, Any], turns: Sequence[Mapp
         for step, response in enumerate(steps if isinstance(steps, list) else [steps]):
             told = _messages(log.get(f"step_{step}"))
             writer.model(_turn(response, row, (number, step), _decoded(response, told)))
-            for message in told:
-                if message.get("role") == "tool":
-                    output = message.get("content")
-                    writer.result(None, None, output, _error(output), source=rest_of(message, "role", "content"))
+            ran = [message for message in told if message.get("role") == "tool"]
+            for place, message in enumerate(ran):  # in the order of the calls of this step, and of no other
+                output = message.get("content")
+                source = rest_of(message, "role", "content")
+                writer.result(_call_id((number, step), place), None, output, _error(output), source=source)
     return system
 
 
@@ -172,9 +173,8 @@ def _turn(
     thought = _at(row.get("reasoning_content"), place)
     reasoning = ((thought, None),) if isinstance(thought, str) and thought else ()
     if isinstance(response, list):
-        calls = [
-            Called(name, arguments) for each in response if isinstance(each, dict) for name, arguments in each.items()
-        ]
+        asked = [each for call in response if isinstance(call, dict) for each in call.items()]
+        calls = [Called(name, value, _call_id(place, number)) for number, (name, value) in enumerate(asked)]
         texts = [each for each in response if isinstance(each, str)]
         if len(texts) + sum(isinstance(each, dict) for each in response) < len(response):
             raise LineError("result", "expected {name: arguments} or texts")
@@ -182,6 +182,11 @@ def _turn(
     if response is not None and not isinstance(response, str):
         raise LineError("result", f"expected calls or a text, found {kind_of(response)}")
     return Turn(Content(response, reasoning), usage=usage, source=source)
+
+
+def _call_id(place: tuple[int, ...], number: int) -> str:
+    """The place of a call: the files have no ids."""
+    return "_".join(["call", *map(str, place), str(number)])
 
 
 def _at(value: Any, place: tuple[int, ...]) -> Any:
