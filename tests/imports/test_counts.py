@@ -11,8 +11,13 @@ from tests.imports.facts import count, facts
 from tests.imports.importing import read_traces
 
 SAMPLES = (
-    "tau-bench/*.json", "tau2/results.json", "agent-harm/agentharm.json", "bfcl/",
-)  # fmt: skip
+    "tau-bench/*.json",
+    "tau2/results.json",
+    "agent-harm/agentharm.json",
+    "bfcl/",
+    "mcp-atlas/outputs.csv",
+    "mcp-atlas/scored_*.csv",
+)
 """Samples whose formats are read; the table's first column."""
 
 

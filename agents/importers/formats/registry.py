@@ -1,8 +1,25 @@
 """All formats by name, in the order in which they are shown."""
 
-from agents.importers.formats import agent_harm, bfcl, inspect_log, messages, tau2, tau_bench
+from agents.importers.formats import (
+    agent_harm,
+    bfcl,
+    inspect_log,
+    mcp_atlas,
+    messages,
+    tau2,
+    tau_bench,
+)
 from agents.importers.traces.format import Format
 
 FORMATS: dict[str, Format] = {
-    each.FORMAT.name: each.FORMAT for each in (messages, tau_bench, tau2, inspect_log, agent_harm, bfcl)
+    each.FORMAT.name: each.FORMAT
+    for each in (
+        messages,
+        tau_bench,
+        tau2,
+        inspect_log,
+        agent_harm,
+        bfcl,
+        mcp_atlas,
+    )
 }
