@@ -17,6 +17,7 @@ SAMPLES = (
     "bfcl/",
     "mcp-atlas/outputs.csv",
     "mcp-atlas/scored_*.csv",
+    "terminal-bench/demo-run/",
 )
 """Samples whose formats are read; the table's first column."""
 

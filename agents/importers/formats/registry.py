@@ -8,6 +8,7 @@ from agents.importers.formats import (
     messages,
     tau2,
     tau_bench,
+    terminal_bench,
 )
 from agents.importers.traces.format import Format
 
@@ -21,5 +22,6 @@ FORMATS: dict[str, Format] = {
         agent_harm,
         bfcl,
         mcp_atlas,
+        terminal_bench,
     )
 }

@@ -148,3 +148,5 @@ class Format(NamedTuple):
     """Which files are read, how, and which of them together."""
     read: Read
     """The episodes of one part."""
+    has_folders: bool = False
+    """Whether it is a layout of folders: files of other formats inside belong to it."""

@@ -131,8 +131,9 @@ def chosen(format_name: str, files: TraceFiles) -> Format:
             raise ImportTracesError(f"no format {format_name}; there are: auto, {', '.join(FORMATS)}")
         return found
     fitting = [format_ for format_ in FORMATS.values() if format_.recognise(files.names, files.head)]
-    if len(fitting) == 1:
-        return fitting[0]
+    layouts = [format_ for format_ in fitting if format_.has_folders]
+    if len(fitting) == 1 or len(layouts) == 1:
+        return layouts[0] if layouts else fitting[0]
     if not fitting:
         raise ImportTracesError(f"{files.path}: of no known format; `braid import formats` lists them")
     names = ", ".join(each.name for each in fitting)
