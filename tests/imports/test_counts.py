@@ -18,6 +18,7 @@ SAMPLES = (
     "mcp-atlas/outputs.csv",
     "mcp-atlas/scored_*.csv",
     "terminal-bench/demo-run/",
+    "tool-sandbox/agent_.../",
 )
 """Samples whose formats are read; the table's first column."""
 

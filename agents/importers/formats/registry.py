@@ -9,6 +9,7 @@ from agents.importers.formats import (
     tau2,
     tau_bench,
     terminal_bench,
+    tool_sandbox,
 )
 from agents.importers.traces.format import Format
 
@@ -23,5 +24,6 @@ FORMATS: dict[str, Format] = {
         bfcl,
         mcp_atlas,
         terminal_bench,
+        tool_sandbox,
     )
 }

@@ -55,7 +55,7 @@ def plan(names: Sequence[str], head: Head) -> list[Part]:
         folder = name.rpartition("/")[0]
         beside = f"{folder}/{_FOLDER}" if folder else _FOLDER
         uses = [FileUse(each) for each in inside if each.startswith(beside)]
-        named = folder.rsplit("/", 1)[-1] if folder and base_name(name) == "results" else base_name(name)
+        named = folder.rsplit("/", 1)[-1] if base_name(name) == "results" else base_name(name)
         parts.append(Part(named, (FileUse(name, streamed=("simulations",)), *uses)))
     return parts
 

@@ -51,7 +51,7 @@ def plan(names: Sequence[str], head: Head) -> list[Part]:
     names = sorted(names)
     for base in _runs(names):
         run, metadata, trials = (
-            base.rstrip("/").rsplit("/", 1)[-1] or "run",
+            base.rstrip("/").rsplit("/", 1)[-1],
             FileUse(base + _METADATA),
             _trials(names, base),
         )

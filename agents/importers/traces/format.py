@@ -29,7 +29,7 @@ class Part(NamedTuple):
     """Files that are read together, in this order: a session, a run, a job."""
 
     run: str
-    """The name of the run where its content does not say one."""
+    """The name of the run where its content does not say one; empty: that of the file or folder that was named."""
     files: tuple[FileUse, ...]
 
 

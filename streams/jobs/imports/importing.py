@@ -9,6 +9,7 @@ from typing import Any
 
 from agents.importers.formats.registry import FORMATS
 from agents.importers.traces.format import Bad, Episode, Format, Item, Options, Part
+from agents.importers.traces.reading import base_name
 from agents.importers.traces.rollout_book import Grouping, RolloutBook
 from agents.importers.traces.tally import Tally
 from agents.redaction.redaction import redact
@@ -96,9 +97,11 @@ class TraceImport:
     def _read_part(
         self, files: TraceFiles, format_: Format, part: Part, book: RolloutBook, advance: Callable[[int], None]
     ) -> None:
+        run = part.run or base_name(files.path.resolve().name) or "run"
+
         def items() -> Iterator[Item]:
             for use in part.files:
-                for found in read_items(files, use, part.run, advance):
+                for found in read_items(files, use, run, advance):
                     if isinstance(found, Bad):
                         self._refuse(found)
                     else:
