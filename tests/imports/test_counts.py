@@ -19,6 +19,7 @@ SAMPLES = (
     "mcp-atlas/scored_*.csv",
     "terminal-bench/demo-run/",
     "tool-sandbox/agent_.../",
+    "ms-agent-framework/sessions.jsonl",
 )
 """Samples whose formats are read; the table's first column."""
 

@@ -6,6 +6,7 @@ from agents.importers.formats import (
     inspect_log,
     mcp_atlas,
     messages,
+    ms_agent_framework,
     tau2,
     tau_bench,
     terminal_bench,
@@ -25,5 +26,6 @@ FORMATS: dict[str, Format] = {
         mcp_atlas,
         terminal_bench,
         tool_sandbox,
+        ms_agent_framework,
     )
 }
