@@ -20,6 +20,8 @@ SAMPLES = (
     "terminal-bench/demo-run/",
     "tool-sandbox/agent_.../",
     "ms-agent-framework/sessions.jsonl",
+    "adk/sessions.jsonl",
+    "adk/*.session.json",
 )
 """Samples whose formats are read; the table's first column."""
 

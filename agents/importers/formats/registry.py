@@ -1,6 +1,7 @@
 """All formats by name, in the order in which they are shown."""
 
 from agents.importers.formats import (
+    adk,
     agent_harm,
     bfcl,
     inspect_log,
@@ -27,5 +28,6 @@ FORMATS: dict[str, Format] = {
         terminal_bench,
         tool_sandbox,
         ms_agent_framework,
+        adk,
     )
 }
