@@ -22,6 +22,9 @@ SAMPLES = (
     "ms-agent-framework/sessions.jsonl",
     "adk/sessions.jsonl",
     "adk/*.session.json",
+    "a2a-task/tasks.jsonl",
+    "a2a-task/stream.jsonl",
+    "a2a-task/v1.jsonl",
 )
 """Samples whose formats are read; the table's first column."""
 

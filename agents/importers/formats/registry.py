@@ -1,6 +1,7 @@
 """All formats by name, in the order in which they are shown."""
 
 from agents.importers.formats import (
+    a2a_task,
     adk,
     agent_harm,
     bfcl,
@@ -29,5 +30,6 @@ FORMATS: dict[str, Format] = {
         tool_sandbox,
         ms_agent_framework,
         adk,
+        a2a_task,
     )
 }
