@@ -14,6 +14,9 @@ SAMPLES = (
     "tau-bench/*.json", "claude-code/*.jsonl", "oai-agents/traces.jsonl",
     "tau2/results.json", "agent-harm/agentharm.json", "harbor/job-demo/", "atif/trajectory.json",
     "langsmith/runs.jsonl", "otel/gen_ai/spans.otlp.jsonl", "otel/openinference/spans.otlp.jsonl",
+    "bfcl/", "mcp-atlas/outputs.csv", "mcp-atlas/scored_*.csv", "terminal-bench/demo-run/", "tool-sandbox/agent_.../",
+    "ms-agent-framework/sessions.jsonl", "adk/sessions.jsonl", "adk/*.session.json", "a2a-task/tasks.jsonl", "a2a-task/stream.jsonl",
+    "a2a-task/v1.jsonl",
 )  # fmt: skip
 """Samples whose formats are read; the table's first column."""
 

@@ -144,4 +144,5 @@ FORMAT = Format(
     recognise=recognise,
     plan=plan,
     read=per_part(_read),
+    has_folders=True,
 )

@@ -55,7 +55,7 @@ def plan(names: Sequence[str], head: Head) -> list[Part]:
         folder = name.rpartition("/")[0]
         beside = f"{folder}/{_FOLDER}" if folder else _FOLDER
         uses = [FileUse(each) for each in inside if each.startswith(beside)]
-        named = folder.rsplit("/", 1)[-1] if folder and base_name(name) == "results" else base_name(name)
+        named = folder.rsplit("/", 1)[-1] if base_name(name) == "results" else base_name(name)
         parts.append(Part(named, (FileUse(name, streamed=("simulations",)), *uses)))
     return parts
 
@@ -79,6 +79,7 @@ def read(items: Iterable[Item], options: Options) -> Reading:
             run = _Run(object_in(value, "info"), by_id, rest_of(value, "tasks", "simulations", "simulation_index"))
         else:
             yield from guarded(item, _read(item, run, options))
+            run = run._replace(rest={})  # once for all simulations
 
 
 def _read(item: Item, run: _Run, options: Options) -> Iterator[Episode | Bad]:

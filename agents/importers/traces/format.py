@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-Shape = Literal["json", "csv", "text", "eval", "otlp"]
+Shape = Literal["json", "csv", "text", "eval", "otlp", "count"]
 """How a file is read: `json` is lines, an array, one value after the other, one object, or rows of Parquet; `csv` a row at a time;
-`text` whole; `eval` a log of Inspect (a zip); `otlp` JSON lines or protobuf."""
+`text` whole; `eval` a log of Inspect (a zip); `otlp` JSON lines or protobuf; `count` only how many lines it has."""
 
 
 class FileUse(NamedTuple):
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     """Files that are read together, in this order: a session, a run, a job."""
 
     run: str
-    """The name of the run where its content does not say one."""
+    """The name of the run where its content does not say one; empty: that of the file or folder that was named."""
     files: tuple[FileUse, ...]
 
 
@@ -164,3 +164,5 @@ class Format(NamedTuple):
     """For episodes whose pieces stand anywhere in any file: the pieces of an item. `read` is then handed one item for each group:
     its position is the group, its value the list of pieces, in no order. A piece that `read` yields goes to another group, which
     is read afterwards."""
+    has_folders: bool = False
+    """Whether it is a layout of folders: files of other formats inside belong to it."""

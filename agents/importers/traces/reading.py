@@ -1,7 +1,8 @@
 """Readers of whole episodes, guarded: a bad item, or a bad file, is one rejection with its position, and the rest goes on."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import TypeVar
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.format import Bad, Episode, FileUse, Head, Item, Options, Part, Piece, Read, Reading
@@ -9,6 +10,8 @@ from agents.importers.traces.json_elements import Structure
 from agents.importers.traces.transcript_writer import TranscriptWriter
 
 _COLON, _COMMA, _OBJECT_END = b":,}"
+
+Told = TypeVar("Told", bound=Episode | Bad | Piece)
 
 _UNEXPECTED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 """Raised by a look at a value of a shape that nobody thought of: the value is rejected, not the import."""
@@ -46,12 +49,12 @@ def per_part(read_part: Callable[[Sequence[Item], Options], Iterable[Episode | B
     return read
 
 
-def guarded(item: Item, episodes: Iterable[Episode | Bad | Piece]) -> Reading:
+def guarded(item: Item, episodes: Iterable[Told]) -> Iterator[Told | Bad]:
     """Episodes of an item; an error on the way becomes the item's rejection."""
     return _guarded([item], episodes)
 
 
-def _guarded(items: Sequence[Item], episodes: Iterable[Episode | Bad | Piece]) -> Reading:
+def _guarded(items: Sequence[Item], episodes: Iterable[Told]) -> Iterator[Told | Bad]:
     try:
         yield from episodes
     except LineError as error:

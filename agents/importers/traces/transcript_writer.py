@@ -168,11 +168,11 @@ class TranscriptWriter:
         if self._early and not self._turns and not asked:  # nobody ever asked: it is what the model said
             early, self._early, self._asked = self._early, [], True
             for event in early:
-                del event["data"]["beforeTask"]
-                event["data"]["step"] = self._turns
-                self._turns += 1
+                if event["data"].pop("beforeTask", False):
+                    self._turns += 1
+                    self._text = event
+                event["data"]["step"] = self._turns - 1
                 self._events.append(event)
-                self._text = event
         if not self._turns:
             self._begin()
         if self._text is not None and answers:

@@ -28,9 +28,12 @@ def read_usage(value: Any) -> Usage:
     cached = whole_in(
         value, "cache_read_input_tokens", "cacheRead", "cached_input_tokens", "input_token_count_cached",
         "input_tokens_cache_read", "cachedContentTokenCount", "cached_content_token_count",
+        "cache_read_input_token_count",
     )  # fmt: skip
     made = whole_in(value, "cache_creation_input_tokens", "cacheWrite")
-    counted = whole_in(value, "input_tokens", "prompt_tokens", "prompt_token_count", "promptTokenCount", "input")
+    counted = whole_in(
+        value, "input_tokens", "prompt_tokens", "prompt_token_count", "promptTokenCount", "input_token_count", "input"
+    )
     if counted is not None and ("cache_read_input_tokens" in value or "cacheRead" in value):
         counted += (cached or 0) + (made or 0)
     if cached is None:
@@ -38,7 +41,13 @@ def read_usage(value: Any) -> Usage:
             found = whole_in(object_in(value, name), "cached_tokens", "cache_read")
             cached = found if cached is None else cached
     output = whole_in(
-        value, "output_tokens", "completion_tokens", "candidates_token_count", "candidatesTokenCount", "output"
+        value,
+        "output_tokens",
+        "completion_tokens",
+        "candidates_token_count",
+        "candidatesTokenCount",
+        "output_token_count",
+        "output",
     )
     thought = None
     for name in ("output_tokens_details", "completion_tokens_details", "output_token_details"):

@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.importers.formats.registry import FORMATS
 from agents.importers.traces.format import Bad, Episode, Format, Item, Options, Part, Piece, Scatter
-from agents.importers.traces.reading import guarded
+from agents.importers.traces.reading import base_name, guarded
 from agents.importers.traces.rollout_book import Grouping, RolloutBook
 from agents.importers.traces.tally import Tally
 from agents.redaction.redaction import redact
@@ -110,14 +110,15 @@ class TraceImport:
                 self._gather(format_, format_.scatter, items, part, _size(files))
 
     def _items(self, files: TraceFiles, format_: Format, part: Part, advance: Callable[[int], None]) -> Iterator[Item]:
+        run = part.run or base_name(files.path.resolve().name) or "run"
         for use in part.files:
-            for found in read_items(files, use, part.run, advance):
+            for found in read_items(files, use, run, advance):
                 if isinstance(found, Item):
                     yield found
                     continue
                 self._refuse(found)
                 if format_.hands_bad:
-                    yield Item(found.file, found.position, found, part.run)
+                    yield Item(found.file, found.position, found, run)
 
     def _take(self, format_: Format, items: Iterator[Item], later: GroupSpool | None = None) -> None:
         """Take the episodes of some items. A piece waits for the rest of its group."""
@@ -184,8 +185,9 @@ def chosen(format_name: str, files: TraceFiles) -> Format:
             raise ImportTracesError(f"no format {format_name}; there are: auto, {', '.join(FORMATS)}")
         return found
     fitting = [format_ for format_ in FORMATS.values() if format_.recognise(files.names, files.head)]
-    if len(fitting) == 1:
-        return fitting[0]
+    layouts = [format_ for format_ in fitting if format_.has_folders]
+    if len(fitting) == 1 or len(layouts) == 1:
+        return layouts[0] if layouts else fitting[0]
     if not fitting:
         raise ImportTracesError(f"{files.path}: of no known format; `braid import formats` lists them")
     names = ", ".join(each.name for each in fitting)

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from agents.importers.traces.format import Bad, FileUse, Item
@@ -133,14 +133,28 @@ def _parquet(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Ite
 def _csv(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
     csv.field_size_limit(MAX_ELEMENT)
     with files.opened(use.name) as source:
-        text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
-        rows = csv.DictReader(text, restkey="", strict=True)
-        try:
-            for row in rows:
-                yield Item(use.name, f"line {rows.line_num}", row, run)
-        except (csv.Error, UnicodeDecodeError) as error:
-            yield Bad(use.name, f"line {rows.line_num + 1}", "", f"not CSV in UTF-8: {error}")
+        text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="", errors="surrogateescape")
+        rows, last = csv.DictReader(text, restkey="", strict=True), -1
+        while rows.reader.line_num > last:  # each row takes a line at least, a bad one as well
+            last = rows.reader.line_num
+            try:
+                row = next(rows)
+                _encode(row)
+            except StopIteration:
+                break
+            except (csv.Error, UnicodeEncodeError) as error:
+                reason = "not UTF-8" if isinstance(error, UnicodeEncodeError) else f"not CSV: {error}"
+                yield Bad(use.name, f"line {rows.reader.line_num}", "", reason)
+            else:
+                yield Item(use.name, f"line {rows.reader.line_num}", row, run)
     advance(files.size(use.name))
+
+
+def _encode(row: Mapping[str, str | list[str] | None]) -> None:
+    """Look for bytes that were no UTF-8. Raises UnicodeEncodeError."""
+    for name, value in row.items():
+        for text in (name, *(value if isinstance(value, list) else [value or ""])):
+            text.encode()
 
 
 def _text(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
@@ -228,4 +242,15 @@ def _bodies(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iter
             head, begun, number = source.read(4), b"", number + 1
 
 
-_SHAPES = {"json": _json, "csv": _csv, "text": _text, "eval": _eval, "otlp": _otlp}
+def _count(files: TraceFiles, use: FileUse, run: str, _advance: Advance) -> Iterator[Item | Bad]:
+    """How many lines with something in them a file has."""
+    with files.opened(use.name) as source:
+        lines, filled = 0, False
+        while text := source.readline(CHUNK):
+            filled |= not text.isspace()
+            if text.endswith(b"\n"):
+                lines, filled = lines + filled, False
+    yield Item(use.name, "count", lines + filled, run)
+
+
+_SHAPES = {"json": _json, "csv": _csv, "text": _text, "eval": _eval, "otlp": _otlp, "count": _count}
