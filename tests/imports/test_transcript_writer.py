@@ -2,6 +2,7 @@
 
 from agents.importers.traces.content import Content
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
+from agents.importers.traces.usage import Usage
 from schemas.jsontext import compact, parse_object
 
 
@@ -67,3 +68,13 @@ def test_values_that_are_nested_too_deep_for_a_line_are_replaced() -> None:
     events = writer.finish()
     assert all(parse_object(compact({"type": "event", "event": event})) for event in events)
     assert [event["data"]["reason"] for event in events if event["event"] == "content_left_out"] == ["too_large"] * 2
+
+
+def test_words_that_nobody_asked_for_are_turns_with_their_usage() -> None:
+    writer = TranscriptWriter()
+    writer.model(Turn(Content("Hello."), model="m", usage=Usage(5, 1)))
+    writer.model(Turn(Content("Anyone?"), model="m", usage=Usage(6, 1)))
+    events = writer.finish()
+    assert [(event["event"], event["data"].get("step")) for event in events[1:]] == [
+        ("assistant_message", 0), ("model_done", 0), ("model_done", 1), ("final_answer", 1),
+    ]  # fmt: skip

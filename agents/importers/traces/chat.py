@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.content import Content, read_content
-from agents.importers.traces.fields import array_in, millis, object_in, rest_of, text_in
+from agents.importers.traces.fields import array_in, as_text, millis, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Item
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
 from agents.importers.traces.usage import Usage, read_usage
@@ -13,7 +13,8 @@ from schemas.jsontext import kind_of
 
 _READ = (
     "role", "content", "tool_calls", "function_call", "tool_call_id", "name", "reasoning_content", "reasoning", "thinking",
-    "usage", "timestamp", "model", "id",
+    "usage", "timestamp", "model", "id", "toolCalls", "toolCallId", "tool_name", "toolName", "reasoningContent", "refusal",
+    "finish_reason", "stop_reason",
 )  # fmt: skip
 
 IsError = Callable[[Mapping[str, Any], Any], Mapping[str, str] | None]
@@ -69,40 +70,94 @@ def _tell_one(
     time, source = millis(message.get("timestamp")), rest_of(message, *_READ)
     if role in ("system", "developer"):
         if number or chat.system is None:
-            writer.note(
-                "unreadable", {"position": f"messages[{number}]", "reason": f"a {role} message inside", "raw": message}
-            )
+            writer.context(read_content(message.get("content")), time, source, str(role))
     elif role == "user":
-        writer.user(_named(message), time, source)
+        _tell_user(writer, message, time, source)
     elif role in ("assistant", "model"):
         writer.model(
             Turn(
                 read_turn_content(message), read_calls(message), text_in(message, "id"), text_in(message, "model"),
-                usage=usage_of(message), time=time, source=source,
+                text_in(message, "finish_reason", "stop_reason"), usage_of(message), time, source,
             )
         )  # fmt: skip
+        for part in result_parts(message.get("content")):  # of tools that the provider runs
+            tell_result_part(writer, part, time)
     elif role in ("tool", "function"):
-        content = read_content(message.get("content"))
-        output = content.text if isinstance(message.get("content"), str | list | None) else message["content"]
-        writer.result(
-            text_in(message, "tool_call_id"), text_in(message, "name"), output, error_of(message, output), time, source
+        call_id, name = (
+            text_in(message, "tool_call_id", "toolCallId"),
+            text_in(message, "name", "tool_name", "toolName"),
         )
-        if content.media:
-            writer.note(
-                "content_left_out", {"reason": "media", "count": len(content.media), "media": list(content.media)}
-            )
+        tell_result(
+            writer, call_id, name, message.get("content"), lambda output: error_of(message, output), time, source
+        )
     else:
         raise LineError("role", f"unknown: {role!r}" if role is not None else "missing")
 
 
-def _named(message: Mapping[str, Any]) -> Content:
-    return read_content(message.get("content"))
+def _tell_user(
+    writer: TranscriptWriter, message: Mapping[str, Any], time: int | None, source: Mapping[str, Any]
+) -> None:
+    """A user message; in Anthropic's shape the results of calls stand in it as parts."""
+    content = message.get("content")
+    results = result_parts(content)
+    for part in results:
+        tell_result_part(writer, part, time)
+    words = [part for part in content if part not in results] if results and isinstance(content, list) else content
+    if words or not results:
+        writer.user(read_content(words), time, source)
+
+
+def result_parts(content: Any) -> list[dict[str, Any]]:
+    """The parts of a content that are results of calls."""
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and str(part.get("type")).endswith("tool_result")]
+
+
+def tell_result_part(
+    writer: TranscriptWriter, part: Mapping[str, Any], time: int | None, source: Mapping[str, Any] | None = None
+) -> None:
+    """A result in Anthropic's shape."""
+    failed = part.get("is_error") is True
+    left = {**(source or {}), **rest_of(part, "type", "tool_use_id", "content", "is_error")}
+    tell_result(
+        writer,
+        text_in(part, "tool_use_id"),
+        None,
+        part.get("content"),
+        lambda output: marked(output, failed=failed),
+        time,
+        left,
+    )
+
+
+def tell_result(
+    writer: TranscriptWriter,
+    call_id: str | None,
+    name: str | None,
+    content: Any,
+    error_of: Callable[[Any], Mapping[str, str] | None],
+    time: int | None = None,
+    source: Mapping[str, Any] | None = None,
+) -> None:
+    """A result whose output is a text or parts, as the model got it, or any other JSON value."""
+    read = read_content(content) if isinstance(content, str | list | None) else Content(None)
+    output = (read.text or "") if isinstance(content, str | list | None) else content
+    writer.result(call_id, name, output, error_of(output), time, source)
+    if read.media:
+        writer.note("content_left_out", {"reason": "media", "count": len(read.media), "media": list(read.media)})
+
+
+def marked(output: Any, *, failed: bool) -> dict[str, str] | None:
+    """The error of a result that its producer marks as failed."""
+    return {"message": as_text(output)} if failed else None
 
 
 def read_turn_content(message: Mapping[str, Any]) -> Content:
     """The content of an assistant message, with reasoning that stands beside it."""
     content = read_content(message.get("content"))
-    beside = text_in(message, "reasoning_content", "reasoning", "thinking")
+    if not content.text and (refusal := text_in(message, "refusal")) is not None:
+        content = content._replace(text=refusal)
+    beside = text_in(message, "reasoning_content", "reasoningContent", "reasoning", "thinking")
     if beside is None or content.reasoning:
         return content
     return content._replace(reasoning=((beside, None),))
@@ -110,7 +165,8 @@ def read_turn_content(message: Mapping[str, Any]) -> Content:
 
 def read_calls(message: Mapping[str, Any]) -> list[Called]:
     """The calls of an assistant message: OpenAI's, with or without `function` around them, and Anthropic's parts. Raises LineError."""
-    calls = [_call(each, f"tool_calls[{number}]") for number, each in enumerate(array_in(message, "tool_calls"))]
+    given = array_in(message, "tool_calls") or array_in(message, "toolCalls")
+    calls = [_call(each, f"tool_calls[{number}]") for number, each in enumerate(given)]
     old = object_in(message, "function_call")
     if old:
         calls.append(_call(old, "function_call"))
@@ -119,7 +175,7 @@ def read_calls(message: Mapping[str, Any]) -> list[Called]:
     return calls + [
         Called(text_in(part, "name") or "unknown", part.get("input", part.get("arguments")), text_in(part, "id"))
         for part in parts
-        if isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call", "toolCall")
+        if isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call", "toolCall", "server_tool_use")
     ]
 
 

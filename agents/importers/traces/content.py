@@ -50,7 +50,7 @@ def read_content(value: Any) -> Content:
         if isinstance(part, str):
             texts.append(part)
             continue
-        kind = part.get("type") if isinstance(part, dict) else None
+        kind = text_in(part, "type") if isinstance(part, dict) else None
         if kind == "redacted_thinking":
             reasoning.append(("", text_in(part, "data")))
         elif kind in _REASONING_TYPES:

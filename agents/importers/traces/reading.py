@@ -5,6 +5,7 @@ from itertools import groupby
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.format import Bad, Episode, FileUse, Head, Item, Options, Part, Read, Reading
+from agents.importers.traces.transcript_writer import TranscriptWriter
 
 _UNEXPECTED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 """Raised by a look at a value of a shape that nobody thought of: the value is rejected, not the import."""
@@ -86,6 +87,17 @@ def first_value(head: bytes) -> bytes:
     return head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n[")
 
 
+def is_part_of_job(names: Sequence[str]) -> bool:
+    """Whether files are those of a benchmark's job: sessions among them are logs of its trials."""
+    return any(name.endswith(("/result.json", "/results.json")) for name in names)
+
+
 def says(head: bytes, *words: bytes) -> bool:
     """Whether a head has all of these keys, quoted as JSON keys."""
     return all(b'"%b"' % word in head for word in words)
+
+
+def tell_unreadable(writer: TranscriptWriter, bad: Bad) -> None:
+    """Note in its place something that cannot be read."""
+    raw = bad.raw.decode(errors="replace") if isinstance(bad.raw, bytes) else bad.raw
+    writer.note("unreadable", {"position": bad.position, "reason": bad.reason} | ({} if raw is None else {"raw": raw}))

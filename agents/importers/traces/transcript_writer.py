@@ -154,11 +154,12 @@ class TranscriptWriter:
         if self._early and not self._turns and not asked:  # nobody ever asked: it is what the model said
             early, self._early, self._asked = self._early, [], True
             for event in early:
-                del event["data"]["beforeTask"]
-                event["data"]["step"] = self._turns
-                self._turns += 1
+                if event["event"] == "assistant_message":
+                    del event["data"]["beforeTask"]
+                    self._text = event
+                    self._turns += 1
+                event["data"]["step"] = self._turns - 1
                 self._events.append(event)
-                self._text = event
         if not self._turns:
             self._begin()
         if self._text is not None and answers:
