@@ -11,7 +11,7 @@ from tests.imports.facts import count, facts
 from tests.imports.importing import read_traces
 
 SAMPLES = (
-    "tau-bench/*.json", "claude-code/*.jsonl", "codex/*.jsonl",
+    "tau-bench/*.json", "claude-code/*.jsonl", "codex/*.jsonl", "harbor/job-demo/", "atif/trajectory.json",
 )  # fmt: skip
 """Samples whose formats are read; the table's first column."""
 

@@ -89,7 +89,7 @@ def first_value(head: bytes) -> bytes:
 
 def is_part_of_job(names: Sequence[str]) -> bool:
     """Whether files are those of a benchmark's job: sessions among them are logs of its trials."""
-    return any(name.endswith(("/result.json", "/results.json")) for name in names)
+    return any(f"/{name}".endswith(("/result.json", "/results.json")) for name in names)
 
 
 def says(head: bytes, *words: bytes) -> bool:

@@ -23,7 +23,14 @@ def read_usage(value: Any) -> Usage:
     """Read a provider's counts. Anthropic's input leaves the cached ones out, so that they are added; OpenAI's counts them."""
     if not isinstance(value, Mapping):
         return NONE
-    cached = whole_in(value, "cache_read_input_tokens", "cacheRead", "cached_input_tokens", "input_token_count_cached")
+    cached = whole_in(
+        value,
+        "cache_read_input_tokens",
+        "cacheRead",
+        "cached_input_tokens",
+        "cached_tokens",
+        "input_token_count_cached",
+    )
     made = whole_in(value, "cache_creation_input_tokens", "cacheWrite")
     counted = whole_in(value, "input_tokens", "prompt_tokens", "prompt_token_count", "promptTokenCount", "input")
     if counted is not None and ("cache_read_input_tokens" in value or "cacheRead" in value):
