@@ -12,6 +12,7 @@ from tests.imports.importing import read_traces
 
 SAMPLES = (
     "tau-bench/*.json", "claude-code/*.jsonl", "codex/*.jsonl", "harbor/job-demo/", "atif/trajectory.json",
+    "pi/linear.jsonl", "sts/*.jsonl",
 )  # fmt: skip
 """Samples whose formats are read; the table's first column."""
 

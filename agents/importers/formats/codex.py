@@ -3,15 +3,16 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from agents.importers.sessions.codex_steps import CodexSteps, Line, NoteStep, ResultStep, Told, TurnStep, WordStep
-from agents.importers.sessions.hub_rows import session_head, sessions
+from agents.importers.sessions.hub_rows import per_family, session_head
 from agents.importers.traces.chat import tell_result
 from agents.importers.traces.content import read_content
 from agents.importers.traces.fields import as_text, number_in, object_in, rest_of, text_in, whole_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, SubAgent
-from agents.importers.traces.reading import base_name, is_json, is_part_of_job, per_part, says, tell_unreadable
+from agents.importers.traces.reading import base_name, is_json, is_part_of_job, says, tell_unreadable
 from agents.importers.traces.transcript_writer import TranscriptWriter, Turn
 from schemas.jsontext import kind_of, parse
 
@@ -90,7 +91,7 @@ def _session(items: Sequence[Item]) -> _Session:
 
 
 def _read(items: Sequence[Item], _options: Options) -> Iterator[Episode | Bad]:
-    found = [_session(lines) for lines in sessions(items)]
+    found = [_session(list(lines)) for _, lines in groupby(items, key=lambda item: item.file)]
     by_id = {session.id: session for session in reversed(found)}
     agents = [session for session in found if _parent(session) in by_id and _parent(session) != session.id]
     for session in found:
@@ -256,6 +257,6 @@ FORMAT = Format(
     unknown="the tools on offer; reasoning that the provider encrypts; results of its own searches; whether an answer was right",
     recognise=recognise,
     plan=plan,
-    read=per_part(_read),
+    read=per_family(_read),
     hands_bad=True,
 )

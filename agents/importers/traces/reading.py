@@ -16,7 +16,7 @@ def per_item(read_one: Callable[[Item, Options], Iterable[Episode | Bad]]) -> Re
 
     def read(items: Iterable[Item], options: Options) -> Reading:
         for item in items:
-            yield from _guarded([item], read_one(item, options))
+            yield from guarded_all([item], read_one(item, options))
 
     return read
 
@@ -27,7 +27,7 @@ def per_file(read_file: Callable[[Sequence[Item], Options], Iterable[Episode | B
     def read(items: Iterable[Item], options: Options) -> Reading:
         for _, group in groupby(items, key=lambda item: item.file):
             session = list(group)
-            yield from _guarded(session, read_file(session, options))
+            yield from guarded_all(session, read_file(session, options))
 
     return read
 
@@ -38,17 +38,18 @@ def per_part(read_part: Callable[[Sequence[Item], Options], Iterable[Episode | B
     def read(items: Iterable[Item], options: Options) -> Reading:
         part = list(items)
         if part:
-            yield from _guarded(part, read_part(part, options))
+            yield from guarded_all(part, read_part(part, options))
 
     return read
 
 
 def guarded(item: Item, episodes: Iterable[Episode | Bad]) -> Reading:
     """Episodes of an item; an error on the way becomes the item's rejection."""
-    return _guarded([item], episodes)
+    return guarded_all([item], episodes)
 
 
-def _guarded(items: Sequence[Item], episodes: Iterable[Episode | Bad]) -> Reading:
+def guarded_all(items: Sequence[Item], episodes: Iterable[Episode | Bad]) -> Reading:
+    """Episodes of items that belong together; an error on the way becomes one rejection."""
     try:
         yield from episodes
     except LineError as error:

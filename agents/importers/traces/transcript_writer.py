@@ -67,6 +67,7 @@ class TranscriptWriter:
         """The text of the last model turn, if it has no calls and nothing but user text followed."""
         self._pairing = Pairing()
         self._spent = Spent()
+        self.last_model: str | None = None
         self.replaced = 0
         """Texts and media that were replaced by references."""
 
@@ -74,6 +75,11 @@ class TranscriptWriter:
     def turns(self) -> int:
         """How many model turns there are."""
         return self._turns
+
+    @property
+    def ends_with_text(self) -> bool:
+        """Whether the last turn is a text without calls, and nothing but user text followed."""
+        return self._text is not None
 
     def user(self, content: Content | str, time: int | None = None, source: Mapping[str, Any] | None = None) -> None:
         """A user message."""
@@ -261,6 +267,7 @@ class TranscriptWriter:
         self._add("tool_call", "tool", data, turn.time)
 
     def _usage(self, turn: Turn, step: int | None) -> None:
+        self.last_model = turn.model or self.last_model
         data = {"modelId": turn.model, "step": step, "finishReason": turn.finish, **self._spent.add(turn.usage)}
         known = {name: value for name, value in data.items() if value is not None}
         left = {**(turn.source or {}), **(turn.metrics or {})}  # of a turn without text, and of the call
