@@ -178,6 +178,7 @@ def _extra(branch: BranchRecord, group: Group, row: PpoRecord | None) -> dict[st
         "branch_index": branch.branch_index,
         "attempt": branch.attempt,
         "status": branch.status,
+        "ended": branch.status,
         "error": branch.error,
         "objective_status": group.status(branch.branch_index),
         "rank": ranked.rank if ranked else None,

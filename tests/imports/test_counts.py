@@ -17,6 +17,7 @@ SAMPLES = (
     "bfcl/", "mcp-atlas/outputs.csv", "mcp-atlas/scored_*.csv", "terminal-bench/demo-run/", "tool-sandbox/agent_.../",
     "ms-agent-framework/sessions.jsonl", "adk/sessions.jsonl", "adk/*.session.json", "a2a-task/tasks.jsonl", "a2a-task/stream.jsonl",
     "a2a-task/v1.jsonl",
+    "codex/*.jsonl", "pi/linear.jsonl", "sts/*.jsonl",
 )  # fmt: skip
 """Samples whose formats are read; the table's first column."""
 

@@ -2,6 +2,7 @@
 
 from agents.importers.traces.content import Content
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
+from agents.importers.traces.usage import Usage
 from schemas.jsontext import compact, parse_object
 
 
@@ -67,3 +68,44 @@ def test_values_that_are_nested_too_deep_for_a_line_are_replaced() -> None:
     events = writer.finish()
     assert all(parse_object(compact({"type": "event", "event": event})) for event in events)
     assert [event["data"]["reason"] for event in events if event["event"] == "content_left_out"] == ["too_large"] * 2
+
+
+def test_words_that_nobody_asked_for_are_turns_with_their_usage() -> None:
+    writer = TranscriptWriter()
+    writer.model(Turn(Content("Hello."), model="m", usage=Usage(5, 1)))
+    writer.model(Turn(Content("Anyone?"), model="m", usage=Usage(6, 1)))
+    events = writer.finish()
+    assert [(event["event"], event["data"].get("step")) for event in events[1:]] == [
+        ("assistant_message", 0), ("model_done", 0), ("model_done", 1), ("final_answer", 1),
+    ]  # fmt: skip
+
+
+def test_a_message_that_was_given_before_the_first_turn_keeps_its_place_and_the_task_follows() -> None:
+    writer = TranscriptWriter()
+    writer.user("Are you there?")
+    writer.given(Content("Yes."))
+    writer.user("Fix it")
+    writer.model(Turn(Content("Done.")))
+    events = writer.finish()
+    assert events[0]["data"]["task"] == "Fix it"
+    assert [(event["event"], event["data"].get("text")) for event in events[1:3]] == [
+        ("context_message", "Are you there?"), ("assistant_message", "Yes."),
+    ]  # fmt: skip
+    assert events[2]["data"]["beforeTask"] is True
+
+
+def test_the_task_is_the_last_user_message_also_before_given_words() -> None:
+    writer = TranscriptWriter()
+    writer.user("Fix it")
+    writer.given(Content("I was told to say this."))
+    writer.model(Turn(Content("Done.")))
+    kinds = [event["event"] for event in writer.finish()]
+    assert kinds == ["run_start", "assistant_message", "content_left_out", "model_done", "final_answer"]
+
+
+def test_a_message_that_was_given_later_keeps_the_branch_out_of_rows() -> None:
+    writer = TranscriptWriter()
+    writer.user("Fix it")
+    writer.model(Turn(Content("Done.")))
+    writer.given(Content("No response requested."))
+    assert [event["event"] for event in writer.finish()][-2:] == ["content_left_out", "final_answer"]

@@ -1,14 +1,15 @@
 """Claude Code: session files below ~/.claude/projects. A rewind, or a forked session, is a branch."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from agents.importers.sessions.claude_branch import ClaudeBranch
 from agents.importers.sessions.claude_nodes import ClaudeNodes, ClaudeSession, gather
-from agents.importers.sessions.hub_rows import session_head, sessions
+from agents.importers.sessions.hub_rows import per_family, session_head
 from agents.importers.traces.fields import text_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, SubAgent
-from agents.importers.traces.reading import base_name, is_json, is_part_of_job, per_part, says
+from agents.importers.traces.reading import base_name, is_json, is_part_of_job, says
 
 
 def _is_session(name: str, head: Head) -> bool:
@@ -40,7 +41,7 @@ def _is_agent(name: str) -> bool:
 
 
 def _read(items: Sequence[Item], _options: Options) -> Iterator[Episode | Bad]:
-    own, *more = sessions(items)
+    own, *more = (list(lines) for _, lines in groupby(items, key=lambda item: item.file))
     session = gather(own[0].file, own)
     started: dict[str, str] = {}
     for lines in more:
@@ -141,6 +142,6 @@ FORMAT = Format(
     unknown="the system prompt, the tools on offer, and the words that the program puts around attachments; whether an answer was right",
     recognise=recognise,
     plan=plan,
-    read=per_part(_read),
+    read=per_family(_read),
     hands_bad=True,
 )

@@ -1,148 +1,157 @@
-"""Harbor: a folder of a job, with a folder for each trial: its result, and the trajectory of its agent."""
+"""Harbor: the folder of a job, with a folder for each trial: result.json and agent/trajectory.json."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agents.importers.formats.atif import Trajectory, info_of
+from agents.importers.formats.atif import families, info_of, is_piece, tools_of
 from agents.importers.line_error import LineError
-from agents.importers.traces.fields import an_object, as_text, number_in, object_in, rest_of, text_in
+from agents.importers.traces.checks import check
+from agents.importers.traces.fields import an_object, array_in, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part
-from agents.importers.traces.reading import members, per_part
-from agents.importers.traces.transcript_writer import TranscriptWriter, Turn
-from agents.importers.traces.usage import Usage
+from agents.importers.traces.reading import per_part, says
+from agents.importers.traces.synthetic import end_of_error
+from agents.importers.traces.trajectory import Trajectory
+from agents.importers.traces.usage import Usage, read_usage
 
-RESULT = "result.json"
-TRAJECTORY = "agent/trajectory.json"
+OWN_LIMITS = (
+    "AgentTimeoutError", "ContextWindowExceededError", "ContextLengthExceededError", "OutputTokenExceededError",
+    "OutputLengthExceededError",
+)  # fmt: skip
+"""Exceptions that are the agent's own end: out of time, of context, of room for an answer. All others are not its fault."""
 
-OWN_FAULT = frozenset({"AgentTimeoutError", "AgentMaxStepsError", "ContextLengthExceededError"})
-"""Exceptions by which an agent ran out of time, steps or context by itself; all others are the harness's or the environment's."""
+STOPPED = ("CancelledError", "KeyboardInterrupt")
 
-_SEGMENT = ".cont-"
+_RESULT = "result.json"
 
 
-def _trials(names: Sequence[str], head: Head) -> list[str]:
-    """The folders of trials, in the order of their names."""
-    found = [name.removesuffix(RESULT) for name in names if name.endswith(RESULT)]
-    return sorted(folder for folder in found if {"trial_name", "task_name"} <= members(head(folder + RESULT)).keys())
+def _is_trial(name: str, head: Head) -> bool:
+    """Whether a file is a trial's result; the job has one, too."""
+    return name.rpartition("/")[2] == _RESULT and says(head(name), b"task_name", b"trial_name")
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """A result.json with trial_name and task_name."""
-    return bool(_trials(names, head))
+    """result.json of trials, with task_name and trial_name."""
+    return any(_is_trial(name, head) for name in names)
 
 
 def plan(names: Sequence[str], head: Head) -> list[Part]:
-    """A part for each trial: its result, then the trajectory, and its continuations."""
-    known = set(names)
+    """A part for each trial: its result, then its trajectories."""
     parts = []
-    for folder in _trials(names, head):
-        more = [folder + TRAJECTORY] if folder + TRAJECTORY in known else []
-        beginning = folder + TRAJECTORY.removesuffix(".json") + _SEGMENT
-        more += sorted(name for name in names if name.startswith(beginning))
-        run = folder.rstrip("/").rpartition("/")[0].rpartition("/")[2]
-        parts.append(Part(run, (FileUse(folder + RESULT), *(FileUse(name) for name in more))))
+    for name in names:
+        if _is_trial(name, head) or len(names) == 1:
+            folder = name.removesuffix(_RESULT)
+            logs = [each for each in names if each.startswith(folder) and _is_log(each.removeprefix(folder))]
+            parts.append(Part(folder.rstrip("/"), (FileUse(name), *map(FileUse, _in_order(logs)))))
     return parts
 
 
+def _is_log(name: str) -> bool:
+    """Whether a file of a trial is a trajectory: of its agent, or of one of its steps."""
+    folder, _, last = name.rpartition("/")
+    is_agent = folder == "agent" or (folder.startswith("steps/") and folder.endswith("/agent"))
+    return is_agent and (last == "trajectory.json" or is_piece(name))
+
+
+def _in_order(names: Sequence[str]) -> list[str]:
+    return [name for files in families(names).values() for name in files]
+
+
 def _read(items: Sequence[Item], options: Options) -> Iterator[Episode | Bad]:
-    first, *rest = items
-    if not first.file.endswith(RESULT):
-        raise LineError("", "the trial's result cannot be read")
-    result = an_object(first.value, "")
-    task = text_in(result, "task_name")
-    if task is None:
+    result = an_object(items[0].value, "")
+    if text_in(result, "task_name") is None:
         raise LineError("task_name", "missing")
-    trouble = object_in(result, "exception_info")
-    kind = text_in(trouble, "exception_type")
-    status = "answered" if kind is None else "failed" if kind in OWN_FAULT else "infra_error"
-    if kind is None and not text_in(result, "finished_at"):
-        status = ""
-    told = _told(rest)
-    events = told.finish(answers=status == "answered") if told is not None else []
-    if told is None:
-        events = _untold(result)
-    agent = object_in(result, "agent_info")
-    run = text_in(object_in(result, "config"), "job_id") or first.run
+    logs: dict[str, dict[str, Item]] = {}
+    for item in items[1:]:
+        folder, _, last = item.file.rpartition("/agent/")
+        logs.setdefault(folder.rpartition("steps/")[2] if "steps/" in folder else "", {})[last] = item
+    steps = [step for step in array_in(result, "step_results") if isinstance(step, dict)]
+    if not steps:
+        yield from _episode(items[0], result, result, None, logs.get("", {}), options)
+    for step in steps:
+        name = text_in(step, "step_name") or ""
+        yield from _episode(items[0], result, step, name, logs.get(name, {}), options)
+
+
+def _episode(
+    item: Item,
+    result: Mapping[str, Any],
+    step: Mapping[str, Any],
+    name: str | None,
+    logs: Mapping[str, Item],
+    options: Options,
+) -> Iterator[Episode | Bad]:
+    """The branch of a trial, or of one of its steps."""
+    exception = object_in(step, "exception_info") or object_in(result, "exception_info")
+    status, error = _end(exception)
+    log = logs.get("trajectory.json")
+    if log is None:
+        log = Item(item.file, item.position, {"steps": []}, item.run)
+    told = Trajectory(log, {file: each.value for file, each in logs.items()})
+    told.tell(_spent(object_in(step, "agent_result")))
+    if status == "answered" and told.error is not None:  # the provider failed, and nobody raised
+        status, error = end_of_error(told.error), told.error
+    events = told.writer.finish(answers=status == "answered")
+    task, trial = result["task_name"], text_in(result, "trial_name") or item.run
+    info = info_of(told)
     yield Episode(
-        file=first.file, position="", run=run, task_key=task, trial=text_in(result, "trial_name"),
-        version=None if told is None else text_in(told.value, "schema_version"), source=rest_of(result, "task_name", "trial_name"),
-        record=result, system=None if told is None else told.system, events=events,
-        info={"agent": _agent(agent)} if told is None else info_of(told),
-        verdicts=() if status == "infra_error" else list(_checks(result, options)),
-        status=status or None, error=None if kind is None else f"{kind}: {trouble.get('exception_message') or ''}",
-        subagents=() if told is None else told.subagents, unreadable=() if told is None else told.unreadable,
-        labels={"task_checksum": checksum} if (checksum := text_in(result, "task_checksum")) else {},
+        file=item.file, position=item.position, run=_job(result), task_key=task if name is None else [task, name], trial=trial,
+        version=text_in(told.value, "schema_version"), events=events, subagents=told.subagents(events),
+        source={"result": rest_of(result, "task_name")} | ({"trajectory": left} if (left := rest_of(told.value, "steps")) else {}),
+        record=result, system=told.system, tools=tools_of(told), info={**info, "agent": _agent(result, info["agent"])},
+        verdicts=() if status in ("infra_error", "aborted") else _verdicts(step, options),
+        status=status, error=error, unreadable=told.unreadable,
     )  # fmt: skip
 
 
-def _told(items: Sequence[Item]) -> Trajectory | None:
-    """The trajectory of a trial: the last segment begins with what it copied from those before it."""
-    if not items:
-        return None
-    return Trajectory(an_object(items[0].value, ""), items[0]) if len(items) == 1 else _joined(items)
+def _job(result: Mapping[str, Any]) -> str:
+    """The job of a trial: its id, or the name of its folder."""
+    config = object_in(result, "config")
+    folder = (text_in(result, "trial_uri") or "").rstrip("/").rpartition("/")[0]
+    return text_in(config, "job_id") or folder.rpartition("/")[2] or text_in(config, "trials_dir") or "job"
 
 
-def _joined(items: Sequence[Item]) -> Trajectory:
-    """A trajectory in several files. Steps that a segment copied from those before it are not told again."""
-    value = dict(an_object(items[0].value, ""))
-    steps = list(value.get("steps") or ())
-    inner = list(value.get("subagent_trajectories") or ())
-    for item in items[1:]:
-        more = an_object(item.value, "")
-        fresh = [
-            step for step in more.get("steps") or () if not (isinstance(step, dict) and step.get("is_copied_context"))
-        ]
-        steps += fresh
-        inner += more.get("subagent_trajectories") or ()
-    read = Trajectory(value | {"steps": steps, "subagent_trajectories": inner}, items[0])
-    read.writer.note("context_rewritten", {"kept": 0, "dropped": 0, "segments": len(items)})
-    return read
+def _end(exception: Mapping[str, Any]) -> tuple[str, str | None]:
+    if not exception:
+        return "answered", None
+    kind = text_in(exception, "exception_type") or "exception"
+    words = f"{kind}: {text_in(exception, 'exception_message') or ''}".rstrip(": ")
+    return "failed" if kind in OWN_LIMITS else "aborted" if kind in STOPPED else "infra_error", words
 
 
-def _untold(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The events of a trial without a trajectory: what its result says about usage."""
-    used = object_in(result, "agent_result")
-    usage = Usage(
-        used.get("n_input_tokens") if isinstance(used.get("n_input_tokens"), int) else None,
-        used.get("n_output_tokens") if isinstance(used.get("n_output_tokens"), int) else None,
-        used.get("n_cache_tokens") if isinstance(used.get("n_cache_tokens"), int) else None,
-        number_in(used, "cost_usd"),
-    )
-    writer = TranscriptWriter()
-    if any(each is not None for each in usage):
-        model = text_in(object_in(result, "agent_info", "model_info"), "name")
-        writer.model(Turn(model=model, usage=usage))
-        writer.note("content_left_out", {"reason": "not_recorded", "count": 1})
-    return writer.finish(answers=False)
+def _verdicts(step: Mapping[str, Any], options: Options) -> list[dict[str, Any]]:
+    """A check for each reward: 1 passes, 0 fails, between them nobody knows."""
+    rewards = object_in(step, "verifier_result", "rewards")
+    return [
+        made for name, value in rewards.items() if (made := check("harbor", name, value, options.pass_at)) is not None
+    ]
 
 
-def _agent(agent: Mapping[str, Any]) -> dict[str, Any] | None:
-    model = text_in(object_in(agent, "model_info"), "name")
-    named = {"name": text_in(agent, "name"), "model": model, "version": text_in(agent, "version")}
-    return {name: value for name, value in named.items() if value is not None} or None
+def _agent(result: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    info = object_in(result, "agent_info")
+    said = {
+        "name": text_in(info, "name"),
+        "version": text_in(info, "version"),
+        "model": text_in(object_in(info, "model_info"), "name"),
+    }
+    return {name: found.get(name) or value for name, value in said.items()}
 
 
-def _checks(result: Mapping[str, Any], options: Options) -> Iterator[dict[str, Any]]:
-    """A check for each reward: 1 passes, 0 fails, what is between is unknown unless --pass-at decides."""
-    for name, reward in object_in(result, "verifier_result", "rewards").items():
-        if isinstance(reward, bool) or not isinstance(reward, int | float):
-            continue
-        if options.pass_at is not None:
-            status = "pass" if reward >= options.pass_at else "fail"
-        else:
-            status = "pass" if reward == 1 else "fail" if reward == 0 else "unknown"
-        check = {"type": "check", "name": as_text(name), "status": status, "produced_by": "import:harbor"}
-        yield check | ({"score": reward} if 0 <= reward <= 1 else {"hint": f"reward {reward}"})
+def _spent(context: Mapping[str, Any]) -> Usage:
+    names = {
+        "n_input_tokens": "prompt_tokens",
+        "n_output_tokens": "completion_tokens",
+        "n_cache_tokens": "cached_tokens",
+    }
+    return read_usage({names.get(name, name): value for name, value in context.items()})
 
 
 FORMAT = Format(
     name="harbor",
-    about="jobs of Harbor: a folder of trials, each with result.json and agent/trajectory.json",
-    rollout="task / trial, in the order of their names",
-    verdict="a check for each reward: 1 pass, 0 fail",
-    unknown="what an agent without a trajectory did; counts of tests",
+    about="jobs of Harbor: */result.json of the trials, agent/trajectory.json (ATIF) beside",
+    rollout="task_name / trial; of trials with several steps, each step",
+    verdict="check for each reward: 1 passes, 0 fails",
+    unknown="what agents without a trajectory did; which results are errors, unless the agent's converter marks them",
     recognise=recognise,
     plan=plan,
     read=per_part(_read),
-    has_folders=True,
 )

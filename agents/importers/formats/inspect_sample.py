@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from agents.importers.formats.inspect_calls import ModelCall, SampleCalls, read_calls, resolved
 from agents.importers.traces.chat import Chat, tell
+from agents.importers.traces.chat import read_calls as read_turn_calls
 from agents.importers.traces.content import read_content
 from agents.importers.traces.fields import array_in, as_text, number_in, object_in, text_in, whole_in
 from agents.importers.traces.format import Item, SubAgent
@@ -62,12 +63,8 @@ class _Told:
         if message.get("source") != "input":
             return False
         content = read_content(message.get("content"))
-        if not message.get("tool_calls") and writer.given(content, source={"source": "input"}):
-            return True
-        writer.note(
-            "content_left_out", {"reason": "given_turn", "count": 1}
-        )  # a turn that no model took reaches no row
-        return False
+        writer.given(content, None, {"source": "input"}, read_turn_calls(message))
+        return True
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------

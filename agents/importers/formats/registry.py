@@ -7,6 +7,7 @@ from agents.importers.formats import (
     atif,
     bfcl,
     claude_code,
+    codex,
     harbor,
     inspect_log,
     langsmith,
@@ -15,6 +16,8 @@ from agents.importers.formats import (
     ms_agent_framework,
     oai_agents,
     otel,
+    pi,
+    sts,
     tau2,
     tau_bench,
     terminal_bench,
@@ -23,8 +26,8 @@ from agents.importers.formats import (
 from agents.importers.traces.format import Format
 
 _MODULES = (
-    messages, claude_code, otel, inspect_log, agent_harm, harbor, atif, tau_bench, tau2, langsmith, oai_agents, bfcl, mcp_atlas,
-    terminal_bench, tool_sandbox, ms_agent_framework, adk, a2a_task,
+    messages, claude_code, codex, otel, inspect_log, agent_harm, harbor, atif, tau_bench, tau2, langsmith, oai_agents, bfcl,
+    mcp_atlas, terminal_bench, tool_sandbox, ms_agent_framework, adk, a2a_task, pi, sts,
 )  # fmt: skip
 
 FORMATS: dict[str, Format] = {each.FORMAT.name: each.FORMAT for each in _MODULES}

@@ -8,6 +8,7 @@ from agents.importers.traces.chat import read_calls, tell_result_part
 from agents.importers.traces.content import Content, read_content
 from agents.importers.traces.fields import array_in, as_text, millis, object_in, rest_of, text_in
 from agents.importers.traces.reading import tell_unreadable
+from agents.importers.traces.synthetic import end_of_error
 from agents.importers.traces.transcript_writer import TranscriptWriter, Turn
 from agents.importers.traces.usage import NONE, Usage, read_usage
 
@@ -16,8 +17,6 @@ _MESSAGE = ("id", "role", "model", "content", "stop_reason", "type")
 _COUNTS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 INTERRUPTED = "[Request interrupted by user"
-OUT_OF_ROOM = ("Prompt is too long", "API Error: Claude's response exceeded")
-"""Errors of the API that are the run's own end: the context, or the answer, was longer than the model takes."""
 
 REWRITES = {"compact_boundary": "preservedMessages", "microcompact_boundary": None}
 """Lines that say that the context was rewritten, and where they name the messages that stayed."""
@@ -149,12 +148,9 @@ class ClaudeBranch:
         source = self._source(line.value)
         if line.value.get("isApiErrorMessage") is True:
             self.writer.note("api_error", {"message": text, "source": source}, time)
-            self.status = "failed" if text.startswith(OUT_OF_ROOM) else "infra_error"
-            self.error = text
+            self.status, self.error = end_of_error(text), text
         else:
-            self.writer.note(
-                "content_left_out", {"reason": "given_message", "count": 1, "text": text, "source": source}, time
-            )
+            self.writer.given(Content(text), time, source)
 
     def _attachment(self, line: Line) -> None:
         attachment, time = object_in(line.value, "attachment"), millis(line.value.get("timestamp"))
@@ -221,11 +217,17 @@ def _most(messages: Iterable[Mapping[str, Any]]) -> Usage:
     most = NONE
     for message in messages:
         read = read_usage(message.get("usage"))
-        pairs = zip(most, read, strict=True)
         most = Usage(
-            *(max(known) if (known := [each for each in pair if each is not None]) else None for pair in pairs)  # type: ignore[arg-type]
+            _larger(most.input, read.input),
+            _larger(most.output, read.output),
+            _larger(most.cached, read.cached),
+            read.usd,
         )
     return most
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else max(one, other)
 
 
 def _usage_rest(message: Mapping[str, Any]) -> dict[str, Any]:

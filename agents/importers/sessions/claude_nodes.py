@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 from agents.importers.sessions.session_tree import SessionTree
 from agents.importers.traces.fields import array_in, object_in, text_in
 from agents.importers.traces.format import Bad, Item
+from agents.importers.traces.synthetic import SYNTHETIC
 from schemas.jsontext import kind_of
-
-SYNTHETIC = "<synthetic>"
-"""The model of assistant messages that the program wrote itself."""
 
 
 class Line(NamedTuple):

@@ -3,13 +3,15 @@
 `trace` is the text of the session's file, or JSON of it. `messages` beside it has lost the calls and is not read.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from agents.importers.traces.format import Bad, Item
-from agents.importers.traces.reading import first_value
+from agents.importers.traces.format import Bad, Episode, Item, Options, Read, Reading
+from agents.importers.traces.reading import first_value, guarded, guarded_all
 from schemas.jsontext import parse_unique
+
+ReadLines = Callable[[Sequence[Item], Options], Iterable[Episode | Bad]]
 
 
 def is_hub_row(value: Any) -> bool:
@@ -17,23 +19,52 @@ def is_hub_row(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("trace"), str | list) and "harness" in value
 
 
-def sessions(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """The lines of each session: those of a file, or those in a row."""
-    for _, group in groupby(items, key=lambda item: item.file):
-        lines: list[Item] = []
-        for item in group:
-            if is_hub_row(item.value):
-                yield list(_lines(item))
-            else:
-                lines.append(item)
-        if lines:
-            yield lines
+def per_session(read_session: ReadLines) -> Read:
+    """A reader of sessions, one in memory at a time: the lines of a file, or those in a row."""
+
+    def read(items: Iterable[Item], options: Options) -> Reading:
+        for _, group in groupby(items, key=lambda item: item.file):
+            yield from _each(group, options, read_session)
+
+    return read
+
+
+def per_family(read_files: ReadLines) -> Read:
+    """A reader of files that belong together, all of them in memory; rows are sessions of their own."""
+
+    def read(items: Iterable[Item], options: Options) -> Reading:
+        yield from _each(items, options, read_files)
+
+    return read
+
+
+def _each(items: Iterable[Item], options: Options, read_lines: ReadLines) -> Reading:
+    lines: list[Item] = []
+    for item in items:
+        if is_hub_row(item.value):
+            found = list(_lines(item))
+            yield from (line.value for line in found if isinstance(line.value, Bad))
+            yield from guarded(item, read_lines(found, options)) if found else (_empty(item),)
+        else:
+            lines.append(item)
+    if lines:
+        yield from guarded_all(lines, read_lines(lines, options))
+
+
+def _empty(row: Item) -> Bad:
+    return Bad(row.file, row.position, "trace", "a session without lines")
 
 
 def _lines(row: Item) -> Iterator[Item]:
     trace = row.value["trace"]
     if isinstance(trace, str) and trace.lstrip().startswith(('"', "[")):
-        trace = parse_unique(trace)
+        try:
+            trace = parse_unique(trace)
+        except ValueError as error:
+            yield Item(
+                row.file, row.position, Bad(row.file, row.position, "trace", f"not JSON: {error}", trace), row.run
+            )
+            return
     lines = trace.splitlines() if isinstance(trace, str) else trace if isinstance(trace, list) else [trace]
     run = row.value.get("session_id")
     for number, line in enumerate(lines, start=1):

@@ -7,8 +7,9 @@ from agents.importers.line_error import LineError
 from agents.importers.traces.content import Content, read_content
 from agents.importers.traces.fields import array_in, as_text, millis, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Item
+from agents.importers.traces.reading import tell_unreadable
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
-from agents.importers.traces.usage import Usage, read_usage
+from agents.importers.traces.usage import NONE, Usage, read_usage
 from schemas.jsontext import kind_of
 
 _TURN = (
@@ -43,6 +44,22 @@ def nothing_aside(_writer: TranscriptWriter, _message: Mapping[str, Any]) -> boo
     return False
 
 
+class Mark(NamedTuple):
+    """Something that is known about a message and is not in it."""
+
+    context: bool = False
+    """Words that the model was given and nobody asked it."""
+    failed: bool = False
+    """Of a tool message: whether it is an error."""
+    given: bool = False
+    """Of an assistant message: whether the model was given it."""
+    role: str | None = None
+    """The role that it really has."""
+
+
+NO_MARK = Mark()
+
+
 class Chat(NamedTuple):
     """A conversation that was told to a transcript."""
 
@@ -59,18 +76,40 @@ def tell(
     usage_of: Callable[[Mapping[str, Any]], Usage] = lambda message: read_usage(message.get("usage")),
     where: str = "messages",
     aside: Aside = nothing_aside,
+    marks: Sequence[Mark] = (),
+    spent: Usage = NONE,
 ) -> Chat:
-    """Tell messages to a transcript. One that cannot be read is an `unreadable` event in its place."""
-    chat = Chat(TranscriptWriter(), _system(messages), [])
+    """Tell messages to a transcript. One that cannot be read is an `unreadable` event in its place.
+
+    `spent` is the usage of the whole: it counts with the last assistant message, where messages say nothing.
+    """
+    first = marks[0] if marks else NO_MARK
+    chat = Chat(TranscriptWriter(), None if first.context else _system(messages), [])
+    last = _last_turn(messages) if spent != NONE else None
     for number, message in enumerate(messages):
         try:
-            if not (isinstance(message, dict) and aside(chat.writer, message)):
-                _tell_one(chat, message, number, error_of, usage_of)
+            if isinstance(message, Bad):
+                tell_unreadable(chat.writer, message)
+                continue
+            if isinstance(message, dict) and aside(chat.writer, message):
+                continue
+            mark = marks[number] if number < len(marks) else NO_MARK
+            spends = usage_of if number != last else lambda _message: spent
+            _tell_one(chat, message, number, mark, error_of, spends)
         except LineError as error:
             field = f"{where}[{number}].{error.field}".rstrip(".")
             chat.unreadable.append(Bad(item.file, item.position, field, error.reason, message))
             chat.writer.note("unreadable", {"position": f"{where}[{number}]", "reason": error.reason, "raw": message})
     return chat
+
+
+def _last_turn(messages: Sequence[Any]) -> int | None:
+    said = [
+        number
+        for number, each in enumerate(messages)
+        if isinstance(each, dict) and each.get("role") in ("assistant", "model")
+    ]
+    return said[-1] if said else None
 
 
 def _system(messages: Sequence[Any]) -> str | None:
@@ -82,16 +121,23 @@ def _system(messages: Sequence[Any]) -> str | None:
 
 
 def _tell_one(
-    chat: Chat, message: Any, number: int, error_of: IsError, usage_of: Callable[[Mapping[str, Any]], Usage]
+    chat: Chat,
+    message: Any,
+    number: int,
+    mark: Mark,
+    error_of: IsError,
+    usage_of: Callable[[Mapping[str, Any]], Usage],
 ) -> None:
     if not isinstance(message, dict):
         raise LineError("", f"expected a message, found {kind_of(message)}")
-    writer, said = chat.writer, message.get("role")
+    writer, said = chat.writer, mark.role or message.get("role")
     role = _ROLES.get(said, said) if isinstance(said, str) else said
     time, source = millis(message.get("timestamp")), rest_of(message, *_READ.get(str(role), ()))
-    if role in ("system", "developer"):
+    if role in ("system", "developer") or mark.context:
         if number or chat.system is None:
             writer.context(read_content(message.get("content")), time, source, str(role))
+    elif mark.given:
+        writer.given(read_turn_content(message), time, source, read_calls(message))
     elif role == "user":
         _tell_user(writer, message, time, source)
     elif role == "assistant":
@@ -109,7 +155,13 @@ def _tell_one(
             text_in(message, "name", "tool_name", "toolName"),
         )
         tell_result(
-            writer, call_id, name, message.get("content"), lambda output: error_of(message, output), time, source
+            writer,
+            call_id,
+            name,
+            message.get("content"),
+            lambda output: marked(output, failed=True) if mark.failed else error_of(message, output),
+            time,
+            source,
         )
     else:
         raise LineError("role", f"unknown: {as_text(said)}" if said is not None else "missing")

@@ -50,7 +50,7 @@ def read_content(value: Any) -> Content:
         if isinstance(part, str):
             texts.append(part)
             continue
-        kind = part.get("type") if isinstance(part, dict) else None
+        kind = text_in(part, "type") if isinstance(part, dict) else None
         if kind == "redacted_thinking":
             reasoning.append(("", text_in(part, "data")))
         elif kind in _REASONING_TYPES:
@@ -66,8 +66,8 @@ def _reasoning(part: dict[str, Any]) -> str:
     found = text_in(part, "thinking", "reasoning", "text", "content")
     if found is not None:
         return found
-    summary = part.get("summary")
-    parts = summary if isinstance(summary, list) else []
+    lists = [each for name in ("content", "summary") if isinstance(each := part.get(name), list) and each]
+    parts = lists[0] if lists else []
     return "\n\n".join(text_in(each, "text") or "" for each in parts if isinstance(each, dict))
 
 

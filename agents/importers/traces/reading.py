@@ -22,7 +22,7 @@ def per_item(read_one: Callable[[Item, Options], Iterable[Episode | Bad | Piece]
 
     def read(items: Iterable[Item], options: Options) -> Reading:
         for item in items:
-            yield from _guarded([item], read_one(item, options))
+            yield from guarded_all([item], read_one(item, options))
 
     return read
 
@@ -33,7 +33,7 @@ def per_file(read_file: Callable[[Sequence[Item], Options], Iterable[Episode | B
     def read(items: Iterable[Item], options: Options) -> Reading:
         for _, group in groupby(items, key=lambda item: item.file):
             session = list(group)
-            yield from _guarded(session, read_file(session, options))
+            yield from guarded_all(session, read_file(session, options))
 
     return read
 
@@ -44,17 +44,18 @@ def per_part(read_part: Callable[[Sequence[Item], Options], Iterable[Episode | B
     def read(items: Iterable[Item], options: Options) -> Reading:
         part = list(items)
         if part:
-            yield from _guarded(part, read_part(part, options))
+            yield from guarded_all(part, read_part(part, options))
 
     return read
 
 
 def guarded(item: Item, episodes: Iterable[Told]) -> Iterator[Told | Bad]:
     """Episodes of an item; an error on the way becomes the item's rejection."""
-    return _guarded([item], episodes)
+    return guarded_all([item], episodes)
 
 
-def _guarded(items: Sequence[Item], episodes: Iterable[Told]) -> Iterator[Told | Bad]:
+def guarded_all(items: Sequence[Item], episodes: Iterable[Told]) -> Iterator[Told | Bad]:
+    """Episodes of items that belong together; an error on the way becomes one rejection."""
     try:
         yield from episodes
     except LineError as error:
@@ -95,7 +96,7 @@ def first_value(head: bytes) -> bytes:
 
 def is_part_of_job(names: Sequence[str]) -> bool:
     """Whether files are those of a benchmark's job: sessions among them are logs of its trials."""
-    return any(name.endswith(("/result.json", "/results.json")) for name in names)
+    return any(f"/{name}".endswith(("/result.json", "/results.json")) for name in names)
 
 
 def members(head: bytes) -> dict[str, bytes]:

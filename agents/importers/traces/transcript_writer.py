@@ -44,6 +44,8 @@ class Turn(NamedTuple):
     usage: Usage = NONE
     time: int | None = None
     source: Mapping[str, Any] | None = None
+    metrics: Mapping[str, Any] | None = None
+    """Fields of the model call, such as its token ids: they stay on its `model_done`."""
 
 
 class TranscriptWriter:
@@ -55,14 +57,17 @@ class TranscriptWriter:
         self._pending: list[Event] = []
         """What was said since the last model turn by others than tools."""
         self._early: list[Event] = []
-        """What was said before the first user message."""
+        """Those of the events that were said before the first user message."""
         self._turns = 0
-        self._asked = False
-        """Whether the model was asked something before its first turn."""
+        self._begun = False
+        """Whether the model's first turn, or a result, was told."""
+        self._earlier: Event | None = None
+        """The last user message that an assistant message which was given followed: the task, where no other one comes."""
         self._text: Event | None = None
         """The text of the last model turn, if it has no calls and nothing but user text followed."""
         self._pairing = Pairing()
         self._spent = Spent()
+        self.last_model: str | None = None
         self.replaced = 0
         """Texts and media that were replaced by references."""
 
@@ -70,6 +75,11 @@ class TranscriptWriter:
     def turns(self) -> int:
         """How many model turns there are."""
         return self._turns
+
+    @property
+    def ends_with_text(self) -> bool:
+        """Whether the last turn is a text without calls, and nothing but user text followed."""
+        return self._text is not None
 
     def user(self, content: Content | str, time: int | None = None, source: Mapping[str, Any] | None = None) -> None:
         """A user message."""
@@ -88,28 +98,11 @@ class TranscriptWriter:
             event["data"]["role"] = role
         self._pending.append(event)
 
-    def given(self, content: Content | str, time: int | None = None, source: Mapping[str, Any] | None = None) -> bool:
-        """Words in the model's name that it never said: an example before the task. Returns False once the model has spoken."""
-        if self._turns:
-            return False
-        self._asked |= any(map(_is_of_user, self._pending))
-        self._events += [
-            event | {"event": "context_message"} if _is_of_user(event) else event for event in self._pending
-        ]
-        self._pending = []
-        event = self._words("assistant_message", "text", content, time, source)
-        event["data"]["beforeTask"] = True
-        self._events.append(event)
-        return True
-
     def model(self, turn: Turn) -> None:
         """A model turn: reasoning, text, model_done, calls."""
-        asked = self._asked or any(map(_is_of_user, self._pending))
-        if not self._turns and not asked and not turn.calls and turn.content.text:
-            self._end_pending()
-            early = self._words("assistant_message", "text", turn.content, turn.time, turn.source)
-            early["data"]["beforeTask"] = True
-            self._early.append(early)
+        asked = self._earlier is not None or any(map(_is_of_user, self._pending))
+        if not self._begun and not asked and not turn.calls and turn.content.text:
+            self.given(turn.content, turn.time, turn.source)
             self._usage(turn._replace(source=None), None)
             return
         self._end_pending()
@@ -130,6 +123,37 @@ class TranscriptWriter:
         self._usage(left, step)
         for called in turn.calls:
             self._call(called, turn, step)
+
+    def given(
+        self,
+        content: Content,
+        time: int | None = None,
+        source: Mapping[str, Any] | None = None,
+        calls: Sequence[Called] = (),
+    ) -> None:
+        """An assistant message that the model was given. After its first turn, or with calls, it has no place in a transcript."""
+        if self._begun or calls:
+            told = {
+                "reason": "given_message",
+                "count": 1,
+                "text": content.text or "",
+                "calls": [_plain(call) for call in calls],
+            }
+            self.note(
+                "content_left_out",
+                {name: value for name, value in told.items() if value} | {"source": dict(source or {})},
+                time,
+            )
+            return
+        for event in self._pending:
+            if event["event"] == "user_message":
+                event["event"], self._earlier = "context_message", event
+        self._events += self._pending
+        self._pending = []
+        early = self._words("assistant_message", "text", content._replace(reasoning=()), time, source)
+        early["data"]["beforeTask"] = True
+        self._events.append(early)
+        self._early.append(early)
 
     def result(
         self,
@@ -165,15 +189,16 @@ class TranscriptWriter:
     def finish(self, *, answers: bool = True, task: str | None = None) -> list[Event]:
         """All events. `answers` false: the run was broken off, so its last text is no answer. `task` where no user message is one."""
         asked = any(event["event"] == "user_message" for event in self._pending)
-        if self._early and not self._turns and not asked:  # nobody ever asked: it is what the model said
-            early, self._early, self._asked = self._early, [], True
-            for event in early:
-                if event["data"].pop("beforeTask", False):
-                    self._turns += 1
+        if (
+            self._early and not self._begun and not asked and self._earlier is None
+        ):  # nobody ever asked: it is what the model said
+            for event in self._early:
+                if event["event"] == "assistant_message":
+                    del event["data"]["beforeTask"]
                     self._text = event
+                    self._turns += 1
                 event["data"]["step"] = self._turns - 1
-                self._events.append(event)
-        if not self._turns:
+        if not self._begun:
             self._begin()
         if self._text is not None and answers:
             self._answer(self._text)
@@ -181,7 +206,7 @@ class TranscriptWriter:
         start = self._start["data"]
         if task is not None and "task" not in start:
             start["task"] = task
-        return [self._start, *self._early, *self._events]
+        return [self._start, *self._events]
 
     # -- pieces --------------------------------------------------------------------------------------------------------
 
@@ -201,7 +226,7 @@ class TranscriptWriter:
 
     def _end_pending(self) -> None:
         """User messages before a turn or a result: before the first turn the last of them is the task."""
-        if not self._turns:
+        if not self._begun:
             self._begin()
         for event in self._pending:
             if event["event"] in ("user_message", "context_message"):
@@ -211,14 +236,16 @@ class TranscriptWriter:
 
     def _begin(self) -> None:
         """The last user message before the first turn is the task; all others, and what the model was given, are context."""
+        self._begun = True
         said, self._pending = self._pending, []
-        last = next((event for event in reversed(said) if event["event"] == "user_message"), None)
+        last = next((event for event in reversed(said) if event["event"] == "user_message"), self._earlier)
         for event in said:
-            if event is not last:
-                self._events.append(event | {"event": "context_message"} if event["event"] == "user_message" else event)
+            event["event"] = "context_message" if event["event"] == "user_message" else event["event"]
+        self._events = [event for event in (*self._events, *said) if event is not last]
         if last is None:
             return
-        self._asked = True
+        if last is self._earlier:  # words that were given after the task have no place in a transcript
+            self._left_out("given_message", 1)
         data = last["data"]
         self._start["data"] = {"task": data.pop("text"), **data, **self._start["data"]}
         if "timestamp_ms" in last:
@@ -240,13 +267,17 @@ class TranscriptWriter:
         self._add("tool_call", "tool", data, turn.time)
 
     def _usage(self, turn: Turn, step: int | None) -> None:
+        self.last_model = turn.model or self.last_model
         data = {"modelId": turn.model, "step": step, "finishReason": turn.finish, **self._spent.add(turn.usage)}
         known = {name: value for name, value in data.items() if value is not None}
-        if turn.source:  # a turn without text
-            known["source"] = fitting_source(turn.source)
+        left = {**(turn.source or {}), **(turn.metrics or {})}  # of a turn without text, and of the call
+        if left:
+            known["source"] = fitting_source(left, MAX_NOTE)
         if step is None and len(known) == len([name for name in ("modelId", "finishReason") if name in known]):
             return  # a greeting about which nothing is known
-        self._add("model_done", "model", known, turn.time, early=step is None)
+        self._add("model_done", "model", known, turn.time)
+        if step is None:
+            self._early.append(self._events[-1])
 
     def _words(
         self, event: str, channel: str, content: Content | str, time: int | None, source: Mapping[str, Any] | None
@@ -273,8 +304,12 @@ class TranscriptWriter:
         self.replaced += count
         self._add("content_left_out", "status", {"reason": reason, "count": count}, None)
 
-    def _add(self, event: str, channel: str, data: dict[str, Any], time: int | None, *, early: bool = False) -> None:
-        (self._early if early else self._events).append(_event(event, channel, data, time))
+    def _add(self, event: str, channel: str, data: dict[str, Any], time: int | None) -> None:
+        self._events.append(_event(event, channel, data, time))
+
+
+def _plain(call: Called) -> dict[str, Any]:
+    return {"id": call.id, "name": call.name, "arguments": call.arguments}
 
 
 def _is_of_user(event: Event) -> bool:

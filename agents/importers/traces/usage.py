@@ -26,7 +26,7 @@ def read_usage(value: Any) -> Usage:
     if not isinstance(value, Mapping):
         return NONE
     cached = whole_in(
-        value, "cache_read_input_tokens", "cacheRead", "cached_input_tokens", "input_token_count_cached",
+        value, "cache_read_input_tokens", "cacheRead", "cached_input_tokens", "cached_tokens", "input_token_count_cached",
         "input_tokens_cache_read", "cachedContentTokenCount", "cached_content_token_count",
         "cache_read_input_token_count",
     )  # fmt: skip
