@@ -2,6 +2,7 @@
 
 import tempfile
 from array import array
+from functools import cached_property
 
 IN_MEMORY = 16 * 1024 * 1024
 
@@ -10,8 +11,11 @@ class SpoolFile:
     """A `Spool`."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, prefix="braid-import-")  # noqa: SIM115 - closed below
         self._ends = array("Q", [0])
+
+    @cached_property
+    def _file(self) -> "tempfile.SpooledTemporaryFile[bytes]":
+        return tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, prefix="braid-import-")
 
     def put(self, data: bytes) -> int:
         """Keep some bytes; returns their number."""
@@ -28,4 +32,5 @@ class SpoolFile:
 
     def close(self) -> None:
         """Forget everything."""
-        self._file.close()
+        if len(self._ends) > 1:
+            self._file.close()
