@@ -8,6 +8,7 @@ import pytest
 
 from agents.importers.formats.registry import FORMATS
 from agents.importers.traces.rollout_book import Grouping
+from streams.jobs.imports.importing import ImportTracesError
 from tests.imports.importing import read_traces
 from tests.imports.test_counts import paths_of
 from tests.processes import run_braid
@@ -86,9 +87,8 @@ NONE_OF_THEM = {
 def test_auto_refuses_a_file_of_no_format(name: str, tmp_path: Path) -> None:
     """Ordinary files are no traces."""
     (tmp_path / name).write_bytes(NONE_OF_THEM[name])
-    done = run_braid("import", "auto", tmp_path / name, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "of no known format; `braid import formats` lists them" in done.stderr
+    with pytest.raises(ImportTracesError, match="of no known format; `braid import formats` lists them"):
+        read_traces("auto", tmp_path / name)
 
 
 def test_packed_files_are_unpacked(tmp_path: Path) -> None:

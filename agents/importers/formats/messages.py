@@ -29,7 +29,8 @@ CALLS = ("function_call", "tool_call")
 """Roles of messages that are calls: their text is JSON with a name and arguments."""
 
 _MARKS = frozenset({
-    "trace", "run_type", "state", "simulations", "schema_version", "resourceSpans", "eval", "sessionId", "kind", "response_id", "termination_reason",
+    "trace", "run_type", "state", "simulations", "schema_version", "resourceSpans", "eval", "sessionId", "kind", "response_id",
+    "termination_reason",
 })  # fmt: skip
 """Members of objects of other formats that have messages, too."""
 

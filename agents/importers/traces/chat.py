@@ -132,7 +132,7 @@ def _tell_one(
         raise LineError("", f"expected a message, found {kind_of(message)}")
     writer, said = chat.writer, mark.role or message.get("role")
     role = _ROLES.get(said, said) if isinstance(said, str) else said
-    time, source = millis(message.get("timestamp")), rest_of(message, *_READ.get(str(role), ()))
+    time, source = millis(message.get("timestamp")), rest_of(message, *_READ.get(str(role), _SAID))
     if role in ("system", "developer") or mark.context:
         if number or chat.system is None:
             writer.context(read_content(message.get("content")), time, source, str(role))

@@ -23,6 +23,8 @@ class FileUse(NamedTuple):
     """Members of a top-level object whose elements are items of their own. The rest of the object comes first, as one item."""
     constants: bool = False
     """Read NaN and Infinity, which Python writes into JSON, as null: the producer means that there is no value."""
+    comments: bool = False
+    """Pass over lines that begin with #."""
 
 
 class Part(NamedTuple):

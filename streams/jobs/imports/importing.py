@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.importers.formats.registry import FORMATS
+from agents.importers.formats.seed_shapes import SEED_SHAPES
 from agents.importers.traces.format import Bad, Episode, Format, Item, Options, Part, Piece, Scatter
 from agents.importers.traces.reading import base_name, guarded
 from agents.importers.traces.rollout_book import Grouping, RolloutBook
@@ -65,7 +66,7 @@ class TraceImport:
             for path in paths:
                 files = TraceFiles(path)
                 stack.callback(files.close)
-                format_ = chosen(format_name, files)
+                format_ = chosen(format_name, files, self._options.shape)
                 self.found.formats[str(path)] = format_.name
                 beside = next((each for each, other in sources if other is format_ and each.is_file), None)
                 if beside is not None and files.is_file:  # a session may be continued, or forked, in another file
@@ -177,14 +178,16 @@ def _groups(spool: GroupSpool, label: str) -> Iterator[Item]:
         yield Item(label, group, [value for _, value in pieces], min(run for run, _ in pieces))
 
 
-def chosen(format_name: str, files: TraceFiles) -> Format:
+def chosen(format_name: str, files: TraceFiles, shape: str = "real") -> Format:
     """The format of a path: the one that was named, or the only one that recognises it. Raises ImportTracesError."""
+    formats = SEED_SHAPES if shape == "seed" else FORMATS
     if format_name != AUTO:
-        found = FORMATS.get(format_name)
+        found = formats.get(format_name)
         if found is None:
-            raise ImportTracesError(f"no format {format_name}; there are: auto, {', '.join(FORMATS)}")
+            said = f"no format {format_name}" + (" in the seed's shapes" if shape == "seed" else "")
+            raise ImportTracesError(f"{said}; there are: auto, {', '.join(formats)}")
         return found
-    fitting = [format_ for format_ in FORMATS.values() if format_.recognise(files.names, files.head)]
+    fitting = [format_ for format_ in formats.values() if format_.recognise(files.names, files.head)]
     layouts = [format_ for format_ in fitting if format_.has_folders]
     if len(fitting) == 1 or len(layouts) == 1:
         return layouts[0] if layouts else fitting[0]

@@ -2,7 +2,7 @@
 
 import tempfile
 from array import array
-from functools import cached_property
+from typing import IO
 
 IN_MEMORY = 16 * 1024 * 1024
 
@@ -11,11 +11,15 @@ class SpoolFile:
     """A `Spool`."""
 
     def __init__(self) -> None:
+        self._opened: IO[bytes] | None = None
         self._ends = array("Q", [0])
 
-    @cached_property
-    def _file(self) -> "tempfile.SpooledTemporaryFile[bytes]":
-        return tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, prefix="braid-import-")
+    @property
+    def _file(self) -> IO[bytes]:
+        """The file, opened when something is put into it: an import may be refused before."""
+        if self._opened is None:
+            self._opened = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, prefix="braid-import-")  # noqa: SIM115 - closed below
+        return self._opened
 
     def put(self, data: bytes) -> int:
         """Keep some bytes; returns their number."""
@@ -32,5 +36,6 @@ class SpoolFile:
 
     def close(self) -> None:
         """Forget everything."""
-        if len(self._ends) > 1:
-            self._file.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None

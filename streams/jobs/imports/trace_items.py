@@ -34,7 +34,7 @@ def _json(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterat
         yield from _parquet(files, use, run, advance)
         return
     streamed = frozenset(use.streamed)
-    if not streamed and _has_lines(use.name, files.head(use.name)):
+    if not streamed and (use.comments or _has_lines(use.name, files.head(use.name))):
         with files.opened(use.name) as source:
             yield from _lines(source, use, run, advance)
         return
@@ -76,7 +76,7 @@ def _lines(source: BinaryIO, use: FileUse, run: str, advance: Advance) -> Iterat
             yield _too_long(use.name, position)
             continue
         stripped = text.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else text.strip()
-        if stripped:
+        if stripped and not (use.comments and stripped.startswith(b"#")):
             yield _parsed(use, position, stripped, run)
 
 
