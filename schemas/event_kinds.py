@@ -123,9 +123,32 @@ _USER = (
         {"text": "And on Windows?", "step": 2},
     ),
     EventKind(
-        "context_message", "user", "A user message before the one that is the task (transcript).",
-        (must("text", "text", "The words of the user."), _SOURCE),
+        "context_message", "user",
+        "Words that the model was given and nobody asked it: earlier messages, files, reminders (transcript). Before the first model "
+        "turn they stand before the task, later where they are.",
+        (
+            must("text", "text", "The words."),
+            may("role", "text", "user (default), system or developer."),
+            _STEP,
+            _SOURCE,
+        ),
         {"text": "Here is my project."},
+    ),
+    EventKind(
+        "user_tool_call", "user", "A simulated user calls a tool of its own. The model sees nothing of it: it reaches no row.",
+        (must("toolName", "text", "The tool."), may("args", "object", "The arguments."), _CALL_ID, _SOURCE),
+        {"toolName": "reboot_phone", "args": {}, "callId": "c1"},
+    ),
+    EventKind(
+        "user_tool_result", "user", "The output of a simulated user's call. It reaches no row.",
+        (
+            _CALL_ID,
+            may("toolName", "text", "The tool."),
+            may("output", "any", "The output."),
+            may("error", "text or object", "code and message, only where the tool failed."),
+            _SOURCE,
+        ),
+        {"callId": "c1", "toolName": "reboot_phone", "output": "rebooted"},
     ),
 )  # fmt: skip
 
@@ -289,6 +312,15 @@ _STATUS = (
             may("raw", "any", "The element as it was."),
         ),
         {"position": 7, "reason": "expected an object, found a number", "raw": 5},
+    ),
+    EventKind(
+        "content_left_out", "status", "Something that the model saw is not in an imported episode: it becomes no row.",
+        (
+            must("reason", "text", "media, too_large, not_recorded, given_message (words put into the model's mouth), or parent_missing (of a fork)."),
+            must("count", "whole number", "How many."),
+            may("media", "array", "References: type, media_type, bytes, digest."),
+        ),
+        {"reason": "media", "count": 1},
     ),
     EventKind(
         "context_rewritten", "status", "The agent dropped a part of its history.",

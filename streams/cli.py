@@ -28,6 +28,10 @@ _GROUPS = {
     },
     "Bring runs in": {
         "run": ("streams.commands.run:run", "Turn files into training data, without a broker."),
+        "import": (
+            "streams.commands.imports:import_traces",
+            "Read traces of other systems: benchmarks, SDKs, sessions.",
+        ),
         "ingest": ("streams.commands.ingest:ingest", "Write the lines of files to the log."),
         "gateway": ("streams.commands.gateway:gateway", "Take events and verdicts over HTTP."),
     },

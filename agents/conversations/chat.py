@@ -119,11 +119,13 @@ class Asked:
 
 @final
 class Uttered:
-    """A turn of a transcript: a user's, an assistant's, or an assistant's reasoning."""
+    """A turn of a transcript: a user's, an assistant's, or an assistant's reasoning; or context."""
 
-    __slots__ = ("before_task", "said", "step", "text", "what")
+    __slots__ = ("before_task", "role", "said", "step", "text", "what")
 
-    def __init__(self, what: str, text: str | HeldText, step: int | None, before_task: bool, said: str | None) -> None:
+    def __init__(
+        self, what: str, text: str | HeldText, step: int | None, before_task: bool, said: str | None, role: str = "user"
+    ) -> None:
         self.what = what
         """user, context, assistant or reasoning."""
         self.text = text
@@ -132,6 +134,8 @@ class Uttered:
         """An assistant's words before the task: a greeting."""
         self.said = said
         """The raw text, where emission version 1 reads the event as something that the model said."""
+        self.role = role
+        """Of context: user, system or developer."""
 
 
 BAD_EVENT: Final = "bad_event"

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from agents.formats.atif_steps import conversation_steps, object_of, unfit
 from agents.formats.chat import in_words, tool_list
+from agents.formats.outcomes import verdict_lines
 from agents.formats.shape import Format, Group, Left, Made, Row, Speech
 from agents.training.messages import tool_content
 from schemas.branches import BranchCall, BranchRecord
@@ -22,6 +23,9 @@ from schemas.training import PpoRecord
 VERSION = "ATIF-v1.8"
 NOT_KNOWN = "unknown"
 """ATIF wants a name and a version of every agent."""
+
+NO_CONVERSATION = "conversation"
+"""Lost of a branch without a row of its conversation: its user messages, and outputs in full."""
 
 LONGEST_NAME = 160
 """Characters of a rollout's id in a directory name; file systems take 255 bytes."""
@@ -40,7 +44,8 @@ def trajectories(group: Group) -> Iterator[Row | Left]:
             yield Left("not_representable")
         else:
             made: tuple[Made, ...] = (branch,) if row is None else (branch, row, *others)
-            yield Row(_trajectory(branch, group, row, others), made, folder=_folder(branch))
+            lost = () if row is not None and in_words(row) else (NO_CONVERSATION,)
+            yield Row(_trajectory(branch, group, row, others), made, folder=_folder(branch), lost=lost)
 
 
 def _folder(branch: BranchRecord) -> str:
@@ -54,6 +59,7 @@ def _folder(branch: BranchRecord) -> str:
 def _trajectory(branch: BranchRecord, group: Group, row: PpoRecord | None, others: list[PpoRecord]) -> dict[str, Any]:
     run_id = f"{branch.rollout_id}/b{branch.branch_index}/a{branch.attempt}"
     steps = conversation_steps(row) if row is not None and in_words(row) else _steps(branch, row)
+    _mark_errors(steps, branch)
     embedded = [
         {
             "schema_version": VERSION,
@@ -73,6 +79,19 @@ def _trajectory(branch: BranchRecord, group: Group, row: PpoRecord | None, other
         "extra": _extra(branch, group, row),
         **({"subagent_trajectories": embedded} if embedded else {}),
     }
+
+
+def _mark_errors(steps: list[dict[str, Any]], branch: BranchRecord) -> None:
+    """Mark the results of calls that failed, where the steps tell the calls of the branch one by one."""
+    calls = [(step, call) for step in steps for call in step.get("tool_calls", ())]
+    known = [call for call in branch.tool_calls if call.paired]
+    if [call["function_name"] for _, call in calls] != [call.name for call in known]:
+        return
+    for (step, call), told in zip(calls, known, strict=True):
+        if told.error is not None:
+            for result in step.get("observation", {}).get("results", ()):
+                if result.get("source_call_id") == call["tool_call_id"]:
+                    result["extra"] = {"is_error": True}
 
 
 def _agent(branch: BranchRecord, row: PpoRecord | None) -> dict[str, Any]:
@@ -113,10 +132,18 @@ def _turn(calls: list[BranchCall]) -> dict[str, Any]:
             {"tool_call_id": call_id, "function_name": call.name, "arguments": object_of(call.arguments)}
             for call_id, call in named
         ],
-        "observation": {
-            "results": [{"source_call_id": call_id, "content": tool_content(call)} for call_id, call in named]
-        },
+        "observation": {"results": [{"source_call_id": call_id, "content": _output(call)} for call_id, call in named]},
     }
+
+
+def _output(call: BranchCall) -> str:
+    """What a tool returned; an error that says the same is not said twice."""
+    once = (
+        call.error is not None
+        and call.output_summary is not None
+        and call.error.message.startswith(call.output_summary)
+    )
+    return call.output_summary or "" if once else tool_content(call)
 
 
 def _unique(ids: list[str]) -> list[str]:
@@ -151,6 +178,8 @@ def _extra(branch: BranchRecord, group: Group, row: PpoRecord | None) -> dict[st
         "branch_index": branch.branch_index,
         "attempt": branch.attempt,
         "status": branch.status,
+        "ended": branch.status,
+        "error": branch.error,
         "objective_status": group.status(branch.branch_index),
         "rank": ranked.rank if ranked else None,
         "total": ranked.total if ranked else None,
@@ -158,6 +187,7 @@ def _extra(branch: BranchRecord, group: Group, row: PpoRecord | None) -> dict[st
         "record_id": branch.record_id,
         "raw_digest": branch.raw_digest,
         "fidelity": branch.fidelity if row is None else row.fidelity,
+        "verdicts": verdict_lines(group, branch.branch_index) or None,
     }
     return {name: value for name, value in extra.items() if value is not None}
 

@@ -196,6 +196,8 @@ class Row(NamedTuple):
     """Formats of several kinds of records keep each kind in files of its own; empty for the others."""
     folder: str = ""
     """The name of its directory, where every row has one (`--layout directory`)."""
+    lost: tuple[str, ...] = ()
+    """What it could not carry of its branch, by name; the command and the manifest count it."""
 
 
 class Left(NamedTuple):

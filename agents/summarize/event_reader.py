@@ -196,7 +196,7 @@ UTTERANCES: Final = {
 }  # fmt: skip
 """Kinds that are turns of a transcript."""
 
-REWRITES: Final = frozenset({"context_rewritten", "unreadable"})
+REWRITES: Final = frozenset({"context_rewritten", "unreadable", "content_left_out"})
 """Kinds that say that the events before or beside them are not what the model saw."""
 
 
@@ -312,7 +312,11 @@ def _uttered(data: dict[str, Any], kind: str, channel: str, redacting: bool, tex
     before = first(data, "beforeTask", "before_task") is True
     step = whole_or_none(first(data, "step", "stepIndex", "step_index"))
     kept = held(_clean(text, redacting, counts), texts)
-    return Uttered(UTTERANCES[kind], kept, step, before, None if said is None else said.text), _in_order(counts)
+    role = data.get("role") if kind == "context_message" else None
+    return Uttered(
+        UTTERANCES[kind], kept, step, before, None if said is None else said.text,
+        role if role in ("system", "developer") else "user",
+    ), _in_order(counts)  # fmt: skip
 
 
 def _said(data: dict[str, Any]) -> Said | None:

@@ -122,6 +122,8 @@ class _Transcript:
     def end(self, task: str | None, system: str | None) -> list[Told]:
         """Return all messages."""
         self._end_turn()
+        while self._messages and self._messages[-1].role not in ("assistant", "tool"):
+            self._messages.pop()
         start = self._start
         given = self._before
         shown = start.task if start is not None and start.task is not None else task
@@ -137,7 +139,7 @@ class _Transcript:
 
     def _take_words(self, words: Uttered) -> None:
         if words.what == "context":
-            self._before.append(Told("user", words.text))
+            self._take_context(Told(words.role, words.text))
         elif words.what == "user":
             self._end_turn()
             self._messages.append(Told("user", words.text))
@@ -148,6 +150,11 @@ class _Transcript:
             turn.reasoning.append(whole(words.text))
         else:
             self._take_text(words.text, words.step, delta=False)
+
+    def _take_context(self, told: Told) -> None:
+        """Take words that were given: before the model's first turn they precede the task, later they are where they stand."""
+        self._end_turn()
+        (self._messages or self._before).append(told)
 
     def _take_text(self, text: str | HeldText, step: int | None, *, delta: bool) -> None:
         turn = self._turn_for_words(step, spoken=bool(self._turn.texts) and not delta)

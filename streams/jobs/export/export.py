@@ -5,6 +5,7 @@ that is killed and started again gives the same files.
 """
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -194,9 +195,10 @@ class _Run:
             else:
                 rows.append(row)
         self._counts.rows += len(rows)
-        lost = lost_reasoning(self._recipe.form, rows)
-        if lost:
-            self._counts.not_carried["reasoning_content"] = self._counts.not_carried.get("reasoning_content", 0) + lost
+        lost = Counter(name for row in rows for name in row.lost)
+        lost["reasoning_content"] += lost_reasoning(self._recipe.form, rows)
+        for name, count in (+lost).items():
+            self._counts.not_carried[name] = self._counts.not_carried.get(name, 0) + count
         places = self._shards.write(rows, split, whole.weight)
         self._ledger.add(whole, rows, places)
         if self._state.rollouts is not None:

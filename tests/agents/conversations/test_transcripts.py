@@ -125,6 +125,21 @@ def test_words_between_what_was_given_are_given() -> None:
     ]  # fmt: skip
 
 
+def test_context_inside_is_where_it_was_given() -> None:
+    def context(text: str, **more: Any) -> Event:
+        return ("user", "context_message", {"text": text, **more})
+
+    turn = [assistant("I look.", step=0), call("a", 0), result("a")]
+    events = [
+        start(), context("rules", role="developer"), *turn, context("the file changed"), answer("Done."),
+        context("unheard", role="system"),
+    ]  # fmt: skip
+    assert [each[:2] for each in shown(group_of([opened(), *lines(*events)]))] == [
+        ("developer", "rules"), ("user", "Chat"), ("assistant", "I look."), ("tool", "ok"), ("user", "the file changed"),
+        ("assistant", "Done."),
+    ]  # fmt: skip
+
+
 def said(role: str, content: str | None = None, **more: Any) -> Event:
     return ("conversation", "message", {"role": role, "content": content, **more})
 

@@ -1,0 +1,316 @@
+"""A2A: tasks as agents answer them over JSON-RPC, whole or as a stream of updates, versions 0.x and 1."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from agents.importers.line_error import LineError
+from agents.importers.traces.content import Content, reference
+from agents.importers.traces.fields import array_in, as_text, millis, object_in, rest_of, text_in
+from agents.importers.traces.format import Bad, Episode, Format, Head, Item, Options, Reading
+from agents.importers.traces.reading import each_alone, guarded, is_json, members
+from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
+from schemas.jsontext import compact, kind_of
+
+NAME = "a2a-task"
+ENDS = {
+    "completed": "answered",
+    "failed": "failed",
+    "rejected": "failed",
+    "canceled": "aborted",
+    "cancelled": "aborted",
+}
+RUNNING = ("submitted", "working")
+"""States in which a message is news about the work, not a word of the agent."""
+
+_WRAPPED = {"task": "task", "statusUpdate": "status-update", "artifactUpdate": "artifact-update", "message": "message",
+            "status_update": "status-update", "artifact_update": "artifact-update"}  # fmt: skip
+_KINDS = tuple(b'"%b"' % kind.encode() for kind in ("task", "status-update", "artifact-update"))
+
+
+def recognise(names: Sequence[str], head: Head) -> bool:
+    """A task, an update of one, or a JSON-RPC result that is one."""
+    return any(is_json(name) and _is_ours(members(head(name))) for name in names)
+
+
+def _is_ours(found: Mapping[str, bytes]) -> bool:
+    if "jsonrpc" in found and "result" in found:
+        found = members(found["result"])
+    for name in _WRAPPED:
+        if len(found) == 1 and name in found:
+            return b"TASK_STATE_" in found[name] or b"artifactId" in found[name]
+    if found.get("kind") in _KINDS:
+        return bool({"status", "artifact"} & found.keys())
+    return bool({"id", "taskId"} & found.keys()) and b'"TASK_STATE_' in found.get("status", b"")
+
+
+class _Task:
+    """A task as far as it was told."""
+
+    def __init__(self, item: Item, name: str) -> None:
+        self.item = item
+        self.name = name
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        """Messages, and news about the work, in order."""
+        self._known: set[str] = set()
+        """Ids of its messages."""
+        self.artifacts: dict[str, dict[str, Any]] = {}
+        self.status: dict[str, Any] = {}
+        self.rest: dict[str, Any] = {}
+        self.record: dict[str, Any] = {}
+
+    @property
+    def state(self) -> str:
+        """The state, as version 0.x writes it."""
+        return (text_in(self.status, "state") or "unknown").removeprefix("TASK_STATE_").lower().replace("_", "-")
+
+    def snapshot(self, task: Mapping[str, Any]) -> None:
+        """Take a whole task: it replaces what was told before, as far as it has it."""
+        history = [each for each in array_in(task, "history") if isinstance(each, dict)]
+        if history or not self.told:
+            self.told = [("message", each) for each in history]
+            self._known = {name for each in history if (name := text_in(each, "messageId"))}
+        artifacts = [each for each in array_in(task, "artifacts") if isinstance(each, dict)]
+        if artifacts:
+            self.artifacts = {
+                as_text(each.get("artifactId") or number): dict(each) for number, each in enumerate(artifacts)
+            }
+        self.record = dict(task)
+        self.rest |= rest_of(task, "id", "history", "artifacts", "status", "kind")
+        self._stands(object_in(task, "status"))
+
+    def update(self, news: Mapping[str, Any]) -> None:
+        """Take a new status."""
+        self.rest |= rest_of(news, "taskId", "task_id", "status", "kind", "final")
+        self._stands(object_in(news, "status"))
+
+    def _stands(self, status: dict[str, Any]) -> None:
+        self.status = status
+        message = object_in(status, "message")
+        if not message:
+            return
+        name = text_in(message, "messageId")
+        if name is not None and name in self._known:
+            return
+        self._known |= {name} if name is not None else set()
+        time = {"timestamp": status["timestamp"]} if "timestamp" in status else {}
+        self.told.append(("news" if self.state in RUNNING else "message", {**time, **message}))
+
+    def produce(self, update: Mapping[str, Any]) -> None:
+        """Take an artifact, or a piece of one."""
+        piece = object_in(update, "artifact")
+        name = as_text(piece.get("artifactId") or "")
+        known = self.artifacts.get(name)
+        if update.get("append") is not True or known is None:
+            self.artifacts[name] = {**piece, "parts": list(array_in(piece, "parts"))}
+            return
+        known |= rest_of(piece, "parts")
+        known["parts"] = array_in(known, "parts")
+        known["parts"] += array_in(piece, "parts")
+
+
+def read(items: Iterable[Item], _options: Options) -> Reading:
+    """The tasks of a file, each as it was told last."""
+    tasks: dict[str, _Task] = {}
+    asked: dict[str, dict[str, Any]] = {}
+    for item in items:
+        yield from guarded(item, _take(item, tasks, asked))
+    for task in tasks.values():
+        yield from guarded(task.item, _episode(task))
+
+
+def _take(item: Item, tasks: dict[str, _Task], asked: dict[str, dict[str, Any]]) -> Iterator[Episode | Bad]:
+    value = item.value
+    if not isinstance(value, dict):
+        raise LineError("", f"expected a task or an update, found {kind_of(value)}")
+    call = as_text(value.get("id") or "") if "jsonrpc" in value else ""
+    if "method" in value:
+        asked[call] = object_in(value, "params", "message")
+        return
+    if "jsonrpc" in value and "error" in value:
+        yield from _refused(item, object_in(value, "error"), asked.get(call))
+        return
+    kind, body = _unwrapped(value.get("result") if "jsonrpc" in value else value)
+    name = text_in(body, "id") if kind == "task" else text_in(body, "taskId", "task_id")
+    if name is None and kind == "message":
+        name = text_in(body, "contextId", "messageId")
+    if name is None:
+        raise LineError("id" if kind == "task" else "taskId", "missing")
+    task = tasks.get(name)
+    if task is None:
+        task = tasks[name] = _Task(item, name)
+    _note_question(task, asked.pop(call, {}), body)
+    if kind == "task":
+        task.snapshot(body)
+    elif kind == "status-update":
+        task.update(body)
+    elif kind == "artifact-update":
+        task.produce(body)
+    else:
+        task.told.append(("message", body))
+        task.status = task.status or {"state": "completed"}
+
+
+def _note_question(task: _Task, message: dict[str, Any], body: Mapping[str, Any]) -> None:
+    """The request that a response answers, where the task's history does not tell it."""
+    known = {text_in(each, "messageId") for each in array_in(body, "history") if isinstance(each, dict)}
+    if message and not array_in(body, "history") and text_in(message, "messageId") not in known:
+        task.told.append(("message", message))
+
+
+def _refused(item: Item, error: Mapping[str, Any], question: dict[str, Any] | None) -> Iterator[Episode | Bad]:
+    """A call that the server refused: a task that never began, where the file says what was asked."""
+    message = text_in(error, "message") or compact(error)
+    if not question:
+        raise LineError("error", f"a call that failed: {message}")
+    task = _Task(item, text_in(question, "taskId", "messageId") or item.position)
+    task.told = [("message", question)]
+    yield _episode_of(task, "infra_error", message)
+
+
+def _unwrapped(value: Any) -> tuple[str, dict[str, Any]]:
+    """The kind of a result, and the result itself: version 1 wraps it, 0.x says its kind."""
+    if not isinstance(value, dict):
+        raise LineError("result", f"expected a task or an update, found {kind_of(value)}")
+    for name, kind in _WRAPPED.items():
+        if len(value) == 1 and isinstance(value.get(name), dict):
+            return kind, value[name]
+    said = value.get("kind")
+    if said in ("task", "status-update", "artifact-update", "message"):
+        return str(said), value
+    if "status" in value and ("history" in value or "id" in value):
+        return "task", value
+    if "artifact" in value:
+        return "artifact-update", value
+    if "status" in value:
+        return "status-update", value
+    raise LineError("kind", "neither a task nor an update of one")
+
+
+# -- the conversation --------------------------------------------------------------------------------------------------
+
+
+def _episode(task: _Task) -> Iterator[Episode]:
+    status = ENDS.get(task.state)
+    message = _text(array_in(object_in(task.status, "message"), "parts"))
+    yield _episode_of(task, status, None if status in (None, "answered") else message or task.state)
+
+
+def _episode_of(task: _Task, status: str | None, error: str | None) -> Episode:
+    writer, answer = TranscriptWriter(), ""
+    for kind, message in task.told:
+        answer = _tell(writer, message, news=kind == "news") or answer
+    whole, media = _answer(task.artifacts.values())
+    if (whole and whole != answer) or media:
+        names = [rest_of(each, "parts") for each in task.artifacts.values()]
+        writer.model(Turn(Content(whole or None, media=tuple(media)), source={"artifacts": names}))
+    item = task.item
+    return Episode(
+        file=item.file, position=item.position, run=item.run, task_key=task.name, record=task.record,
+        source=task.rest | rest_of(task.status, "message"), info={"session_id": text_in(task.rest, "contextId")},
+        events=writer.finish(answers=status == "answered"), status=status, error=error,
+    )  # fmt: skip
+
+
+def _tell(writer: TranscriptWriter, message: Mapping[str, Any], *, news: bool) -> str | None:
+    """Tell a message; returns the text of an agent. Text of news is status, their calls are calls."""
+    parts = [part for part in array_in(message, "parts") if isinstance(part, dict)]
+    time, source = (
+        millis(message.get("timestamp")),
+        rest_of(message, "parts", "kind", "role", "taskId", "contextId", "timestamp"),
+    )
+    plain = [part for part in parts if _adk(part) is None]
+    text, media = _text([part for part in plain if not _is_thought(part)]), _media(plain)
+    if str(message.get("role")).lower().removeprefix("role_") == "user":
+        writer.user(Content(text, media=media), time, source)
+        return None
+    if news and text:
+        writer.note("status", {"message": text, "source": source}, time)
+    thoughts = tuple((found, None) for part in plain if _is_thought(part) and (found := _text([part])))
+    calls = [_called(part) for part in parts if _adk(part) in ("function_call", "executable_code")]
+    said = None if news else text
+    if said or calls or media or thoughts:
+        writer.model(
+            Turn(Content(said, thoughts, media), calls, text_in(message, "messageId"), time=time, source=source)
+        )
+    for part in parts:
+        if _adk(part) in ("function_response", "code_execution_result"):
+            _result(writer, object_in(part, "data"), time)
+    return said
+
+
+def _adk(part: Mapping[str, Any]) -> str | None:
+    """What a data part is, where the agent says so."""
+    return text_in(object_in(part, "metadata"), "adk_type") if "data" in part else None
+
+
+def _is_thought(part: Mapping[str, Any]) -> bool:
+    return object_in(part, "metadata").get("adk_thought") is True
+
+
+def _called(part: Mapping[str, Any]) -> Called:
+    data = object_in(part, "data")
+    if _adk(part) == "executable_code":
+        return Called("code_execution", data)
+    return Called(text_in(data, "name") or "unknown", data.get("args"), text_in(data, "id"))
+
+
+def _result(writer: TranscriptWriter, data: Mapping[str, Any], time: int | None) -> None:
+    output = data.get("response", data.get("output"))
+    failed = output.get("error") if isinstance(output, dict) else None
+    error = {"message": as_text(failed)} if failed else None
+    writer.result(
+        text_in(data, "id"),
+        text_in(data, "name"),
+        output,
+        error,
+        time,
+        rest_of(data, "id", "name", "response", "output"),
+    )
+
+
+def _text(parts: Sequence[Any]) -> str | None:
+    """The text of parts; data that is no call is told as JSON."""
+    found = [
+        part["text"] if isinstance(part.get("text"), str) else compact(part["data"])
+        for part in parts
+        if isinstance(part, dict) and (isinstance(part.get("text"), str) or part.get("data") is not None)
+    ]
+    return "".join(found) if found else None
+
+
+def _media(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    files = (part for part in parts if "text" not in part and "data" not in part)
+    return tuple(reference({"type": "file", **_file(part)}) for part in files)
+
+
+def _file(part: Mapping[str, Any]) -> dict[str, Any]:
+    inner = object_in(part, "file") or part
+    data = inner.get("bytes", inner.get("raw"))
+    return {
+        "data": data,
+        "url": inner.get("uri", inner.get("url")),
+        "media_type": text_in(inner, "mimeType", "mediaType"),
+    }
+
+
+def _answer(artifacts: Iterable[Mapping[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+    """The text and the files of all artifacts: the answer of the task."""
+    texts, media = [], list[dict[str, Any]]()
+    for artifact in artifacts:
+        parts = [part for part in array_in(artifact, "parts") if isinstance(part, dict)]
+        texts.append(_text(parts))
+        media += _media(parts)
+    return "\n\n".join(text for text in texts if text), media
+
+
+FORMAT = Format(
+    name=NAME,
+    about="A2A tasks: JSON-RPC results, bare tasks, streams of status and artifact updates; versions 0.x and 1",
+    rollout="task id",
+    verdict="none",
+    unknown="the model, its prompt, tokens; tools of agents that do not tell them",
+    recognise=recognise,
+    plan=partial(each_alone, fits=is_json),
+    read=read,
+)

@@ -1,0 +1,234 @@
+"""Events of the Google ADK told to a transcript, in camelCase or snake_case."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from agents.importers.line_error import LineError
+from agents.importers.traces.content import Content, reference
+from agents.importers.traces.fields import array_in, as_text, millis, object_in, rest_of, text_in
+from agents.importers.traces.format import Bad, Item
+from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
+from agents.importers.traces.usage import NONE, Usage, read_usage
+from agents.summarize.event_reader import is_provider_trouble
+from schemas.jsontext import kind_of
+
+PROVIDER_CODES = frozenset(
+    ("RESOURCE_EXHAUSTED", "UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "UNAUTHENTICATED", "PERMISSION_DENIED", "CANCELLED",
+     "ABORTED", "DATA_LOSS", "UNKNOWN", "UNKNOWN_ERROR")
+)  # fmt: skip
+"""Codes of an API call that failed. Others are reasons why the model stopped."""
+
+_NOT_KEPT = ("content", "author", "partial", "timestamp", "id", "usage_metadata", "usageMetadata", "finish_reason",
+             "finishReason", "model_version", "modelVersion", "invocation_id", "invocationId", "branch")  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def named(value: Mapping[str, Any], name: str) -> Any:
+    """The member of that name, in snake_case or camelCase."""
+    found = value.get(name)
+    return value.get(_camel(name)) if found is None else found
+
+
+class Told(NamedTuple):
+    """The events of one agent or branch, told."""
+
+    writer: TranscriptWriter
+    unreadable: list[Bad]
+    status: str | None
+    error: str | None
+    author: str | None
+    """The first agent."""
+    model: str | None
+
+
+class _Said(NamedTuple):
+    """An event while it is told."""
+
+    event: Mapping[str, Any]
+    author: str
+    time: int | None
+    source: Mapping[str, Any]
+
+
+class _Teller:
+    """Tells events one after the other."""
+
+    def __init__(self) -> None:
+        self.writer = TranscriptWriter()
+        self.error: tuple[str, str] | None = None
+        """The failure that nothing followed: code and message."""
+        self.is_open = True
+        """Whether the model does not have the last word."""
+        self.model: str | None = None
+        self._turns: dict[str, int] = {}
+        """Model turns by agent."""
+        self._agent: str | None = None
+
+    @property
+    def author(self) -> str | None:
+        """The first agent."""
+        return next(iter(self._turns), None)
+
+    def tell(self, event: Any) -> None:
+        """Tell one event. Raises LineError."""
+        if not isinstance(event, dict):
+            raise LineError("", f"expected an event, found {kind_of(event)}")
+        if event.get("partial") is True or object_in(event, "options").get("partial") is True:
+            return  # a piece of an event that follows
+        source = {name: value for name, value in rest_of(event, *_NOT_KEPT).items() if not _is_empty(value)}
+        said = _Said(event, text_in(event, "author") or "", millis(event.get("timestamp")), source)
+        parts = _parts(event.get("content"))
+        if said.author == "user" and not any(named(part, "function_response") for part in parts):
+            self._user(parts, said)
+        elif parts:
+            self._agent_event(parts, said)
+        code = named(event, "error_code")
+        if code is not None:
+            self.error = (str(code), as_text(named(event, "error_message") or ""))
+            self.writer.note("status", {"message": ": ".join(filter(None, self.error)), "source": source}, said.time)
+        self._act(object_in(event, "actions"), said)
+
+    def _act(self, actions: Mapping[str, Any], said: "_Said") -> None:
+        target = named(actions, "transfer_to_agent")
+        if isinstance(target, str):
+            self.writer.note("handoff", {"to": target, "from": said.author}, said.time)
+        if named(actions, "compaction") or named(actions, "rewind_before_invocation_id"):
+            data = {"kept": 0, "dropped": self.writer.turns, "source": said.source}
+            self.writer.note("context_rewritten", data, said.time)
+
+    def _user(self, parts: Sequence[Mapping[str, Any]], said: "_Said") -> None:
+        content = _content(parts)
+        if content.text is not None or content.media:
+            self.writer.user(content, said.time, said.source)
+            self.error, self.is_open = None, True
+
+    def _agent_event(self, parts: Sequence[Mapping[str, Any]], said: "_Said") -> None:
+        """A response of a model, or results of its calls; a tool that the service runs stands inside of a response."""
+        usage, left = read_usage(named(said.event, "usage_metadata")), list(parts)
+        while left:
+            count = _leading(left, results=True)
+            for part in left[:count]:
+                self._result(part, said.time)
+            left = left[count:]
+            count = _leading(left, results=False)
+            if count:
+                self._turn(left[:count], said, usage)
+                usage = NONE
+            left = left[count:]
+
+    def _turn(self, parts: Sequence[Mapping[str, Any]], said: "_Said", usage: Usage) -> None:
+        if self._agent is not None and said.author != self._agent:  # it gets the words of the others as told by a user
+            others = sum(count for name, count in self._turns.items() if name != said.author)
+            data = {"kept": self._turns.get(said.author, 0), "dropped": others}
+            self.writer.note("context_rewritten", data, said.time)
+        self._agent, self._turns[said.author] = said.author, self._turns.get(said.author, 0) + 1
+        calls = [_called(part) for part in parts if named(part, "function_call") or named(part, "executable_code")]
+        model = text_in(said.event, "model_version", "modelVersion")
+        finish = text_in(said.event, "finish_reason", "finishReason")
+        turn = Turn(_content(parts), calls, text_in(said.event, "id"), model, finish, usage, said.time, said.source)
+        self.writer.model(turn)
+        self.model = self.model or model
+        self.error, self.is_open = None, bool(calls)
+
+    def _result(self, part: Mapping[str, Any], time: int | None) -> None:
+        response = named(part, "function_response")
+        if response is None:
+            ran = object_in({"": named(part, "code_execution_result")}, "")
+            outcome = text_in(ran, "outcome") or ""
+            failed = None if outcome.endswith("OK") else {"code": outcome, "message": as_text(ran.get("output") or "")}
+            self.writer.result(None, "code_execution", ran.get("output"), failed, time)
+            return
+        if not isinstance(response, dict):
+            raise LineError("function_response", f"expected an object, found {kind_of(response)}")
+        output = response.get("response")
+        source = rest_of(response, "id", "name", "response")
+        self.writer.result(text_in(response, "id"), text_in(response, "name"), output, _error(output), time, source)
+        self.is_open = True
+
+
+def tell_events(events: Iterable[tuple[str, Any]], item: Item) -> Told:
+    """Tell events, each with its place. One that cannot be read is an `unreadable` event."""
+    teller, unreadable = _Teller(), list[Bad]()
+    for place, event in events:
+        try:
+            teller.tell(event)
+        except LineError as error:
+            unreadable.append(Bad(item.file, item.position, f"{place}.{error.field}".strip("."), error.reason, event))
+            teller.writer.note("unreadable", {"position": place, "reason": error.reason, "raw": event})
+    status, why = _end(teller)
+    return Told(teller.writer, unreadable, status, why, teller.author, teller.model)
+
+
+def _end(teller: _Teller) -> tuple[str | None, str | None]:
+    if teller.error is not None:
+        code, message = teller.error
+        infra = code in PROVIDER_CODES or is_provider_trouble(f"{code} {message}")
+        return "infra_error" if infra else "failed", f"{code}: {message}" if message else code
+    return (None, None) if teller.is_open or teller.writer.waiting else ("answered", None)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    if content is None:
+        return []
+    if not isinstance(content, dict):
+        raise LineError("content", f"expected an object, found {kind_of(content)}")
+    parts = array_in(content, "parts")
+    if not all(isinstance(part, dict) for part in parts):
+        raise LineError("content.parts", "expected objects")
+    return parts
+
+
+def _leading(parts: Sequence[Mapping[str, Any]], *, results: bool) -> int:
+    """How many parts at the beginning are results, or are none."""
+    kinds = [
+        named(part, "function_response") is not None or named(part, "code_execution_result") is not None
+        for part in parts
+    ]
+    return next((number for number, is_result in enumerate(kinds) if is_result != results), len(kinds))
+
+
+def _content(parts: Sequence[Mapping[str, Any]]) -> Content:
+    texts = [part["text"] for part in parts if isinstance(part.get("text"), str) and part.get("thought") is not True]
+    thoughts = tuple(
+        (part["text"], text_in(part, "thought_signature", "thoughtSignature"))
+        for part in parts
+        if part.get("thought") is True and isinstance(part.get("text"), str)
+    )
+    data = (named(part, "inline_data") or named(part, "file_data") for part in parts)
+    media = tuple(reference({"type": "file", **each}) for each in data if isinstance(each, dict))
+    return Content("".join(texts) if texts else None, thoughts, media)
+
+
+def _called(part: Mapping[str, Any]) -> Called:
+    call = named(part, "function_call")
+    if call is None:
+        return Called("code_execution", named(part, "executable_code"))
+    if not isinstance(call, dict) or text_in(call, "name") is None:
+        raise LineError("function_call.name", "missing")
+    signature = text_in(part, "thought_signature", "thoughtSignature")
+    return Called(call["name"], call.get("args"), text_in(call, "id"), {"signature": signature} if signature else None)
+
+
+def _error(output: Any) -> dict[str, str] | None:
+    """A response with `error`, or whose status is error."""
+    if not isinstance(output, dict):
+        return None
+    if output.get("error"):
+        return {"message": as_text(output["error"])}
+    if str(output.get("status")).lower() != "error":
+        return None
+    return {"message": as_text(output.get("error_message") or output.get("message") or output)}
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether a field says nothing: ADK writes its actions and node even where they are empty."""
+    return not value or (isinstance(value, dict) and all(_is_empty(each) for each in value.values()))

@@ -1,0 +1,125 @@
+"""Model calls of a branch, each once: an SDK's own span and an instrumentation's may tell the same one.
+
+Two spans tell one call when one is nested in the other, when they overlap in time and have one response id, or when one that says no
+messages lies in the time of another under the same parent. The richest telling is read; what it lacks comes from the others, and
+usage counts once.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from agents.importers.otlp.model_span import ModelSpan, merged_facts
+from agents.importers.otlp.spans import Span
+from agents.importers.traces.span_tree import SpanTree
+
+
+def calls_once(told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> list[ModelSpan]:
+    """The calls that model spans tell, by the keys of the tree."""
+    groups = _Groups(told)
+    for key in told:
+        outer = _outer(key, told, tree)
+        if outer is not None:
+            groups.join(outer, key)
+    for one, other in [*_same_response(told), *_beside(told, tree)]:
+        groups.join(one, other)
+    calls: list[ModelSpan] = []
+    for members in groups.all():
+        calls += _one_or_more([told[key] for key in members])
+    return calls
+
+
+def _outer(key: str, told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> str | None:
+    """The nearest model span around a span, with no tool or agent between them."""
+    parent = tree.parent(key)
+    while parent is not None:
+        if parent in told:
+            return parent
+        if tree.spans[parent].attributes.get("gen_ai.operation.name") in ("execute_tool", "invoke_agent"):
+            return None
+        if tree.spans[parent].attributes.get("openinference.span.kind") in ("TOOL", "AGENT"):
+            return None
+        parent = tree.parent(parent)
+    return None
+
+
+def _same_response(told: Mapping[str, ModelSpan]) -> list[tuple[str, str]]:
+    """Spans with one response id that overlap in time: some servers give every response the same id."""
+    by_id: dict[tuple[str, str], list[str]] = {}
+    for key, each in told.items():
+        if each.response_id is not None:
+            by_id.setdefault((each.span.trace_id, each.response_id), []).append(key)
+    found = []
+    for keys in by_id.values():
+        ordered = sorted(keys, key=lambda key: told[key].span.at)
+        last = ordered[0]
+        for key in ordered[1:]:
+            if told[key].span.start < told[last].span.end:
+                found.append((last, key))
+            if told[key].span.end > told[last].span.end:
+                last = key
+    return found
+
+
+def _beside(told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> list[tuple[str, str]]:
+    """Spans without messages, and the span beside each in whose time it lies."""
+    recorded: dict[str | None, list[str]] = {}
+    for key, each in told.items():
+        if each.messages is not None:
+            recorded.setdefault(tree.parent(key), []).append(key)
+    found = []
+    for key, each in told.items():
+        if each.messages is not None or each.response_id is not None:
+            continue
+        span = each.span
+        for other in recorded.get(tree.parent(key), ()):
+            around = told[other]
+            same_model = each.facts.model is None or each.facts.model == around.facts.model
+            if same_model and around.span.start <= span.start and span.end <= around.span.end:
+                found.append((key, other))
+                break
+    return found
+
+
+def _one_or_more(members: Sequence[ModelSpan]) -> list[ModelSpan]:
+    """The calls of a group: one; or those inside of a span that sums up several; failed attempts inside are calls, too."""
+    if len(members) == 1:
+        return list(members)
+    ordered = sorted(members, key=lambda each: (each.span.start, -each.span.end, each.span.span_id))
+    inner = [each for each in ordered if each.is_recorded and each.choices]
+    ids = {each.response_id for each in inner if each.response_id is not None}
+    if len(ids) > 1 and len(inner) > len(ids):  # the outer one tells the last of several again
+        inner = [each for each in inner if each.response_id is not None]
+    if len(ids) > 1:
+        return inner
+    best = max(ordered, key=lambda each: (each.richness, -each.span.start, each.span.span_id))
+    retries = [each for each in ordered if each.facts.error is not None and each is not best]
+    whole = best
+    for each in ordered:
+        if each is not best and each not in retries:
+            whole = whole._replace(facts=merged_facts(whole.facts, each.facts))
+    if best.facts.error is not None:  # all tell the same failure
+        return [whole]
+    tried = [each._replace(messages=best.messages) for each in retries if not each.choices]
+    begun = max((each.span.end for each in tried), default=0)  # the attempt that was answered came after the others
+    return [*tried, whole._replace(span=best.span._replace(start=max(begun, best.span.start)))]
+
+
+class _Groups:
+    """Keys that belong together."""
+
+    def __init__(self, keys: Mapping[str, object]) -> None:
+        self._parents = {key: key for key in keys}
+
+    def join(self, one: str, other: str) -> None:
+        self._parents[self._root(other)] = self._root(one)
+
+    def all(self) -> list[list[str]]:
+        found: dict[str, list[str]] = {}
+        for key in self._parents:
+            found.setdefault(self._root(key), []).append(key)
+        return list(found.values())
+
+    def _root(self, key: str) -> str:
+        while self._parents[key] != key:
+            self._parents[key] = self._parents[self._parents[key]]
+            key = self._parents[key]
+        return key

@@ -1,0 +1,1 @@
+"""Session logs of coding agents: lines that form a tree, and the branches in it."""

@@ -1,0 +1,89 @@
+"""Rows of trace datasets of the Hugging Face Hub: a row has a whole session in `trace`.
+
+`trace` is the text of the session's file, or JSON of it. `messages` beside it has lost the calls and is not read.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from agents.importers.traces.format import Bad, Episode, Item, Options, Read, Reading
+from agents.importers.traces.reading import first_value, guarded, guarded_all
+from schemas.jsontext import parse_unique
+
+ReadLines = Callable[[Sequence[Item], Options], Iterable[Episode | Bad]]
+
+
+def is_hub_row(value: Any) -> bool:
+    """Whether a value is a row with a session in it."""
+    return isinstance(value, dict) and isinstance(value.get("trace"), str | list) and "harness" in value
+
+
+def per_session(read_session: ReadLines) -> Read:
+    """A reader of sessions, one in memory at a time: the lines of a file, or those in a row."""
+
+    def read(items: Iterable[Item], options: Options) -> Reading:
+        for _, group in groupby(items, key=lambda item: item.file):
+            yield from _each(group, options, read_session)
+
+    return read
+
+
+def per_family(read_files: ReadLines) -> Read:
+    """A reader of files that belong together, all of them in memory; rows are sessions of their own."""
+
+    def read(items: Iterable[Item], options: Options) -> Reading:
+        yield from _each(items, options, read_files)
+
+    return read
+
+
+def _each(items: Iterable[Item], options: Options, read_lines: ReadLines) -> Reading:
+    lines: list[Item] = []
+    for item in items:
+        if is_hub_row(item.value):
+            found = list(_lines(item))
+            yield from (line.value for line in found if isinstance(line.value, Bad))
+            yield from guarded(item, read_lines(found, options)) if found else (_empty(item),)
+        else:
+            lines.append(item)
+    if lines:
+        yield from guarded_all(lines, read_lines(lines, options))
+
+
+def _empty(row: Item) -> Bad:
+    return Bad(row.file, row.position, "trace", "a session without lines")
+
+
+def _lines(row: Item) -> Iterator[Item]:
+    trace = row.value["trace"]
+    if isinstance(trace, str) and trace.lstrip().startswith(('"', "[")):
+        try:
+            trace = parse_unique(trace)
+        except ValueError as error:
+            yield Item(
+                row.file, row.position, Bad(row.file, row.position, "trace", f"not JSON: {error}", trace), row.run
+            )
+            return
+    lines = trace.splitlines() if isinstance(trace, str) else trace if isinstance(trace, list) else [trace]
+    run = row.value.get("session_id")
+    for number, line in enumerate(lines, start=1):
+        position = f"{row.position} line {number}"
+        try:
+            value = parse_unique(line) if isinstance(line, str) else line
+        except ValueError as error:
+            value = Bad(row.file, position, "trace", f"not JSON: {error}", line)
+        if line != "":
+            yield Item(row.file, position, value, run if isinstance(run, str) and run else row.run)
+
+
+def session_head(head: bytes) -> bytes:
+    """A head in which keys of the session can be looked for: a row has it as a text inside of a text."""
+    if first_value(head)[:1] == b"{" and b'"trace"' in head and b'"harness"' in head:
+        return head.partition(b'"trace"')[2].replace(b"\\", b"")
+    return head
+
+
+def is_hub_head(head: bytes) -> bool:
+    """Whether a head is that of rows with sessions in them."""
+    return b'"trace"' in head and b'"harness"' in head and b'"session_id"' in head

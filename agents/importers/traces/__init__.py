@@ -1,0 +1,1 @@
+"""Traces of other systems: the pieces that all import formats share. Pure."""

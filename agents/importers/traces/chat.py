@@ -1,0 +1,264 @@
+"""Chat messages, as most systems write them ({role, content, tool_calls, tool_call_id}), told to a transcript."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agents.importers.line_error import LineError
+from agents.importers.traces.content import Content, read_content
+from agents.importers.traces.fields import array_in, as_text, millis, object_in, rest_of, text_in
+from agents.importers.traces.format import Bad, Item
+from agents.importers.traces.reading import tell_unreadable
+from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
+from agents.importers.traces.usage import NONE, Usage, read_usage
+from schemas.jsontext import kind_of
+
+_TURN = (
+    "tool_calls", "toolCalls", "function_call", "reasoning_content", "reasoningContent", "reasoning", "thinking", "usage", "model",
+    "id", "finish_reason", "stop_reason", "refusal",
+)  # fmt: skip
+_SAID = ("role", "content", "timestamp")
+_READ = {
+    "user": _SAID,
+    "assistant": (*_SAID, *_TURN),
+    "tool": (*_SAID, "tool_call_id", "toolCallId", "name", "tool_name", "toolName"),
+}
+"""By role the members that have a place of their own; the others go to `source`."""
+
+_ROLES = {"model": "assistant", "function": "tool"}
+"""Other words for roles."""
+
+IsError = Callable[[Mapping[str, Any], Any], Mapping[str, str] | None]
+"""The error of a tool message, from the message and its output; None where the producer marks none."""
+
+
+def no_error(_message: Mapping[str, Any], _output: Any) -> None:
+    """The format marks no errors."""
+
+
+Aside = Callable[[TranscriptWriter, Mapping[str, Any]], bool]
+"""Takes a message that is no part of the model's conversation; returns False for all others."""
+
+
+def nothing_aside(_writer: TranscriptWriter, _message: Mapping[str, Any]) -> bool:
+    """Every message is part of the conversation."""
+    return False
+
+
+class Mark(NamedTuple):
+    """Something that is known about a message and is not in it."""
+
+    context: bool = False
+    """Words that the model was given and nobody asked it."""
+    failed: bool = False
+    """Of a tool message: whether it is an error."""
+    given: bool = False
+    """Of an assistant message: whether the model was given it."""
+    role: str | None = None
+    """The role that it really has."""
+
+
+NO_MARK = Mark()
+
+
+class Chat(NamedTuple):
+    """A conversation that was told to a transcript."""
+
+    writer: TranscriptWriter
+    system: str | None
+    """The system prompt, where it stands first."""
+    unreadable: list[Bad]
+
+
+def tell(
+    messages: Sequence[Any],
+    item: Item,
+    error_of: IsError = no_error,
+    usage_of: Callable[[Mapping[str, Any]], Usage] = lambda message: read_usage(message.get("usage")),
+    where: str = "messages",
+    aside: Aside = nothing_aside,
+    marks: Sequence[Mark] = (),
+    spent: Usage = NONE,
+) -> Chat:
+    """Tell messages to a transcript. One that cannot be read is an `unreadable` event in its place.
+
+    `spent` is the usage of the whole: it counts with the last assistant message, where messages say nothing.
+    """
+    first = marks[0] if marks else NO_MARK
+    chat = Chat(TranscriptWriter(), None if first.context else _system(messages), [])
+    last = _last_turn(messages) if spent != NONE else None
+    for number, message in enumerate(messages):
+        try:
+            if isinstance(message, Bad):
+                tell_unreadable(chat.writer, message)
+                continue
+            if isinstance(message, dict) and aside(chat.writer, message):
+                continue
+            mark = marks[number] if number < len(marks) else NO_MARK
+            spends = usage_of if number != last else lambda _message: spent
+            _tell_one(chat, message, number, mark, error_of, spends)
+        except LineError as error:
+            field = f"{where}[{number}].{error.field}".rstrip(".")
+            chat.unreadable.append(Bad(item.file, item.position, field, error.reason, message))
+            chat.writer.note("unreadable", {"position": f"{where}[{number}]", "reason": error.reason, "raw": message})
+    return chat
+
+
+def _last_turn(messages: Sequence[Any]) -> int | None:
+    said = [
+        number
+        for number, each in enumerate(messages)
+        if isinstance(each, dict) and each.get("role") in ("assistant", "model")
+    ]
+    return said[-1] if said else None
+
+
+def _system(messages: Sequence[Any]) -> str | None:
+    first = messages[0] if messages else None
+    if not isinstance(first, dict) or first.get("role") not in ("system", "developer"):
+        return None
+    content = read_content(first.get("content"))
+    return content.text if not content.media else None
+
+
+def _tell_one(
+    chat: Chat,
+    message: Any,
+    number: int,
+    mark: Mark,
+    error_of: IsError,
+    usage_of: Callable[[Mapping[str, Any]], Usage],
+) -> None:
+    if not isinstance(message, dict):
+        raise LineError("", f"expected a message, found {kind_of(message)}")
+    writer, said = chat.writer, mark.role or message.get("role")
+    role = _ROLES.get(said, said) if isinstance(said, str) else said
+    time, source = millis(message.get("timestamp")), rest_of(message, *_READ.get(str(role), _SAID))
+    if role in ("system", "developer") or mark.context:
+        if number or chat.system is None:
+            writer.context(read_content(message.get("content")), time, source, str(role))
+    elif mark.given:
+        writer.given(read_turn_content(message), time, source, read_calls(message))
+    elif role == "user":
+        _tell_user(writer, message, time, source)
+    elif role == "assistant":
+        writer.model(
+            Turn(
+                read_turn_content(message), read_calls(message), text_in(message, "id"), text_in(message, "model"),
+                text_in(message, "finish_reason", "stop_reason"), usage_of(message), time, source,
+            )
+        )  # fmt: skip
+        for part in result_parts(message.get("content")):  # of tools that the provider runs
+            tell_result_part(writer, part, time)
+    elif role == "tool":
+        call_id, name = (
+            text_in(message, "tool_call_id", "toolCallId"),
+            text_in(message, "name", "tool_name", "toolName"),
+        )
+        tell_result(
+            writer,
+            call_id,
+            name,
+            message.get("content"),
+            lambda output: marked(output, failed=True) if mark.failed else error_of(message, output),
+            time,
+            source,
+        )
+    else:
+        raise LineError("role", f"unknown: {as_text(said)}" if said is not None else "missing")
+
+
+def _tell_user(
+    writer: TranscriptWriter, message: Mapping[str, Any], time: int | None, source: Mapping[str, Any]
+) -> None:
+    """A user message; in Anthropic's shape the results of calls stand in it as parts."""
+    content = message.get("content")
+    results = result_parts(content)
+    for part in results:
+        tell_result_part(writer, part, time)
+    words = [part for part in content if part not in results] if results and isinstance(content, list) else content
+    if words or not results:
+        writer.user(read_content(words), time, source)
+
+
+def result_parts(content: Any) -> list[dict[str, Any]]:
+    """The parts of a content that are results of calls."""
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and str(part.get("type")).endswith("tool_result")]
+
+
+def tell_result_part(
+    writer: TranscriptWriter, part: Mapping[str, Any], time: int | None, source: Mapping[str, Any] | None = None
+) -> None:
+    """A result in Anthropic's shape."""
+    failed = part.get("is_error") is True
+    left = {**(source or {}), **rest_of(part, "type", "tool_use_id", "content", "is_error")}
+    tell_result(
+        writer,
+        text_in(part, "tool_use_id"),
+        None,
+        part.get("content"),
+        lambda output: marked(output, failed=failed),
+        time,
+        left,
+    )
+
+
+def tell_result(
+    writer: TranscriptWriter,
+    call_id: str | None,
+    name: str | None,
+    content: Any,
+    error_of: Callable[[Any], Mapping[str, str] | None],
+    time: int | None = None,
+    source: Mapping[str, Any] | None = None,
+) -> None:
+    """A result whose output is a text or parts, as the model got it, or any other JSON value."""
+    read = read_content(content) if isinstance(content, str | list | None) else Content(None)
+    output = (read.text or "") if isinstance(content, str | list | None) else content
+    writer.result(call_id, name, output, error_of(output), time, source)
+    if read.media:
+        writer.note("content_left_out", {"reason": "media", "count": len(read.media), "media": list(read.media)})
+
+
+def marked(output: Any, *, failed: bool) -> dict[str, str] | None:
+    """The error of a result that its producer marks as failed."""
+    return {"message": as_text(output)} if failed else None
+
+
+def read_turn_content(message: Mapping[str, Any]) -> Content:
+    """The content of an assistant message, with reasoning that stands beside it."""
+    content = read_content(message.get("content"))
+    if not content.text and (refusal := text_in(message, "refusal")) is not None:
+        content = content._replace(text=refusal)
+    beside = text_in(message, "reasoning_content", "reasoningContent", "reasoning", "thinking")
+    if beside is None or content.reasoning:
+        return content
+    return content._replace(reasoning=((beside, None),))
+
+
+def read_calls(message: Mapping[str, Any]) -> list[Called]:
+    """The calls of an assistant message: OpenAI's, with or without `function` around them, and Anthropic's parts. Raises LineError."""
+    given = array_in(message, "tool_calls") or array_in(message, "toolCalls")
+    calls = [read_call(each, f"tool_calls[{number}]") for number, each in enumerate(given)]
+    old = object_in(message, "function_call")
+    if old:
+        calls.append(read_call(old, "function_call"))
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return calls + [
+        Called(text_in(part, "name") or "unknown", part.get("input", part.get("arguments")), text_in(part, "id"))
+        for part in parts
+        if isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call", "toolCall", "server_tool_use")
+    ]
+
+
+def read_call(value: Any, field: str) -> Called:
+    """One call: {id, function {name, arguments}}, or with these beside the id. Raises LineError."""
+    if not isinstance(value, dict):
+        raise LineError(field, f"expected a call, found {kind_of(value)}")
+    inner = object_in(value, "function") or value
+    name = text_in(inner, "name")
+    if name is None:
+        raise LineError(f"{field}.name", "missing")
+    arguments = inner.get("arguments", inner.get("args", inner.get("input")))
+    return Called(name, arguments, text_in(value, "id", "call_id"))

@@ -1,0 +1,132 @@
+"""The content of chat messages: text, and media that stay outside.
+
+Providers write a content as a text or as parts. Text is kept whole. Media, and texts over the limit of an event, become a
+reference {type, media_type, bytes, digest}; a branch that holds one cannot become a row of text.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from agents.importers.traces.fields import object_in, text_in
+from agents.summarize.output import byte_length
+from schemas.jsontext import compact, depth
+
+MAX_TEXT = 900 * 1024
+"""UTF-8 bytes of a text in an event; the event itself has at most 1 MiB."""
+
+MAX_NESTED = 80
+"""How deep a value may be nested: the line around it adds a few levels, and lines have at most 100."""
+
+MAX_SOURCE = 64 * 1024
+"""Bytes of the fields of an event that have no other place: raw output, diffs, whole files beside what the model got of them."""
+
+_TEXT_TYPES = frozenset({"text", "input_text", "output_text", "refusal"})
+_REASONING_TYPES = frozenset({"thinking", "reasoning", "text_reasoning"})
+_CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call", "toolCall", "tool_result", "server_tool_use"})
+
+
+class Content(NamedTuple):
+    """A content that was read."""
+
+    text: str | None
+    """None where it has no text at all."""
+    reasoning: tuple[tuple[str, str | None], ...] = ()
+    """Reasoning parts, each with its signature."""
+    media: tuple[dict[str, Any], ...] = ()
+    """References to what is no text."""
+
+
+def read_content(value: Any) -> Content:
+    """Read a content: a text, null, one part, or an array of parts. Parts that are calls or results are left to the caller."""
+    if value is None or isinstance(value, str):
+        return Content(value)
+    texts: list[str] = []
+    reasoning: list[tuple[str, str | None]] = []
+    media: list[dict[str, Any]] = []
+    for part in value if isinstance(value, list) else [value]:
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        kind = text_in(part, "type") if isinstance(part, dict) else None
+        if kind == "redacted_thinking":
+            reasoning.append(("", text_in(part, "data")))
+        elif kind in _REASONING_TYPES:
+            reasoning.append((_reasoning(part), text_in(part, "signature", "thinkingSignature", "encrypted_content")))
+        elif kind in _TEXT_TYPES or (kind is None and isinstance(part, dict) and isinstance(part.get("text"), str)):
+            texts.append(text_in(part, "text", "refusal", "content") or "")
+        elif kind not in _CALL_TYPES and not str(kind).endswith("_tool_result"):
+            media.append(reference(part))
+    return Content("".join(texts) if texts else None, tuple(reasoning), tuple(media))
+
+
+def _reasoning(part: dict[str, Any]) -> str:
+    found = text_in(part, "thinking", "reasoning", "text", "content")
+    if found is not None:
+        return found
+    lists = [each for name in ("content", "summary") if isinstance(each := part.get(name), list) and each]
+    parts = lists[0] if lists else []
+    return "\n\n".join(text_in(each, "text") or "" for each in parts if isinstance(each, dict))
+
+
+def reference(part: Any) -> dict[str, Any]:
+    """The reference to a part that is no text: its kind, media type, length and SHA-256."""
+    if not isinstance(part, dict):
+        return refer("other", None, compact(part).encode())
+    kind = str(part.get("type") or "other")
+    known = next((name for name in ("image", "audio", "file") if name in kind), None)
+    known = known or ("file" if "document" in kind or "resource" in kind or "blob" in kind else "other")
+    source = object_in(part, "source")
+    media_type = text_in(source, "media_type", "mediaType") or text_in(part, "media_type", "mimeType", "mime_type")
+    url = object_in(part, "image_url").get("url") or part.get("image_url") or part.get("url") or part.get("image")
+    data = source.get("data") or part.get("data") or object_in(part, "input_audio").get("data")
+    if isinstance(url, str) and url.startswith("data:"):
+        head, _, data = url.partition(",")
+        media_type = media_type or head[5:].split(";")[0]
+    if isinstance(data, str):
+        return refer(known, media_type, _decoded(data))
+    return refer(known, media_type, compact(part).encode())
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return text.encode()
+
+
+def refer(kind: str, media_type: str | None, raw: bytes) -> dict[str, Any]:
+    """The reference to some bytes."""
+    found = {"type": kind, "media_type": media_type, "bytes": len(raw), "digest": sha256(raw).hexdigest()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def fitting_source(source: Mapping[str, Any], limit: int = MAX_SOURCE) -> dict[str, Any]:
+    """Fields without another place; where they do not fit into an event, the long ones are replaced by references."""
+    if _fits(source, limit):
+        return dict(source)
+    kept = {name: value if _fits(value, limit // 16) else referred(value) for name, value in source.items()}
+    return kept if _fits(kept, limit) else {"left_out": referred(dict(source))}
+
+
+def _fits(value: Any, limit: int) -> bool:
+    if isinstance(value, str):
+        return byte_length(value) <= limit
+    if not isinstance(value, dict | list):
+        return True
+    return depth(value) <= MAX_NESTED and byte_length(compact(value)) <= limit
+
+
+def referred(value: Any) -> dict[str, Any]:
+    """The reference to a text or JSON value that stays outside."""
+    text = value if isinstance(value, str) else compact(value)
+    return refer("text", "text/plain" if isinstance(value, str) else "application/json", text.encode())
+
+
+def too_large(value: Any) -> dict[str, Any] | None:
+    """The reference to a text or JSON value that is too long, or nested too deep, for an event; None for one that fits."""
+    if isinstance(value, str) and len(value) <= MAX_TEXT // 4:
+        return None
+    return None if _fits(value, MAX_TEXT) else referred(value)

@@ -1,0 +1,335 @@
+"""Episodes gathered into rollouts, and the lines that they become (`docs/lines.md`).
+
+Which index a branch has, what all branches share, and which verdicts are required is known only when the last episode was read.
+Until then an episode is a row of a few numbers here, and its bytes are in a spool: a million of them need little memory.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from agents.importers.traces.branch_index import BranchIndex
+from agents.importers.traces.content import fitting_source, referred
+from agents.importers.traces.fields import as_text, look
+from agents.importers.traces.format import Bad, Episode, SubAgent
+from agents.importers.traces.identity import Place, places, rollout_id
+from agents.importers.traces.transcript_writer import MAX_NOTE
+from schemas.event_kinds import SUBAGENT_CHANNEL, SUBAGENT_PREFIX
+from schemas.jsontext import compact, parse, parse_object
+
+FIRST_MESSAGE = "task"
+"""`--group-by task`: episodes with the same first user message are branches of one rollout."""
+
+
+MAX_EVENT = 3 * 1024 * 1024
+"""Bytes of an event; a line has at most 4 MiB. Texts have a limit of their own, before JSON escapes them."""
+
+_ASIDE = ("source", "raw")
+"""Members that reach no row."""
+
+
+class Spool(Protocol):
+    """A place for bytes that are read again once."""
+
+    def put(self, data: bytes) -> int:
+        """Keep some bytes; returns their number."""
+
+    def get(self, number: int) -> bytes:
+        """The bytes of that number."""
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How episodes are put together."""
+
+    run: str | None = None
+    join_runs: bool = False
+    group_by: str | None = None
+    """`task`, or the path of a field."""
+    required: tuple[str, ...] | None = None
+    """Instead of the verdicts that the file has."""
+    subagents: str = "keep"
+    close: bool = True
+
+
+KNOWN_TEXTS = 4096
+"""Texts that many episodes share (prompts, tools) of which the place in the spool is remembered."""
+
+
+class _Text(NamedTuple):
+    """A text in the spool."""
+
+    digest: str
+    number: int
+
+
+class _Head(NamedTuple):
+    """What an episode says about itself and its rollout; its events are the next entry of the spool."""
+
+    name: str
+    key: Any
+    trial: Any
+    place: Place | None
+    system: _Text | None
+    tools: _Text | None
+    task: _Text | None
+    shown: bool
+    branches: int | None
+    labels: dict[str, str]
+    info: dict[str, Any]
+    end: dict[str, Any] | None
+    verdicts: list[dict[str, Any]]
+
+
+class RolloutBook:
+    """The rollouts of an import."""
+
+    def __init__(self, format_name: str, grouping: Grouping, spool: Spool) -> None:
+        self._format = format_name
+        self._grouping = grouping
+        self._spool = spool
+        self._index = BranchIndex()
+        self._texts: dict[bytes, _Text] = {}
+
+    def add(self, episode: Episode) -> Bad | None:
+        """Take an episode; returns a rejection for one with nothing in it."""
+        if not episode.error and all(event["event"] == "run_start" for event in episode.events):
+            return Bad(episode.file, episode.position, "", "an empty episode: no model turn, no call, no message", None)
+        first = _first_message(episode.events)
+        key, name, is_grouped = self._identity(episode, first)
+        kept = self._grouping.subagents == "keep"
+        events = with_subagents(episode.events, episode.subagents) if kept else list(episode.events)
+        events.insert(0, _source_event(self._format, episode))
+        told = self._head(episode, name, key, first, is_grouped=is_grouped)
+        plain = [list(each) if isinstance(each, tuple) else each for each in told]
+        head = self._spool.put(compact(plain).encode())
+        self._spool.put(b"\n".join([line for event in events for line in _fitted(event)]))
+        self._index.add(name, head, episode.order)
+        if not kept:
+            for number, sub in enumerate(episode.subagents):
+                self.add(_apart(episode, sub, number, name))
+        return None
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines of all rollouts, each rollout's together, in order of first appearance, or of their beginning."""
+        for numbers in self._index.groups():
+            yield from self._lines(numbers)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Rollouts and branches."""
+        return self._index.counts
+
+    # -- gathering -----------------------------------------------------------------------------------------------------
+
+    def _identity(self, episode: Episode, first: str | None) -> tuple[Any, str, bool]:
+        """The key and the id of an episode's rollout, and whether --group-by decided it."""
+        grouping = self._grouping
+        if grouping.group_by is not None:
+            key = first if grouping.group_by == FIRST_MESSAGE else look(episode.record, grouping.group_by)
+            if key is not None:
+                return key, rollout_id(self._format, grouping.run, key), True
+        if episode.rollout_id is not None:
+            return episode.task_key, episode.rollout_id, False
+        run = None if grouping.join_runs else grouping.run or episode.run
+        return episode.task_key, rollout_id(self._format, run, episode.task_key), False
+
+    def _head(self, episode: Episode, name: str, key: Any, first: str | None, *, is_grouped: bool) -> _Head:
+        trial = None if self._grouping.group_by else episode.trial
+        named = episode.branch_index is not None and not is_grouped
+        return _Head(
+            name,
+            key,
+            trial if trial is None or isinstance(trial, int | str) else as_text(trial),
+            Place(episode.branch_index or 0, episode.attempt or 0) if named else None,
+            self._text(episode.system),
+            self._text(None if not episode.tools else compact(list(episode.tools))),
+            self._text(episode.task if episode.task is not None else first),
+            episode.task_shown,
+            episode.branches,
+            dict(episode.labels),
+            dict(episode.info),
+            None if episode.status is None else {"status": episode.status, "error": episode.error},
+            list(episode.verdicts),
+        )
+
+    def _text(self, text: str | None) -> _Text | None:
+        """A text in the spool; one that is there already is not written again, as far as that is remembered."""
+        if text is None:
+            return None
+        raw = text.encode()
+        digest = sha256(raw).digest()[:16]
+        known = self._texts.get(digest)
+        if known is None:
+            if len(self._texts) >= KNOWN_TEXTS:
+                del self._texts[next(iter(self._texts))]
+            known = self._texts[digest] = _Text(digest.hex(), self._spool.put(raw))
+        return known
+
+    def _said(self, text: _Text) -> str:
+        return self._spool.get(text.number).decode()
+
+    # -- lines ---------------------------------------------------------------------------------------------------------
+
+    def _lines(self, numbers: Sequence[int]) -> Iterator[bytes]:
+        """The lines of one rollout, of whose branches these are the heads."""
+        heads = [_read_head(self._spool.get(number)) for number in numbers]
+        name = heads[0].name
+        system, tools = _same(each.system for each in heads), _same(each.tools for each in heads)
+        count = max((each.branches for each in heads if each.branches is not None), default=None)
+        yield self._opening(heads, system, tools, count)
+        placed = _places(heads)
+        for place, number, head in zip(placed, numbers, heads, strict=True):
+            config: dict[str, Any] = {}
+            if system is None and head.system is not None:
+                config["systemPrompt"] = self._said(head.system)
+            if tools is None and head.tools is not None:
+                config["tools"] = orjson.loads(self._spool.get(head.tools.number))
+            yield from _branch_lines(name, place, head, self._spool.get(number + 1), config)
+        complete = count is not None and len({place.branch_index for place in placed}) >= count
+        if self._grouping.close and not complete:
+            yield _line({"type": "close", "rollout_id": name})
+
+    def _opening(self, heads: Sequence[_Head], system: _Text | None, tools: _Text | None, count: int | None) -> bytes:
+        line: dict[str, Any] = {"type": "rollout", "rollout_id": heads[0].name}
+        asked = [each for each in heads if each.task is not None]
+        task = _same(each.task for each in asked)
+        if task is not None:
+            line["task"] = self._said(task)
+            shown = all(each.shown for each in asked)
+        else:  # every branch has its own, or nobody knows
+            line["task"] = as_text(heads[0].key) if asked else ""
+            shown = False
+        if not shown:
+            line["task_shown"] = False
+        if count is not None:
+            line["branches"] = count
+        required = self._grouping.required
+        found = dict.fromkeys(str(each.get("name") or each["type"]) for head in heads for each in head.verdicts)
+        line["required"] = list(found if required is None else required)
+        if system is not None:
+            line["system_prompt"] = self._said(system)
+        if tools is not None:
+            line["tools"] = orjson.loads(self._spool.get(tools.number))
+        labels = {"format": self._format}
+        for head in heads:
+            labels |= head.labels
+        line["labels"] = {key: labels[key] for key in sorted(labels)}
+        return _line(line)
+
+
+def with_subagents(events: Sequence[dict[str, Any]], subagents: Sequence[SubAgent]) -> list[dict[str, Any]]:
+    """The events with those of sub-agents in their places."""
+    made = list(events)
+    last_first = sorted(enumerate(subagents), key=lambda each: (each[1].at, each[0]), reverse=True)
+    for number, sub in last_first:
+        mark = {"channel": SUBAGENT_CHANNEL, "trace_id": f"{sub.name}-{number}", "parent_trace_id": ""}
+        told = [event | mark | {"event": SUBAGENT_PREFIX + event["event"]} for event in sub.events]
+        made[sub.at : sub.at] = told
+    return made
+
+
+def _apart(episode: Episode, sub: SubAgent, number: int, parent: str) -> Episode:
+    """A sub-agent as a rollout of its own, labelled with its parent."""
+    return Episode(
+        file=episode.file, position=episode.position, run=episode.run,
+        task_key=[episode.task_key, episode.trial, "subagent", number, sub.name],
+        events=sub.events, labels={"parent": parent, "subagent": sub.name}, status=episode.status,
+    )  # fmt: skip
+
+
+def _source_event(format_name: str, episode: Episode) -> dict[str, Any]:
+    data: dict[str, Any] = {"format": format_name}
+    if episode.version is not None:
+        data["version"] = episode.version
+    data |= {"file": episode.file, "position": episode.position}
+    if episode.source:
+        data["source"] = fitting_source(episode.source, MAX_NOTE)
+    return {"channel": "status", "event": "import_source", "data": data}
+
+
+def _first_message(events: Sequence[dict[str, Any]]) -> str | None:
+    """The task as the model saw it, or None."""
+    for event in events:
+        if event["event"] == "run_start":
+            task = event["data"].get("task")
+            return task if isinstance(task, str) and task else None
+        if event["event"] == "message" and event["data"].get("role") == "user":
+            content = event["data"].get("content")
+            return content if isinstance(content, str) and content else None
+    return None
+
+
+def _read_head(raw: bytes) -> _Head:
+    """A head from the spool."""
+    head = _Head._make(parse(raw))
+    return head._replace(
+        place=None if head.place is None else Place._make(head.place),
+        system=None if head.system is None else _Text._make(head.system),
+        tools=None if head.tools is None else _Text._make(head.tools),
+        task=None if head.task is None else _Text._make(head.task),
+    )
+
+
+def _fitted(event: Mapping[str, Any]) -> list[bytes]:
+    """An event as lines; one over the limit has references in place of its longest members, and says so where a row would miss them."""
+    text = compact(event).encode()
+    if len(text) <= MAX_EVENT:
+        return [text]
+    data = dict(event["data"])
+    for name in sorted(data, key=lambda each: (each not in _ASIDE, -len(compact(data[each])))):
+        data[name] = referred(data[name])
+        text = compact({**event, "data": data}).encode()
+        if len(text) <= MAX_EVENT:
+            if name in _ASIDE:
+                return [text]
+            break
+    left_out = {"channel": "status", "event": "content_left_out", "data": {"reason": "too_large", "count": 1}}
+    return [text, compact(left_out).encode()]
+
+
+def _branch_lines(name: str, place: Place, head: _Head, body: bytes, config: dict[str, Any]) -> Iterator[bytes]:
+    where = {"rollout_id": name, "branch_index": place.branch_index, "attempt": place.attempt}
+    beginning = b'{"type":"event",' + orjson.dumps(where)[1:-1] + b',"seq":'
+    info = {key: value for key, value in head.info.items() if value is not None}
+    info_text = orjson.dumps(info)[1:-1] + b"," if info else b""
+    for seq, event in enumerate(body.split(b"\n")):
+        told = event
+        if config and b'"event":"run_start"' in event[:200]:
+            told, config = _configured(event, config), {}
+        yield b'%b%d,%b"event":%b}\n' % (beginning, seq, info_text, told)
+        info_text = b""
+    if head.end is not None:
+        yield _line({"type": "end", **where, **{key: value for key, value in head.end.items() if value is not None}})
+    for verdict in head.verdicts:
+        yield _line({"type": verdict["type"], **where, **verdict})
+
+
+def _configured(event: bytes, config: dict[str, Any]) -> bytes:
+    """A run_start that says its own system prompt and tools."""
+    read = parse_object(event)
+    read["data"]["agentConfig"] = {**read["data"].get("agentConfig", {}), **config}
+    return compact(read).encode()
+
+
+def _places(heads: Sequence[_Head]) -> list[Place]:
+    """The places of the branches: those that the trace names, or else those of their trials."""
+    named = [each.place for each in heads if each.place is not None]
+    return named if len(named) == len(heads) else places([each.trial for each in heads])
+
+
+def _same(texts: Iterable[_Text | None]) -> _Text | None:
+    """The text that all have, or None."""
+    found: _Text | None = None
+    for number, text in enumerate(texts):
+        if text is None or (number and (found is None or found.digest != text.digest)):
+            return None
+        found = text
+    return found
+
+
+def _line(value: Any) -> bytes:
+    return compact(value).encode() + b"\n"

@@ -1,0 +1,1 @@
+"""`braid import`: files of other systems, read and turned into lines."""
