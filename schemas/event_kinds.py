@@ -316,7 +316,10 @@ _STATUS = (
     EventKind(
         "content_left_out", "status", "Something that the model saw is not in an imported episode: it becomes no row.",
         (
-            must("reason", "text", "media, too_large, not_recorded, given_message (words put into the model's mouth), or parent_missing (of a fork)."),
+            must(
+                "reason", "text",
+                "media, too_large, not_recorded, given_message (words put into the model's mouth), or parent_missing (of a fork).",
+            ),
             must("count", "whole number", "How many."),
             may("media", "array", "References: type, media_type, bytes, digest."),
         ),

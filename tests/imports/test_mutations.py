@@ -12,7 +12,7 @@ from tests.imports.importing import read_traces
 from tests.imports.mutations import mutate
 from tests.imports.test_counts import SAMPLES, paths_of
 
-N = int(os.environ.get("BRAID_MUTATIONS", "12"))
+N = int(os.environ.get("BRAID_MUTATIONS", "5"))
 """Mutations of each sample; `BRAID_MUTATIONS=1000` is the long proof."""
 
 

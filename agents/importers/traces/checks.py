@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from agents.importers.lines import RESERVED
 from agents.importers.traces.fields import number_in
+from agents.verdicts.meaning import RESERVED
 
 
 def check(
