@@ -16,7 +16,7 @@ from agents.importers.formats import (
 )
 from agents.importers.traces.format import Format
 
-FORMATS: dict[str, Format] = {
+_SINGLE: dict[str, Format] = {
     each.FORMAT.name: each.FORMAT
     for each in (
         messages,
@@ -26,10 +26,11 @@ FORMATS: dict[str, Format] = {
         agent_harm,
         bfcl,
         mcp_atlas,
-        terminal_bench,
         tool_sandbox,
         ms_agent_framework,
         adk,
         a2a_task,
     )
 }
+
+FORMATS: dict[str, Format] = _SINGLE | {terminal_bench.NAME: terminal_bench.made(_SINGLE)}
