@@ -25,9 +25,12 @@ from agents.importers.formats import (
 )  # fmt: skip
 from agents.importers.traces.format import Format
 
-_MODULES = (
-    messages, claude_code, codex, otel, inspect_log, agent_harm, harbor, atif, tau_bench, tau2, langsmith, oai_agents, bfcl,
-    mcp_atlas, terminal_bench, tool_sandbox, ms_agent_framework, adk, a2a_task, pi, sts,
-)  # fmt: skip
+_SINGLE: dict[str, Format] = {
+    each.FORMAT.name: each.FORMAT
+    for each in (
+        messages, claude_code, codex, otel, inspect_log, agent_harm, harbor, atif, tau_bench, tau2, langsmith, oai_agents, bfcl,
+        mcp_atlas, tool_sandbox, ms_agent_framework, adk, a2a_task, pi, sts,
+    )
+}  # fmt: skip
 
-FORMATS: dict[str, Format] = {each.FORMAT.name: each.FORMAT for each in _MODULES}
+FORMATS: dict[str, Format] = _SINGLE | {terminal_bench.NAME: terminal_bench.made(_SINGLE)}

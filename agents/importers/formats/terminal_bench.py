@@ -4,6 +4,8 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from agents.importers.formats.terminus import Reply, read_reply
@@ -45,7 +47,11 @@ def _trials(names: Sequence[str], base: str) -> list[str]:
     return [name for name in below if name.removeprefix(base).count("/") == 2]
 
 
-def plan(names: Sequence[str], head: Head) -> list[Part]:
+Others = Mapping[str, Format]
+"""Formats that logs of other agents may have."""
+
+
+def plan(names: Sequence[str], head: Head, *, others: Others) -> list[Part]:
     """A part for each trial: the run's settings, the trial's results, its agent's logs. A run without folders has only its results."""
     parts: list[Part] = []
     names = sorted(names)
@@ -55,39 +61,41 @@ def plan(names: Sequence[str], head: Head) -> list[Part]:
             FileUse(base + _METADATA),
             _trials(names, base),
         )
-        folders = [(FileUse(name), _logs(names, name.removesuffix(_RESULTS), head)) for name in trials]
+        folders = [(FileUse(name), _logs(names, name.removesuffix(_RESULTS), head, others)) for name in trials]
         parts += [Part(run, (metadata, results, *logs)) for results, logs in folders]
         if not trials and base + _RESULTS in names:
             parts.append(Part(run, (metadata, FileUse(base + _RESULTS, streamed=("results",)))))
     return parts
 
 
-def _logs(names: Sequence[str], folder: str, head: Head) -> list[FileUse]:
+def _logs(names: Sequence[str], folder: str, head: Head, others: Others) -> list[FileUse]:
     """The logs of a trial: the episodes of Terminus in their order, else files of formats that are known."""
     beginning = folder + _LOGS
     inside = names[bisect_left(names, beginning) : bisect_left(names, beginning + chr(0x10FFFF))]
     episodes = [(int(found[1]), name) for name in inside if (found := _EPISODE.fullmatch(name.removeprefix(folder)))]
     if episodes:
         return [FileUse(name, "text") for _, name in sorted(episodes)]
-    return [FileUse(name) for name in inside if is_json(name) and _formats(name, head)]
+    return [FileUse(name) for name in inside if is_json(name) and _fitting(name, head, others)]
 
 
-def _formats(name: str, head: Head) -> list[Format]:
-    from agents.importers.formats.registry import FORMATS  # it imports this module
-
-    return [each for each in FORMATS.values() if each.name != NAME and each.recognise([name], head)]
+def _fitting(name: str, head: Head, others: Others) -> list[Format]:
+    return [each for each in others.values() if each.recognise([name], head)]
 
 
-def _read(items: Sequence[Item], options: Options) -> Iterator[Episode | Bad]:
+def _read(items: Sequence[Item], options: Options, *, others: Others) -> Iterator[Episode | Bad]:
     metadata: Any = next((item.value for item in items if f"/{item.file}".endswith(f"/{_METADATA}")), {})
     trials = [item for item in items if f"/{item.file}".endswith(f"/{_RESULTS}") and _LOGS not in item.file]
     logs = [item for item in items if _LOGS in item.file]
     for item in trials:
         if item.position or "results" not in an_object(item.value, ""):
-            yield from guarded(item, _trial(item, metadata if isinstance(metadata, dict) else {}, logs, options))
+            yield from guarded(
+                item, _trial(item, metadata if isinstance(metadata, dict) else {}, logs, options, others)
+            )
 
 
-def _trial(item: Item, metadata: Mapping[str, Any], logs: Sequence[Item], options: Options) -> Iterator[Episode | Bad]:
+def _trial(
+    item: Item, metadata: Mapping[str, Any], logs: Sequence[Item], options: Options, others: Others
+) -> Iterator[Episode | Bad]:
     result = an_object(item.value, "")
     task = text_in(result, "task_id")
     if task is None:
@@ -95,7 +103,7 @@ def _trial(item: Item, metadata: Mapping[str, Any], logs: Sequence[Item], option
     mode = text_in(result, "failure_mode") or "unset"
     status = "infra_error" if mode in BROKEN else "answered" if mode in ANSWERED else "failed"
     spent = Usage(whole_in(result, "total_input_tokens"), whole_in(result, "total_output_tokens"))
-    told = _own_logs(logs, spent, status) or _other_logs(logs, options)
+    told = _own_logs(logs, spent, status) or _other_logs(logs, options, others)
     events = told.events if told is not None else _without_logs(spent)
     number = _TRIAL.search(text_in(result, "trial_name") or "")
     count = int(number[2]) if number is not None and 1 <= int(number[2]) <= 100_000 else None
@@ -148,13 +156,13 @@ def _tell(writer: TranscriptWriter, reply: Reply, number: int, spent: Usage) -> 
     writer.model(Turn(Content(reply.text or None), calls, f"episode-{number}", usage=spent, source=reply.rest))
 
 
-def _other_logs(logs: Sequence[Item], options: Options) -> _Told | None:
+def _other_logs(logs: Sequence[Item], options: Options, others: Others) -> _Told | None:
     """Logs of other agents, read by their own format; the longest is the trial's, others are beside it."""
     found: list[Episode] = []
-    for file in dict.fromkeys(item.file for item in logs):
-        session = [item for item in logs if item.file == file]
+    for file, items in groupby(logs, key=lambda item: item.file):
+        session = list(items)
         head = b"\n".join(compact(item.value).encode() for item in session[:20])
-        formats = _formats(file, lambda _name, head=head: head)  # type: ignore[misc]  # a head of one file
+        formats = _fitting(file, {file: head}.__getitem__, others)
         if len(formats) == 1:
             found += [each for each in formats[0].read(session, options) if isinstance(each, Episode)]
     if not found:
@@ -210,14 +218,19 @@ def _verdicts(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [made | {"produced_by": f"import:{NAME}"}]
 
 
-FORMAT = Format(
+def made(others: Others) -> Format:
+    """The format; logs of other agents are read by theirs."""
+    return _FORMAT._replace(plan=partial(plan, others=others), read=per_part(partial(_read, others=others)))
+
+
+_FORMAT = Format(
     name=NAME,
     about="run folders of Terminal-Bench: run_metadata.json, <task>/<trial>/results.json, agent-logs/",
     rollout="task_id / k-of-n",
     verdict="build, from is_resolved and the tests",
     unknown="tokens of single calls; logs of agents whose own format is not read",
     recognise=recognise,
-    plan=plan,
-    read=per_part(_read),
+    plan=partial(plan, others={}),
+    read=per_part(partial(_read, others={})),
     has_folders=True,
 )
