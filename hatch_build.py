@@ -33,7 +33,18 @@ GROUP = "braid"
 LIBRARY = f"{GROUP}__mypyc"
 RECORD = Path("schemas/compiled.json")
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
-CONFIG = "[mypy]\nplugins = pydantic.mypy\nignore_missing_imports = True\nfollow_imports = silent\n"
+# mypyc type-checks every line that it reads, also of libraries. Those that no compiled module imports are left out: the same C
+# comes out, after 9 instead of 64 CPU seconds. What is left out by mistake is compiled as `Any`: more slowly, the same results.
+READ = (
+    *PACKAGES, "annotated_types", "cryptography", "dataclasses_avroschema", "fastavro", "orjson", "pydantic", "pydantic_core",
+)  # fmt: skip
+CONFIG = f"""[mypy]
+plugins = pydantic.mypy
+ignore_missing_imports = True
+follow_imports = skip
+[mypy-{",".join(f"{name}.*" for name in READ)}]
+follow_imports = silent
+"""
 
 Say = Callable[[str], None]
 
@@ -121,12 +132,15 @@ def _compile(paths: Sequence[str], say: Say) -> list[str]:
                 )  # fmt: skip
         except SystemExit:
             raise ValueError(said.getvalue()) from None
-        for each in extensions:
-            each.extra_compile_args.append("-fvisibility=hidden")  # calls within the library need no look-up
+        for each in (
+            extensions
+        ):  # hidden: calls within the library need no look-up; a list of its own: mypyc gives all the same
+            each.extra_compile_args = [*each.extra_compile_args, "-fvisibility=hidden"]
         for path in IN_C:
             extensions.append(Extension(path[:-2].replace("/", "."), [path], extra_compile_args=[*FLAGS]))
         build = Build(Distribution({"ext_modules": extensions}))
         build.inplace, build.build_lib, build.build_temp = True, f"{directory}/lib", f"{directory}/objects"
+        build.parallel = os.cpu_count()
         build.ensure_finalized()
         build.run()
         return sorted(os.path.relpath(build.get_ext_fullpath(extension.name)) for extension in extensions)

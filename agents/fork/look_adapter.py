@@ -15,7 +15,16 @@ from hashlib import sha256
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Error, Page, Route, ViewportSize, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Error,
+    Page,
+    Route,
+    ViewportSize,
+    sync_playwright,
+)
 from playwright.sync_api import TimeoutError as LateError
 
 VIEW = ViewportSize(width=1280, height=800)
@@ -74,7 +83,16 @@ def main() -> None:
 
 
 def look(spec: dict[str, Any], origin: str) -> dict[str, Any]:
-    """Open the page and ask it."""
+    """Start the browser and see the page."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=spec["browser"], args=list(FLAGS), timeout=spec["start_ms"]
+        )
+        return see(browser, spec, origin)
+
+
+def see(browser: Browser, spec: dict[str, Any], origin: str) -> dict[str, Any]:
+    """Open the page in a context of its own and ask it."""
     uncaught: list[str] = []
     console: list[str] = []
 
@@ -88,32 +106,28 @@ def look(spec: dict[str, Any], origin: str) -> dict[str, Any]:
         else:
             route.abort()
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=spec["browser"], args=list(FLAGS), timeout=spec["start_ms"]
-        )
-        context = browser.new_context(viewport=VIEW, locale="en-US", timezone_id="UTC", reduced_motion="reduce")
-        context.set_default_timeout(spec["load_ms"])
-        page = context.new_page()
-        blank = shot(page)
-        context.route("**/*", passes)
-        page.on("pageerror", lambda error: uncaught.append(str(error)))
-        page.on("console", heard)
-        page.on("dialog", lambda dialog: dialog.dismiss())
-        try:
-            answer = page.goto(f"{origin}/{spec['path']}", wait_until="load")
-        except LateError:
-            return {"late": f"{spec['path']} had not loaded after {spec['load_ms'] / 1000:g} s"}
-        if answer is None or not answer.ok:
-            return {"absent": f"{spec['path']}: {answer.status if answer else 'no'} answer"}
-        page.wait_for_timeout(SETTLE_MS)
-        picture, ask = shot(page), questions(context, page)
-        found = {
-            "renders_non_empty": picture != blank and ask(VISIBLE) is True,
-            "screenshot": sha256(picture).hexdigest(),
-            "probes": [probe(ask, each) for each in spec["probes"]],
-        }
-        browser.close()
+    context = browser.new_context(viewport=VIEW, locale="en-US", timezone_id="UTC", reduced_motion="reduce")
+    context.set_default_timeout(spec["load_ms"])
+    page = context.new_page()
+    blank = shot(page)
+    context.route("**/*", passes)
+    page.on("pageerror", lambda error: uncaught.append(str(error)))
+    page.on("console", heard)
+    page.on("dialog", lambda dialog: dialog.dismiss())
+    try:
+        answer = page.goto(f"{origin}/{spec['path']}", wait_until="load")
+    except LateError:
+        return {"late": f"{spec['path']} had not loaded after {spec['load_ms'] / 1000:g} s"}
+    if answer is None or not answer.ok:
+        return {"absent": f"{spec['path']}: {answer.status if answer else 'no'} answer"}
+    page.wait_for_timeout(SETTLE_MS)
+    picture, ask = shot(page), questions(context, page)
+    found = {
+        "renders_non_empty": picture != blank and ask(VISIBLE) is True,
+        "screenshot": sha256(picture).hexdigest(),
+        "probes": [probe(ask, each) for each in spec["probes"]],
+    }
+    context.close()
     return found | {"uncaught": cut(uncaught), "console": cut(console)}
 
 
