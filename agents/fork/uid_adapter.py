@@ -34,13 +34,16 @@ class Users(NamedTuple):
 
 
 def first_usable(wanted: int) -> int | None:
-    """The first number of a range that exists here: the wanted one, or in a container with fewer users, near its last. None
-    where there is only one user, who is root in name only."""
-    ranges = [_ranges(Path(f"/proc/self/{kind}_map").read_text()) for kind in ("uid", "gid")]
+    """The first number of a range that exists here; None where this process is root in name only."""
+    return first_mapped(wanted, [Path(f"/proc/self/{kind}_map").read_text() for kind in ("uid", "gid")])
+
+
+def first_mapped(wanted: int, maps: list[str]) -> int | None:
+    """The wanted number if its range is mapped; in a container with fewer users, one near its last; None where there is one user."""
+    ranges = [_ranges(each) for each in maps]
     if all(any(start <= wanted and wanted + 2 * PAIRS <= end for start, end in each) for each in ranges):
         return wanted
-    ends = [max(end for _, end in each) for each in ranges]
-    last = min(ends) - 1024  # the last ones are taken: nobody is 65534
+    last = min(max(end for _, end in each) for each in ranges) - 1024  # the last ones are taken: nobody is 65534
     return last - 2 * PAIRS if last > 4 * PAIRS else None
 
 
