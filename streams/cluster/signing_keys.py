@@ -54,7 +54,7 @@ def require_trust(settings: Settings, key: SigningKey, kind: str | None, setting
     if known is None or known.public != key.public:
         raise ConfigError(
             f"trusted_verifiers does not name the key {key.key_id} of {setting}: none of its verdicts would count; "
-            f'add {key.key_id} = "{key.public.hex()}" under [trusted_verifiers], or set {setting} to a key that is there'
+            f'add "{key.key_id}" = "{key.public.hex()}" under [trusted_verifiers], or set {setting} to a key that is there'
         )
     if kind is not None and known.kinds and kind not in known.kinds:
         raise ConfigError(

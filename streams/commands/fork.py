@@ -7,7 +7,7 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streams.cluster.config import Settings
     from streams.services.fork.fork_setup import Fork, ForkOptions
     from streams.services.fork.logs import ForkLog
+    from streams.services.verifiers.log_verifier import LogVerifier
     from streams.views.fork_board import Board
 
 
@@ -74,6 +75,7 @@ async def _run(name: str, options: "ForkOptions", folder: Path, settings: "Setti
         _log(settings, path) as log,
         models(options, folder, settings) as model_for,
         sandbox_pool(flags.sandbox, settings, flags.concurrency) as pool,
+        _verifier(flags, log, settings, task) as verifier,
     ):
         board = Board(options.rollout_id, quiet=flags.json)
         fork = await prepare(options, task, model_for, log, pool, settings, board.say)
@@ -84,7 +86,7 @@ async def _run(name: str, options: "ForkOptions", folder: Path, settings: "Setti
             _print({"rollout_id": options.rollout_id, "log": log.place, "to_run": len(fork.jobs)})
         done = _Done(board, flags)
         try:
-            await done.run(fork, task, log, settings)
+            await done.run(fork, task, verifier)
         except asyncio.CancelledError:
             board.close()
             sys.stderr.write(f"stopped: the branches that ran ended as aborted ({log.place})\n")
@@ -105,16 +107,12 @@ class _Done:
         self._is_verified = flags.verify
         """Whether no branch is without a look."""
 
-    async def run(self, fork: "Fork", task: "Task", log: "ForkLog", settings: "Settings") -> None:
-        """Run the branches, and with --verify look at each."""
-        from streams.services.verifiers.log_verifier import log_verifier, run_verified
+    async def run(self, fork: "Fork", task: "Task", verifier: "LogVerifier | None") -> None:
+        """Run the branches; the verifier, if there is one, looks at each."""
+        from streams.services.verifiers.log_verifier import run_verified
 
         self._is_verified |= not fork.jobs and bool(fork.history.verdicts)
-        async with AsyncExitStack() as stack:
-            verifier = None
-            if self._flags.verify:
-                verifier = await stack.enter_async_context(log_verifier(log, settings, [task]))
-            running = await stack.enter_async_context(aclosing(run_verified(fork, task, verifier, self._verified)))
+        async with aclosing(run_verified(fork, task, verifier, self._verified)) as running:
             async for result in running:
                 self._ended(result)
 
@@ -152,8 +150,8 @@ class _Done:
         sys.stdout.write(f"{rollout_id}: {said}. Next: `{follow}`\n")
         if path and not self._is_verified:
             sys.stdout.write(
-                "Nothing has verified these branches yet, so no rows will be made of them: "
-                f"`{command} --resume {shlex.quote(rollout_id)} --log {shlex.quote(str(path))} --verify` does\n"
+                "Nothing has verified these branches yet, so their outcomes are unknown: "
+                f"`{command} --resume {shlex.quote(rollout_id)} --log {shlex.quote(str(path))} --verify` tests them\n"
             )
 
 
@@ -176,6 +174,15 @@ def _path(options: "ForkOptions", settings: "Settings", flags: ForkFlags) -> Pat
             "with a role and keys of their own"
         )
     return None
+
+
+def _verifier(
+    flags: ForkFlags, log: "ForkLog", settings: "Settings", task: "Task"
+) -> "AbstractAsyncContextManager[LogVerifier | None]":
+    """With --verify the verifier of the file. Raises ConfigError, before anything is written, when its key is not trusted."""
+    from streams.services.verifiers.log_verifier import log_verifier
+
+    return log_verifier(log, settings, [task]) if flags.verify else nullcontext()
 
 
 def _log(settings: "Settings", path: Path | None) -> "AbstractAsyncContextManager[ForkLog]":

@@ -129,7 +129,7 @@ async def test_a_verifier_whose_key_is_not_trusted_does_not_start(settings: Sett
     settings = with_state(settings, tmp_path).model_copy(
         update={"trusted_verifiers": {"others": TrustedKey(public_key="0" * 64)}}
     )
-    with pytest.raises(ConfigError, match=r"does not name the key dev-\w+ of verifier.signing_key.*add dev-\w+ = "):
+    with pytest.raises(ConfigError, match=r'does not name the key dev-\w+ of verifier.signing_key.*add "dev-\w+" = '):
         await run_build_verifier(settings)
 
 
