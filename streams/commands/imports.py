@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from streams.commands.console_output import complain, print_json
+from streams.commands.numbers import MOST_EXACT, number
 from streams.commands.options import Flag, Flags, JsonCounts, KeepGoing
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ImportFlags(Flags):
     """What makes sessions branches of one rollout: `task` (the same first user message), or the path of a field, such as
     metadata.task.
     """
-    pass_at: float | None = None
+    pass_at: Annotated[float | None, number("--pass-at", -MOST_EXACT, MOST_EXACT)] = None
     """The score from which a check passes; by default the format's own rule, and unknown between pass and fail."""
     tasks: Path | None = None
     """Texts of tasks by their id, where a format has none: JSON lines or CSV with an id and a text."""
