@@ -17,6 +17,10 @@ from agents.workspace.files import MAX_FILES, MAX_TOTAL, File, FileProblemError,
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
 
 
+MAX_NESTED = 100
+"""Folders inside of folders: as many descriptors are open at once."""
+
+
 class Folder:
     """The files of a folder. Files that are written belong to `owner`."""
 
@@ -70,6 +74,8 @@ class Folder:
         total = 0
         with self._opened(under, FOLDER, "unreadable") as start:
             for parent, folders, names, opened in os.fwalk(".", dir_fd=start):
+                if parent.count("/") > MAX_NESTED:  # the walk itself goes down by recursion
+                    raise FileProblemError("too_large", f"folders nested deeper than {MAX_NESTED}")
                 folders[:] = sorted(name for name in folders if is_kept(name))
                 links = [
                     name

@@ -46,7 +46,9 @@ def _text(content: bytes) -> list[Any]:
 
 
 def _rewarded(value: Any) -> Rewarded | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and not isfinite(value):  # a whole number may be too large to ask this
         return None
     if value == 1:
         return "all"

@@ -15,7 +15,16 @@ def test_counts_are_those_of_the_cases_not_of_the_attributes() -> None:
 
 @pytest.mark.parametrize(
     "report",
-    [b"", b"<", b"no xml", b'<!DOCTYPE x [<!ENTITY a "b">]><testsuite>&a;</testsuite>', b"<a>" + b"x" * 9_000_000],
+    [
+        b"",
+        b"<",
+        b"no xml",
+        b'<!DOCTYPE x [<!ENTITY a "b">]><testsuite>&a;</testsuite>',
+        b"<a>" + b"x" * 9_000_000,
+        '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE x [<!ENTITY a "b">]><testsuite>&a;</testsuite>'.encode(
+            "utf-16"
+        ),
+    ],
 )
 def test_what_is_no_report_counts_nothing(report: bytes) -> None:
     """No entities, no document types, no huge files."""

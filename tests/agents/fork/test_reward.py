@@ -26,6 +26,7 @@ def test_a_reward_of_1_is_all_and_less_is_less(text: str, meant: str | None) -> 
         ('{"a": 1, "b": 0.5}', "less"), ('{"a": 1, "b": 12}', "other"), ('{"reward": 0.5, "a": 1}', "less"),
         ("{}", None), ("[]", None), ("null", None), ("true", None), ('{"a": "1"}', None), ('{"a": NaN}', None),
         ('{"a": 1, "b": null}', None), ("[" * 100_000, None), (" " * MAX_REWARD + "1", None),
+        ("1" + "0" * 400, "other"), ("1" * 5000, None),
     ],
 )  # fmt: skip
 def test_of_several_rewards_the_one_named_reward_or_the_worst_counts(text: str, meant: str | None) -> None:
