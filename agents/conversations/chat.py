@@ -4,6 +4,9 @@ from typing import Final, final
 
 from agents.conversations.held_text import HeldText, whole
 
+NO_TOOLS: Final = "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
+"""SHA-256 of an empty list of tools."""
+
 
 @final
 class AskedTool:
@@ -115,6 +118,11 @@ class Asked:
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
         self.cached_tokens = cached_tokens
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether the model was offered any tool."""
+        return self.tools_digest is not None and self.tools_digest != NO_TOOLS
 
 
 @final

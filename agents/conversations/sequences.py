@@ -40,7 +40,8 @@ class Sequences(NamedTuple):
 
     all: tuple[Sequence, ...]
     main: int
-    """The place of the one with the branch's last response."""
+    """The place of the one with the branch's last response, among those that were offered tools where any was: agents ask for titles
+    and summaries beside their work, and such an answer may come last."""
 
 
 ROOT: Final = 0
@@ -143,7 +144,7 @@ def sequences_of(messages: Iterable[Told], calls: Iterable[Asked], by_digest: Ma
     tools = dict(by_digest)
     sequences: list[_Open] = []
     by_last: dict[int, list[int]] = {}
-    main = -1
+    last, last_at_work = -1, -1
     for call in calls:
         node = _context(call, ends, known, tree)
         if call.call_id in ends:
@@ -165,8 +166,9 @@ def sequences_of(messages: Iterable[Told], calls: Iterable[Asked], by_digest: Ma
         ends[call.call_id] = node = tree.child(node, response)
         sequences[place].add(call, node)
         by_last.setdefault(node, []).append(place)
-        main = place
-    if main < 0:
+        last = place
+        last_at_work = place if call.offers_tools else last_at_work
+    if last < 0:
         raise NotRepresentableError("no_response")
     ends_of = [each.last for each in sequences]
     if (
@@ -174,6 +176,7 @@ def sequences_of(messages: Iterable[Told], calls: Iterable[Asked], by_digest: Ma
         or sum([tree.sizes[node] for node in ends_of]) > MAX_BYTES
     ):
         raise NotRepresentableError(TOO_MANY)
+    main = last_at_work if last_at_work >= 0 else last
     return Sequences(tuple([_closed(each, tree, tools) for each in sequences]), main)
 
 

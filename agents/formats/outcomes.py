@@ -1,14 +1,23 @@
-"""Verdicts and usage of a branch, as its evidence has them, in the words of the lines that `braid import` reads back."""
+"""Verdicts of a branch, in the words of the lines that `braid import` reads back."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from agents.formats.shape import Group
+from agents.verdicts.meaning import Verdict
+from schemas.verdicts import BuildVerdict, CheckVerdict
 
 _CHECK = "check:"
 
 
-def verdict_lines(group: Group, branch_index: int) -> list[dict[str, Any]]:
-    """The known verdicts of a branch, each as the members of its line; votes of judges are none."""
+def verdict_lines(group: Group, branch_index: int, verdicts: Sequence[Verdict] = ()) -> list[dict[str, Any]]:
+    """The verdicts of a branch, each as the members of its line; votes of judges are none.
+
+    `verdicts` are the facts, where they are at hand: they also have scores and counts of what was not decided. Else the
+    evidence tells those that were.
+    """
+    if verdicts:
+        return [_line(each) for each in verdicts]
     evidence = group.evidence.get(branch_index)
     made: list[dict[str, Any]] = []
     for result in evidence.verifier_results if evidence is not None else ():
@@ -28,3 +37,16 @@ def verdict_lines(group: Group, branch_index: int) -> list[dict[str, Any]]:
             check["status"] = "pass" if result.passed else "fail"
             made.append(check if result.score is None else check | {"score": result.score})
     return made
+
+
+def _line(verdict: Verdict) -> dict[str, Any]:
+    if isinstance(verdict, BuildVerdict):
+        names, kind = {"status", "exit_code", "stage", "tests"}, "build"
+    elif isinstance(verdict, CheckVerdict):
+        names, kind = {"name", "status", "score", "hint"}, "check"
+    else:
+        names, kind = (
+            {"verdict", "reason", "uncaught_errors", "console_errors", "dom_probes", "renders_non_empty"},
+            "visual",
+        )
+    return {"type": kind, **verdict.model_dump(mode="json", include=names, exclude_none=True)}

@@ -143,7 +143,7 @@ class Selection:
         task_item = self._item(group.ranking.task)
         kept: dict[str, tuple[Selectable, ...]] = {}
         for kind in kinds:
-            if kind == "rejected":
+            if kind in ("rejected", "events"):
                 continue
             records: tuple[Selectable, ...] = getattr(group, kind)
             stays = []
@@ -154,7 +154,7 @@ class Selection:
                 else:
                     refused.append(why)
             kept[kind] = tuple(stays)
-        return (replace(group, **kept) if refused else group), refused  # type: ignore[arg-type]
+        return (_without(replace(group, **kept), group) if refused else group), refused  # type: ignore[arg-type]
 
     def _refusal(self, record: Selectable, group_task: str, task_item: str | None) -> Refused | None:
         """Why a row is left out. A branch may have a task of its own, beside that of its rollout."""
@@ -170,6 +170,15 @@ class Selection:
     def _item(self, text: str) -> str | None:
         found = self.items.check(text) if self.items is not None and text else None
         return None if found is None else found.item_id
+
+
+def _without(kept: Group, group: Group) -> Group:
+    """The group without the facts of branches of which a row was refused: they would tell it again."""
+    rows: list[SftRecord | PpoRecord] = [*group.ppo, *group.sft]
+    stayed = {row.record_id for row in (*kept.ppo, *kept.sft)}
+    refused = {row.branch_index for row in rows if row.record_id not in stayed}
+    told = {index: each for index, each in group.facts.branches.items() if index not in refused}
+    return replace(kept, facts=kept.facts._replace(branches=told))
 
 
 def _text(record: Selectable, name: str) -> str | None:

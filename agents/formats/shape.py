@@ -12,13 +12,16 @@ from typing import Any, Literal, NamedTuple
 from agents.evidence.signing import SigningKey
 from agents.training.admission import category_of
 from agents.training.messages import is_blank
+from agents.verdicts.meaning import Verdict
 from schemas.branches import BranchRecord
+from schemas.events import EventFields
 from schemas.evidence import AepRecord
+from schemas.lifecycle import RolloutOpened
 from schemas.rankings import RankedBranch, Ranking
 from schemas.training import DpoRecord, Message, PpoRecord, RejectedRecord, SftRecord, TrainingRecord
 
-Kind = Literal["sft", "dpo", "ppo", "rejected", "branches"]
-"""The records a format is made from."""
+Kind = Literal["sft", "dpo", "ppo", "rejected", "branches", "events"]
+"""The records a format is made from; `events`: the facts of each branch, as its producer sent them."""
 
 FileKind = Literal["jsonl", "parquet"]
 Layout = Literal["files", "directory"]
@@ -99,6 +102,29 @@ class Attestor(NamedTuple):
     """Public keys by their id."""
 
 
+class ToldBranch(NamedTuple):
+    """The facts of a branch that its rollout settled with, as they stand in the log: not redacted."""
+
+    events: tuple[tuple[int, EventFields], ...]
+    """Each with its seq, in order."""
+    verdicts: tuple[Verdict, ...] = ()
+
+
+class Facts(NamedTuple):
+    """The facts of a rollout."""
+
+    branches: Mapping[int, ToldBranch] = {}
+    """By index, of the attempt that counts."""
+    opened: RolloutOpened | None = None
+    redacting: bool = True
+    """Whether secrets are removed from all that is made of them."""
+    reasoning: bool = True
+    """Whether the reasoning of models may leave."""
+
+
+NO_FACTS = Facts()
+
+
 @dataclass(frozen=True)
 class Group:
     """The records of one rollout: all that it gave to training."""
@@ -119,6 +145,8 @@ class Group:
     """Who signs envelopes."""
     style: Style = PLAIN
     """How rows are written."""
+    facts: Facts = NO_FACTS
+    """The facts of its branches, for formats that tell whole branches."""
 
     @property
     def rollout_id(self) -> str:
@@ -195,7 +223,7 @@ class Row(NamedTuple):
     part: str = ""
     """Formats of several kinds of records keep each kind in files of its own; empty for the others."""
     folder: str = ""
-    """The name of its directory, where every row has one (`--layout directory`)."""
+    """The name of its directory (`--layout directory`); rows with the same one stand in one file."""
     lost: tuple[str, ...] = ()
     """What it could not carry of its branch, by name; the command and the manifest count it."""
 
@@ -235,4 +263,6 @@ class Format(NamedTuple):
     speech: Speech = CHAT
     """How much of a conversation it can say."""
     layouts: tuple[Layout, ...] = ("files",)
-    """Whether its rows may also stand in files of their own, `<trajectory_id>/trajectory.json`."""
+    """How its rows may stand: in files of many rows, or in a directory for each branch. The first is the default."""
+    alone: str = "trajectory.json"
+    """The name of the file in such a directory."""

@@ -4,7 +4,7 @@ Pure. Each piece knows the items that it is made of.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -111,6 +111,11 @@ class SlicePacker(Generic[Item]):
         if fact.ended:
             yield self._open.pop(branch).piece()
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is an unfinished slice."""
+        return bool(self._open)
+
     def _make_room(self, branch: Branch) -> Iterator[Piece[Item]]:
         """Let go of slices that must not, or cannot, wait beside a new slice of this branch."""
         if branch in self._open:
@@ -133,9 +138,12 @@ class Slicer:
     def __init__(self) -> None:
         self._packer: SlicePacker[None] = SlicePacker(LINES)
 
-    def add(self, fact: Fact) -> Iterator[Fact]:
-        """Take a fact; yields the facts that are ready to be written."""
-        weight = _size(fact.events[0]) if isinstance(fact, AgentEvents) and len(fact.events) == 1 else 0
+    def add(self, fact: Fact) -> Iterable[Fact]:
+        """Take a fact; returns the facts that are ready to be written."""
+        single = isinstance(fact, AgentEvents) and len(fact.events) == 1
+        if not single and not self._packer.waits:  # whole branches come like this
+            return (fact,)
+        weight = _size(fact.events[0]) if isinstance(fact, AgentEvents) and single else 0
         return (piece.fact for piece in self._packer.add(fact, weight, None))
 
     def flush(self) -> Iterator[Fact]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -82,16 +83,20 @@ def import_traces(
     if flags.to == "run" and flags.out is None:
         complain("--to run needs --out DIR")
         sys.exit(2)
-    from streams.jobs.imports.importing import TraceImport
+    from schemas.extras import needs
+
+    with needs("import", "braid import"):
+        from streams.jobs.imports.importing import TraceImport
     from streams.log.input_lines import SIDECAR, Rejected
     from streams.views.progress import progress
 
     rejected = Rejected(None if flags.check else flags.rejected or Path(SIDECAR))
     with progress() as say:
         work = TraceImport(*_choices(flags), rejected, lambda share: say("reading", share))
-        work.read(format, paths)
-        if not flags.check:
-            _write(work, flags)
+        with closing(work):
+            work.read(format, paths)
+            if not flags.check:
+                _write(work, flags)
     rejected.close()
     _report(work.found, rejected, flags)
     if rejected.count and not flags.keep_going:
@@ -146,6 +151,7 @@ def _ingest(work: "TraceImport", flags: ImportFlags) -> None:
     import tempfile
 
     from streams.cluster.config import load
+    from streams.jobs.imports.importing import ImportTracesError
     from streams.jobs.ingest import ingest_files
     from streams.log.input_lines import SIDECAR, Rejected
 
@@ -156,7 +162,10 @@ def _ingest(work: "TraceImport", flags: ImportFlags) -> None:
         done = asyncio.run(ingest_files([lines], load(), refused, close=not flags.no_close))
         refused.close()
         if done.bad_lines:
-            raise AssertionError(f"{done.bad_lines} lines of an import were refused: {refused.first}")
+            raise ImportTracesError(
+                f"{done.bad_lines:,} lines that came of the traces were refused, the others were sent: {refused.first[0]}; a fault of "
+                "braid import: please report it with the file"
+            )
 
 
 def _report(found: "Imported", rejected: "Rejected", flags: ImportFlags) -> None:

@@ -40,6 +40,19 @@ def test_a_stream_is_a_task(name: str) -> None:
     assert found.events("assistant_message") == []
 
 
+def test_updates_of_several_tasks_may_be_mixed(tmp_path: Path) -> None:
+    """Each task is told by itself, in the order in which tasks began."""
+    begun = [task("submitted", said("user", f"{name}?", f"u{name}")) | {"id": name} for name in "ba"]
+    done = [
+        {"kind": "artifact-update", "taskId": name, "artifact": {"artifactId": "x", "parts": [{"kind": "text", "text": f"{name}!"}]}}
+        for name in "ab"
+    ]  # fmt: skip
+    ended = [{"kind": "status-update", "taskId": name, "status": {"state": "completed"}} for name in "ab"]
+    found = lines(tmp_path, *begun, *done, *ended)
+    assert [each["answer"] for each in found.events("final_answer")] == ["b!", "a!"]
+    assert [each["position"] for each in found.events("import_source")] == ["line 1", "line 2"]
+
+
 def test_a_later_answer_about_a_task_replaces_the_earlier() -> None:
     """The second repeats the first."""
     found = read_traces("auto", SAMPLES / "v1-input.jsonl")

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from agents.importers.traces.rollout_book import Grouping
+from tests.agents.formats.rollouts import group_of
 from tests.conformance import conformance
 from tests.imports.importing import Read, read_traces
 
@@ -157,3 +158,45 @@ def test_a_bad_event_leaves_its_neighbours(tmp_path: Path) -> None:
     found = session(tmp_path, ASKED, {"author": "a", "content": 5}, said("a", {"text": "Done."}))
     assert [each["position"] for each in found.events("unreadable")] == ["events[1]"]
     assert found.rejected.first == ["s.json: [0]: events[1].content: expected an object, found a number"]
+
+
+def test_thoughts_are_tokens_of_the_response(tmp_path: Path) -> None:
+    """Gemini counts them beside the candidates, and results of its own tools beside the prompt."""
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 7, "toolUsePromptTokenCount": 2}
+    done = session(tmp_path, ASKED, said("a", {"text": "Hi."}, usageMetadata=usage)).events("model_done")[-1]
+    assert (done["inputTokens"], done["outputTokens"]) == (12, 12)
+
+
+def test_the_prompt_of_a_pair_is_exactly_what_a_rewind_shares(tmp_path: Path) -> None:
+    """Going back before an invocation leaves a branch behind."""
+    events = [
+        said("user", {"text": "Name a fruit."}, invocationId="1"), said("a", {"text": "Apple."}, invocationId="1"),
+        said("user", {"text": "Another."}, invocationId="2"), said("a", {"text": "Stone."}, invocationId="2"),
+        {"author": "user", "invocationId": "r", "actions": {"rewindBeforeInvocationId": "2"}},
+        said("user", {"text": "Another."}, invocationId="3"), said("a", {"text": "Pear."}, invocationId="3"),
+    ]  # fmt: skip
+    (tmp_path / "s.json").write_bytes(orjson.dumps({"id": "s1", "events": events}))
+    found = read_traces("adk", tmp_path / "s.json", grouping=Grouping(required=("fruit",)))
+    assert [each["answer"] for each in found.events("final_answer")] == ["Stone.", "Pear."]
+    (opening,) = found.of("rollout")
+    judged = [
+        {
+            "type": "check",
+            "rollout_id": opening["rollout_id"],
+            "branch_index": branch,
+            "name": "fruit",
+            "status": status,
+        }
+        for branch, status in enumerate(("fail", "pass"))
+    ]
+    (pair,) = group_of([*found.lines, *judged]).dpo
+    assert [message.content for message in pair.prompt] == ["Name a fruit.", "Apple.", "Another."]
+    assert [message.content for message in (*pair.chosen, *pair.rejected)] == ["Pear.", "Stone."]
+
+
+def test_a_rewind_to_nowhere_is_told(tmp_path: Path) -> None:
+    """Nothing is taken back that is not there."""
+    rewind = {"author": "user", "invocationId": "r", "actions": {"rewindBeforeInvocationId": "9"}}
+    found = session(tmp_path, ASKED, said("a", {"text": "Hi."}), rewind)
+    assert len(found.events("context_rewritten")) == 1
+    assert found.found.plain(0)["branches"] == 1

@@ -1,8 +1,8 @@
 """Damaged files: no traceback, no hang, lines that the log takes, and each rejection with its position."""
 
-import os
 import random
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,19 +11,70 @@ from agents.importers.lines import LineReader
 from tests.imports.importing import read_traces
 from tests.imports.mutations import mutate
 from tests.imports.test_counts import SAMPLES, paths_of
+from tests.processes import run_braid
 
-N = int(os.environ.get("BRAID_MUTATIONS", "5"))
-"""Mutations of each sample; `BRAID_MUTATIONS=1000` is the long proof."""
+FEW = 5
+"""Mutations of each sample in every run of the suite; 1,000 are the long proof."""
+
+OWN = ("atif", "messages", "sts")
+"""Datasets that `braid export` wrote: importers read more of them than of other files."""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Samples with verdicts, errors, media and sub-agents, exported in the three formats."""
+    place = tmp_path_factory.mktemp("exported")
+    names = ("tau2/results.json", "harbor/job-demo/", "claude-code/*.jsonl")
+    lines = b"".join(read_traces(name.partition("/")[0], *paths_of(name)).text for name in names)
+    (place / "lines.ndjson").write_bytes(lines)
+    formats = [word for name in OWN for word in ("--format", name)]
+    done = run_braid("run", place / "lines.ndjson", "--out", place / "out", *formats)
+    assert done.returncode == 0, done.stderr
+    for name in OWN:
+        for left in ("provenance", "manifest.json", "checkpoint.json", "README.md", ".export.lock"):
+            path = place / "out" / name / left
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    return place / "out"
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_damage_is_rejected_where_it_is(sample: str, tmp_path: Path) -> None:
     """Whatever the damage: good lines come out, and bad ones are named."""
-    for seed in range(N):
-        folder = tmp_path / str(seed)
-        copy_sample(sample, folder)
+    damage(sample, tmp_path, range(FEW))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_a_thousand_damages_are_rejected_where_they_are(sample: str, tmp_path: Path) -> None:
+    """The same, a thousand times for each format."""
+    damage(sample, tmp_path, range(FEW, 1000))
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_damage_of_our_own_datasets_is_rejected_where_it_is(name: str, exported: Path, tmp_path: Path) -> None:
+    """Files that `braid export` wrote."""
+    damage(name, tmp_path, range(2 * FEW), exported / name)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", OWN)
+def test_a_thousand_damages_of_our_own_datasets(name: str, exported: Path, tmp_path: Path) -> None:
+    """The same, a thousand times."""
+    damage(name, tmp_path, range(2 * FEW, 1000), exported / name)
+
+
+def damage(sample: str, place: Path, seeds: Iterable[int], source: Path | None = None) -> None:
+    """Mutate a sample once for each seed, and read it."""
+    for seed in seeds:
+        folder = place / str(seed)
+        if source is None:
+            copy_sample(sample, folder)
+        else:
+            shutil.copytree(source, folder)
         done = mutate(folder, seed)
-        paths = [folder] if sample.endswith("/") else sorted(place for place in folder.iterdir())
+        paths = [folder] if sample.endswith("/") or source else sorted(folder.iterdir())
         try:
             read = read_traces(sample.partition("/")[0], *paths)
             reader = LineReader()

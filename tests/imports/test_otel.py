@@ -172,6 +172,19 @@ def test_a_call_that_two_instrumentations_tell_is_one(tmp_path: Path) -> None:
         assert [call["usage"] for call in read.events("model_call")] == [{"input": 10, "output": 2}]
 
 
+def test_calls_one_after_the_other_are_two_also_where_parents_lead_in_a_circle(tmp_path: Path) -> None:
+    again = json.dumps([
+        {"role": role, "parts": [{"type": "text", "content": text}]}
+        for role, text in (("user", "hi"), ("assistant", "hello"), ("user", "more"))
+    ])  # fmt: skip
+    first = span(0, 6, attributes=chat())
+    second = span(6, 0, attributes=chat(said="bye", **{"gen_ai.input.messages": again}))
+    read = read_spans(tmp_path, request(second, first))
+    calls = read.events("model_call")
+    assert [call["usage"]["input"] for call in calls] == [10, 10]
+    assert len({call["response"] for call in calls}) == 2
+
+
 def test_attempts_inside_of_a_call_are_failed_calls_with_its_messages(tmp_path: Path) -> None:
     sdk = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
     read = read_spans(

@@ -191,3 +191,22 @@ def test_whatever_is_sent_comes_back_call_by_call(turns: list[tuple[list[str], b
         events += told(tracker, history, answer)
         history += [answer] if answer is not None else []
     assert [texts(call.sent) for call in heard(events)] == sent
+
+
+def test_a_system_message_inside_a_conversation_makes_no_other_agent() -> None:
+    tracker = ConversationTracker()
+    opening = [system("Be brief."), user("Go")]
+    told(tracker, [system("Give titles."), user("Name it")], said("A title"))
+    told(tracker, opening, said("Looking", "c1"))
+    later = told(tracker, [*opening, said("Looking", "c1"), result("c1", "1"), system("New tools.")], said("Done"))
+    calls = kinds(later, "model_call")
+    assert [call["agent"] for call in calls] == ["agent-2"]
+    assert calls[0]["context"]["keep"] == 3
+
+
+def test_a_history_under_another_prompt_stays_with_its_agent() -> None:
+    tracker = ConversationTracker()
+    told(tracker, [system("Give titles."), user("Name it")], said("A title"))
+    told(tracker, [system("Be brief."), user("Go")], said("Done"))
+    events = told(tracker, [system("Be long."), user("Go"), said("Done"), user("More")], said("More"))
+    assert [call["agent"] for call in kinds(events, "model_call")] == ["agent-2"]

@@ -109,3 +109,15 @@ def test_a_message_that_was_given_later_keeps_the_branch_out_of_rows() -> None:
     writer.model(Turn(Content("Done.")))
     writer.given(Content("No response requested."))
     assert [event["event"] for event in writer.finish()][-2:] == ["content_left_out", "final_answer"]
+
+
+def test_results_of_calls_with_one_id_go_to_the_nearest_turn_and_there_to_the_first() -> None:
+    writer = TranscriptWriter()
+    writer.user("Do it")
+    writer.model(Turn(Content(None), [Called("never", {}, "a")]))
+    writer.model(Turn(Content(None), [Called("f", {"n": 1}, "a"), Called("f", {"n": 2}, "a"), Called("g", {}, "a")]))
+    for name, output in ((None, "one"), ("g", "three"), (None, "two")):
+        writer.result("a", name, output)
+    results = {event["data"]["callId"]: event["data"] for event in writer.finish() if event["event"] == "tool_result"}
+    assert {name: data["output"] for name, data in results.items()} == {"a#2": "one", "a#3": "two", "a#4": "three"}
+    assert writer.waiting == 1

@@ -7,6 +7,7 @@ import orjson
 
 from tests.conformance import conformance
 from tests.conftest import Braid
+from tests.imports.importing import read_traces
 
 OWN = Path(__file__).parent / "samples"
 BROKEN = {"a2a-task": 1, "adk": 1, "bfcl": 1, "inspect": 2, "mcp-atlas": 1, "ms-agent-framework": 1, "tau2": 1, "terminal-bench": 1,
@@ -80,3 +81,20 @@ def test_what_others_broke_has_no_reward(tmp_path: Path, braid: Braid) -> None:
     }
     assert not broken & (rewarded | pairs)
     assert rewarded
+
+
+def test_a_reward_of_zero_beside_an_error_of_the_harness_is_none(tmp_path: Path) -> None:
+    """tau-bench writes it so: the run is no fail, and its words stay."""
+    chat = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    run: dict[str, Any] = {
+        "task_id": 1,
+        "trial": 0,
+        "reward": 0.0,
+        "info": {"error": "litellm.RateLimitError: 429"},
+        "traj": chat,
+    }
+    (tmp_path / "runs.json").write_bytes(orjson.dumps([run]))
+    read = read_traces("tau-bench", tmp_path / "runs.json")
+    assert [(line["status"], line["error"]) for line in read.of("end")] == [("infra_error", run["info"]["error"])]
+    assert read.of("check", "build") == []
+    assert [data["text"] for data in read.events("assistant_message")] == ["a"]

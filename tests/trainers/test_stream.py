@@ -31,25 +31,26 @@ def test_a_loader_streams_each_pair_once_and_resumes(settings: Settings, tmp_pat
     exported = {row["record_id"] for row in rows(tmp_path / "dpo")}
     assert len(exported) == 2 * len(ROLLOUTS)
 
-    before = stream(settings, stop_after_idle_s=5.0)
-    assert isinstance(before, IterableDataset)
-    loader = iter(DataLoader(before, batch_size=None, num_workers=2))
+    place = {"kafka": settings.kafka, "registry": settings.registry, "prefix": settings.prefix}
+    before = stream(**place, stop_after_idle_s=5.0)
+    assert isinstance(before.dataset(), IterableDataset)
+    loader = iter(DataLoader(before.dataset(), batch_size=None, num_workers=2))
     first = list(islice(loader, 7))
     for row in first[:5]:  # two more were fetched when the training stopped
         before.done(row)
     del loader
 
-    after = stream(settings, stop_after_idle_s=5.0)
+    after = stream(**place, stop_after_idle_s=5.0)
     after.load_state_dict(json.loads(json.dumps(before.state_dict())))
-    second = list(DataLoader(after, batch_size=None, num_workers=1))
+    second = list(DataLoader(after.dataset(), batch_size=None, num_workers=1))
     done = [row["record_id"] for row in (*first[:5], *second)]
     assert len(done) == len(exported)
     assert set(done) == exported
 
-    again = stream(settings, stop_after_idle_s=2.0)
+    again = stream(**place, stop_after_idle_s=2.0)
     for row in (*first[:5], *second):
         again.done(row)
-    assert list(DataLoader(again, batch_size=None)) == []
+    assert list(DataLoader(again.dataset(), batch_size=None)) == []
     _train(second, tmp_path)
 
 

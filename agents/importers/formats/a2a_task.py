@@ -7,7 +7,7 @@ from typing import Any
 from agents.importers.line_error import LineError
 from agents.importers.traces.content import Content, reference
 from agents.importers.traces.fields import array_in, as_text, millis, object_in, rest_of, text_in
-from agents.importers.traces.format import Bad, Episode, Format, Head, Item, Options, Reading
+from agents.importers.traces.format import Bad, Episode, Format, Head, Item, Options, Piece, Reading
 from agents.importers.traces.reading import each_alone, guarded, is_json, members
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
 from schemas.jsontext import compact, kind_of
@@ -110,16 +110,16 @@ class _Task:
 
 
 def read(items: Iterable[Item], _options: Options) -> Reading:
-    """The tasks of a file, each as it was told last."""
-    tasks: dict[str, _Task] = {}
+    """The tasks of a file, each as it was told last. A task and its updates are pieces of it."""
     asked: dict[str, dict[str, Any]] = {}
     for item in items:
-        yield from guarded(item, _take(item, tasks, asked))
-    for task in tasks.values():
-        yield from guarded(task.item, _episode(task))
+        if item.is_group:
+            yield from _whole(item)
+        else:
+            yield from guarded(item, _take(item, asked))
 
 
-def _take(item: Item, tasks: dict[str, _Task], asked: dict[str, dict[str, Any]]) -> Iterator[Episode | Bad]:
+def _take(item: Item, asked: dict[str, dict[str, Any]]) -> Iterator[Episode | Bad | Piece]:
     value = item.value
     if not isinstance(value, dict):
         raise LineError("", f"expected a task or an update, found {kind_of(value)}")
@@ -130,16 +130,27 @@ def _take(item: Item, tasks: dict[str, _Task], asked: dict[str, dict[str, Any]])
     if "jsonrpc" in value and "error" in value:
         yield from _refused(item, object_in(value, "error"), asked.get(call))
         return
-    kind, body = _unwrapped(value.get("result") if "jsonrpc" in value else value)
+    kind, body = _unwrapped(value)
     name = text_in(body, "id") if kind == "task" else text_in(body, "taskId", "task_id")
     if name is None and kind == "message":
         name = text_in(body, "contextId", "messageId")
     if name is None:
         raise LineError("id" if kind == "task" else "taskId", "missing")
-    task = tasks.get(name)
-    if task is None:
-        task = tasks[name] = _Task(item, name)
-    _note_question(task, asked.pop(call, {}), body)
+    yield Piece(name, [item.position, value, asked.pop(call, {})])
+
+
+def _whole(item: Item) -> Iterator[Episode | Bad]:
+    """The episode of a task, from all that was told of it."""
+    news = [(Item(item.file, position, value, item.run), question) for position, value, question in item.value]
+    task = _Task(news[0][0], item.position)
+    for each, question in news:
+        yield from guarded(each, _told(task, each, question))
+    yield from guarded(task.item, _episode(task))
+
+
+def _told(task: _Task, item: Item, question: dict[str, Any]) -> Iterator[Episode]:
+    kind, body = _unwrapped(item.value)
+    _note_question(task, question, body)
     if kind == "task":
         task.snapshot(body)
     elif kind == "status-update":
@@ -149,6 +160,7 @@ def _take(item: Item, tasks: dict[str, _Task], asked: dict[str, dict[str, Any]])
     else:
         task.told.append(("message", body))
         task.status = task.status or {"state": "completed"}
+    yield from ()
 
 
 def _note_question(task: _Task, message: dict[str, Any], body: Mapping[str, Any]) -> None:
@@ -168,8 +180,9 @@ def _refused(item: Item, error: Mapping[str, Any], question: dict[str, Any] | No
     yield _episode_of(task, "infra_error", message)
 
 
-def _unwrapped(value: Any) -> tuple[str, dict[str, Any]]:
+def _unwrapped(told: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The kind of a result, and the result itself: version 1 wraps it, 0.x says its kind."""
+    value = told.get("result") if "jsonrpc" in told else told
     if not isinstance(value, dict):
         raise LineError("result", f"expected a task or an update, found {kind_of(value)}")
     for name, kind in _WRAPPED.items():

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agents.importers.formats.adk_events import Told, named, tell_events
+from agents.importers.formats.adk_events import Told, named, rewound, tell_events
 from agents.importers.line_error import LineError
 from agents.importers.traces.fields import (
     an_array,
@@ -16,7 +16,19 @@ from agents.importers.traces.fields import (
     rest_of,
     text_in,
 )
-from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, Reading, SubAgent
+from agents.importers.traces.format import (
+    Bad,
+    Episode,
+    FileUse,
+    Format,
+    Head,
+    Item,
+    Options,
+    Part,
+    Piece,
+    Reading,
+    SubAgent,
+)
 from agents.importers.traces.reading import base_name, guarded, is_json, members
 from agents.importers.traces.verdicts import check
 from schemas.jsontext import parse
@@ -59,12 +71,14 @@ def _is_cases(head: bytes) -> bool:
 
 
 def read(items: Iterable[Item], options: Options) -> Reading:
-    """The episodes of a file. Events in lines are gathered by their session until the file ends."""
+    """The episodes of a file. Events in lines are pieces of their session."""
     header: dict[str, Any] = {}
-    lines: dict[str, list[Item]] = {}
     for item in items:
         value = item.value
-        if isinstance(value, str):  # older evaluations are JSON in a JSON text
+        if item.is_group:
+            events = [Item(item.file, position, each, item.run) for position, each in value]
+            yield from guarded(events[0]._replace(position=""), _loose(item.position, events))
+        elif isinstance(value, str):  # older evaluations are JSON in a JSON text
             yield from guarded(item, _packed(item, options))
         elif not isinstance(value, dict):
             yield from guarded(item, _session(item, value, item.run))
@@ -75,11 +89,9 @@ def read(items: Iterable[Item], options: Options) -> Reading:
             if item.position:  # it was not streamed: an evaluation in a line
                 yield from guarded(item, _cases(item, options))
         elif "author" in value and "events" not in value:
-            lines.setdefault(text_in(value, "session_id", "sessionId") or "", []).append(item)
+            yield Piece(text_in(value, "session_id", "sessionId") or "", [item.position, value])
         else:
             yield from guarded(item, _session(item, value, item.run))
-    for name, events in lines.items():
-        yield from guarded(events[0]._replace(position=""), _loose(name, events))
 
 
 def _packed(item: Item, options: Options) -> Iterator[Episode | Bad]:
@@ -103,7 +115,9 @@ def _session(item: Item, value: Any, run: str) -> Iterator[Episode | Bad]:
     if key is None:
         raise LineError("id", "missing: neither a session nor an event")
     events = [(f"events[{number}]", event) for number, event in enumerate(an_array(session.get("events"), "events"))]
-    yield _episode(item, events, session, key, run, source=rest_of(session, "id", "events"))
+    for branch in rewound(events):
+        source = rest_of(session, "id", "events") | branch.source
+        yield _episode(item, branch.events, session, key, run, source=source, trial=branch.number)
 
 
 def _loose(name: str, items: Sequence[Item]) -> Iterator[Episode | Bad]:
@@ -111,9 +125,10 @@ def _loose(name: str, items: Sequence[Item]) -> Iterator[Episode | Bad]:
     events = [(item.position, item.value) for item in items]
     first = items[0]
     about = {key: first.value[key] for key in ("app_name", "appName", "user_id", "userId") if key in first.value}
-    yield _episode(
-        first._replace(position=""), events, {"id": name, **about}, name or first.file, first.run, source=about
-    )
+    whole, record = first._replace(position=""), {"id": name, **about}
+    for branch in rewound(events):
+        source = about | branch.source
+        yield _episode(whole, branch.events, record, name or first.file, first.run, source=source, trial=branch.number)
 
 
 def _episode(

@@ -19,6 +19,8 @@ PROVIDER_CODES = frozenset(
 )  # fmt: skip
 """Codes of an API call that failed. Others are reasons why the model stopped."""
 
+_REWIND = "rewind_before_invocation_id"
+
 _NOT_KEPT = ("content", "author", "partial", "timestamp", "id", "usage_metadata", "usageMetadata", "finish_reason",
              "finishReason", "model_version", "modelVersion", "invocation_id", "invocationId", "branch")  # fmt: skip
 
@@ -45,6 +47,39 @@ class Told(NamedTuple):
     author: str | None
     """The first agent."""
     model: str | None
+
+
+class Rewound(NamedTuple):
+    """The events of one branch of a session."""
+
+    number: int | None
+    """None where the session has one branch."""
+    events: list[tuple[str, Any]]
+    source: dict[str, Any]
+    """The event that went back to its beginning."""
+
+
+def rewound(events: Sequence[tuple[str, Any]]) -> list[Rewound]:
+    """The branches of a session: going back before an invocation leaves the one that was told behind, and begins another with all that
+    stood before that invocation. A rewind to an invocation that is not there is told in its place.
+    """
+    branches: list[Rewound] = []
+    told: list[tuple[str, Any]] = []
+    source: dict[str, Any] = {}
+    for each in events:
+        target = named(object_in(each[1], "actions"), _REWIND) if isinstance(each[1], dict) else None
+        start = next((at for at, (_, event) in enumerate(told) if _is_of(event, target)), None) if target else None
+        if start is None:
+            told.append(each)
+            continue
+        branches.append(Rewound(len(branches), told, source))
+        told, source = told[:start], {"rewind": each[1]}
+    last = Rewound(len(branches), told, source)
+    return [*branches, last] if branches else [last._replace(number=None)]
+
+
+def _is_of(event: Any, invocation: Any) -> bool:
+    return isinstance(event, dict) and named(event, "invocation_id") == invocation
 
 
 class _Said(NamedTuple):
@@ -98,7 +133,7 @@ class _Teller:
         target = named(actions, "transfer_to_agent")
         if isinstance(target, str):
             self.writer.note("handoff", {"to": target, "from": said.author}, said.time)
-        if named(actions, "compaction") or named(actions, "rewind_before_invocation_id"):
+        if named(actions, "compaction") or named(actions, _REWIND):
             data = {"kept": 0, "dropped": self.writer.turns, "source": said.source}
             self.writer.note("context_rewritten", data, said.time)
 

@@ -6,7 +6,7 @@ from typing import Any
 from agents.importers.traces.fields import object_in, rest_of, text_in
 from agents.importers.traces.format import Episode, FileUse, Format, Head, Item, Options, Part, Reading
 from agents.importers.traces.own_rows import OwnRow
-from agents.importers.traces.reading import base_name, first_value, guarded, is_json, is_part_of_job
+from agents.importers.traces.reading import base_name, data_files, first_value, guarded, is_json, is_part_of_job
 from agents.importers.traces.synthetic import end_of_error
 from agents.importers.traces.trajectory import MARK, Trajectory
 
@@ -27,7 +27,7 @@ def recognise(names: Sequence[str], head: Head) -> bool:
 
 def plan(names: Sequence[str], head: Head) -> list[Part]:
     """A part for each file; one that is continued (trajectory.cont-1.json), or whose sub-agents are files, together with those."""
-    own = [name for name in names if len(names) == 1 or _is_trajectory(name, head)]
+    own = [name for name in data_files(names) if len(names) == 1 or _is_trajectory(name, head)]
     return [Part(base_name(first), tuple(map(FileUse, files))) for first, files in families(own).items()]
 
 
@@ -61,16 +61,16 @@ def read(items: Iterable[Item], _options: Options) -> Reading:
 
 
 def _episodes(item: Item, beside: Mapping[str, Any]) -> Iterator[Episode]:
-    told = Trajectory(item, beside)
+    own = OwnRow(object_in(item.value, "extra") if isinstance(item.value, dict) else {})
+    told = Trajectory(item, beside, is_own=own.is_own)
     told.tell()
     extra = object_in(told.value, "extra")
-    own = OwnRow(extra)
     status = own.status if own.is_own else "answered" if told.done else None
     if told.error is not None and not own.is_own:
         status = end_of_error(told.error)
     session = text_in(told.value, "session_id", "trajectory_id")
     key = session or (item.run if item.position in ("", "[0]") else f"{item.run} {item.position}")
-    events = told.writer.finish(answers=status == "answered", task=text_in(extra, "task"))
+    events = told.writer.finish(answers=own.answers(status), task=text_in(extra, "task"))
     yield Episode(
         file=item.file, position=item.position, run=key, task_key=key, version=text_in(told.value, "schema_version"),
         events=events, subagents=told.subagents(events), source=rest_of(told.value, "steps", "schema_version", "subagent_trajectories"),

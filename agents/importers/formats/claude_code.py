@@ -13,7 +13,7 @@ from agents.importers.traces.reading import base_name, is_json, is_part_of_job, 
 
 
 def _is_session(name: str, head: Head) -> bool:
-    return is_json(name) and says(session_head(head(name)), b"sessionId", b"parentUuid", b"isSidechain", b"message")
+    return is_json(name) and says(session_head(head(name)), b"sessionId", b"uuid", b"parentUuid", b"message")
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:

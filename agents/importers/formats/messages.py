@@ -69,13 +69,13 @@ def _read(item: Item, _options: Options) -> Iterator[Episode]:
         *said,
         *_after(own, row),
     ]
-    chat = tell(messages, item, _error, where=name, marks=_marks(own, row, said), spent=own.usage)
+    chat = tell(messages, item, _error, where=name, marks=_marks(own, said), spent=own.usage)
     key = next((row[each] for each in IDS if row.get(each) is not None), None)
     status = own.status if own.is_own else "answered" if chat.writer.ends_with_text else None
     made = Episode(
         file=item.file, position=item.position, run=item.run, task_key=item.position if key is None else as_text(key),
         source=rest_of(row, name, "tools", "functions", "system", "system_prompt", *(NAMES if own.is_own else ())), record=row,
-        system=chat.system, tools=_tools(row), events=chat.writer.finish(answers=status == "answered"), info=_info(row, chat),
+        system=chat.system, tools=_tools(row), events=chat.writer.finish(answers=own.answers(status)), info=_info(row, chat) | own.info(),
         unreadable=chat.unreadable, status=status, error=own.error, verdicts=own.verdicts("messages"),
     )  # fmt: skip
     yield replace(made, **own.place())
@@ -145,19 +145,15 @@ def _after(own: OwnRow, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _marks(own: OwnRow, row: Mapping[str, Any], messages: Sequence[Any]) -> list[Mark]:
-    """The marks of a row: its `context`, its `errors`, and assistant messages that are not `trained`."""
+def _marks(own: OwnRow, messages: Sequence[Any]) -> list[Mark]:
+    """The marks of a row: positions of messages about which more is known than they say."""
     if not own.is_own:
         return []
-    context, errors = own.places("context"), own.places("errors")
-    trained = {place for place in _decoded(row.get("trained")) or () if isinstance(place, int)}
+    context, errors, values, given = map(own.places, ("context", "errors", "values", "given"))
     return [
-        Mark(
-            context=place in context, failed=place in errors,
-            given=isinstance(each, dict) and each.get("role") == "assistant" and place not in trained,
-        )
-        for place, each in enumerate(messages)
-    ]  # fmt: skip
+        Mark(context=place in context, failed=place in errors, given=place in given, is_value=place in values)
+        for place in range(len(messages))
+    ]
 
 
 FORMAT = Format(

@@ -44,24 +44,25 @@ def _session(lines: Sequence[Item]) -> Iterator[Episode | Bad]:
     header = first.value if isinstance(first.value, dict) and first.value.get("type") == "session" else {}
     rest = lines[1:] if header else lines
     said = [line for line in rest if not isinstance(line.value, dict) or line.value.get("type") == "message"]
-    if not said:
+    own = OwnRow(object_in(header, "braid"))
+    if not said and own.error is None:
         yield Bad(first.file, first.position, "", "a session without messages")
         return
-    own = OwnRow(object_in(header, "braid"))
     troubles = [bad for line in said if (bad := _trouble(line)) is not None]
     messages = [
-        _trouble(line) or (line.value if isinstance(line.value, Bad) else line.value["message"]) for line in said
+        _trouble(line) or (line.value if isinstance(line.value, Bad) else _message(line.value)) for line in said
     ]
     chat = tell(messages, first, marks=[_mark(line.value) for line in said], spent=own.usage)
     beside = [line.value for line in rest if line not in said]
     key = text_in(header, "id") or first.run
+    agent = own.agent or {"name": text_in(header, "harness"), "model": chat.writer.last_model}
     status = own.status if own.is_own else "answered" if chat.writer.ends_with_text else None
     made = Episode(
         file=first.file, position=first.position, run=key, task_key=key, record=header, system=chat.system, tools=own.tools,
         source=rest_of(header, "type", "braid") | ({"lines": beside} if beside else {}),
-        events=chat.writer.finish(answers=status == "answered"), unreadable=[*troubles, *chat.unreadable], status=status,
+        events=chat.writer.finish(answers=own.answers(status)), unreadable=[*troubles, *chat.unreadable], status=status,
         error=own.error, verdicts=own.verdicts("sts"),
-        info={"session_id": text_in(header, "id"), "agent": {"name": text_in(header, "harness"), "model": chat.writer.last_model}},
+        info={"session_id": own.session_id if own.is_own else text_in(header, "id"), "agent": agent, **own.info()},
     )  # fmt: skip
     yield replace(made, **own.place())
 
@@ -80,7 +81,16 @@ def _mark(line: Any) -> Mark:
     """What `braid export` noted beside a message."""
     extra: Mapping[str, Any] = object_in(line, "braid") if isinstance(line, dict) else {}
     flags = {name: extra.get(name) is True for name in ("context", "failed", "given")}
-    return Mark(role=text_in(extra, "role"), **flags)
+    return Mark(role=text_in(extra, "role"), is_value=extra.get("value") is True, **flags)
+
+
+def _message(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The message of a line; `braid export` notes its media, and that a tool returned nothing, beside it."""
+    extra = object_in(line, "braid")
+    message: dict[str, Any] = line["message"]
+    if isinstance(extra.get("parts"), list):
+        return message | {"content": extra["parts"]}
+    return message | {"content": None} if extra.get("null") is True else message
 
 
 FORMAT = Format(

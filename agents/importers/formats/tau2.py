@@ -133,6 +133,7 @@ class _UserTools:
 
     def __init__(self) -> None:
         self._pairing = Pairing()
+        self._turns = 0
 
     def __call__(self, writer: TranscriptWriter, message: Mapping[str, Any]) -> bool:
         time, role = millis(message.get("timestamp")), message.get("role")
@@ -155,12 +156,13 @@ class _UserTools:
     def _calls(self, writer: TranscriptWriter, message: Mapping[str, Any], calls: list[Any], time: int | None) -> None:
         """A message with calls goes to the environment, not to the agent: words beside them stay with the first."""
         rest = rest_of(message, "role", "tool_calls", "timestamp")
+        self._turns += 1
         for call in calls:
             called = call if isinstance(call, dict) else {}
             name = text_in(called, "name") or "unknown"
             data = {
                 "toolName": name, **read_arguments(called.get("arguments")),
-                "callId": self._pairing.call(text_in(called, "id"), name), "batchSize": len(calls),
+                "callId": self._pairing.call(text_in(called, "id"), name, self._turns), "batchSize": len(calls),
             }  # fmt: skip
             writer.note("user_tool_call", data | ({"source": rest} if rest else {}), time, "user")
             rest = {}

@@ -1,6 +1,6 @@
 """Which branch a span belongs to: braid.* attributes of it or a span around it, else of its resource, else its trace."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agents.importers.otlp.spans import Span
@@ -20,19 +20,46 @@ class BranchName(NamedTuple):
 
 def names(tree: SpanTree[Span]) -> dict[str, BranchName | None]:
     """By span, the branch that it names; None where its trace is its rollout."""
-    return {key: _name((span, *tree.ancestors(key))) for key, span in tree.spans.items()}
+    said: dict[str, tuple[_Said, _Said]] = {}
+    for key in tree.spans:
+        way: list[str] = []
+        at: str | None = key
+        while at is not None and at not in said:
+            way.append(at)
+            at = tree.parent(at)
+        above = (NOTHING, NOTHING) if at is None else said[at]
+        for each in reversed(way):
+            span = tree.spans[each]
+            above = said[each] = (_said(span.attributes, above[0]), _said(span.resource, above[1]))
+    return {key: _name(*said[key]) for key in tree.spans}
 
 
-def _name(way: Iterable[Span]) -> BranchName | None:
-    spans = list(way)
-    said = [each.attributes for each in spans] + [each.resource for each in spans]
-    rollout = next((found for each in said if (found := _text(each)) is not None), None)
+class _Said(NamedTuple):
+    """The first that attributes, or resources, say from a span upwards."""
+
+    rollout_id: str | None
+    branch_index: int | None
+    attempt: int | None
+
+
+NOTHING = _Said(None, None, None)
+
+
+def _said(said: Mapping[str, Any], above: _Said) -> _Said:
+    if ROLLOUT not in said and BRANCH not in said and ATTEMPT not in said:
+        return above
+    own = _Said(_text(said), _index(said, BRANCH), _index(said, ATTEMPT))
+    return _Said(*(mine if mine is not None else theirs for mine, theirs in zip(own, above, strict=True)))  # type: ignore[arg-type]
+
+
+def _name(attributes: _Said, resources: _Said) -> BranchName | None:
+    """Attributes come before resources."""
+    rollout = resources.rollout_id if attributes.rollout_id is None else attributes.rollout_id
     if rollout is None:
         return None
-    numbers = [
-        next((index for each in said if (index := _index(each, name)) is not None), 0) for name in (BRANCH, ATTEMPT)
-    ]
-    return BranchName(rollout, *numbers)
+    index = resources.branch_index if attributes.branch_index is None else attributes.branch_index
+    attempt = resources.attempt if attributes.attempt is None else attributes.attempt
+    return BranchName(rollout, index or 0, attempt or 0)
 
 
 def declares(span: Span) -> bool:

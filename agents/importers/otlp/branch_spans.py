@@ -37,6 +37,10 @@ class BranchSpans:
         self._outside = outside
         self.unread = Unread()
         self.kinds = {key: kind_of(span) for key, span in tree.spans.items()}
+        self._ordered = sorted(tree.spans.values(), key=lambda each: each.at)
+        self.root = min(tree.roots(), key=lambda each: each.at)
+        """The first span of all that have no parent here."""
+        self.session = self._session()
         self._agents = self._agents_of()
         told = {key: self._model(tree.spans[key]) for key, kind in self.kinds.items() if kind == "model"}
         self._calls = calls_once(told, tree)
@@ -63,7 +67,7 @@ class BranchSpans:
 
     def evaluations(self) -> Iterator[Mapping[str, Any]]:
         """What evaluators found."""
-        for span in sorted(self.tree.spans.values(), key=lambda each: each.at):
+        for span in self._ordered:
             yield from gen_ai.evaluations(span)
             yield from openinference.evaluations(span)
 
@@ -74,17 +78,12 @@ class BranchSpans:
         metadata = parsed(root.attributes.get("metadata"))
         return {
             "trace_id": root.trace_id, "name": root.name, "resource": nested(root.resource, ""), "attributes": attributes,
-            "metadata": metadata if isinstance(metadata, dict) else {}, "session": {"id": self.session()},
+            "metadata": metadata if isinstance(metadata, dict) else {}, "session": {"id": self.session},
         }  # fmt: skip
 
-    @property
-    def root(self) -> Span:
-        """The first span of all that have no parent here."""
-        return min(self.tree.roots(), key=lambda each: each.at)
-
-    def session(self) -> str | None:
+    def _session(self) -> str | None:
         """The session or conversation that a span names."""
-        for span in sorted(self.tree.spans.values(), key=lambda each: each.at):
+        for span in self._ordered:
             found = text_in(span.attributes, "session.id", "gen_ai.conversation.id")
             if found is not None:
                 return found
@@ -102,7 +101,7 @@ class BranchSpans:
             "version": text_in(self.root.resource, "service.version"),
         }
         known = {name: value for name, value in agent.items() if value is not None}
-        return {"session_id": self.session()} | ({"agent": known} if known else {})
+        return {"session_id": self.session} | ({"agent": known} if known else {})
 
     # -- spans ---------------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ _CONTENT = (
 )  # fmt: skip
 _READ = dict.fromkeys((*_MODELS[:2], *_COUNTS, KIND, "llm.finish_reason", "llm.invocation_parameters"))
 _EVALUATED = ("annotations", "evaluations", "trace.annotations", "trace.evaluations")
+_EVALUATIONS = tuple(f"{name}." for name in _EVALUATED)
 
 
 def kind_of(span: Span) -> str | None:
@@ -214,8 +215,9 @@ def agent_name(span: Span) -> str | None:
 
 def evaluations(span: Span) -> Iterator[dict[str, Any]]:
     """Annotations of a span, and what an evaluator span found: name, score, label, explanation."""
-    for prefix in _EVALUATED:
-        for each in listed(at(nested(span.attributes, f"{prefix}."), *prefix.split("."))):
+    tree = nested(span.attributes, *_EVALUATIONS)
+    for prefix in _EVALUATED if tree else ():
+        for each in listed(at(tree, *prefix.split("."))):
             found = at(each, "annotation") or at(each, "evaluation")
             if isinstance(found, dict):
                 yield {name: found.get(name) for name in ("name", "score", "label", "explanation")}

@@ -120,11 +120,14 @@ def attributes_of(value: dict[str, Any]) -> dict[str, Any]:
     """Attributes by key. Raises LineError."""
     found: dict[str, Any] = {}
     for each in _array(value.get("attributes"), "attributes"):
-        pair = an_object(each, "attributes")
-        key = pair.get("key")
+        pair = each if isinstance(each, dict) else an_object(each, "attributes")
+        key, held = pair.get("key"), pair.get("value")
         if not isinstance(key, str):
             raise LineError("attributes.key", f"expected a text, found {kind_of(key)}")
-        found[key] = any_value(pair.get("value"))
+        if isinstance(held, dict) and len(held) == 1 and "stringValue" in held:  # as most are
+            found[key] = held["stringValue"]
+        else:
+            found[key] = any_value(held)
     return found
 
 
@@ -133,8 +136,9 @@ def any_value(value: Any) -> Any:
     if value is None:
         return None
     holder = an_object(value, "attributes.value")
-    for name, read in _VALUES.items():
-        if name in holder:
+    for name in holder if len(holder) == 1 else _VALUES:
+        read = _VALUES.get(name)
+        if read is not None and name in holder:
             return read(holder[name])
     return None
 
@@ -212,4 +216,8 @@ def _array(value: Any, field: str) -> list[Any]:
 
 
 def _either(value: dict[str, Any], *names: str) -> Any:
-    return next((value[name] for name in names if value.get(name) is not None), None)
+    for name in names:
+        found = value.get(name)
+        if found is not None:
+            return found
+    return None

@@ -1,8 +1,8 @@
 """Model calls of a branch, each once: an SDK's own span and an instrumentation's may tell the same one.
 
-Two spans tell one call when one is nested in the other, when they overlap in time and have one response id, or when one that says no
-messages lies in the time of another under the same parent. The richest telling is read; what it lacks comes from the others, and
-usage counts once.
+Two spans tell one call when one is nested in the other and in its time, when they overlap in time and have one response id, or when one
+that says no messages lies in the time of another under the same parent. The richest telling is read; what it lacks comes from the
+others, and usage counts once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ def calls_once(told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> list[Mode
     groups = _Groups(told)
     for key in told:
         outer = _outer(key, told, tree)
-        if outer is not None:
+        if outer is not None and _meet(told[key].span, told[outer].span):
             groups.join(outer, key)
     for one, other in [*_same_response(told), *_beside(told, tree)]:
         groups.join(one, other)
@@ -39,6 +39,11 @@ def _outer(key: str, told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> str
             return None
         parent = tree.parent(parent)
     return None
+
+
+def _meet(one: Span, other: Span) -> bool:
+    """Whether two spans have some time in common: a span without an end goes on. Parents may be wrong, and lead in circles."""
+    return (not other.end or one.start <= other.end) and (not one.end or other.start <= one.end)
 
 
 def _same_response(told: Mapping[str, ModelSpan]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from agents.importers.traces.format import Bad, Item
 from agents.importers.traces.reading import tell_unreadable
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
 from agents.importers.traces.usage import NONE, Usage, read_usage
-from schemas.jsontext import kind_of
+from schemas.jsontext import kind_of, parse
 
 _TURN = (
     "tool_calls", "toolCalls", "function_call", "reasoning_content", "reasoningContent", "reasoning", "thinking", "usage", "model",
@@ -55,6 +55,8 @@ class Mark(NamedTuple):
     """Of an assistant message: whether the model was given it."""
     role: str | None = None
     """The role that it really has."""
+    is_value: bool = False
+    """Whether its content is the JSON of a value that is no text."""
 
 
 NO_MARK = Mark()
@@ -154,17 +156,26 @@ def _tell_one(
             text_in(message, "tool_call_id", "toolCallId"),
             text_in(message, "name", "tool_name", "toolName"),
         )
+        content = message.get("content")
         tell_result(
             writer,
             call_id,
             name,
-            message.get("content"),
+            json_value(content) if mark.is_value else content,
             lambda output: marked(output, failed=True) if mark.failed else error_of(message, output),
             time,
             source,
         )
     else:
         raise LineError("role", f"unknown: {as_text(said)}" if said is not None else "missing")
+
+
+def json_value(content: Any) -> Any:
+    """The value whose JSON a content is; the content itself where it is none."""
+    try:
+        return parse(content) if isinstance(content, str) else content
+    except ValueError:
+        return content
 
 
 def _tell_user(
@@ -213,8 +224,9 @@ def tell_result(
     source: Mapping[str, Any] | None = None,
 ) -> None:
     """A result whose output is a text or parts, as the model got it, or any other JSON value."""
-    read = read_content(content) if isinstance(content, str | list | None) else Content(None)
-    output = (read.text or "") if isinstance(content, str | list | None) else content
+    is_words = content is None or isinstance(content, (str, list))
+    read = read_content(content) if is_words else Content(None)
+    output = (read.text or "") if is_words else content
     writer.result(call_id, name, output, error_of(output), time, source)
     if read.media:
         writer.note("content_left_out", {"reason": "media", "count": len(read.media), "media": list(read.media)})

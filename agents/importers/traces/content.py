@@ -28,6 +28,10 @@ _REASONING_TYPES = frozenset({"thinking", "reasoning", "text_reasoning"})
 _CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call", "toolCall", "tool_result", "server_tool_use"})
 
 
+_DIGEST = 64
+"""Characters of a SHA-256 in hex."""
+
+
 class Content(NamedTuple):
     """A content that was read."""
 
@@ -55,6 +59,8 @@ def read_content(value: Any) -> Content:
             reasoning.append(("", text_in(part, "data")))
         elif kind in _REASONING_TYPES:
             reasoning.append((_reasoning(part), text_in(part, "signature", "thinkingSignature", "encrypted_content")))
+        elif kind == "text" and _is_reference(part):
+            media.append(dict(part))  # a text that was too long for an event
         elif kind in _TEXT_TYPES or (kind is None and isinstance(part, dict) and isinstance(part.get("text"), str)):
             texts.append(text_in(part, "text", "refusal", "content") or "")
         elif kind not in _CALL_TYPES and not str(kind).endswith("_tool_result"):
@@ -75,6 +81,8 @@ def reference(part: Any) -> dict[str, Any]:
     """The reference to a part that is no text: its kind, media type, length and SHA-256."""
     if not isinstance(part, dict):
         return refer("other", None, compact(part).encode())
+    if _is_reference(part):
+        return dict(part)
     kind = str(part.get("type") or "other")
     known = next((name for name in ("image", "audio", "file") if name in kind), None)
     known = known or ("file" if "document" in kind or "resource" in kind or "blob" in kind else "other")
@@ -88,6 +96,18 @@ def reference(part: Any) -> dict[str, Any]:
     if isinstance(data, str):
         return refer(known, media_type, _decoded(data))
     return refer(known, media_type, compact(part).encode())
+
+
+def _is_reference(part: Mapping[str, Any]) -> bool:
+    """Whether a part is such a reference already: a file that was exported from a log."""
+    return (
+        part.keys() <= {"type", "media_type", "bytes", "digest"}
+        and isinstance(part.get("digest"), str)
+        and len(part["digest"]) == _DIGEST
+        and isinstance(part.get("bytes", 0), int)
+        and part.get("type") in ("image", "audio", "file", "other", "text")
+        and isinstance(part.get("media_type", ""), str)
+    )
 
 
 def _decoded(text: str) -> bytes:
@@ -114,7 +134,7 @@ def fitting_source(source: Mapping[str, Any], limit: int = MAX_SOURCE) -> dict[s
 def _fits(value: Any, limit: int) -> bool:
     if isinstance(value, str):
         return byte_length(value) <= limit
-    if not isinstance(value, dict | list):
+    if not isinstance(value, (dict, list)):
         return True
     return depth(value) <= MAX_NESTED and byte_length(compact(value)) <= limit
 
@@ -127,6 +147,6 @@ def referred(value: Any) -> dict[str, Any]:
 
 def too_large(value: Any) -> dict[str, Any] | None:
     """The reference to a text or JSON value that is too long, or nested too deep, for an event; None for one that fits."""
-    if isinstance(value, str) and len(value) <= MAX_TEXT // 4:
+    if value is None or (isinstance(value, str) and len(value) <= MAX_TEXT // 4):
         return None
     return None if _fits(value, MAX_TEXT) else referred(value)

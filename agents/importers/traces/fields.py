@@ -115,6 +115,8 @@ def nanos(value: Any) -> int | None:
 
 def millis(value: Any) -> int | None:
     """The same as milliseconds."""
+    if value is None:
+        return None
     found = nanos(value)
     return None if found is None else found // 1_000_000
 

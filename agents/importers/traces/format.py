@@ -45,6 +45,8 @@ class Item(NamedTuple):
     """A JSON value; a row as an object of texts; a text."""
     run: str = ""
     """The part's name."""
+    is_group: bool = False
+    """Whether the value is the list of the pieces of a group, which the position names."""
 
 
 class Piece(NamedTuple):
@@ -131,6 +133,8 @@ class Episode:
     status: str | None = None
     """answered, failed, aborted, infra_error; None: not ended."""
     error: str | None = None
+    may_be_empty: bool = False
+    """Whether it is known that nothing was said: a branch that was exported from a log."""
     subagents: Sequence[SubAgent] = ()
     unreadable: Sequence[Bad] = ()
     """Elements inside the episode that could not be read; each has its `unreadable` event, too."""
@@ -163,8 +167,7 @@ class Format(NamedTuple):
     hands_bad: bool = False
     """Whether lines make sessions together: then a line that cannot be read is handed over, too, as an item whose value is its `Bad`."""
     scatter: Scatter | None = None
-    """For episodes whose pieces stand anywhere in any file: the pieces of an item. `read` is then handed one item for each group:
-    its position is the group, its value the list of pieces, in no order. A piece that `read` yields goes to another group, which
-    is read afterwards."""
+    """For episodes whose pieces stand anywhere in any file: the pieces of an item. `read` is then handed one item for each group.
+    A piece that `read` yields goes to another group, which is read afterwards; without `scatter`, after the part."""
     has_folders: bool = False
     """Whether it is a layout of folders: files of other formats inside belong to it."""

@@ -1,14 +1,20 @@
 """JSON of any size, one element at a time.
 
-The structure is found with a few passes of numpy over each chunk (which quotes open a text, how deep each bracket is); only the
+The structure is found with a few passes of numpy over each block (which quotes open a text, how deep each bracket is); only the
 brackets and commas of the outer two levels are looked at one by one, and only one element is in memory.
+
+Elements of an array mostly begin alike. The end of one is guessed where the next seems to begin, and the guess is right if all
+between is a JSON value: no object is the beginning of another.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from orjson import loads
+
+from schemas.jsontext import parse_unique
 
 MAX_ELEMENT = 256 * 1024 * 1024
 """Bytes of one element; one that is longer is skipped, with its position."""
@@ -16,6 +22,18 @@ MAX_ELEMENT = 256 * 1024 * 1024
 _COMMA, _COLON, _ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END = b",:[]{}"
 _QUOTE = ord('"')
 _SPACE = b" \t\r\n"
+
+BLOCK = 64 * 1024
+"""Bytes whose structure is looked at in one go."""
+
+_HEAD = re.compile(rb'[ \t\r\n]{0,64}\{[ \t\r\n]{0,64}"[^"\\]{1,64}"')
+"""The beginning of an object, to the end of its first key."""
+
+_TRIES = 3
+"""Ends of an element that are guessed, and elements in a row whose guesses may be wrong before guessing stops."""
+
+UNREAD: Final = object()
+"""In place of a value that was not read yet."""
 
 
 class Element(NamedTuple):
@@ -26,6 +44,8 @@ class Element(NamedTuple):
     number: int
     text: bytes
     too_long: bool = False
+    value: Any = UNREAD
+    """Its value, where it was read on the way."""
 
     @property
     def position(self) -> str:
@@ -42,8 +62,8 @@ class Rest(NamedTuple):
 class Structure:
     """The brackets and commas of the outer levels, chunk by chunk."""
 
-    def __init__(self) -> None:
-        self._depth = 0
+    def __init__(self, depth: int = 0) -> None:
+        self._depth = depth
         self._in_text = False
         self._escaped = False
 
@@ -88,10 +108,9 @@ def elements(chunks: Iterable[bytes], streamed: frozenset[str] = frozenset()) ->
     An object with streamed members gives its rest last, as `Rest`. One without is one element. What follows a break in the
     structure comes as one element that cannot be parsed.
     """
-    structure, cutter = Structure(), _Cutter(streamed)
+    cutter = _Cutter(streamed)
     for number, chunk in enumerate(chunks):
-        piece = chunk.removeprefix(b"\xef\xbb\xbf") if number == 0 else chunk
-        yield from cutter.cut(piece, structure.marks(piece))
+        yield from cutter.cut(chunk.removeprefix(b"\xef\xbb\xbf") if number == 0 else chunk)
     yield from cutter.end()
 
 
@@ -103,6 +122,9 @@ class _Cutter:
         self._buffer = bytearray()
         self._start = 0
         """Where in the buffer the next element, or the next piece of the rest, begins."""
+        self._structure = Structure()
+        self._seen = 0
+        """How far in the buffer the structure was looked at."""
         self._too_long = False
         self._rest = bytearray()
         self._mode: Callable[[int, int, int], Element | Rest | None] = self._begin
@@ -110,20 +132,60 @@ class _Cutter:
         self._awaited = False
         """Whether the next array is a streamed one."""
         self._index = 0
+        self._wrong = 0
+        """Elements in a row whose ends were not guessed."""
 
-    def cut(self, chunk: bytes, marks: list[tuple[int, int, int]]) -> Iterator[Element | Rest]:
+    def cut(self, chunk: bytes) -> Iterator[Element | Rest]:
         """The elements that end in a chunk."""
-        base = len(self._buffer)
         self._buffer += chunk
-        for place, code, depth in marks:
-            made = self._mode(base + place, code, depth)
-            if made is not None:
-                yield made
+        while self._seen < len(self._buffer):
+            while (guessed := self._guessed()) is not None:
+                yield guessed
+            base = self._seen
+            block = bytes(self._buffer[base : base + BLOCK])
+            self._seen = base + len(block)
+            for place, code, depth in self._structure.marks(block):
+                made = self._mode(base + place, code, depth)
+                if made is not None:
+                    yield made
+                    if self._can_guess():  # look at what follows anew
+                        self._seen, self._structure = self._start, Structure(depth)
+                        break
         del self._buffer[: self._start]
+        self._seen -= self._start
         self._start = 0
         if len(self._buffer) > MAX_ELEMENT:
             self._buffer.clear()
+            self._seen = 0
             self._too_long = True
+
+    def _can_guess(self) -> bool:
+        """Whether an element of an array begins here, and not the first one."""
+        is_array = self._mode in (self._in_array, self._in_member)
+        return is_array and self._index > 0 and self._wrong < _TRIES and not self._too_long
+
+    def _guessed(self) -> Element | None:
+        """The next element, if it begins here and ends before something that begins as it does."""
+        if self._seen != self._start or not self._can_guess():
+            return None
+        head = _HEAD.match(self._buffer, self._start)
+        if head is None:
+            return None
+        border, place = b"}," + head[0], self._start
+        self._wrong += 1
+        for _ in range(_TRIES):
+            place = self._buffer.find(border, place + 1)
+            if place < 0:
+                break
+            text = bytes(self._buffer[self._start : place + 1]).strip(_SPACE)
+            try:
+                value = parse_unique(text)
+            except ValueError:
+                continue
+            self._wrong, self._start, self._seen = 0, place + 2, place + 2
+            self._index += 1
+            return Element(self._key, self._index - 1, text, value=value)
+        return None
 
     def end(self) -> Iterator[Element | Rest]:
         """What is left when the input ends: an element that was cut off."""

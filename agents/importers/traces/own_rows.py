@@ -4,18 +4,32 @@ Each of these formats has a place for more than its own fields; all write the sa
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
-from agents.importers.traces.fields import array_in, number_in, object_in, text_in, whole_in
+from agents.importers.line_error import LineError
+from agents.importers.lines import LineReader
+from agents.importers.traces.fields import an_object, array_in, number_in, object_in, text_in, whole_in
 from agents.importers.traces.usage import NONE, Usage
+from schemas.events import EndStatus
+
+_LINE = ("rollout_id", "branches", "labels", "branch_index", "attempt", "temperature", "seed", "session_id")
+_EVENT = ("branch_index", "attempt", "temperature", "seed", "session_id")
+"""Members that go to lines as they are, and those of them that stand with events."""
+
+RUNNING = "running"
+"""The end of a branch that did not end."""
 
 NAMES = (
     "rollout_id", "branch_index", "attempt", "ended", "error", "status", "objective_status", "verdicts", "usage", "sequence",
-    "main", "after", "context", "errors",
+    "main", "after", "context", "errors", "values", "given", "answered", "temperature", "seed", "labels", "admission",
+    "branches",
 )  # fmt: skip
 """The names that are read here."""
 
-_VERDICT = ("type", "name", "status", "score", "hint", "exit_code", "stage", "tests", "verdict", "confidence")
+_VERDICT = (
+    "type", "name", "status", "score", "hint", "exit_code", "stage", "tests", "verdict", "confidence",
+    "reason", "uncaught_errors", "console_errors", "dom_probes", "renders_non_empty",
+)  # fmt: skip
 
 
 class OwnRow:
@@ -25,15 +39,22 @@ class OwnRow:
         self.is_own = (
             text_in(extra, "rollout_id") is not None
             and whole_in(extra, "branch_index") is not None
-            and "ended" in extra
+            and extra.get("ended") in (*get_args(EndStatus), RUNNING)
         )
         self._extra = extra if self.is_own else {}
+        self.is_main = self._extra.get("main") is not False
+        """False for another conversation of a branch: a sub-agent's, or a history that was begun anew."""
 
     @property
     def status(self) -> str | None:
         """How the branch ended; None where it did not."""
         found = text_in(self._extra, "ended")
-        return None if found == "running" else found
+        return None if found == RUNNING else found
+
+    def answers(self, status: str | None) -> bool:
+        """Whether the last text is the final answer; where a row does not say it, that of an episode with this end is one."""
+        said = self._extra.get("answered")
+        return said if isinstance(said, bool) else status == "answered"
 
     @property
     def error(self) -> str | None:
@@ -42,11 +63,22 @@ class OwnRow:
 
     @property
     def usage(self) -> Usage:
-        """All that the branch used."""
-        found = object_in(self._extra, "usage")
+        """All that the branch used; it counts with its main conversation."""
+        found = object_in(self._extra, "usage") if self.is_main else {}
         return Usage(
             whole_in(found, "input_tokens"), whole_in(found, "output_tokens"), whole_in(found, "cached_tokens"), number_in(found, "usd")
         ) if found else NONE  # fmt: skip
+
+    @property
+    def agent(self) -> dict[str, Any]:
+        """Name, model and version of the agent, where they are known."""
+        found = object_in(self._extra, "agent")
+        return {name: found[name] for name in ("name", "model", "version") if isinstance(found.get(name), str)}
+
+    @property
+    def session_id(self) -> str | None:
+        """The session of the agent's own system."""
+        return text_in(self._extra, "session_id")
 
     @property
     def tools(self) -> list[Any] | None:
@@ -55,32 +87,67 @@ class OwnRow:
         return found if isinstance(found, list) else None
 
     def place(self) -> dict[str, Any]:
-        """Fields of an episode: its branch, or for another sequence of it a rollout of its own."""
+        """Fields of an episode: its branch, or for another sequence of it a rollout of its own. Raises LineError."""
         if not self.is_own:
             return {}
-        named = {name: self._extra.get(name) for name in ("rollout_id", "branch_index", "attempt")}
-        if self._extra.get("main") is False:
+        self._require_fitting()
+        named: dict[str, Any] = {
+            "rollout_id": self._extra["rollout_id"],
+            "branch_index": whole_in(self._extra, "branch_index"),
+            "attempt": whole_in(self._extra, "attempt") or 0,
+            "may_be_empty": True,
+        }
+        if not self.is_main:
             return {
-                "task_key": [*named.values(), self._extra.get("sequence")],
-                "labels": {"parent": str(named["rollout_id"])},
+                "task_key": [*list(named.values())[:3], self._extra.get("sequence")],
+                "labels": {"parent": str(named["rollout_id"]), "parent_branch": str(named["branch_index"])},
+                "may_be_empty": True,
             }
-        return named
+        labels = object_in(self._extra, "labels")
+        kept = {name: text for name, text in labels.items() if isinstance(text, str) and name != "format"}
+        branches = whole_in(self._extra, "branches")
+        return named | ({"labels": kept} if kept else {}) | ({"branches": branches} if branches else {})
+
+    def _require_fitting(self) -> None:
+        """Raise LineError for a member that the log would not take."""
+        given = {name: self._extra[name] for name in _LINE if self._extra.get(name) is not None}
+        lines = (
+            {"type": "rollout", "task": "", **{name: given[name] for name in _LINE if name in given and name not in _EVENT}},
+            {"type": "event", "seq": 0, "event": {"event": "status"}, **{name: given[name] for name in _EVENT if name in given}},
+        )  # fmt: skip
+        for line in lines:
+            LineReader().read_object(line | {"rollout_id": given["rollout_id"]})
+
+    def info(self) -> dict[str, Any]:
+        """How the branch was sampled, where that is known."""
+        found = {"temperature": number_in(self._extra, "temperature"), "seed": self._extra.get("seed")}
+        return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
     def verdicts(self, format_name: str) -> list[dict[str, Any]]:
-        """The verdicts as lines; where only the outcome is known, a check of that name."""
-        if self._extra.get("main") is False:
+        """The verdicts as lines; where only the outcome is known, a check of that name. Raises LineError for one that is none."""
+        if not self.is_main:
             return []
         by = {"produced_by": f"import:{format_name}"}
-        found = [
-            {name: each[name] for name in _VERDICT if each.get(name) is not None} | by
-            for each in array_in(self._extra, "verdicts")
-            if isinstance(each, dict) and each.get("type") in ("build", "check", "visual")
-        ]
+        found = [_verdict(each, number) | by for number, each in enumerate(array_in(self._extra, "verdicts"))]
         outcome = text_in(self._extra, "objective_status")
         if not found and "verdicts" not in self._extra and outcome in ("pass", "fail"):
             return [{"type": "check", "name": "outcome", "status": outcome, **by}]
         return found
 
     def places(self, name: str) -> frozenset[int]:
-        """Positions of messages: `context`, or `errors`."""
+        """Positions of messages: `context`, `errors`, `values`, or `given`."""
         return frozenset(each for each in array_in(self._extra, name) if isinstance(each, int))
+
+
+def _verdict(value: Any, number: int) -> dict[str, Any]:
+    """A verdict as the members of its line, which the log will take. Raises LineError."""
+    field = f"verdicts[{number}]"
+    given = an_object(value, field)
+    line = {name: given[name] for name in _VERDICT if given.get(name) is not None}
+    if line.get("type") not in ("build", "check", "visual"):
+        raise LineError(field, "expected a build, check or visual verdict")
+    try:
+        LineReader().read_object({"rollout_id": "r", "branch_index": 0, **line})
+    except LineError as error:
+        raise LineError(f"{field}.{error.field}".rstrip("."), error.reason) from None
+    return line

@@ -1,4 +1,7 @@
-"""Which result belongs to which call: ids that repeat get a number, and a result goes to the nearest call that waits for it."""
+"""Which result belongs to which call: ids that repeat get a number, and a result goes to the nearest turn with a call that waits for it.
+
+Results of one turn come in the order of its calls, so of several calls of a turn with one id the first that waits is answered.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,6 +11,7 @@ class _Open(NamedTuple):
     call_id: str
     given: str | None
     name: str
+    turn: int
 
 
 Fits = Callable[[_Open], bool]
@@ -21,18 +25,18 @@ class Pairing:
         self._made = 0
         self._open: list[_Open] = []
 
-    def call(self, given: str | None, name: str) -> str:
-        """Note a call; returns its id in the branch: the second use of an id is `<id>#2`."""
+    def call(self, given: str | None, name: str, turn: int) -> str:
+        """Note a call of a turn; returns its id in the branch: the second use of an id is `<id>#2`."""
         call_id = self._unique(given or f"call_{self._made}")
         self._made += 1
-        self._open.append(_Open(call_id, given, name))
+        self._open.append(_Open(call_id, given, name, turn))
         return call_id
 
     def result(self, given: str | None, name: str | None) -> tuple[str, str | None]:
         """The id and the name of the call that a result answers; an id of its own where none waits for it."""
         found = None
         if given is not None:
-            found = self._nearest(lambda each: each.given == given)
+            found = self._of_id(given, name)
         elif name is None:
             found = self._first(lambda _each: True)
         if found is None and name is not None:
@@ -58,8 +62,11 @@ class Pairing:
         self._used[call_id] = 1
         return call_id
 
-    def _nearest(self, fits: Fits) -> _Open | None:
-        return next((each for each in reversed(self._open) if fits(each)), None)
+    def _of_id(self, given: str, name: str | None) -> _Open | None:
+        """The first call of this id, and of this name if one has it, in the nearest turn."""
+        found = [each for each in self._open if each.given == given]
+        near = [each for each in found if each.turn == found[-1].turn]
+        return next((each for each in near if each.name == name), near[0] if near else None)
 
     def _first(self, fits: Fits) -> _Open | None:
         return next((each for each in self._open if fits(each)), None)

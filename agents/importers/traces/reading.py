@@ -9,6 +9,9 @@ from agents.importers.traces.format import Bad, Episode, FileUse, Head, Item, Op
 from agents.importers.traces.json_elements import Structure
 from agents.importers.traces.transcript_writer import TranscriptWriter
 
+_CHECKPOINT = "checkpoint.json"
+"""In every directory that `braid export` wrote."""
+
 _COLON, _COMMA, _OBJECT_END = b":,}"
 
 Told = TypeVar("Told", bound=Episode | Bad | Piece)
@@ -72,7 +75,14 @@ def _bad(items: Sequence[Item], field: str, reason: str) -> Bad:
 
 def each_alone(names: Sequence[str], _head: Head, *, fits: Callable[[str], bool]) -> list[Part]:
     """A plan in which every fitting file is a part of its own."""
-    return [Part(base_name(name), (FileUse(name),)) for name in names if fits(name)]
+    return [Part(base_name(name), (FileUse(name),)) for name in data_files(names) if fits(name)]
+
+
+def data_files(names: Sequence[str]) -> list[str]:
+    """The files of a folder without those that `braid export` writes beside its rows."""
+    homes = {name.removesuffix(_CHECKPOINT) for name in names if name.rpartition("/")[2] == _CHECKPOINT}
+    beside = tuple(f"{home}{name}" for home in homes for name in (_CHECKPOINT, "manifest.json", "provenance/"))
+    return [name for name in names if not beside or not name.startswith(beside)]
 
 
 def base_name(name: str) -> str:

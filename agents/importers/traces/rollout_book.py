@@ -4,7 +4,7 @@ Which index a branch has, what all branches share, and which verdicts are requir
 Until then an episode is a row of a few numbers here, and its bytes are in a spool: a million of them need little memory.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
@@ -96,7 +96,8 @@ class RolloutBook:
 
     def add(self, episode: Episode) -> Bad | None:
         """Take an episode; returns a rejection for one with nothing in it."""
-        if not episode.error and all(event["event"] == "run_start" for event in episode.events):
+        known = episode.error or episode.may_be_empty
+        if not known and all(event["event"] == "run_start" for event in episode.events):
             return Bad(episode.file, episode.position, "", "an empty episode: no model turn, no call, no message", None)
         first = _first_message(episode.events)
         key, name, is_grouped = self._identity(episode, first)
@@ -105,7 +106,7 @@ class RolloutBook:
         events.insert(0, _source_event(self._format, episode))
         told = self._head(episode, name, key, first, is_grouped=is_grouped)
         plain = [list(each) if isinstance(each, tuple) else each for each in told]
-        head = self._spool.put(compact(plain).encode())
+        head = self._spool.put(_written(plain))
         self._spool.put(b"\n".join([line for event in events for line in _fitted(event)]))
         self._index.add(name, head, episode.order)
         if not kept:
@@ -151,7 +152,7 @@ class RolloutBook:
             episode.task_shown,
             episode.branches,
             dict(episode.labels),
-            dict(episode.info),
+            {name: value for name, value in episode.info.items() if _is_fitting(name, value)},
             None if episode.status is None else {"status": episode.status, "error": episode.error},
             list(episode.verdicts),
         )
@@ -175,50 +176,104 @@ class RolloutBook:
     # -- lines ---------------------------------------------------------------------------------------------------------
 
     def _lines(self, numbers: Sequence[int]) -> Iterator[bytes]:
-        """The lines of one rollout, of whose branches these are the heads."""
-        heads = [_read_head(self._spool.get(number)) for number in numbers]
-        name = heads[0].name
-        system, tools = _same(each.system for each in heads), _same(each.tools for each in heads)
-        count = max((each.branches for each in heads if each.branches is not None), default=None)
-        yield self._opening(heads, system, tools, count)
-        placed = _places(heads)
-        for place, number, head in zip(placed, numbers, heads, strict=True):
+        """The lines of one rollout, of whose branches these are the heads. A head is read twice: there may be many."""
+        shared = _Shared()
+        for number in numbers:
+            shared.take(self._read_head(number))
+        yield self._opening(shared)
+        placed = shared.places()
+        for place, number in zip(placed, numbers, strict=True):
+            head = self._read_head(number)
             config: dict[str, Any] = {}
-            if system is None and head.system is not None:
+            if shared.system.same is None and head.system is not None:
                 config["systemPrompt"] = self._said(head.system)
-            if tools is None and head.tools is not None:
+            if shared.tools.same is None and head.tools is not None:
                 config["tools"] = orjson.loads(self._spool.get(head.tools.number))
-            yield from _branch_lines(name, place, head, self._spool.get(number + 1), config)
-        complete = count is not None and len({place.branch_index for place in placed}) >= count
+            yield from _branch_lines(shared.name, place, head, self._spool.get(number + 1), config)
+        complete = shared.branches is not None and len({place.branch_index for place in placed}) >= shared.branches
         if self._grouping.close and not complete:
-            yield _line({"type": "close", "rollout_id": name})
+            yield _line({"type": "close", "rollout_id": shared.name})
 
-    def _opening(self, heads: Sequence[_Head], system: _Text | None, tools: _Text | None, count: int | None) -> bytes:
-        line: dict[str, Any] = {"type": "rollout", "rollout_id": heads[0].name}
-        asked = [each for each in heads if each.task is not None]
-        task = _same(each.task for each in asked)
+    def _read_head(self, number: int) -> _Head:
+        name, key, trial, place, *texts, shown, branches, labels, info, end, verdicts = parse(self._spool.get(number))
+        system, tools, task = (None if each is None else _Text(*each) for each in texts)
+        at = None if place is None else Place(*place)
+        return _Head(name, key, trial, at, system, tools, task, shown, branches, labels, info, end, verdicts)
+
+    def _opening(self, shared: "_Shared") -> bytes:
+        line: dict[str, Any] = {"type": "rollout", "rollout_id": shared.name}
+        task = shared.task.same
         if task is not None:
             line["task"] = self._said(task)
-            shown = all(each.shown for each in asked)
         else:  # every branch has its own, or nobody knows
-            line["task"] = as_text(heads[0].key) if asked else ""
-            shown = False
-        if not shown:
+            line["task"] = as_text(shared.key) if shared.task.count else ""
+        if task is None or not shared.shown:
             line["task_shown"] = False
-        if count is not None:
-            line["branches"] = count
+        if shared.branches is not None:
+            line["branches"] = shared.branches
         required = self._grouping.required
-        found = dict.fromkeys(str(each.get("name") or each["type"]) for head in heads for each in head.verdicts)
-        line["required"] = list(found if required is None else required)
-        if system is not None:
-            line["system_prompt"] = self._said(system)
-        if tools is not None:
-            line["tools"] = orjson.loads(self._spool.get(tools.number))
-        labels = {"format": self._format}
-        for head in heads:
-            labels |= head.labels
+        line["required"] = list(shared.verdicts if required is None else required)
+        if shared.system.same is not None:
+            line["system_prompt"] = self._said(shared.system.same)
+        if shared.tools.same is not None:
+            line["tools"] = orjson.loads(self._spool.get(shared.tools.same.number))
+        labels = {"format": self._format, **shared.labels}
         line["labels"] = {key: labels[key] for key in sorted(labels)}
         return _line(line)
+
+
+class _SameText:
+    """The text that all branches have, as far as they were looked at."""
+
+    def __init__(self) -> None:
+        self.same: _Text | None = None
+        self.count = 0
+
+    def take(self, text: _Text | None) -> None:
+        """Look at a branch."""
+        if text is None or (self.count and (self.same is None or self.same.digest != text.digest)):
+            self.same = None
+        else:
+            self.same = text
+        self.count += 1
+
+
+class _Shared:
+    """All that the heads of a rollout say about it."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.key: Any = None
+        self.system = _SameText()
+        self.tools = _SameText()
+        self.task = _SameText()
+        self.shown = True
+        self.branches: int | None = None
+        self.labels: dict[str, str] = {}
+        self.verdicts: dict[str, None] = {}
+        self._named: list[Place] = []
+        self._trials: list[Any] = []
+
+    def take(self, head: _Head) -> None:
+        """Add a branch."""
+        if not self._trials:
+            self.name, self.key = head.name, head.key
+        self.system.take(head.system)
+        self.tools.take(head.tools)
+        if head.task is not None:
+            self.task.take(head.task)
+            self.shown &= head.shown
+        if head.branches is not None:
+            self.branches = head.branches if self.branches is None else max(self.branches, head.branches)
+        self.labels |= head.labels
+        self.verdicts |= dict.fromkeys(str(each.get("name") or each["type"]) for each in head.verdicts)
+        self._trials.append(head.trial)
+        if head.place is not None:
+            self._named.append(head.place)
+
+    def places(self) -> list[Place]:
+        """The places of the branches: those that the trace names, or else those of their trials."""
+        return self._named if len(self._named) == len(self._trials) else places(self._trials)
 
 
 def with_subagents(events: Sequence[dict[str, Any]], subagents: Sequence[SubAgent]) -> list[dict[str, Any]]:
@@ -246,9 +301,22 @@ def _source_event(format_name: str, episode: Episode) -> dict[str, Any]:
     if episode.version is not None:
         data["version"] = episode.version
     data |= {"file": episode.file, "position": episode.position}
-    if episode.source:
-        data["source"] = fitting_source(episode.source, MAX_NOTE)
+    unfit = {name: value for name, value in episode.info.items() if not _is_fitting(name, value)}
+    source = dict(episode.source) | ({"info": unfit} if unfit else {})
+    if source:
+        data["source"] = fitting_source(source, MAX_NOTE)
     return {"channel": "status", "event": "import_source", "data": data}
+
+
+def _is_fitting(name: str, value: Any) -> bool:
+    """Whether the log takes what a trace says about its branch; the rest stays in its `import_source`."""
+    if name not in ("seed", "temperature") or value is None:
+        return True
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int):
+        return abs(value) < 2**63
+    return name == "temperature" and isinstance(value, float) and abs(value) < 2.0**63
 
 
 def _first_message(events: Sequence[dict[str, Any]]) -> str | None:
@@ -263,32 +331,21 @@ def _first_message(events: Sequence[dict[str, Any]]) -> str | None:
     return None
 
 
-def _read_head(raw: bytes) -> _Head:
-    """A head from the spool."""
-    head = _Head._make(parse(raw))
-    return head._replace(
-        place=None if head.place is None else Place._make(head.place),
-        system=None if head.system is None else _Text._make(head.system),
-        tools=None if head.tools is None else _Text._make(head.tools),
-        task=None if head.task is None else _Text._make(head.task),
-    )
-
-
 def _fitted(event: Mapping[str, Any]) -> list[bytes]:
     """An event as lines; one over the limit has references in place of its longest members, and says so where a row would miss them."""
-    text = compact(event).encode()
+    text = _written(event)
     if len(text) <= MAX_EVENT:
         return [text]
     data = dict(event["data"])
     for name in sorted(data, key=lambda each: (each not in _ASIDE, -len(compact(data[each])))):
         data[name] = referred(data[name])
-        text = compact({**event, "data": data}).encode()
+        text = _written({**event, "data": data})
         if len(text) <= MAX_EVENT:
             if name in _ASIDE:
                 return [text]
             break
     left_out = {"channel": "status", "event": "content_left_out", "data": {"reason": "too_large", "count": 1}}
-    return [text, compact(left_out).encode()]
+    return [text, _written(left_out)]
 
 
 def _branch_lines(name: str, place: Place, head: _Head, body: bytes, config: dict[str, Any]) -> Iterator[bytes]:
@@ -315,21 +372,13 @@ def _configured(event: bytes, config: dict[str, Any]) -> bytes:
     return compact(read).encode()
 
 
-def _places(heads: Sequence[_Head]) -> list[Place]:
-    """The places of the branches: those that the trace names, or else those of their trials."""
-    named = [each.place for each in heads if each.place is not None]
-    return named if len(named) == len(heads) else places([each.trial for each in heads])
-
-
-def _same(texts: Iterable[_Text | None]) -> _Text | None:
-    """The text that all have, or None."""
-    found: _Text | None = None
-    for number, text in enumerate(texts):
-        if text is None or (number and (found is None or found.digest != text.digest)):
-            return None
-        found = text
-    return found
-
-
 def _line(value: Any) -> bytes:
-    return compact(value).encode() + b"\n"
+    return _written(value) + b"\n"
+
+
+def _written(value: Any) -> bytes:
+    """A value as JSON."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # an integer beyond 64 bits
+        return compact(value).encode()

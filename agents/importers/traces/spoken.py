@@ -65,12 +65,23 @@ def plain_content(parts: Iterable[Part]) -> str | tuple[Part, ...] | None:
     return kept
 
 
-def key_of(spoken: Spoken) -> bytes:
-    """Return the key of a message. Reasoning, names and marks of errors are not in it: requests often leave them out."""
+def key_of(spoken: Spoken, *, reasoning: bool = False) -> bytes:
+    """Return the key of a message. Names and marks of errors are not in it: requests often leave them out.
+
+    With `reasoning` two messages are equal only if it is: a model that was sent the one was not sent the other.
+    """
     content = spoken.content
     media = [part for part in content if part["type"] != "text"] if isinstance(content, tuple) else []
     calls = [[call.id, call.name, plain_arguments(call.arguments)] for call in spoken.calls]
-    return sha256(compact([spoken.role, spoken.text, media, calls, spoken.call_id]).encode()).digest()[:16]
+    seen = [
+        spoken.role,
+        spoken.text,
+        media,
+        calls,
+        spoken.call_id,
+        *([spoken.reasoning] if reasoning and spoken.reasoning else []),
+    ]
+    return sha256(compact(seen).encode()).digest()[:16]
 
 
 def plain_arguments(value: Any) -> str:

@@ -7,6 +7,7 @@ Free of file formats: importers of spans and the capturing proxy use it alike.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from agents.importers.traces.call_facts import CallFacts, Offers, call_fields
@@ -112,7 +113,9 @@ class _Shared(NamedTuple):
 class ConversationTracker:
     """The conversation of one branch, call by call, in the order in which they were made."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reasoning: bool = False) -> None:
+        """With `reasoning` a history without its reasoning is another one: where requests are known as they were sent."""
+        self._reasoning = reasoning
         self._root = _Node(b"", "", "")
         self._n_messages = 0
         self._n_made = 0
@@ -127,8 +130,8 @@ class ConversationTracker:
         """Ids of tool calls that failed."""
         self._prompts: dict[str, str | None] = {}
         """By system prompt, the agent that it tells apart."""
-        self._seen: set[bytes] = set()
-        """Keys of all messages."""
+        self._seen: dict[bytes, str | None] = {}
+        """By key of every message, the agent that it was first told of."""
 
     def outcome(self, call_id: str, outcome: Outcome) -> None:
         """Note how a tool call ended; the message of its result will say it."""
@@ -137,7 +140,7 @@ class ConversationTracker:
     def take(self, call: TracedCall) -> list[Event]:
         """Return the events of a call: its new messages, and the call itself."""
         call_id = self._unique(short(call.id) if call.id else f"c{len(self._call_ids)}")
-        keys = [key_of(each) for each in call.messages]
+        keys = [key_of(each, reasoning=self._reasoning) for each in call.messages]
         agent = call.agent if call.agent is not None else self._agent(call.messages, keys)
         shared = self._shared(agent, keys)
         path, waiting = list(shared.path), _Open(shared.path)
@@ -164,7 +167,8 @@ class ConversationTracker:
         if path:
             path[-1].is_end = True
             self._last[agent] = self._latest = path
-        self._seen.update(keys)
+        for key in keys:
+            self._seen.setdefault(key, agent)
         data |= call_fields(call.facts, self._offers, answered=call.response is not None)
         known = {name: value for name, value in data.items() if value is not None}
         events.append(_event("model_call", "conversation", known, call.facts.ended_ms or call.facts.started_ms))
@@ -214,7 +218,7 @@ class ConversationTracker:
     def _respond(self, path: list[_Node], call: TracedCall, call_id: str, agent: str | None) -> Event:
         """The message of a response, which the path then ends with. Equal responses to the same messages are two messages."""
         assert call.response is not None
-        key = key_of(call.response)
+        key = key_of(call.response, reasoning=self._reasoning)
         before = path[-1] if path else self._root
         known = before.children.get(key)
         node = _Node(key, self._message_id(), call_id)
@@ -222,7 +226,7 @@ class ConversationTracker:
         if known is None:
             known = before.children[key] = node
         path.append(known)
-        self._seen.add(key)
+        self._seen.setdefault(key, agent)
         return told
 
     # -- messages ------------------------------------------------------------------------------------------------------
@@ -265,11 +269,12 @@ class ConversationTracker:
 
     def _agent(self, messages: Sequence[Spoken], keys: Sequence[bytes]) -> str | None:
         """The agent of a call that names none: another system prompt, with no message of the branch after it, is another agent."""
-        prompt = "\n".join(each.text for each in messages if each.role in GIVEN)
+        prompt = "\n".join(each.text for each in takewhile(lambda each: each.role in GIVEN, messages))
         if prompt not in self._prompts:
             spoken = [key for key, each in zip(keys, messages, strict=True) if each.role not in GIVEN]
-            is_same = not self._prompts or any(key in self._seen for key in spoken)
-            self._prompts[prompt] = None if is_same else f"agent-{len(self._prompts) + 1}"
+            known = [self._seen[key] for key in spoken if key in self._seen]
+            new = f"agent-{len(self._prompts) + 1}" if self._prompts else None
+            self._prompts[prompt] = known[-1] if known else new
         return self._prompts[prompt]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agents.importers.line_error import LineError
-from agents.importers.traces.chat import marked, tell_result
+from agents.importers.traces.chat import json_value, marked, tell_result
 from agents.importers.traces.content import Content, read_content
 from agents.importers.traces.fields import an_array, an_object, array_in, millis, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Item, SubAgent
@@ -27,7 +27,7 @@ _DONE = "mark_task_complete"
 class Trajectory:
     """One trajectory, with those that continue it."""
 
-    def __init__(self, item: Item, beside: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, item: Item, beside: Mapping[str, Any] | None = None, *, is_own: bool = False) -> None:
         self.writer = TranscriptWriter()
         self.value = an_object(item.value, "")
         self.agent = object_in(self.value, "agent")
@@ -37,6 +37,8 @@ class Trajectory:
         self.done: bool | None = None
         """Whether the last step is an answer; None: it is a call that nothing followed."""
         self._item = item
+        self._is_own = is_own
+        """Whether `braid export` wrote it: then `extra` of its elements is read."""
         self._beside = beside or {}
         """Other trajectories of the same folder, by the names of their files."""
         self._embedded = {
@@ -98,30 +100,42 @@ class Trajectory:
 
     def _step(self, step: Mapping[str, Any], owed: Usage) -> None:
         source, time = step.get("source"), millis(step.get("timestamp"))
-        content = read_content(step.get("message"))
-        left = rest_of(step, *_STEP)
+        content = self._content(step, "message")
+        left = self._left(step)
         copied = step.get("is_copied_context") is True
         if source == "agent":
             self._agent(step, owed, copied=copied)
         elif source == "user":
             (self.writer.context if copied else self.writer.user)(content, time, left)
         elif source == "system":
-            if self.system is None and not self._said and not content.media and content.text:
+            if self.system is None and not self._said and not content.media and content.text and not copied:
                 self.system = content.text
             elif content.text or content.media:
-                self.writer.context(content, time, left, "system")
+                role = text_in(object_in(step, "extra"), "role") if self._is_own else None
+                self.writer.context(content, time, left, role or "system")
         else:
             raise LineError("source", f"unknown: {source!r}" if source is not None else "missing")
         self._said += 1
         if source != "agent" or not copied:
+            if self._is_own and copied:
+                return  # results that another conversation of the branch tells
             self._observe(step, time)
 
+    def _content(self, holder: Mapping[str, Any], name: str) -> Content:
+        """A content; `braid export` keeps all references to media beside it."""
+        content = read_content(holder.get(name))
+        media = array_in(object_in(holder, "extra"), "media") if self._is_own else []
+        return content._replace(media=tuple(each for each in media if isinstance(each, dict))) if media else content
+
+    def _left(self, step: Mapping[str, Any]) -> dict[str, Any]:
+        return rest_of(step, *_STEP, *(("extra", "llm_call_count") if self._is_own else ()))
+
     def _agent(self, step: Mapping[str, Any], owed: Usage, *, copied: bool) -> None:
-        content = read_content(step.get("message"))
+        content = self._content(step, "message")
         if (reasoning := text_in(step, "reasoning_content")) is not None:
             content = content._replace(reasoning=((reasoning, None),))
-        calls = [_called(call, number) for number, call in enumerate(array_in(step, "tool_calls"))]
-        left, time = rest_of(step, *_STEP), millis(step.get("timestamp"))
+        calls = [self._called(call, number) for number, call in enumerate(array_in(step, "tool_calls"))]
+        left, time = self._left(step), millis(step.get("timestamp"))
         if copied:
             results = array_in(object_in(step, "observation"), "results")
             self.writer.given(content, time, left | ({"results": results} if results else {}), calls)
@@ -144,6 +158,18 @@ class Trajectory:
         self._last_call = next((call.id for call in reversed(calls) if call.id), self._last_call)
         self.done = None if calls and calls[-1].name != _DONE else bool(calls or content.text or content.media)
 
+    def _called(self, call: Any, number: int) -> Called:
+        field = f"tool_calls[{number}]"
+        value = an_object(call, field)
+        name = text_in(value, "function_name", "name")
+        if name is None:
+            raise LineError(f"{field}.function_name", "missing")
+        source = rest_of(value, "tool_call_id", "function_name", "name", "arguments")
+        written = text_in(object_in(value, "extra"), "arguments_text") if self._is_own else None
+        if written is not None:
+            return Called(name, written, text_in(value, "tool_call_id"), rest_of(source, "extra"))
+        return Called(name, value.get("arguments"), text_in(value, "tool_call_id"), source)
+
     def _in_its_place(self, content: Content, time: int | None, left: Mapping[str, Any]) -> None:
         """A message that the program wrote in the model's place."""
         text = content.text or ""
@@ -159,7 +185,9 @@ class Trajectory:
         for result in array_in(object_in(step, "observation"), "results"):
             if not isinstance(result, dict):
                 raise LineError("observation.results", "expected objects")
-            call = text_in(result, "source_call_id") or next(iter(waiting), None)
+            extra = object_in(result, "extra")
+            call = text_in(result, "source_call_id") or (text_in(extra, "call_id") if self._is_own else None)
+            call = call or next(iter(waiting), None)
             if call in waiting:
                 waiting.remove(call)
             self._refer(result, call, time)
@@ -169,17 +197,28 @@ class Trajectory:
                 and "source_call_id" not in result
             ):
                 continue  # it only names them
-            extra = object_in(result, "extra")
             failed = any(
                 each.get(name) is True
                 for each in (extra, object_in(extra, "tool_result_metadata"))
                 for name in ("tool_result_is_error", "is_error", "isError")
             )
             tell_result(
-                self.writer, call, None, result.get("content"),
+                self.writer, call, None, self._output(result, extra),
                 lambda output, failed=failed: marked(output, failed=failed), time,  # type: ignore[misc]
-                rest_of(result, "source_call_id", "content"),
+                rest_of(result, "source_call_id", "content", *(("extra",) if self._is_own else ())),
             )  # fmt: skip
+
+    def _output(self, result: Mapping[str, Any], extra: Mapping[str, Any]) -> Any:
+        """The output of a result; `braid export` notes beside it what is no text."""
+        content = result.get("content")
+        if not self._is_own:
+            return content
+        if array_in(extra, "media"):
+            text = read_content(content).text
+            return [*([{"type": "text", "text": text}] if text else []), *array_in(extra, "media")]
+        if extra.get("is_value") is True:
+            return json_value(content)
+        return None if extra.get("is_null") is True else content
 
     def _refer(self, result: Mapping[str, Any], call: str | None, time: int | None) -> None:
         for ref in array_in(result, "subagent_trajectory_ref"):
@@ -207,7 +246,7 @@ class Trajectory:
         ]
 
     def _subagent(self, value: Mapping[str, Any], place: int) -> Iterable[SubAgent]:
-        told = Trajectory(self._item._replace(value=value), self._beside)
+        told = Trajectory(self._item._replace(value=value), self._beside, is_own=self._is_own)
         told.tell()
         self.unreadable += told.unreadable
         events = told.writer.finish()
@@ -226,16 +265,6 @@ def _is_turn(step: Any) -> bool:
     if not isinstance(step, dict) or _side_agent(step) is not None or step.get("model_name") == SYNTHETIC:
         return False
     return step.get("source") == "agent" and step.get("is_copied_context") is not True
-
-
-def _called(call: Any, number: int) -> Called:
-    field = f"tool_calls[{number}]"
-    value = an_object(call, field)
-    name = text_in(value, "function_name", "name")
-    if name is None:
-        raise LineError(f"{field}.function_name", "missing")
-    source = rest_of(value, "tool_call_id", "function_name", "name", "arguments")
-    return Called(name, value.get("arguments"), text_in(value, "tool_call_id"), source)
 
 
 def _plain_totals(metrics: Mapping[str, Any]) -> dict[str, Any]:

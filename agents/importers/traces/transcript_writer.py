@@ -103,7 +103,7 @@ class TranscriptWriter:
         asked = self._earlier is not None or any(map(_is_of_user, self._pending))
         if not self._begun and not asked and not turn.calls and turn.content.text:
             self.given(turn.content, turn.time, turn.source)
-            self._usage(turn._replace(source=None), None)
+            self._usage(turn, None, None)
             return
         self._end_pending()
         step, time = self._turns, turn.time
@@ -113,14 +113,14 @@ class TranscriptWriter:
                 data = {"text": text, "step": step} | ({"signature": signature} if signature else {})
                 self._add("reasoning", "thinking", self._fitted(data, "text"), time)
         self._text = None
-        left = turn
+        source = turn.source
         if turn.content.text or (turn.content.media and not turn.calls):
-            left = turn._replace(source=None)
-            said = self._words("assistant_message", "text", turn.content._replace(reasoning=()), time, turn.source)
+            source = None
+            said = self._words("assistant_message", "text", turn.content, time, turn.source)
             said["data"]["step"] = step
             self._events.append(said)
             self._text = said if turn.content.text and not turn.calls else None
-        self._usage(left, step)
+        self._usage(turn, source, step)
         for called in turn.calls:
             self._call(called, turn, step)
 
@@ -150,7 +150,7 @@ class TranscriptWriter:
                 event["event"], self._earlier = "context_message", event
         self._events += self._pending
         self._pending = []
-        early = self._words("assistant_message", "text", content._replace(reasoning=()), time, source)
+        early = self._words("assistant_message", "text", content, time, source)
         early["data"]["beforeTask"] = True
         self._events.append(early)
         self._early.append(early)
@@ -255,7 +255,7 @@ class TranscriptWriter:
         data: dict[str, Any] = {
             "toolName": called.name,
             **read_arguments(called.arguments),
-            "callId": self._pairing.call(called.id, called.name),
+            "callId": self._pairing.call(called.id, called.name, step),
             "batchId": turn.id or f"turn_{step}",
             "batchSize": len(turn.calls),
             "stepIndex": step,
@@ -266,11 +266,11 @@ class TranscriptWriter:
             data = self._fitted(data, name)
         self._add("tool_call", "tool", data, turn.time)
 
-    def _usage(self, turn: Turn, step: int | None) -> None:
+    def _usage(self, turn: Turn, source: Mapping[str, Any] | None, step: int | None) -> None:
         self.last_model = turn.model or self.last_model
         data = {"modelId": turn.model, "step": step, "finishReason": turn.finish, **self._spent.add(turn.usage)}
         known = {name: value for name, value in data.items() if value is not None}
-        left = {**(turn.source or {}), **(turn.metrics or {})}  # of a turn without text, and of the call
+        left = {**(source or {}), **(turn.metrics or {})}  # of a turn without text, and of the call
         if left:
             known["source"] = fitting_source(left, MAX_NOTE)
         if step is None and len(known) == len([name for name in ("modelId", "finishReason") if name in known]):

@@ -49,7 +49,12 @@ def read_usage(value: Any) -> Usage:
         "output_token_count",
         "output",
     )
-    thought = None
+    thought = whole_in(value, "thoughts_token_count", "thoughtsTokenCount")
+    if thought is not None:  # Gemini counts them beside those of the candidates, and tools' texts beside the prompt
+        output = (output or 0) + thought
+    tools = whole_in(value, "tool_use_prompt_token_count", "toolUsePromptTokenCount")
+    if tools is not None:
+        counted = (counted or 0) + tools
     for name in ("output_tokens_details", "completion_tokens_details", "output_token_details"):
         found = whole_in(object_in(value, name), "reasoning_tokens", "reasoning")
         thought = found if thought is None else thought
@@ -61,10 +66,14 @@ class Spent:
 
     def __init__(self) -> None:
         self._sum = NONE
+        self._told: dict[str, Any] = {}
 
     def add(self, usage: Usage) -> dict[str, Any]:
         """Add a call; returns the cumulative fields of its `model_done`. Unknown counts add nothing and are no zero."""
+        if usage is NONE or usage == NONE:
+            return dict(self._told)
         known = zip(self._sum, usage, strict=True)
         self._sum = Usage(*(old if new is None else (old or 0) + new for old, new in known))  # type: ignore[arg-type]
         names = ("inputTokens", "outputTokens", "cacheReadTokens", "estimatedUsd")
-        return {name: value for name, value in zip(names, self._sum, strict=False) if value is not None}
+        self._told = {name: value for name, value in zip(names, self._sum, strict=False) if value is not None}
+        return dict(self._told)

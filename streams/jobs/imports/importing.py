@@ -10,6 +10,7 @@ from typing import Any
 from agents.importers.formats.registry import FORMATS
 from agents.importers.formats.seed_shapes import SEED_SHAPES
 from agents.importers.traces.format import Bad, Episode, Format, Item, Options, Part, Piece, Scatter
+from agents.importers.traces.json_elements import MAX_ELEMENT
 from agents.importers.traces.reading import base_name, guarded
 from agents.importers.traces.rollout_book import Grouping, RolloutBook
 from agents.importers.traces.tally import Tally
@@ -93,6 +94,10 @@ class TraceImport:
         """The lines of everything that was read; nothing is left afterwards."""
         for book in self._books.values():
             yield from book.lines()
+        self.close()
+
+    def close(self) -> None:
+        """Forget everything: where lines are not taken, or not all."""
         self._spool.close()
 
     def _read_path(self, files: TraceFiles, format_: Format, advance: Callable[[int], None]) -> None:
@@ -104,14 +109,18 @@ class TraceImport:
             if name not in planned:
                 self._refuse(Bad(name, "", "", f"is no file of the format {format_.name}"))
         for part in parts:
-            items = self._items(files, format_, part, advance)
+            run = part.run or base_name(files.path.resolve().name) or "run"
+            items = self._items(files, format_, part, run, advance)
             if format_.scatter is None:
-                self._take(format_, items)
+                later = GroupSpool()
+                self._take(format_, items, later, run)
+                self._take(format_, _groups(later, part.files[0].name, sorted_by_name=False))
             else:
-                self._gather(format_, format_.scatter, items, part, _size(files))
+                self._gather(format_, format_.scatter, items, part)
 
-    def _items(self, files: TraceFiles, format_: Format, part: Part, advance: Callable[[int], None]) -> Iterator[Item]:
-        run = part.run or base_name(files.path.resolve().name) or "run"
+    def _items(
+        self, files: TraceFiles, format_: Format, part: Part, run: str, advance: Callable[[int], None]
+    ) -> Iterator[Item]:
         for use in part.files:
             for found in read_items(files, use, run, advance):
                 if isinstance(found, Item):
@@ -121,15 +130,17 @@ class TraceImport:
                 if format_.hands_bad:
                     yield Item(found.file, found.position, found, run)
 
-    def _take(self, format_: Format, items: Iterator[Item], later: GroupSpool | None = None) -> None:
+    def _take(
+        self, format_: Format, items: Iterator[Item | Bad], later: GroupSpool | None = None, run: str = ""
+    ) -> None:
         """Take the episodes of some items. A piece waits for the rest of its group."""
         book = self._books.get(format_.name)
         if book is None:
             book = self._books[format_.name] = RolloutBook(format_.name, self._grouping, self._spool)
-        for found in format_.read(items, self._options):
+        for found in format_.read(self._good(items), self._options):
             if isinstance(found, Piece):
                 assert later is not None, "a piece of a second group belongs to no third one"
-                later.add(found.group, ["", found.value])
+                later.add(found.group, [run, found.value])
                 continue
             bad = found if isinstance(found, Bad) else book.add(found)
             if bad is not None:
@@ -137,9 +148,16 @@ class TraceImport:
             elif isinstance(found, Episode):
                 self._note(found)
 
-    def _gather(self, format_: Format, scatter: Scatter, items: Iterator[Item], part: Part, size: int) -> None:
+    def _good(self, items: Iterator[Item | Bad]) -> Iterator[Item]:
+        for item in items:
+            if isinstance(item, Bad):
+                self._refuse(item)
+            else:
+                yield item
+
+    def _gather(self, format_: Format, scatter: Scatter, items: Iterator[Item], part: Part) -> None:
         """Spread the pieces of some items by group."""
-        _, gathered = self._gathered.setdefault(format_.name, (format_, _Gathered(GroupSpool(size))))
+        _, gathered = self._gathered.setdefault(format_.name, (format_, _Gathered()))
         gathered.files.update(use.name for use in part.files)
         for item in items:
             for found in guarded(item, scatter(item, self._options)):
@@ -151,9 +169,9 @@ class TraceImport:
     def _read_groups(self, format_: Format, gathered: "_Gathered") -> None:
         names = sorted(gathered.files)
         label = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-        later = GroupSpool(gathered.spool.size)
-        self._take(format_, _groups(gathered.spool, label), later)
-        self._take(format_, _groups(later, label))
+        later = GroupSpool()
+        self._take(format_, _groups(gathered.spool, label, sorted_by_name=True), later)
+        self._take(format_, _groups(later, label, sorted_by_name=True))
 
     def _note(self, episode: Episode) -> None:
         self.found.tally.add(episode)
@@ -168,14 +186,18 @@ class TraceImport:
 class _Gathered:
     """Pieces of all paths of a format."""
 
-    spool: GroupSpool
+    spool: GroupSpool = field(default_factory=GroupSpool)
     files: set[str] = field(default_factory=set)
 
 
-def _groups(spool: GroupSpool, label: str) -> Iterator[Item]:
+def _groups(spool: GroupSpool, label: str, *, sorted_by_name: bool) -> Iterator[Item | Bad]:
     """Groups as items. Where a group stands is not known by file and line any more: its pieces may be anywhere."""
-    for group, pieces in spool.groups():
-        yield Item(label, group, [value for _, value in pieces], min(run for run, _ in pieces))
+    for name, pieces in spool.groups(sorted_by_name=sorted_by_name):
+        if pieces is None:
+            yield Bad(label, name, "", f"longer than {MAX_ELEMENT} bytes")
+        else:
+            run = min(run for run, _ in pieces)
+            yield Item(label, name, [value for _, value in pieces], run, is_group=True)
 
 
 def chosen(format_name: str, files: TraceFiles, shape: str = "real") -> Format:

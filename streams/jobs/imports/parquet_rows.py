@@ -4,8 +4,12 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import orjson
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from schemas.extras import needs
+
+with needs("export", "braid import of Parquet files"):
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 ROWS = 16
 """Rows in memory at a time: a row may be a whole session."""

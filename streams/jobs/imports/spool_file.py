@@ -13,6 +13,8 @@ class SpoolFile:
     def __init__(self) -> None:
         self._opened: IO[bytes] | None = None
         self._ends = array("Q", [0])
+        self._at_end = True
+        """Whether the file stands where the next bytes go: a seek would write out its buffer."""
 
     @property
     def _file(self) -> IO[bytes]:
@@ -23,7 +25,9 @@ class SpoolFile:
 
     def put(self, data: bytes) -> int:
         """Keep some bytes; returns their number."""
-        self._file.seek(self._ends[-1])
+        if not self._at_end:
+            self._file.seek(self._ends[-1])
+            self._at_end = True
         self._file.write(data)
         self._ends.append(self._ends[-1] + len(data))
         return len(self._ends) - 2
@@ -32,6 +36,7 @@ class SpoolFile:
         """The bytes of that number."""
         begin = self._ends[number]
         self._file.seek(begin)
+        self._at_end = False
         return self._file.read(self._ends[number + 1] - begin)
 
     def close(self) -> None:

@@ -23,6 +23,9 @@ else:
 HEAD = 64 * 1024
 """Bytes of a file that tell its format."""
 
+KEPT_HEADS = 64
+"""Heads in memory: several formats look at each of the same files, one after the other."""
+
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
 
@@ -86,7 +89,7 @@ class TraceFiles:
                 self._heads[name] = self._head(name)
             except UNREADABLE:
                 self._heads[name] = b""
-            if len(self._heads) > 1000:
+            if len(self._heads) > KEPT_HEADS:
                 del self._heads[next(iter(self._heads))]
         return self._heads[name]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from agents.importers.traces.format import Bad, FileUse, Item
-from agents.importers.traces.json_elements import MAX_ELEMENT, Element, Rest, elements
+from agents.importers.traces.json_elements import MAX_ELEMENT, UNREAD, Element, Rest, elements
 from schemas.jsontext import parse_unique
 from streams.jobs.imports.eval_archive import MAGIC, ArchiveError, EvalArchive, Member, opened_archive
 from streams.jobs.imports.trace_files import UNREADABLE, TraceFiles
@@ -89,6 +89,8 @@ def _chunks(source: BinaryIO, advance: Advance) -> Iterator[bytes]:
 def _element(use: FileUse, element: Element, run: str) -> Item | Bad:
     if element.too_long:
         return _too_long(use.name, element.position)
+    if element.value is not UNREAD:
+        return Item(use.name, element.position, element.value, run)
     return _parsed(use, element.position, element.text, run)
 
 

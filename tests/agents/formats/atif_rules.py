@@ -41,11 +41,13 @@ class Call(_Strict):
     tool_call_id: str
     function_name: str
     arguments: dict[str, Any]
+    extra: dict[str, Any] | None = None
 
 
 class Result(_Strict):
     source_call_id: str | None = None
     content: Content | None = None
+    extra: dict[str, Any] | None = None
 
 
 class Observation(_Strict):
@@ -62,6 +64,7 @@ class Step(_Strict):
     observation: Observation | None = None
     is_copied_context: bool | None = None
     llm_call_count: int | None = Field(default=None, ge=0)
+    extra: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _holds_together(self) -> "Step":

@@ -134,7 +134,7 @@ def test_a_result_without_its_call_is_a_step_of_its_own() -> None:
     row = rows("atif", exact(completion=(result("call_9", "late"), model(ANSWER))))[0]
     Trajectory.model_validate(row)
     assert row["steps"][4] == {
-        "step_id": 5, "source": "system", "message": "", "observation": {"results": [{"content": "late"}]},
+        "step_id": 5, "source": "system", "message": "", "observation": {"results": [{"content": "late", "extra": {"call_id": "call_9"}}]},
     }  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def test_a_branch_that_admission_kept_out_is_in_no_trajectory_format() -> None:
     lines[-1] |= {"status": "success", "exit_code": 1}  # says success, exits with 1: inconsistent
     group = group_of(lines)
     assert {record.admission.category for record in group.rejected if record.admission} == {"quarantine"}
-    for name, part in (("atif", ""), ("rollout-wire", "branches")):
+    for name, part in (("atif", ""), ("sts", ""), ("rollout-wire", "branches")):
         assert rows(name, group, part) == []
         assert left(name, group) == ["quarantine"]
 
