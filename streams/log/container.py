@@ -8,6 +8,7 @@ bytes.
 
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -42,11 +43,15 @@ def read_partition(folder: Path, topic: str, partition: int) -> Iterator[LogReco
             yield from block
 
 
-def read_segment(path: Path) -> Iterator[list[LogRecord]]:
-    """The records of one file, block by block. Raises EmbeddedLogError where it is damaged."""
+def read_segment(path: Path, start: int = 0, known: "BlockMap | None" = None) -> Iterator[list[LogRecord]]:
+    """The records of one file, block by block; with `start`, from the block that holds this offset.
+
+    `known` keeps what was learnt of the file, for the next time. Raises EmbeddedLogError where the file is damaged.
+    """
     with path.open("rb") as source:
         try:
-            for block in _blocks(source, path.stat().st_size):
+            blocks = _blocks(source, path.stat().st_size)
+            for block in (known or BlockMap()).from_offset(source, blocks, start) if start else blocks:
                 yield _unpacked(source, block)
         except Exception as error:
             raise EmbeddedLogError(f"{path}: damaged after the records read so far: {error}") from error
@@ -77,6 +82,35 @@ class _Block(NamedTuple):
     """Where it begins."""
     length: int
     """Bytes, packed."""
+
+
+class BlockMap:
+    """The blocks of a file, and the first offsets of those that were looked at. Only for files that do not change."""
+
+    def __init__(self) -> None:
+        self._blocks: list[_Block] | None = None
+        self._firsts: dict[int, int] = {}
+
+    def from_offset(self, source: BinaryIO, blocks: Iterator[_Block], start: int) -> Iterator[_Block]:
+        """The blocks from the one that holds an offset: found by bisection, so that a few of them are unpacked."""
+        damage: ValueError | None = None
+        found = self._blocks or []
+        if self._blocks is None:
+            try:
+                found += (block for block in blocks if block.records)
+                self._blocks = found
+            except ValueError as error:  # the blocks before the damage can be read
+                damage = error
+        behind = bisect_right(found, start, key=lambda block: self._first(source, block))
+        yield from found[max(0, behind - 1) :]
+        if damage is not None:
+            raise damage
+
+    def _first(self, source: BinaryIO, block: _Block) -> int:
+        known = self._firsts.get(block.place)
+        if known is None:
+            known = self._firsts[block.place] = _unpacked(source, block)[0].offset
+        return known
 
 
 def _unpacked(source: BinaryIO, block: _Block) -> list[LogRecord]:

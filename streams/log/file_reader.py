@@ -1,10 +1,12 @@
 """The log in files: what `braid run` leaves in `OUT/log`, and what `braid archive` keeps; read exactly as partitions are."""
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from streams.log.container import (
+    BlockMap,
     EmbeddedLogError,
     first_of,
     partitions_of,
@@ -46,12 +48,19 @@ class FileReader(LogReader):
         self._known = _archived(self.files.manifest)
         self._listed = _listed(self.files.home, self.files.manifest)
         self._measured: dict[Place, Span] = {}
+        self._maps: dict[Path, BlockMap] = {}
         self._broken: dict[Place, dict[Span, str]] = {}
         """The offsets that damaged files may have had, and the damage."""
 
     def partitions(self, topic: Topic) -> list[int]:
         """The partitions that have a file."""
         return partitions_of(self.folder, topic.name)
+
+    def prove(self) -> None:
+        """Hold all files against the manifest. Damage is not raised here, but where it is read."""
+        for path in sorted(self.folder.glob(f"*/*{SUFFIX}")) if self._checks_digests else ():
+            with suppress(EmbeddedLogError, OSError):
+                self.files.require_unchanged(path)
 
     # -- spans ---------------------------------------------------------------------------------------------------------
 
@@ -139,7 +148,9 @@ class FileReader(LogReader):
             try:
                 if self._checks_digests:
                     self.files.require_unchanged(path)
-                yield from (block for block in read_segment(path) if block)
+                yield from (
+                    block for block in read_segment(path, span.start, self._maps.setdefault(path, BlockMap())) if block
+                )
             except EmbeddedLogError as error:
                 if not self._tolerant:
                     raise

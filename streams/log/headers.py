@@ -7,6 +7,7 @@ from functools import cache, lru_cache
 from agents.redaction.redaction import RULES_VERSION
 from schemas.base import Record
 from schemas.branches import BranchRecord
+from schemas.captures import Capture
 from schemas.closures import Closure
 from schemas.events import AgentEvents
 from schemas.evidence import AepRecord
@@ -69,6 +70,9 @@ def identity(record: Record) -> str:
     if kind is AgentEvents:
         end = "/end" if values["ended"] and not values["events"] else ""
         return f"{values['rollout_id']}/b{values['branch_index']}/a{values['attempt']}/s{values['first_seq']}{end}"
+    if isinstance(record, Capture):
+        part = f"/p{record.part}" if record.parts > 1 else ""
+        return f"{record.rollout_id}/b{record.branch_index}/a{record.attempt}/c/{record.capture_id}{part}"
     if isinstance(record, Lifecycle):
         said = "opened" if record.opened else "cancelled" if record.cancelled else "close"
         inner = record.opened or record.cancelled or record.close_requested
@@ -105,7 +109,7 @@ def domain_time(record: Record) -> int | None:
 
 
 _TIME_FIELDS: dict[type[Record], str] = {
-    BranchRecord: "last_event_ms", Ranking: "closed_at_ms", AepRecord: "created_at_ms",
+    BranchRecord: "last_event_ms", Capture: "received_ms", Ranking: "closed_at_ms", AepRecord: "created_at_ms",
 }  # fmt: skip
 """Of the records that have one field for it."""
 

@@ -1,7 +1,8 @@
 """Records as JSON lines in files that become visible when they are complete."""
 
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -12,7 +13,7 @@ from agents.evidence.build import json_view
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
-from schemas.rankings import Ranking
+from schemas.rankings import Ranking, RewardComponent
 from schemas.training import DpoRecord, Message, PpoRecord, RejectedRecord, SftRecord
 from streams.log.durable_files import open_output
 from streams.log.headers import identity
@@ -44,13 +45,18 @@ class Outputs:
             self._files[record] = open_output(self._folder / f"{name}.part")
         return self
 
-    def write(self, record: Record) -> None:
-        """Add a record. A worker that crashed may have written it twice; the same id is the same content."""
-        short = bytes.fromhex(identity(record)[:16])
-        if short in self._seen:
-            return
-        self._seen.add(short)
-        self._files[type(record)].write(json_line(record))
+    def write(self, records: Iterable[Record]) -> None:
+        """Add records. A worker that crashed may have written one twice; the same id is the same content.
+
+        Rows of one rollout have much in common: what stands in several of them is written as JSON once.
+        """
+        known: Known = {}
+        kept = list(records)  # as long as they are held, no other part has the id in memory of one of theirs
+        for record in kept:
+            short = bytes.fromhex(identity(record)[:16])
+            if short not in self._seen:
+                self._seen.add(short)
+                self._files[type(record)].write(json_line(record, known))
 
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
@@ -66,20 +72,39 @@ class Outputs:
                 partial.unlink()
 
 
-def json_line(record: Record) -> bytes:
-    """A record as a line of JSON: evidence in its AEP form, messages as trainers write them."""
+Known = dict[int, orjson.Fragment]
+"""JSON of messages and reward components, by their ids in memory."""
+
+
+def json_line(record: Record, known: Known | None = None) -> bytes:
+    """A record as a line of JSON: evidence in its AEP form, messages as trainers write them; parts in `known` are not written anew."""
     value = json_view(record) if isinstance(record, AepRecord) else record
-    return orjson.dumps(value, default=_members, option=orjson.OPT_APPEND_NEWLINE)
+    return orjson.dumps(
+        value, default=partial(_members, {} if known is None else known), option=orjson.OPT_APPEND_NEWLINE
+    )
 
 
-def _members(record: Record) -> dict[str, Any]:
+def _members(known: Known, record: Record) -> dict[str, Any] | orjson.Fragment:
     """The members of a record; of a message without those that do not apply. Reading them back gives the same record."""
+    kind = type(record)
+    if kind is Message or kind is RewardComponent:
+        found = known.get(id(record))
+        if found is None:
+            members = _of_message(record) if kind is Message else vars(record)
+            found = known[id(record)] = orjson.Fragment(orjson.dumps(members, default=vars))
+        return found
     members = vars(record)
-    if type(record) is not Message:
-        hidden = [name for name in _optional(type(record)) if members[name] is None]
-        return {name: value for name, value in members.items() if name not in hidden} if hidden else members
+    hidden = [name for name in _optional(kind) if members[name] is None]
+    return {name: value for name, value in members.items() if name not in hidden} if hidden else members
+
+
+def _of_message(message: Record) -> dict[str, Any]:
     # `content` stays even when it is null: loaders look for it.
-    return {name: value for name, value in members.items() if name in ("role", "content") or value not in (None, ())}
+    return {
+        name: value
+        for name, value in vars(message).items()
+        if (value is not None and value != ()) or name in ("role", "content")
+    }
 
 
 @cache

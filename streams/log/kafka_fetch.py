@@ -32,6 +32,8 @@ READ_BYTES = 2 * 1024 * 1024
 """Of one request, as the broker holds them; a larger record comes all the same, alone."""
 BLOCK_BYTES = 512 * 1024
 BLOCK_RECORDS = 2000
+RECORD_BYTES = 32 * 1024
+"""Asked for each record of a short span: a few records by offset do not cost two megabytes."""
 WAIT_MS = 20
 """How long a broker may hold a request that it has nothing for: others wait behind it."""
 AGAIN_S = 0.2
@@ -72,13 +74,14 @@ class Fetching:
         place, position = TopicPartition(name, partition), span.start
         if position >= span.end:
             return
-        asked = asyncio.create_task(self._batches(place, position))
+        size = min(READ_BYTES, RECORD_BYTES * (span.end - span.start))
+        asked = asyncio.create_task(self._batches(place, position, size))
         try:
             while position < span.end:
                 first, batches = await asked
                 position = batches[-1].next_offset
                 if position < span.end:
-                    asked = asyncio.create_task(self._batches(place, position))
+                    asked = asyncio.create_task(self._batches(place, position, size))
                     await asyncio.sleep(0)  # it is on its way before anybody computes
                 for block in _unpacked(batches, place):
                     inside = block
@@ -91,13 +94,13 @@ class Fetching:
             with suppress(asyncio.CancelledError, BraidError):
                 await asked
 
-    async def _batches(self, place: TopicPartition, position: int) -> tuple[int, list[Any]]:
+    async def _batches(self, place: TopicPartition, position: int, size: int) -> tuple[int, list[Any]]:
         """The batches from an offset on, one at least, and that offset. Raises ClusterError when none come for too long."""
         patience = time.monotonic() + STALL_S
         why = "nothing came"
         while time.monotonic() < patience:
             try:
-                if found := await self._asked(place, position):
+                if found := await self._asked(place, position, size):
                     return position, found
             except OffsetOutOfRangeError:  # its beginning has gone meanwhile
                 position = max(position, await self._beginning(place))
@@ -113,16 +116,16 @@ class Fetching:
             "is the broker well? (`braid doctor`)"
         )
 
-    async def _asked(self, place: TopicPartition, position: int) -> list[Any]:
-        """One request. Raises KafkaError."""
+    async def _asked(self, place: TopicPartition, position: int, size: int) -> list[Any]:
+        """One request for about so many bytes. Raises KafkaError."""
         leader = self._client.cluster.leader_for_partition(place)
         if leader is None or leader == -1:
             await self._client.add_topic(place.topic)
             leader = self._client.cluster.leader_for_partition(place)
         if leader is None or leader == -1:
             raise NodeNotReadyError("no broker leads it")
-        wanted = [(place.topic, [(place.partition, position, READ_BYTES)])]
-        answer = await self._client.send(leader, FetchRequest(WAIT_MS, 1, READ_BYTES, 0, wanted))
+        wanted = [(place.topic, [(place.partition, position, size)])]
+        answer = await self._client.send(leader, FetchRequest(WAIT_MS, 1, size, 0, wanted))
         ((_, ((_, code, *_, data),)),) = answer.topics
         error = for_code(code)
         if error is not NoError:

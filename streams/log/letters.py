@@ -10,8 +10,6 @@ from hashlib import sha256
 from importlib.metadata import version
 from typing import NamedTuple
 
-import structlog
-
 from streams.log.outgoing import Outgoing, Send
 from streams.log.record import LogRecord
 from streams.log.topics import DEAD_LETTERS
@@ -33,8 +31,6 @@ CUT_KEY = 1024
 
 Headers = tuple[tuple[str, bytes], ...]
 RawHeaders = Iterable[tuple[str, bytes]]
-
-log = structlog.get_logger()
 
 
 class Letter(NamedTuple):
@@ -111,7 +107,11 @@ def letter_of(
 async def bury(letter: Letter, prefix: str, send: Send) -> None:
     """Write a letter, and log that it was written."""
     rollout = (letter.key or b"")[:CUT_KEY].decode(errors="replace")
-    log.warning("dead letter", reason=letter.reason, origin=letter.origin, message=letter.message, rollout=rollout)
+    import structlog  # who only reads letters need not load it
+
+    structlog.get_logger().warning(
+        "dead letter", reason=letter.reason, origin=letter.origin, message=letter.message, rollout=rollout
+    )
     await send(letter.outgoing(prefix))
 
 

@@ -5,7 +5,7 @@ these two. Damage is raised, or noted as a loss, as the reader was asked to.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from difflib import get_close_matches
 from operator import itemgetter
@@ -24,6 +24,10 @@ from streams.log.view_rows import ViewRow
 from streams.log.wire import Codec
 
 _VALUE = itemgetter(LogRecord._fields.index("value"))
+
+
+NEAR = 64
+"""Records of others that are read rather than passed over with a request of their own."""
 
 
 class LookError(BraidError):
@@ -83,6 +87,9 @@ class LogReader(ABC):
         """Files of a partition that are not read, because the manifest does not name them."""
         return []
 
+    def prove(self) -> None:  # noqa: B027 - a cluster proves each batch when it is read
+        """Hold files against their manifest ahead of time, so that the first look at each need not wait for it."""
+
     def require(self, topic: Topic) -> None:  # noqa: B027 - files hold the topics that were written
         """Raise LookError when a cluster has no such topic yet."""
 
@@ -117,6 +124,27 @@ class LogReader(ABC):
             async for placed in found:
                 if key is None or placed.record.key == key:
                     yield placed
+
+    async def each_at(self, topic: Topic, partition: int, offsets: Sequence[int]) -> AsyncGenerator[LogRecord, None]:
+        """The records at offsets, which ascend. Those that lie near each other are read together; gone ones are left out."""
+        wanted = set(offsets)
+        for span in _near(offsets):
+            async with aclosing(self.blocks(topic, partition, span)) as blocks:
+                async for block in blocks:
+                    for record in block:
+                        if record.offset in wanted:
+                            yield record
+
+    async def at(self, topic: Topic, partition: int, offsets: Sequence[int]) -> list[LogRecord]:
+        """The same, all at once: for a few."""
+        return [record async for record in self.each_at(topic, partition, offsets)]
+
+    async def view_changes(self, read_to: dict[int, int]) -> AsyncGenerator[LogRecord, None]:
+        """The changes of the worker's view behind offsets, by partition, which are moved to its end. Files have no worker."""
+        del read_to
+        none: tuple[LogRecord, ...] = ()
+        for record in none:
+            yield record
 
     def follow(
         self, topic: Topic, *, rollout_id: str | None = None, from_beginning: bool = False
@@ -155,6 +183,17 @@ class LogReader(ABC):
         topic, _, record = placed
         await self.learn([record])
         return read_record(self.codec, topic, record.key, record.value)
+
+
+def _near(offsets: Sequence[int]) -> list[Span]:
+    """Spans that hold ascending offsets, each without a long stretch of others."""
+    spans: list[Span] = []
+    for offset in offsets:
+        if spans and offset < spans[-1].end + NEAR:
+            spans[-1] = Span(spans[-1].start, offset + 1)
+        else:
+            spans.append(Span(offset, offset + 1))
+    return spans
 
 
 def unknown_rollout(rollout_id: str, place: str, known: Iterable[str]) -> str:

@@ -3,8 +3,6 @@
 from pathlib import Path
 
 from streams.cluster.config import Settings
-from streams.log.file_reader import FileReader
-from streams.log.kafka_reader import KafkaReader
 from streams.log.progress import Say, quiet
 from streams.log.reader import LogReader
 
@@ -14,5 +12,9 @@ def reader_of(
 ) -> LogReader:
     """A reader of the log in a directory; of the cluster's without one. See `FileReader` for the flags."""
     if directory is None:
+        from streams.log.kafka_reader import KafkaReader  # only one of them is loaded: a look has to be quick
+
         return KafkaReader(settings, say)
+    from streams.log.file_reader import FileReader
+
     return FileReader(directory, unfinished=unfinished, tolerant=tolerant)

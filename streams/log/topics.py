@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from schemas.base import Record
 from schemas.branches import BranchRecord
+from schemas.captures import Capture
 from schemas.closures import Closure
 from schemas.events import AgentEvents
 from schemas.evidence import AepRecord
@@ -22,10 +23,12 @@ MIB = 1024 * 1024
 SLICE_LIMIT = MIB
 """Bytes of one slice, wherever it comes in over HTTP or from a file."""
 
-Kind = Literal["fact", "work", "derived", "sink", "letters"]
-"""Facts are what replay reads; the rest can be made again from them."""
+Kind = Literal["fact", "raw", "work", "derived", "sink", "letters"]
+"""Facts are read by replay; the rest can be made again from them, except raw material, which another fold reads."""
 
-LIMITS: dict[Kind, int] = {"fact": 4 * MIB, "work": 8 * MIB, "derived": 8 * MIB, "sink": 8 * MIB, "letters": 10 * MIB}
+LIMITS: dict[Kind, int] = {
+    "fact": 4 * MIB, "raw": 4 * MIB, "work": 8 * MIB, "derived": 8 * MIB, "sink": 8 * MIB, "letters": 10 * MIB,
+}  # fmt: skip
 """Bytes of one record. Dead letters may be larger than what they hold: the original plus its context."""
 
 
@@ -49,6 +52,7 @@ AGENT_EVENTS = Topic("rollouts.agent-events.v1", AgentEvents, "fact")
 BUILD_VERDICTS = Topic("rollouts.build-verdicts.v1", BuildVerdict, "fact")
 VISUAL_VERDICTS = Topic("rollouts.visual-verdicts.v1", VisualVerdict, "fact")
 CHECK_VERDICTS = Topic("rollouts.check-verdicts.v1", CheckVerdict, "fact")
+CAPTURES = Topic("rollouts.captures.v1", Capture, "raw")
 JUDGE_REQUESTS = Topic("rollouts.judge-requests.v1", JudgeRequest, "work")
 JUDGE_VOTES = Topic("rollouts.judge-votes.v1", JudgeVote, "fact")
 CLOSURES = Topic("rollouts.closures.v1", Closure, "fact")
@@ -62,12 +66,15 @@ REJECTED = Topic("training.rejected.v1", RejectedRecord, "sink")
 DEAD_LETTERS = Topic("rollouts.dead-letters.v1", None, "letters")
 
 TOPICS: tuple[Topic, ...] = (
-    LIFECYCLE, AGENT_EVENTS, BUILD_VERDICTS, VISUAL_VERDICTS, CHECK_VERDICTS, JUDGE_REQUESTS, JUDGE_VOTES, CLOSURES,
+    LIFECYCLE, AGENT_EVENTS, BUILD_VERDICTS, VISUAL_VERDICTS, CHECK_VERDICTS, CAPTURES, JUDGE_REQUESTS, JUDGE_VOTES, CLOSURES,
     BRANCHES, RANKINGS, EVIDENCE, SFT, DPO, PPO, REJECTED, DEAD_LETTERS,
 )  # fmt: skip
 
 FACTS: tuple[Topic, ...] = tuple(topic for topic in TOPICS if topic.kind == "fact")
 """What the fold reads; the order is that of the topic table, nothing depends on it."""
+
+ARCHIVED: tuple[Topic, ...] = (*FACTS, CAPTURES)
+"""Topics that cannot be made again. Older archives lack captures, which means that there are none."""
 
 BY_NAME: dict[str, Topic] = {topic.name: topic for topic in TOPICS}
 BY_RECORD: dict[type[Record], Topic] = {topic.record: topic for topic in TOPICS if topic.record is not None}

@@ -1,9 +1,10 @@
 """Everything that the log says about one rollout: its facts folded again, what was emitted, and what did not count."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agents.rollouts.rollout import Rollout
 from agents.rollouts.status import Status
@@ -20,13 +21,16 @@ from streams.log.headers import identity
 from streams.log.letter_list import DeadLetter, fold_letter
 from streams.log.reader import LogReader
 from streams.log.record import LogRecord, Placed
-from streams.log.topics import CLOSURES, DEAD_LETTERS, FACTS, TOPICS, Topic
+from streams.log.topics import CAPTURES, CLOSURES, DEAD_LETTERS, FACTS, TOPICS, Topic
 from streams.log.view_rows import ViewRow
+
+if TYPE_CHECKING:
+    from streams.log.rollout_index import RolloutIndex
 
 MARGIN_MS = 5 * 60_000
 """Reading starts this long before the rollout's first fact: brokers' clocks differ, and a leader may change."""
 
-ORDER = (DEAD_LETTERS, *(topic for topic in TOPICS if topic not in (CLOSURES, DEAD_LETTERS)), CLOSURES)
+ORDER = (DEAD_LETTERS, *(topic for topic in TOPICS if topic not in (CAPTURES, CLOSURES, DEAD_LETTERS)), CLOSURES)
 """Decisions come last: what they do not pin is then still seen. Dead letters come first: they name the untrusted verdicts."""
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -119,13 +123,32 @@ class Account:
         return [vote for vote in facts if isinstance(vote, JudgeVote)]
 
 
-async def account_of(log: LogReader, rollout_id: str) -> Account:
-    """Read everything about a rollout. Raises nothing for an unknown one: its account is empty."""
+async def account_of(log: LogReader, rollout_id: str, index: "RolloutIndex | None" = None) -> Account:
+    """Read everything about a rollout. Raises nothing for an unknown one: its account is empty.
+
+    With an index only the rollout's own records are read, at their offsets; else its partition is searched for them.
+    """
+    if index is not None:
+        return await _folded(Account(rollout_id, Rollout(rollout_id)), log, _indexed(log, rollout_id, index))
     account = Account(rollout_id, Rollout(rollout_id), await log.view_row(rollout_id))
     started = account.view.started_at if account.view is not None else None
     since = None if started is None else started - MARGIN_MS
+    return await _folded(account, log, log.records(ORDER, rollout_id=rollout_id, since=since))
+
+
+async def _indexed(log: LogReader, rollout_id: str, index: "RolloutIndex") -> AsyncGenerator[Placed, None]:
+    """The records of a rollout by the index. A record of another key would mean that the log is another one: it is left out."""
+    key = rollout_id.encode()
+    for (topic, partition), offsets in index.places(rollout_id, ORDER).items():
+        async with aclosing(log.each_at(topic, partition, offsets)) as records:
+            async for record in records:
+                if record.key == key:
+                    yield Placed(topic, partition, record)
+
+
+async def _folded(account: Account, log: LogReader, records: AsyncGenerator[Placed, None]) -> Account:
     fold: Fold | None = None
-    async for placed in log.records(ORDER, rollout_id=rollout_id, since=since):
+    async for placed in records:
         topic, partition, record = placed
         if topic in FACTS:
             fold = fold or Fold(log.codec, partition, lambda _rollout_id: True, partial(account.refuse, partition))

@@ -1,5 +1,6 @@
 """The status of branches and the meaning of verdicts, from the folded facts alone."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from agents.redaction.redaction import redact
@@ -7,8 +8,9 @@ from agents.rollouts.branch_outcomes import required_verdicts
 from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout, Stamped, VerdictKey, verdict_key
 from agents.rollouts.settlement import counting_attempt
-from agents.summarize.branch import last_word, n_events
-from agents.summarize.pieces import Answer, Call
+from agents.summarize.branch import form_of, last_word, n_events
+from agents.summarize.pieces import EXACT, Answer, Call, Piece
+from agents.summarize.told_steps import last_response, told_steps
 from agents.verdicts.meaning import CURRENT, Meaning, Terms, Verdict, counting, kind_of, meaning, objective, terms_of
 from schemas.closures import SettledBranch
 from schemas.emission import EmissionConfig
@@ -48,6 +50,8 @@ class VerdictStanding(NamedTuple):
     """Whether it decides: the last final one of its kind, for the attempt that counts."""
     produced_by: str
     at: int
+    screenshot: str | None = None
+    """SHA-256 of the picture that a look at the page took, in hex."""
 
 
 def branch_standings(rollout: Rollout, config: EmissionConfig) -> list[BranchStanding]:
@@ -81,6 +85,7 @@ def _standing(rollout: Rollout, index: int, required: tuple[str, ...], terms: Te
     text = (view.end.error if view.end else None) or ""
     if (said := last_word(pieces)) is not None:
         text = said.text if isinstance(said, Answer) else said.message
+    calls, answer = _told(pieces)
     facts = verdict_facts(rollout, index, number)
     verdicts = counting(
         facts if pin is None else [fact for fact in facts if verdict_key(fact) in _pinned(rollout, pin)]
@@ -92,10 +97,20 @@ def _standing(rollout: Rollout, index: int, required: tuple[str, ...], terms: Te
         ended=ended,
         events=n_events(pieces) if pin is None else pin.n_events,
         gaps=len(view.gaps if pin is None else pin.gaps),
-        calls=sum(isinstance(noted.body, Call) for piece in pieces for noted in piece.noted),
-        text=line(text),
+        calls=calls,
+        text=line(text or answer),
         objective=objective(ended or "running", required, verdicts, terms),
     )
+
+
+def _told(pieces: Sequence[Piece]) -> tuple[int, str]:
+    """How many tools were called, and the answer that messages tell."""
+    form = form_of(pieces)
+    if not form:
+        return sum(isinstance(noted.body, Call) for piece in pieces for noted in piece.noted), ""
+    calls = sum(isinstance(noted.body, Call) for noted in told_steps(pieces, exact=form == EXACT))
+    last = last_response(pieces, exact=form == EXACT)
+    return calls, "" if last is None or last.tools else last.text or ""
 
 
 def verdict_standings(rollout: Rollout, config: EmissionConfig) -> list[VerdictStanding]:
@@ -111,7 +126,7 @@ def verdict_standings(rollout: Rollout, config: EmissionConfig) -> list[VerdictS
     return [
         VerdictStanding(
             fact.branch_index, fact.attempt, kind_of(fact), meaning(fact, terms), detail_of(fact), verdict_key(fact) in chosen,
-            line(fact.produced_by), each.at,
+            line(fact.produced_by), each.at, fact.screenshot_digest if isinstance(fact, VisualVerdict) else None,
         )
         for each in stamped if not isinstance(fact := each.fact, JudgeVote)
     ]  # fmt: skip

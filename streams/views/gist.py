@@ -7,6 +7,7 @@ from typing import Any
 from agents.verdicts.meaning import CURRENT, meaning
 from schemas.base import Record
 from schemas.branches import BranchRecord
+from schemas.captures import Capture
 from schemas.closures import Closure
 from schemas.events import AgentEvents
 from schemas.evidence import AepRecord
@@ -49,6 +50,12 @@ def _events(record: AgentEvents) -> str:
     seqs = f" seq {record.first_seq}-{last}: {named}" if record.events else ""
     end = f"; ended {record.status or 'without saying how'}" if record.ended else ""
     return f"{_branch(record)}{seqs}{end}"
+
+
+def _capture(record: Capture) -> str:
+    part = f", part {record.part + 1} of {record.parts}" if record.parts > 1 else ""
+    left = f" (only the digest of {record.size:,} bytes)" if not record.parts and record.size is not None else ""
+    return f"{_branch(record)} {record.kind} {record.capture_id} of {record.source}, {len(record.body):,} bytes{part}{left}"
 
 
 def _verdict(record: BuildVerdict | VisualVerdict | CheckVerdict) -> str:
@@ -115,13 +122,14 @@ def _rejected(record: RejectedRecord) -> str:
     )
 
 
-def _branch(record: AgentEvents | BranchRecord | BuildVerdict | VisualVerdict | CheckVerdict) -> str:
+def _branch(record: AgentEvents | Capture | BranchRecord | BuildVerdict | VisualVerdict | CheckVerdict) -> str:
     return f"branch {record.branch_index}" + (f" attempt {record.attempt}" if record.attempt else "")
 
 
 _GISTS: dict[type[Record], Callable[[Any], str]] = {
     Lifecycle: _lifecycle,
     AgentEvents: _events,
+    Capture: _capture,
     BuildVerdict: _verdict,
     VisualVerdict: _verdict,
     CheckVerdict: _verdict,

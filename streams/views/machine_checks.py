@@ -18,7 +18,7 @@ from streams.cluster.broker import BrokerError, artifacts, places
 from streams.cluster.broker.java import find_java
 from streams.cluster.config import ConfigError, Settings
 from streams.log.terminal_text import line, listed
-from streams.services.gateway.auth import check_bind
+from streams.services.web.auth import check_bind
 from streams.views.configuration import unknown_variables
 
 OLDEST_PYTHON = (3, 11)
@@ -215,7 +215,8 @@ def check_trust(settings: Settings) -> Check:
 def check_gateway(settings: Settings) -> Check:
     """Whether the gateway is open to others without tokens."""
     try:
-        check_bind(settings.gateway)
+        check_bind(settings.gateway, settings.gateway.tokens)
+        check_bind(settings.view, settings.gateway.tokens, "view")
     except ConfigError as error:
         return Check("gateway", "problem", line(str(error), 300), "set gateway.tokens, or gateway.host to 127.0.0.1")
     tokens = len(settings.gateway.tokens)

@@ -4,7 +4,10 @@ from typing import Any
 
 import orjson
 
+from schemas.base import Record
+from schemas.captures import Capture
 from schemas.errors import DecodeError
+from schemas.jsontext import parse
 from streams.log.letter_list import dead_letter
 from streams.log.reader import LogReader
 from streams.log.record import Placed
@@ -40,10 +43,22 @@ async def json_line(log: LogReader, placed: Placed) -> str:
     else:
         try:
             record = await log.decode(placed)
-            whole |= {"type": type(record).__name__, "record": json_of(record)}
+            whole |= {"type": type(record).__name__, "record": _shown(record)}
         except DecodeError as error:
             whole |= {"type": None, "undecodable": line(str(error)), "bytes": len(stored.value or b"")}
     return orjson.dumps(whole).decode()
+
+
+def _shown(record: Record) -> dict[str, Any]:
+    """The JSON of a record; the body of a capture as the JSON that it is, or its length where this is a part of it."""
+    if not isinstance(record, Capture):
+        return json_of(record)
+    try:
+        body = parse(record.body or b"null")
+    except ValueError:
+        body = {"bytes": len(record.body)}
+    shown: dict[str, Any] = clean(record.plain() | {"body": body})
+    return shown
 
 
 async def _kind_and_gist(log: LogReader, placed: Placed) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.sandbox import SandboxError
+from schemas.extras import MissingExtraError
 from streams.cluster.config import Settings
 from streams.log.terminal_text import line
 from streams.services.fork.fork_setup import local_sandboxes
@@ -18,6 +19,8 @@ async def check_sandboxes(settings: Settings) -> Check:
     with tempfile.TemporaryDirectory() as folder:
         try:
             sandboxes = await local_sandboxes(settings, Path(folder))
+        except MissingExtraError as error:
+            return Check(NAME, "skipped", str(error))
         except SandboxError as error:
             what, _, advice = line(str(error), 600).partition("; ")
             return Check(NAME, "warning", f"local ones do not work here: {what}", advice or "use --sandbox e2b")

@@ -8,13 +8,15 @@ gets every cell whole, on one line.
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
-from streams.jobs.counts import Counts
+if TYPE_CHECKING:
+    from streams.jobs.counts import Counts
+
 
 PIPE_WIDTH = 100_000
 """Columns where there is no terminal: nothing that reads a pipe wants lines broken."""
@@ -165,7 +167,7 @@ def table(
     return Grid(title, columns, right, whole, spare)
 
 
-def counts_table(counts: Counts) -> Grid:
+def counts_table(counts: "Counts") -> Grid:
     """What a run did."""
     made = table("", "what", "count", right=("count",))
     plain: dict[str, Any] = counts.plain()

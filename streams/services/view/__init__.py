@@ -1,0 +1,1 @@
+"""The pages over HTTP: `braid view`."""

@@ -1,0 +1,116 @@
+"""What the pages of one rollout are made of: its account, its strands, and why it waits. Made once for each change of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.rollouts.branch_outcomes import required_verdicts
+from agents.rollouts.closed_rollout import closed_rollout
+from agents.rollouts.emission import branches_of, ranked_by_votes
+from schemas.errors import BraidError
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from streams.cluster.config import Settings
+from streams.log.index_queries import IndexRow
+from streams.views.account import Account
+from streams.views.branch_status import config_of
+from streams.views.vote_table import Tally, tally
+from streams.views.wait_reasons import waiting_for
+from streams.views.web.reason_words import reason_words, unpaired_words
+from streams.views.web.strands import Strand, strands_of
+
+Row = SftRecord | DpoRecord | PpoRecord
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One rollout, ready to be shown."""
+
+    account: Account
+    strands: tuple[Strand, ...]
+    waits: tuple[str, ...]
+    required: tuple[str, ...]
+    counted: Tally
+    verify_with: str
+    """The command that checks its evidence without us."""
+    status: str
+
+    @property
+    def rollout_id(self) -> str:
+        """The rollout."""
+        return self.account.rollout_id
+
+    def strand(self, branch: int) -> Strand | None:
+        """One branch."""
+        return next((strand for strand in self.strands if strand.branch == branch), None)
+
+    def pair_row(self, one: int, other: int) -> DpoRecord | None:
+        """The preference row of two branches."""
+        wanted = {one, other}
+        rows = self.account.all(DpoRecord)
+        return next((row for row in rows if {row.chosen_branch, row.rejected_branch} == wanted), None)
+
+    def rows_of(self, branch: int) -> list[Row]:
+        """The rows that came of a branch."""
+        return [row for row in self.account.rows if branch in branches_in(row)]
+
+    def left_out(self, *branches: int) -> list[RejectedRecord]:
+        """The rejected rows of exactly these branches."""
+        return [row for row in self.account.rejected if set(row.branches) == set(branches)]
+
+    def probability(self, one: int, other: int) -> float | None:
+        """How probable it is, by the votes, that one branch is better; None where nothing compares them."""
+        if self.account.rollout.closed is None or not self.account.rollout.has_closed_facts():
+            return None
+        try:
+            source = closed_rollout(self.account.rollout, None)
+            found = ranked_by_votes(source, self.account.branches or branches_of(source, None))
+        except (BraidError, KeyError):
+            return None
+        return found.result.probability(one, other)
+
+    def why_no_pair(self, one: int, other: int) -> list[str]:
+        """Why two branches are no preference row, in sentences."""
+        a, b = self.strand(one), self.strand(other)
+        if a is None or b is None:
+            return ["One of the branches is not part of this rollout."]
+        if self.account.ranking is None:
+            return ["The rollout has not closed: rows are made when it does.", *self.waits]
+        told = [
+            reason for row in self.left_out(one, other) if row.kind == "dpo" for reason in reason_words(row.reasons)
+        ]
+        return told or unpaired_words(
+            a, b, self.probability(*_in_order(a, b)), config_of(self.account.rollout, _EMPTY.emission)
+        )
+
+
+_EMPTY = Settings.model_construct()
+
+
+def _in_order(a: Strand, b: Strand) -> tuple[int, int]:
+    ranks = [each.ranked.rank if each.ranked is not None and each.ranked.rank is not None else 10**9 for each in (a, b)]
+    return (a.branch, b.branch) if ranks[0] <= ranks[1] else (b.branch, a.branch)
+
+
+def branches_in(row: Row) -> tuple[int, ...]:
+    """The branches that a row was made of."""
+    return (row.chosen_branch, row.rejected_branch) if isinstance(row, DpoRecord) else (row.branch_index,)
+
+
+def sight_of(account: Account, settings: Settings, row: IndexRow | None, verify_with: str) -> Sight:
+    """Make everything that pages show of a rollout."""
+    rollout = account.rollout
+    waits = tuple(waiting_for(rollout, settings.emission, settings.closing))
+    if account.status == "closing":
+        waits = ("decided; its ranking and its rows are not in this log yet",)
+    broken = row is not None and row.status == "broken"
+    if broken and row is not None:
+        waits = (f"the worker gave it up: {row.why}", *waits)
+    return Sight(
+        account, strands_of(account, settings.emission), waits,
+        required_verdicts(rollout, config_of(rollout, settings.emission)), tally(account.votes), verify_with,
+        "broken" if broken else account.status,
+    )  # fmt: skip
+
+
+def beads_of(outcomes: Mapping[str, int]) -> Sequence[str]:
+    """The outcomes of branches, one each, in the order of tiers."""
+    return [status for status in ("pass", "not_required", "fail", "unknown") for _ in range(outcomes.get(status, 0))]

@@ -1,0 +1,99 @@
+"""The rows of a branch beside its transcript: which turns are trained on, and how a row has an output that it shortens."""
+
+from collections.abc import Iterator, Sequence
+
+from schemas.training import DpoRecord, Message, PpoRecord, SftRecord
+from streams.views.web.sight import Row, Sight
+from streams.views.web.turns import ShownCall, Turn
+
+Key = tuple[str, tuple[str, ...]]
+"""Words and calls of a message of the model."""
+
+
+class Trained:
+    """Looks turns and outputs up in the rows of one branch."""
+
+    def __init__(self, sight: Sight, branch: int) -> None:
+        self._kinds: dict[Key, list[str]] = {}
+        self._tools: set[str] = set()
+        self._outputs: dict[tuple[int, int], str] = {}
+        rows = sight.rows_of(branch)
+        strand = sight.strand(branch)
+        for row in rows:
+            kind = type(row).__name__.removesuffix("Record").upper()
+            messages = _messages(row, branch)
+            self._tools |= {message.content for message in messages if message.role == "tool" and message.content}
+            for message in _learned(row, branch):
+                if message.role == "assistant" and message.trained is not False:
+                    kinds = self._kinds.setdefault(_key(message), [])
+                    kinds += [] if kind in kinds else [kind]
+            if strand is not None and not self._outputs:
+                self._outputs = _aligned(strand.transcript.turns, messages)
+        self.told = (
+            "Each turn says in which rows it is trained on, and shows outputs that a row has in another form."
+            if rows
+            else "No row was made of it."
+        )
+        self._any = bool(rows)
+
+    def rows(self, turn: Turn) -> str | None:
+        """The kinds of rows in which the model's words and calls of a turn are trained on; None where there are no rows at all."""
+        if not self._any:
+            return None
+        names = tuple(call.name for call in turn.calls if call.paired)
+        said = (
+            turn.text or (turn.ending.text if turn.ending is not None and turn.ending.kind == "answer" else "")
+        ).strip()
+        kinds = self._kinds.get((said, names)) or []
+        if not kinds and turn.text and turn.ending is not None:
+            kinds = self._kinds.get((turn.ending.text.strip(), names)) or []
+        return f"trained on: {', '.join(kinds)}" if kinds else "not trained on"
+
+    def differs(self, call: ShownCall) -> bool:
+        """Whether rows have another output than the one that is shown."""
+        return self._any and call.output not in (None, "") and call.output not in self._tools
+
+    def output(self, turn: Turn, number: int) -> str | None:
+        """The output of a call as a row has it; None where rows cannot be laid beside the turns."""
+        return self._outputs.get((turn.number, number))
+
+
+def _messages(row: Row, branch: int) -> Sequence[Message]:
+    if isinstance(row, SftRecord):
+        return row.messages
+    if isinstance(row, PpoRecord):
+        return [*row.prompt, *row.completion]
+    assert isinstance(row, DpoRecord)
+    return [*row.prompt, *(row.chosen if row.chosen_branch == branch else row.rejected)]
+
+
+def _learned(row: Row, branch: int) -> Sequence[Message]:
+    """The messages of a row that a trainer may learn from: a prompt only stands before them."""
+    return _messages(row, branch)[len(_prompt(row)) :]
+
+
+def _prompt(row: Row) -> Sequence[Message]:
+    return () if isinstance(row, SftRecord) else row.prompt
+
+
+def _key(message: Message) -> Key:
+    return (message.content or "").strip(), tuple(call.function.name for call in message.tool_calls)
+
+
+def _aligned(turns: Sequence[Turn], messages: Sequence[Message]) -> dict[tuple[int, int], str]:
+    """Outputs of a row by turn and call; none when the row does not have just the calls of the turns, in their order."""
+    calls = [
+        (turn.number, number, call.name) for turn in turns for number, call in enumerate(turn.calls) if call.paired
+    ]
+    said = list(_answered(messages))
+    if [name for _, _, name in calls] != [name for name, _ in said]:
+        return {}
+    return {(turn, number): text for (turn, number, _), (_, text) in zip(calls, said, strict=True) if text is not None}
+
+
+def _answered(messages: Sequence[Message]) -> Iterator[tuple[str, str | None]]:
+    """The calls of a row with their outputs."""
+    outputs = {message.tool_call_id: message.content for message in messages if message.role == "tool"}
+    for message in messages:
+        for call in message.tool_calls:
+            yield call.function.name, outputs.get(call.id)
