@@ -111,6 +111,8 @@ class AgentEvents(Record):
     """What is known of the branch beyond its events."""
     workspace: Workspace | None = None
     """With `ended`: the snapshot of its files."""
+    captured: bool = False
+    """Whether the fold of captures wrote it: an attempt of which it writes anything always gets its end, however long that takes."""
 
 
 def plain_events(piece: AgentEvents) -> tuple[EventFields, ...]:

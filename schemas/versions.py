@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fastavro
-from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
-from avro.schema import parse as parse_for_check
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from schemas.base import Record
 from schemas.branches import BranchRecord
+from schemas.captures import Capture
 from schemas.closures import Closure
 from schemas.emission import NEWEST_VERSION
 from schemas.errors import SchemaError
@@ -33,7 +32,7 @@ FOLDER = Path(__file__).parent / "avro"
 RECORDS: dict[str, type[Record]] = {
     record.__name__: record
     for record in (
-        Lifecycle, AgentEvents, BuildVerdict, VisualVerdict, CheckVerdict, JudgeRequest, JudgeVote, Closure,
+        Lifecycle, AgentEvents, BuildVerdict, VisualVerdict, CheckVerdict, Capture, JudgeRequest, JudgeVote, Closure,
         BranchRecord, Ranking, AepRecord, SftRecord, DpoRecord, PpoRecord, RejectedRecord,
     )
 }  # fmt: skip
@@ -91,9 +90,13 @@ def _without_container_names(node: Any) -> Any:
     return node
 
 
-@cache
 def committed(folder: Path = FOLDER) -> dict[str, tuple[Version, ...]]:
     """All committed versions by record name, oldest first."""
+    return _committed(folder)  # the cache takes `committed()` and `committed(FOLDER)` for two things
+
+
+@cache
+def _committed(folder: Path) -> dict[str, tuple[Version, ...]]:
     found: dict[str, list[Version]] = {}
     for path in sorted(folder.glob("*.avsc")):
         match = _FILE.match(path.name)
@@ -177,6 +180,9 @@ def check(folder: Path = FOLDER) -> list[str]:
 
 def incompatibilities(reader: AvroSchema, writer: AvroSchema) -> list[str]:
     """Why `reader` cannot read what `writer` wrote; empty when it can."""
+    from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
+    from avro.schema import parse as parse_for_check
+
     checker: Any = ReaderWriterCompatibilityChecker
     result = checker().get_compatibility(parse_for_check(json.dumps(reader)), parse_for_check(json.dumps(writer)))
     if result.compatibility is SchemaCompatibilityType.compatible:
@@ -197,5 +203,5 @@ def write(folder: Path = FOLDER, *, amend: bool = False) -> list[Path]:
         path = folder / f"{name}.v{number}.avsc"
         path.write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n", "utf-8")
         written.append(path)
-    committed.cache_clear()
+    _committed.cache_clear()
     return written

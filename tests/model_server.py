@@ -1,8 +1,9 @@
 """A local server that plays models: one script of replies, in the protocol that each request speaks, streamed or whole.
 
-It serves the Messages API (`/v1/messages`) and chat completions (`/v1/chat/completions`), and keeps every request body. A reply
-is made of content blocks as the Messages API writes them; `arguments` instead of `input` gives a call's arguments as raw text.
-The reasoning of chat completions is written to `reasoning_field`.
+It serves the Messages API (`/v1/messages`), chat completions (`/v1/chat/completions`) and the Responses API (`/v1/responses`),
+and keeps every request body. A reply is made of content blocks as the Messages API writes them; `arguments` instead of `input`
+gives a call's arguments as raw text. The reasoning of chat completions is written to `reasoning_field`. Agents ask for more than
+answers: tokens are counted, models listed, HEAD / answered; everything else, WebSockets included, is refused and kept in `others`.
 """
 
 import asyncio
@@ -21,7 +22,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-Protocol = Literal["messages", "chat"]
+from tests import responses_api
+from tests.responses_api import pieces as _pieces
+
+Protocol = Literal["messages", "chat", "responses"]
 Block = dict[str, Any]
 
 FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "stop"}
@@ -85,11 +89,17 @@ def turns(*contents: list[Block], **trouble: Any) -> Play:
     """Plays turns by where the conversation is, so that any number of branches can ask."""
 
     async def play(body: dict[str, Any], _number: int) -> Reply:
-        turn = sum(message["role"] == "assistant" for message in body["messages"])
-        content = contents[turn]
+        content = contents[turns_of(body)]
         return reply(content, "tool_use" if content[-1]["type"] == "tool_use" else "end_turn", **trouble)
 
     return play
+
+
+def turns_of(body: dict[str, Any]) -> int:
+    """How often the model has spoken in what a request holds."""
+    if "messages" in body:
+        return sum(message["role"] == "assistant" for message in body["messages"])
+    return responses_api.turns_of(body["input"])
 
 
 def prefers(letter: str) -> Play:
@@ -125,15 +135,19 @@ def _message_blocks(told: Reply) -> list[Block]:
     return [*told.content, {"type": "tool_use", "id": "toolu_1", "name": told.tool, "input": told.structured}]
 
 
-def _message(told: Reply) -> Block:
+def _message(told: Reply, number: int, model: str = "m") -> Block:
     return {
-        "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": _message_blocks(told),
+        "id": f"msg_{number}", "type": "message", "role": "assistant", "model": model, "content": _message_blocks(told),
         "stop_reason": told.stop, "stop_sequence": None, "usage": _used(told),
     }  # fmt: skip
 
 
-def _message_events(told: Reply) -> list[Block]:
-    head = _message(told) | {"content": [], "stop_reason": None, "usage": _used(told) | {"output_tokens": 1}}
+def _message_events(told: Reply, number: int, model: str) -> list[Block]:
+    head = _message(told, number, model) | {
+        "content": [],
+        "stop_reason": None,
+        "usage": _used(told) | {"output_tokens": 1},
+    }
     events: list[Block] = [{"type": "message_start", "message": head}]
     for index, block in enumerate(_message_blocks(told)):
         start, deltas = _block_events(block)
@@ -184,9 +198,11 @@ def _chat_message(told: Reply) -> Block:
 
 def _chat_usage(told: Reply) -> Block:
     used = _used(told)
+    given = used["input_tokens"] + used["cache_read_input_tokens"]
     return {
-        "prompt_tokens": used["input_tokens"] + used["cache_read_input_tokens"],
+        "prompt_tokens": given,
         "completion_tokens": used["output_tokens"],
+        "total_tokens": given + used["output_tokens"],
         "prompt_tokens_details": {"cached_tokens": used["cache_read_input_tokens"]},
         "completion_tokens_details": {"reasoning_tokens": used.get("reasoning_tokens", 0)},
     }
@@ -196,10 +212,10 @@ def _chat_finish(told: Reply) -> str:
     return "stop" if told.structured is not None and told.stop == "tool_use" else FINISH.get(told.stop, told.stop)
 
 
-def _completion(told: Reply) -> Block:
+def _completion(told: Reply, number: int) -> Block:
     choice = {"index": 0, "message": _chat_message(told), "finish_reason": _chat_finish(told)}
     return {
-        "id": "c",
+        "id": f"chatcmpl-{number}",
         "object": "chat.completion",
         "created": 1,
         "model": "m",
@@ -208,7 +224,7 @@ def _completion(told: Reply) -> Block:
     }
 
 
-def _chat_events(told: Reply) -> list[Block | str]:
+def _chat_events(told: Reply, number: int) -> list[Block | str]:
     message = _chat_message(told)
     deltas: list[Block] = [{"role": "assistant", "content": ""}]
     for name in (told.reasoning_field, "content", "refusal"):
@@ -221,9 +237,9 @@ def _chat_events(told: Reply) -> list[Block | str]:
         rests.append([{"index": index, "function": {"arguments": piece}} for piece in pieces])
     deltas += [{"tool_calls": [start]} for start in starts]
     # Parallel calls come in turns, a piece of each.
-    for number in range(max(map(len, rests), default=0)):
-        deltas += [{"tool_calls": [rest[number]]} for rest in rests if number < len(rest)]
-    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    for place in range(max(map(len, rests), default=0)):
+        deltas += [{"tool_calls": [rest[place]]} for rest in rests if place < len(rest)]
+    chunk = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     events: list[Block | str] = [
         {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas
     ]
@@ -234,13 +250,45 @@ def _chat_events(told: Reply) -> list[Block | str]:
 # -- on the wire -----------------------------------------------------------------------------------------------------------
 
 
-def render(told: Reply, protocol: Protocol, *, stream: bool) -> Response:
+def _response(told: Reply, body: dict[str, Any], number: int) -> Block:
+    output = responses_api.output_items(told.content, number)
+    return responses_api.whole(body, output, _used(told), name=f"resp_{number}", stop=told.stop)
+
+
+def _model(body: dict[str, Any]) -> str:
+    """The model that was asked for: Claude Code leaves out the thinking of another one when it goes on."""
+    return str(body.get("model", "m"))
+
+
+def whole_reply(told: Reply, protocol: Protocol, body: dict[str, Any], number: int) -> Block:
+    """A reply as the protocol has it without streaming."""
+    match protocol:
+        case "messages":
+            return _message(told, number, _model(body))
+        case "chat":
+            return _completion(told, number)
+        case "responses":
+            return _response(told, body, number)
+
+
+def whole_events(told: Reply, protocol: Protocol, body: dict[str, Any], number: int) -> list[Any]:
+    """A reply as the events of a stream."""
+    match protocol:
+        case "messages":
+            return list(_message_events(told, number, _model(body)))
+        case "chat":
+            return list(_chat_events(told, number))
+        case "responses":
+            return responses_api.events(_response(told, body, number))
+
+
+def render(told: Reply, protocol: Protocol, body: dict[str, Any], number: int) -> Response:
     """A reply as a response of the protocol."""
-    if not stream:
-        whole = json.dumps(_message(told) if protocol == "messages" else _completion(told)).encode()
+    if not body.get("stream"):
+        whole = json.dumps(whole_reply(told, protocol, body, number)).encode()
         pieces = [whole[start : start + 40] for start in range(0, len(whole), 40)]
         return StreamingResponse(_sent(pieces, told), media_type="application/json")
-    events: list[Any] = list(_message_events(told) if protocol == "messages" else _chat_events(told))
+    events = whole_events(told, protocol, body, number)
     if told.error is not None:
         error = {"type": told.error, "message": f"{told.error}, as told"}
         events = [*events[:2], {"type": "error", "error": error}]
@@ -250,7 +298,7 @@ def render(told: Reply, protocol: Protocol, *, stream: bool) -> Response:
 
 def _event(event: Any, protocol: Protocol) -> bytes:
     data = event if isinstance(event, str) else json.dumps(event)
-    return (f"event: {event['type']}\n" if protocol == "messages" else "").encode() + f"data: {data}\n\n".encode()
+    return (f"event: {event['type']}\n" if protocol != "chat" else "").encode() + f"data: {data}\n\n".encode()
 
 
 async def _sent(pieces: list[bytes], told: Reply) -> AsyncIterator[bytes]:
@@ -264,10 +312,6 @@ async def _sent(pieces: list[bytes], told: Reply) -> AsyncIterator[bytes]:
 
 def _arguments(block: Block) -> str:
     return block["arguments"] if "arguments" in block else json.dumps(block["input"])
-
-
-def _pieces(words: str) -> list[str]:
-    return [words[start : start + 7] for start in range(0, len(words), 7)]
 
 
 class Received(NamedTuple):
@@ -286,12 +330,14 @@ class ModelServer:
         self.received: list[Received] = []
         self.replies: dict[int, Said] = {}
         """What was answered, by the number of the request."""
+        self.others: list[str] = []
+        """Requests that are no model calls, as method and path."""
         self.url = ""
         """Base URL for the Messages API."""
 
     @property
     def chat_url(self) -> str:
-        """Base URL for chat completions."""
+        """Base URL for chat completions and the Responses API."""
         return f"{self.url}/v1"
 
     @property
@@ -311,12 +357,33 @@ class ModelServer:
     async def chat(self, request: Request) -> Response:
         return await self._take(request, "chat")
 
+    async def responses(self, request: Request) -> Response:
+        return await self._take(request, "responses")
+
+    async def count(self, request: Request) -> Response:
+        """Tokens of a request that is not made yet."""
+        self.others.append(f"{request.method} {request.url.path}")
+        return JSONResponse({"input_tokens": len(await request.body()) // 4})
+
+    async def other(self, request: Request) -> Response:
+        """Anything else: the start page and the list of models are there, the rest is not."""
+        self.others.append(f"{request.method} {request.url.path}")
+        if request.headers.get("upgrade") == "websocket":
+            return refusal(426, "upgrade_required", "WebSockets are not played here")
+        match request.url.path:
+            case "/":
+                return Response()
+            case "/v1/models" if request.method == "GET":
+                listed = {"id": "m", "object": "model", "created": 1, "owned_by": "tests"}
+                return JSONResponse({"object": "list", "data": [listed], "models": []})
+        return refusal(404, "not_found_error", "not played here")
+
     async def _take(self, request: Request, protocol: Protocol) -> Response:
         body = json.loads(await request.body())
         number = len(self.received)
         self.received.append(Received(protocol, body, dict(request.headers)))
         told = self.replies[number] = await self.play(body, number)
-        return told if isinstance(told, Response) else render(told, protocol, stream=bool(body.get("stream")))
+        return told if isinstance(told, Response) else render(told, protocol, body, number)
 
 
 @contextmanager
@@ -325,7 +392,10 @@ def model_server(play: Play) -> Iterator[ModelServer]:
     api = ModelServer(play)
     routes = [
         Route("/v1/messages", api.messages, methods=["POST"]),
+        Route("/v1/messages/count_tokens", api.count, methods=["POST"]),
         Route("/v1/chat/completions", api.chat, methods=["POST"]),
+        Route("/v1/responses", api.responses, methods=["POST"]),
+        Route("/{path:path}", api.other, methods=["GET", "HEAD", "POST", "PUT", "DELETE"]),
     ]
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))

@@ -18,7 +18,8 @@ def gateway(
     """Take rollouts, events, verdicts and votes over HTTP, until SIGTERM or Ctrl-C.
 
     Prints the address once it listens. Listens on loopback unless told otherwise; any other address needs tokens
-    (`gateway.tokens` in braid.toml, or BRAID_GATEWAY__TOKENS). How to send is shown at /docs.
+    (`gateway.tokens` in braid.toml, or BRAID_GATEWAY__TOKENS). How to send is shown at /docs. With upstreams in `[proxy.upstreams]` it
+    is also the capturing proxy (`braid proxy --help`); with `gateway.view` the pages of `braid view` are there, too.
 
     Example: `braid gateway --port 8790`
 
@@ -38,11 +39,14 @@ def gateway(
     from streams.cluster import structured_logs as logs
     from streams.cluster.config import load
     from streams.cluster.connections import resolve
-    from streams.services.gateway.app import create_app
-    from streams.services.gateway.server import address_of, listen, serve
+    from streams.cluster.garbage_collector import tune_gc
+    from streams.commands.view import view_app
+    from streams.services.proxy.proxy_mount import create_gateway
+    from streams.services.web.server import address_of, listen, serve
 
     settings = resolve(load(gateway=given(host=host, port=port)))
-    app = create_app(settings)
+    pages = view_app(settings, mounted=True) if settings.gateway.view else None
+    app = create_gateway(settings, pages)
     bound = listen(settings.gateway.host, settings.gateway.port)
 
     def said() -> None:
@@ -51,9 +55,12 @@ def gateway(
             view = {"url": address.url, "host": address.host, "port": address.port, "docs": f"{address.url}/docs"}
             print_json(view)
         else:
-            sys.stdout.write(f"listening on {address.url} (how to send: {address.url}/docs)\n")
+            shown = f"; pages: {address.url}/" if pages is not None else ""
+            sys.stdout.write(f"listening on {address.url} (how to send: {address.url}/docs{shown})\n")
         sys.stdout.flush()
 
     logs.configure(log_level)
+    if settings.proxy.upstreams:
+        tune_gc()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(app, bound, said))

@@ -3,21 +3,26 @@
 `create_app` makes the whole gateway for some settings; it needs no broker to start.
 """
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Annotated, Any, Literal, Protocol
 
 from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from schemas.base import MAX_EXACT, MAX_ID, Record
+from schemas.captures import Capture
 from schemas.events import AgentEvents, EndStatus
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle
@@ -25,8 +30,9 @@ from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 from streams.cluster.config import Settings
 from streams.cluster.signing_keys import gateway_key, trusted_verifiers
 from streams.services.gateway import pages
-from streams.services.gateway.auth import Caller, Doors, check_bind
 from streams.services.gateway.bodies import Item, form_of, read_items
+from streams.services.gateway.capture_intake import Write, take_captures, write_directly
+from streams.services.gateway.captured_branches import CapturedBranches
 from streams.services.gateway.door import Door, answer, count_refusals, refused
 from streams.services.gateway.fact_reader import Ending, EventShape, FactReader, LineShape, Shape, typed
 from streams.services.gateway.gateway_metrics import GatewayMetrics
@@ -34,10 +40,18 @@ from streams.services.gateway.intake import Intake
 from streams.services.gateway.limits import RETRY_AFTER, Budget, read_body
 from streams.services.gateway.problems import FORBIDDEN, Position, Problem, RefusedError
 from streams.services.gateway.sender import Sender
+from streams.services.gateway.tracer_file import add_tracer
 from streams.services.gateway.voucher import Voucher
+from streams.services.web.auth import Caller, Doors, check_bind
+from streams.services.web.guard import Served
 
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 """W3C Trace Context: one that is not well-formed is to be ignored."""
+
+OWN_PAGES = ("/docs", "/openapi.json", "/static-offline-docs", "/healthz", "/readyz", "/metrics")
+"""Beginnings of paths that the gateway answers itself where pages are mounted."""
+
+FULL = Problem(None, "", "all connections are in use; try again in a moment", 503)
 
 VERDICTS: dict[str, type[Record]] = {"build": BuildVerdict, "visual": VisualVerdict, "check": CheckVerdict}
 
@@ -45,17 +59,31 @@ RolloutId = Annotated[str, Path(min_length=1, max_length=MAX_ID, description="Th
 BranchIndex = Annotated[int, Path(ge=0, le=99_999, description="The branch, from 0.", examples=[0])]
 
 
+class Beside(Protocol):
+    """A service in the process of the gateway."""
+
+    async def start(self) -> None:
+        """Begin."""
+
+    async def stop(self) -> None:
+        """Let go of everything."""
+
+
 class Gateway:
     """What all requests share."""
 
     def __init__(self, settings: Settings) -> None:
         self.config = settings.gateway
-        check_bind(self.config)
+        check_bind(self.config, self.config.tokens)
         self.doors = Doors(self.config.tokens)
         self.metrics = GatewayMetrics()
         self.sender = Sender(settings, self.metrics)
         self.budget = Budget(self.config.max_body_bytes)
         self.voucher = Voucher(gateway_key(settings), trusted_verifiers(settings))
+        self.captured = CapturedBranches(settings)
+        self.write_captures: Write = partial(write_directly, self.sender)
+        self.beside: list[Beside] = []
+        """Services in the same process, from start to end."""
 
     async def caller(self, request: Request) -> Caller:
         """Who sends a request. Raises RefusedError (401)."""
@@ -84,12 +112,28 @@ class Gateway:
             body = await read_body(request, hold, self.config)
             nothing = [] if without is None else [Item(Position(0), without)]
             items = read_items(body, form, request.headers) if body.strip() else iter(nothing)
-            reader = FactReader(shape, caller, self.voucher, redacting=self.config.redact)
+            reader = FactReader(shape, caller, self.voucher, self.captured, redacting=self.config.redact)
             intake = Intake(self.sender, reader, traceparent=traceparent(request), ending=ending)
             outcome = await intake.take(items, len(body))
         self.metrics.items.inc(outcome.accepted)
         for topic, records in Counter(record["topic"] for record in outcome.records).items():
             self.metrics.records.labels(topic).inc(records)
+        for status, refusals in Counter(problem.status for problem in outcome.problems).items():
+            count_refusals(self.metrics, status, refusals)
+        return answer(outcome.status, outcome.plain(), RETRY_AFTER if outcome.status == 503 else None)
+
+    async def take_captures(self, request: Request, place: dict[str, Any]) -> Response:
+        """Take the captures of a tracer."""
+        form = form_of(request.headers.get("content-type"), request.headers)
+        if not self.sender.is_ready:
+            raise RefusedError(503, self.sender.trouble, headers=RETRY_AFTER)
+        with self.budget.hold() as hold:
+            body = await read_body(request, hold, self.config)
+            items = read_items(body, form, request.headers) if body.strip() else iter(())
+            outcome = await take_captures(items, place, self.write_captures, redacting=self.config.redact)
+        if outcome.accepted:
+            self.captured.add(**place)
+        self.metrics.items.inc(outcome.accepted)
         for status, refusals in Counter(problem.status for problem in outcome.problems).items():
             count_refusals(self.metrics, status, refusals)
         return answer(outcome.status, outcome.plain(), RETRY_AFTER if outcome.status == 503 else None)
@@ -108,26 +152,53 @@ def traceparent(request: Request) -> str | None:
     return given if TRACEPARENT.fullmatch(given) else None
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The gateway. Raises ConfigError when it would be open to others."""
+def create_app(settings: Settings, view: Starlette | None = None) -> FastAPI:
+    """The gateway, with the pages of `braid view` where they are given. Raises ConfigError when it would be open to others."""
     gateway = Gateway(settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        await gateway.sender.start()
-        yield
-        await gateway.sender.stop()
+        async with AsyncExitStack() as stack:
+            if view is not None:
+                await stack.enter_async_context(view.router.lifespan_context(view))
+            await gateway.sender.start()
+            stack.push_async_callback(gateway.sender.stop)
+            for each in gateway.beside:
+                await each.start()
+                stack.push_async_callback(each.stop)
+            following = asyncio.create_task(gateway.captured.follow())
+            stack.callback(following.cancel)
+            yield
 
     app: FastAPI = FastAPIOffline(
         title="Braidstream gateway", version="1", description=pages.DESCRIPTION, openapi_tags=pages.TAGS, lifespan=lifespan,
         redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     app.state.gateway = gateway
+    full = refused(FULL, RETRY_AFTER | {"Connection": "close"})
+    ending = {} if view is None else {"ending": view.state.served.ending}
+    app.state.served = Served(gateway.config, gateway.metrics, full, **ending)
+    if view is not None:
+        app.add_middleware(Pages, view=view)
     app.add_middleware(Door, metrics=gateway.metrics, is_open=gateway.doors.are_open)
     _answer_errors(app, gateway)
     _add_writing(app, gateway)
     _add_operations(app, gateway)
+    add_tracer(app)
     return app
+
+
+class Pages:
+    """ASGI middleware: reads go to the pages, unless they ask for what the gateway itself shows."""
+
+    def __init__(self, app: ASGIApp, *, view: ASGIApp) -> None:
+        self._app = app
+        self._view = view
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        own = scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or scope["path"].startswith(OWN_PAGES)
+        await (self._app if own else self._view)(scope, receive, send)
 
 
 def _add_writing(app: FastAPI, gateway: Gateway) -> None:
@@ -195,6 +266,24 @@ def _add_writing(app: FastAPI, gateway: Gateway) -> None:
         shape = EventShape(path, attempt=attempt, first_seq=first_seq)
         ending = Ending(path, attempt=attempt, first_seq=first_seq, status=status, error=error) if ended else None
         return await gateway.take(request, caller, shape, ending=ending)
+
+    @app.post(
+        "/v1/rollouts/{rollout_id:path}/branches/{branch_index}/captures", tags=["events"], summary="Write captures of a branch",
+        openapi_extra=pages.CAPTURES_BODY, **shared,
+    )  # fmt: skip
+    async def captures(
+        request: Request,
+        caller: Known,
+        rollout_id: RolloutId,
+        branch_index: BranchIndex,
+        attempt: Annotated[int, Query(ge=0, le=99_999, description="The try at this branch.")] = 0,
+    ) -> Response:
+        """What a tracer sees of a branch: model calls, events beside them, and its end. The fold of captures numbers the events, so
+        that nothing here has a seq; an item whose id was taken before is ignored.
+        """
+        path = {"rollout_id": rollout_id, "branch_index": branch_index}
+        admit(caller, Capture, path)
+        return await gateway.take_captures(request, path | {"attempt": attempt})
 
     @app.post(
         "/v1/rollouts/{rollout_id:path}/branches/{branch_index}/verdicts/{kind}", tags=["verdicts"], summary="Write a verdict",

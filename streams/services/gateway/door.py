@@ -10,9 +10,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streams.services.gateway.auth import browser_refusal
 from streams.services.gateway.gateway_metrics import REASONS, GatewayMetrics
 from streams.services.gateway.problems import Problem
+from streams.services.web.auth import browser_refusal
 
 log = structlog.get_logger()
 

@@ -12,10 +12,11 @@ from agents.importers.line_error import LineError
 from agents.importers.lines import LineReader
 from agents.redaction.redaction import redact_json
 from schemas.events import AgentEvents
-from streams.services.gateway.auth import Caller
 from streams.services.gateway.bodies import Item
-from streams.services.gateway.problems import BAD_CONTENT, FORBIDDEN, ItemError
+from streams.services.gateway.captured_branches import CapturedBranches
+from streams.services.gateway.problems import BAD_CONTENT, CAPTURED, FORBIDDEN, ItemError
 from streams.services.gateway.voucher import Voucher
+from streams.services.web.auth import Caller
 
 Shape = Callable[[Item], dict[str, Any]]
 
@@ -37,8 +38,17 @@ _REASONS = {TypeError: "a value has a type that does not belong there", Overflow
 class FactReader:
     """Reads the items of one request."""
 
-    def __init__(self, shape: Shape, caller: Caller, voucher: Voucher, *, redacting: bool) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        caller: Caller,
+        voucher: Voucher,
+        captured: CapturedBranches | None = None,
+        *,
+        redacting: bool,
+    ) -> None:
         self._shape = shape
+        self._captured = captured
         self._caller = caller
         self._voucher = voucher
         self._redacting = redacting
@@ -59,7 +69,16 @@ class FactReader:
             refusal = self._caller.fact_refusal(fact)
             if refusal is not None:
                 raise ItemError(FORBIDDEN, "", refusal)
+            if self._is_captured(fact):
+                raise ItemError(
+                    CAPTURED, "", "this branch is captured, and its events come from its captures; send captures"
+                )
         return [self._voucher.vouched(fact) for fact in facts]
+
+    def _is_captured(self, fact: Fact) -> bool:
+        if self._captured is None or not isinstance(fact, AgentEvents):
+            return False
+        return self._captured.has(fact.rollout_id, fact.branch_index, fact.attempt)
 
 
 class LineShape:

@@ -35,7 +35,7 @@ class GatewayMetrics:
 
 
 REASONS = {
-    400: "syntax", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method", 408: "slow_body",
+    400: "syntax", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method", 408: "slow_body", 409: "captured",
     413: "too_large", 415: "content_type", 422: "invalid", 503: "unavailable",
 }  # fmt: skip
 """Names of refusals by their status: few enough to be labels."""

@@ -164,6 +164,19 @@ EVENTS_BODY["requestBody"]["content"] |= {
 }
 EVENTS_BODY["requestBody"]["required"] = False
 
+_CHAT = {"model": "m", "messages": [{"role": "user", "content": "Make the tests pass"}]}
+_SAID = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}]}
+_CALL = {
+    "kind": "call", "id": "c1", "protocol": "openai-chat", "request": _CHAT, "response": _SAID, "status": 200, "error": None,
+    "started_ms": 1768467600000, "latency_ms": 900,
+}  # fmt: skip
+_BESIDE = {"kind": "event", "id": "e1", "at_ms": 1768467600000, "event": {"event": "tool_call", "data": EVENT["data"]}}
+_OVER = {"kind": "end", "id": "z", "status": "answered", "answer": "Done."}
+CAPTURES_BODY = body(
+    {"a model call": _CALL, "an event beside the calls": _BESIDE, "the end": _OVER, "several": [_CALL, _OVER]},
+    lines=[_CALL, _OVER],
+)
+
 _ROLLOUT = {
     "rollout_id": "r1", "task": "Make the tests pass", "branches": 4, "required": ["build"], "deadline_ms": 600000,
     "system_prompt": None, "tools": [], "labels": {"team": "a"},

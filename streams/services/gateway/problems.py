@@ -7,6 +7,7 @@ from schemas.errors import BraidError
 
 BAD_SYNTAX = 400
 FORBIDDEN = 403
+CAPTURED = 409
 TOO_LARGE = 413
 BAD_CONTENT = 422
 

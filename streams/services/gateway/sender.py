@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from agents.facts.fact import Fact
 from schemas.base import Record
+from schemas.captures import Capture
 from schemas.errors import BraidError, SchemaError
 from streams.cluster.config import Settings
 from streams.cluster.connections import ClusterError, registry_of, start_admin, start_producer
@@ -25,8 +26,6 @@ from streams.log.outgoing import Outgoing
 from streams.log.topic_setup import ensure_topics
 from streams.log.wire import Codec
 from streams.services.gateway.gateway_metrics import GatewayMetrics
-
-SOURCE = "gateway"
 
 ACKNOWLEDGE_S = 10.0
 """A broker that needs longer than this is away, for those who wait for an answer."""
@@ -50,19 +49,19 @@ class BrokerAwayError(BraidError):
 class Sender:
     """The way to the log."""
 
-    def __init__(self, settings: Settings, metrics: GatewayMetrics) -> None:
+    def __init__(self, settings: Settings, metrics: GatewayMetrics, source: str = "gateway") -> None:
         self._settings = settings
         self._metrics = metrics
         self._registry = registry_of(settings)
         self._codec = Codec(self._registry, prefix=settings.prefix)
-        self._envelope = Envelope(self._codec, SOURCE, settings.partitions, settings.prefix)
+        self._envelope = Envelope(self._codec, source, settings.partitions, settings.prefix)
         self._producer: Any = None
         self._connecting: asyncio.Task[None] | None = None
         """Connects, or looks whether a silent broker is back."""
         self._is_silent = False
         self._tried = asyncio.Event()
         self._leaving: set[asyncio.Task[None]] = set()
-        self.trouble = "the gateway is still connecting to Kafka"
+        self.trouble = f"the {source} is still connecting to Kafka"
         """Why the broker cannot be reached, for people."""
 
     @property
@@ -98,7 +97,7 @@ class Sender:
         """The wire form of a record."""
         return self._codec.encode(fact)
 
-    def outgoing(self, fact: Fact, traceparent: str | None) -> Outgoing:
+    def outgoing(self, fact: Fact | Capture, traceparent: str | None) -> Outgoing:
         """Address a record."""
         return self._envelope.outgoing(fact, traceparent=traceparent)
 

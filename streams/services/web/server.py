@@ -1,4 +1,4 @@
-"""The gateway as a process: an address, signals, a graceful end."""
+"""An HTTP server as a process: an address, signals, a graceful end. The application brings its limits in `app.state.served`."""
 
 import asyncio
 import logging
@@ -11,16 +11,16 @@ from math import ceil
 from typing import NamedTuple, cast
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from schemas.errors import BraidError
-from streams.services.gateway.guard import Connection, Guard
+from streams.services.web.guard import Connection, Guard, Served
 
 GRACE_S = 15
-"""How long requests may take to finish when the gateway ends: longer than a broker is waited for."""
+"""How long requests may take to finish when the server ends: longer than a broker is waited for."""
 
 QUIET = {"uvicorn": logging.WARNING, "aiokafka": logging.CRITICAL}
-"""A broker that is away makes aiokafka say so ten times a second; the gateway says it once per attempt."""
+"""A broker that is away makes aiokafka say so ten times a second; servers say it once per attempt."""
 
 
 class ListenError(BraidError):
@@ -28,7 +28,7 @@ class ListenError(BraidError):
 
 
 class Address(NamedTuple):
-    """Where the gateway listens."""
+    """Where a server listens."""
 
     host: str
     port: int
@@ -42,15 +42,16 @@ class Address(NamedTuple):
 class Server(uvicorn.Server):
     """A server that says when it listens, and leaves signals to whoever runs it."""
 
-    def __init__(self, app: FastAPI, said: Callable[[], None]) -> None:
-        gateway = app.state.gateway
-        guarded = cast("type[asyncio.Protocol]", partial(Connection, Guard(gateway.config, gateway.metrics)))
+    def __init__(self, app: Starlette, said: Callable[[], None]) -> None:
+        served: Served = app.state.served
+        guarded = cast("type[asyncio.Protocol]", partial(Connection, Guard(served)))
         config = uvicorn.Config(
             app, http=guarded, ws="none", lifespan="on", log_config=None, access_log=False, server_header=False, proxy_headers=False,
-            timeout_keep_alive=ceil(gateway.config.keep_alive_s), timeout_graceful_shutdown=GRACE_S,
+            timeout_keep_alive=ceil(served.config.keep_alive_s), timeout_graceful_shutdown=GRACE_S,
         )  # fmt: skip
         super().__init__(config)
         self._said = said
+        self._ending = served.ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say so."""
@@ -66,6 +67,7 @@ class Server(uvicorn.Server):
         """Finish what is under way, then stop; asked again, stop at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
+        self._ending()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -86,7 +88,7 @@ def address_of(bound: socket.socket) -> Address:
     return Address(host, port)
 
 
-async def serve(app: FastAPI, bound: socket.socket, said: Callable[[], None]) -> None:
+async def serve(app: Starlette, bound: socket.socket, said: Callable[[], None]) -> None:
     """Serve until SIGTERM or SIGINT."""
     for name, level in QUIET.items():
         logging.getLogger(name).setLevel(level)

@@ -8,19 +8,17 @@ connections are limited in number, altogether and by address (`crowd.py`). The p
 import asyncio
 import resource
 import sys
+from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import h11
+from prometheus_client import Counter, Gauge
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from streams.cluster.config import GatewayConfig
-from streams.services.gateway.crowd import BURST, Crowd
-from streams.services.gateway.door import refused
-from streams.services.gateway.gateway_metrics import GatewayMetrics
-from streams.services.gateway.limits import RETRY_AFTER
-from streams.services.gateway.problems import Problem
+from streams.cluster.config import HttpConfig
+from streams.services.web.crowd import BURST, Crowd
 
 LOOK_S = 0.5
 """Time between two looks at all connections, so also how exactly limits are kept."""
@@ -37,11 +35,32 @@ OTHER_FILES = 128
 LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-class Guard:
-    """The limits that all connections of a gateway share."""
+class ConnectionMetrics(Protocol):
+    """What is counted of connections."""
 
-    def __init__(self, config: GatewayConfig, metrics: GatewayMetrics) -> None:
+    connections: Gauge
+    cut: Counter
+    """By reason."""
+
+
+class Served(NamedTuple):
+    """What a server is told of its application."""
+
+    config: HttpConfig
+    metrics: ConnectionMetrics
+    full: ASGIApp
+    """Answers requests of connections beyond the limits."""
+    ending: Callable[[], None] = lambda: None
+    """Told that the server ends: answers without an end have to end then."""
+
+
+class Guard:
+    """The limits that all connections of a server share."""
+
+    def __init__(self, served: Served) -> None:
+        config, metrics = served.config, served.metrics
         self.config = config
+        self.full = served.full
         limit = max(1, min(config.max_connections, (raise_file_limit() - OTHER_FILES) // BURST))
         self.crowd: Crowd[Connection] = Crowd(limit, config.max_connections_per_address)
         self._connections: set[Connection] = set()
@@ -104,7 +123,7 @@ class Connection(H11Protocol):
         """Enter, or stay for the health routes only."""
         super().connection_made(transport)
         if self._guard.enter(self, address_of(self.client), self.loop.time()):
-            self.app = only_health(self.app)
+            self.app = only_health(self.app, self._guard.full)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave."""
@@ -177,13 +196,11 @@ def address_of(client: tuple[str, int] | None) -> str:
     return host
 
 
-def only_health(app: ASGIApp) -> ASGIApp:
-    """The gateway for a connection beyond the limits."""
+def only_health(app: ASGIApp, full: ASGIApp) -> ASGIApp:
+    """An application for a connection beyond the limits."""
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-        full = Problem(None, "", "all connections are in use; try again in a moment", 503)
-        answer = app if scope["path"] in HEALTH else refused(full, RETRY_AFTER | {"Connection": "close"})
-        await answer(scope, receive, send)
+        await (app if scope["path"] in HEALTH else full)(scope, receive, send)
 
     return respond
 

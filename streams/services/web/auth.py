@@ -1,10 +1,12 @@
-"""Who may write what. Pure: a header in, a caller out; a fact and a caller in, a refusal or nothing out.
+"""Who may write and read what. Pure: a header in, a caller out; a fact and a caller in, a refusal or nothing out.
 
 The role is asked of the fact that would be written, not of the route it came by, so there is no way around it: an agent
 cannot write a verdict about itself.
 """
 
+from base64 import b64decode
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from hmac import compare_digest
 from ipaddress import ip_address
@@ -13,15 +15,17 @@ from urllib.parse import urlsplit
 
 from agents.facts.fact import Fact, rollout_of
 from schemas.base import Record
+from schemas.captures import Capture
 from schemas.events import AgentEvents
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
-from streams.cluster.config import ConfigError, GatewayConfig, Role, Token
+from streams.cluster.config import ConfigError, HttpConfig, Role, Token
 
 NEEDED: dict[type[Record], tuple[Role, ...]] = {
     Lifecycle: ("operator",),
     AgentEvents: ("agent", "operator"),
+    Capture: ("agent", "operator"),
     BuildVerdict: ("verifier",),
     VisualVerdict: ("verifier",),
     CheckVerdict: ("verifier",),
@@ -57,9 +61,20 @@ class Caller(NamedTuple):
             return "workspace needs the role operator: an agent does not choose which snapshot is tested; leave it out"
         return self.refusal(type(fact), rollout_of(fact), getattr(fact, "branch_index", None))
 
+    def read_refusal(self, needed: tuple[Role, ...], rollout_id: str | None) -> str | None:
+        """Why this caller may not read something; None when it may. `rollout_id` is None for what is about several."""
+        if self.roles.isdisjoint(needed):
+            has = ", ".join(sorted(self.roles)) or "none"
+            return f"this needs the role {' or '.join(needed)}; the token's roles: {has}"
+        if self.branch is not None:
+            return "this token is bound to one branch: it reads no pages"
+        if self.rollout is not None and rollout_id is not None and rollout_id != self.rollout:
+            return "this token is bound to another rollout"
+        return None
 
-EVERYBODY = Caller(frozenset({"agent", "verifier", "operator"}))
-"""Whoever reaches a gateway without tokens: it listens on loopback only."""
+
+EVERYBODY = Caller(frozenset({"agent", "verifier", "operator", "viewer"}))
+"""Whoever reaches a server without tokens: it listens on loopback only."""
 
 
 class Doors:
@@ -81,25 +96,40 @@ class Doors:
         """Whether no tokens are configured."""
         return not self._callers
 
-    def caller(self, authorization: Sequence[bytes]) -> Caller | None:
-        """Who sends these Authorization headers; None for nobody we know."""
+    def caller(self, authorization: Sequence[bytes], *, browsers: bool = False) -> Caller | None:
+        """Who sends these Authorization headers; None for nobody we know.
+
+        Browsers ask people for a name and a password: for them the password of basic authentication is a token, too.
+        """
         if self.are_open:
             return EVERYBODY
         if len(authorization) != 1:
             return None
         scheme, _, secret = authorization[0].strip().partition(b" ")
-        if scheme.lower() != b"bearer":
-            return None
+        if scheme.lower() == b"basic" and browsers:
+            return self.known(_password(secret))
+        return self.known(secret) if scheme.lower() == b"bearer" else None
+
+    def known(self, secret: bytes) -> Caller | None:
+        """Whose token this is; None for no token of ours."""
         given = sha256(secret.strip()).digest()
         found = [caller for digest, caller in self._callers.items() if compare_digest(digest, given)]
         return found[0] if found else None
 
 
-def check_bind(config: GatewayConfig) -> None:
+def _password(credentials: bytes) -> bytes:
+    """The password of basic authentication; nothing for what is none."""
+    try:
+        return b64decode(credentials.strip(), validate=True).partition(b":")[2]
+    except ValueError:
+        return b""
+
+
+def check_bind(config: HttpConfig, tokens: Sequence[Token], name: str = "gateway") -> None:
     """Raises ConfigError for an address that others can reach when there are no tokens."""
-    if not config.tokens and not is_loopback(config.host):
+    if not tokens and not is_loopback(config.host):
         raise ConfigError(
-            f"gateway: {config.host or 'every address'} can be reached by others, and no tokens are configured; "
+            f"{name}: {config.host or 'every address'} can be reached by others, and no tokens are configured; "
             "set gateway.tokens (BRAID_GATEWAY__TOKENS), or listen on 127.0.0.1"
         )
 
@@ -112,17 +142,18 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+@lru_cache(maxsize=64)
 def browser_refusal(host: str | None, origin: str | None) -> str | None:
-    """Why a request to an open gateway may come from a page of somebody else's; None when it does not.
+    """Why a request to an open server may come from a page of somebody else's; None when it does not.
 
     A page can make a browser on this machine post to loopback: then the Origin is the page's. With a name that it points
     at loopback the Origin matches, but the Host is that name.
     """
     name = _name(f"//{host}") if host else None
     if name is None or not is_loopback(name):
-        return "without tokens the gateway answers only to loopback names such as localhost (the Host header)"
+        return "without tokens this server answers only to loopback names such as localhost (the Host header)"
     if origin is not None and _host_and_port(origin) != (host or "").lower():
-        return "without tokens the gateway takes no requests from pages of other origins (the Origin header)"
+        return "without tokens this server takes no requests from pages of other origins (the Origin header)"
     return None
 
 

@@ -1,0 +1,252 @@
+"""The fold of a captured branch: captures in, in the order of the log, its numbered events out.
+
+The events follow from the captures alone: a branch that is read again gives the same slices with the same numbers, so that writing
+them twice changes nothing. The branch ends with its first valid end; whatever comes later is late.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agents.capture.lost_calls import LOST_BY
+from agents.capture.parts import PartJoin
+from agents.capture.request_delta import TooManyItemsError, UnknownBeginningError
+from agents.capture.told_call import CallReader
+from agents.capture.tool_events import ToolEvents
+from agents.importers.line_error import LineError
+from agents.importers.traces.call_facts import CallTrouble
+from agents.importers.traces.content import fitting_source
+from agents.importers.traces.fields import object_in, text_in
+from agents.importers.traces.spoken import Spoken
+from agents.importers.traces.traced_end import TracedEnd, traced_end
+from agents.importers.traces.tracker import ConversationTracker, Event, TracedCall
+from agents.summarize.output import byte_length
+from schemas.captures import Capture
+from schemas.errors import BraidError
+from schemas.events import AgentEvent, AgentEvents, AgentInfo, BranchInfo, EndStatus
+from schemas.jsontext import compact, parse_object
+
+SLICE_BYTES = 512 * 1024
+"""Bytes of events in a slice, unless a single event has more."""
+
+MAX_TASK = 64 * 1024
+"""Characters of the first user message that become the task of a rollout that nobody opened."""
+
+UNREADABLE = (
+    LineError, UnknownBeginningError, TooManyItemsError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError,
+    RecursionError,
+)  # fmt: skip
+"""Errors of a body that is not what it says: it comes from outside, and must not stop the fold."""
+
+DECIDED = ("idle", "age", "size")
+"""Reasons of ends that the fold's worker decides: void when something came before they were written."""
+
+_CHANNELS = {
+    "tool_call": "tool", "tool_result": "tool", "final_answer": "text", "assistant_message": "text", "user_message": "user",
+    "reasoning": "thinking", "message": "conversation", "model_call": "conversation",
+}  # fmt: skip
+
+_STATUSES: dict[str, EndStatus] = {each: each for each in ("answered", "failed", "aborted", "infra_error")}
+
+
+class RefusedCaptureError(BraidError):
+    """A capture that does not count, with the code of the reason."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class CaptureFold:
+    """One attempt of one branch."""
+
+    def __init__(self, rollout_id: str, branch_index: int, attempt: int = 0) -> None:
+        self._place = {"rollout_id": rollout_id, "branch_index": branch_index, "attempt": attempt}
+        self.is_ended = False
+        self.last_offset = -1
+        """Of the last capture that counts."""
+        self.bytes = 0
+        """Of all captures so far."""
+        self._next_seq = 0
+        self._seen: set[tuple[bool, str]] = set()
+        self._parts = PartJoin()
+        self._reader = CallReader()
+        self._tracker = ConversationTracker(reasoning=True)
+        self._tools = ToolEvents()
+        self._info: BranchInfo | None = None
+        self._is_info_told = False
+        self._trouble: CallTrouble | None = None
+        self._missing: str | None = None
+        """Why something that the agent did is not among its events."""
+        self._response: Spoken | None = None
+        self._calls = 0
+
+    def take(self, capture: Capture, offset: int) -> list[AgentEvents]:
+        """Return the slices that follow from a capture. Raises RefusedCaptureError."""
+        name = (capture.kind == "end", capture.capture_id)  # an agent's event takes no id from an end
+        if name in self._seen:
+            return []
+        if self.is_ended:
+            raise RefusedCaptureError("late", "its branch has ended")
+        if capture.kind == "end":
+            return self._ended(capture)
+        body = self._parts.whole(capture)
+        if capture.parts > 1 and body is None:
+            self.last_offset = offset
+            return []
+        self._seen.add(name)
+        self.last_offset = offset
+        self.bytes += len(body or b"")
+        if capture.source == LOST_BY:
+            self._missing = self._missing or "calls found no room in the proxy's spool"
+        try:
+            return list(self._slices(self._events(capture, body)))
+        except RefusedCaptureError:
+            self._missing = self._missing or f"{capture.kind} {capture.capture_id} cannot be read"
+            raise
+
+    def _events(self, capture: Capture, body: bytes | None) -> list[Event]:
+        if capture.parts == 0:
+            self._missing = self._missing or f"{capture.kind} {capture.capture_id} is too large to be kept"
+            data = {"position": capture.capture_id, "reason": "too large", "raw": {"sha256": capture.digest}}
+            return [{"channel": "status", "event": "unreadable", "data": data}]
+        try:
+            told = parse_object(body or b"")
+            if capture.kind == "call":
+                return self._call(told, capture.capture_id)
+            if capture.kind == "event":
+                return self._event(told)
+        except UNREADABLE as error:
+            raise RefusedCaptureError("unreadable", f"{capture.kind} {capture.capture_id}: {error}") from None
+        raise RefusedCaptureError("unknown_kind", f"captures of kind {capture.kind} are not read yet")
+
+    # -- calls and events ----------------------------------------------------------------------------------------------
+
+    def _call(self, body: dict[str, Any], capture_id: str) -> list[Event]:
+        told = self._reader.read(body, capture_id)
+        events: list[Event] = []
+        for call in told.calls:
+            events += self._tracker.take(call)
+        first = told.calls[0]
+        if self._info is None:
+            self._info = _info(first)
+        self._calls += 1
+        self._trouble = first.facts.error if first.response is None else None
+        if first.response is not None:
+            self._response = first.response
+        return events + self._tools.respond(first.response)
+
+    def _event(self, body: dict[str, Any]) -> list[Event]:
+        told = object_in(body, "event")
+        kind = text_in(told, "event")
+        if kind is None:
+            raise LineError("event.event", "missing")
+        data = fitting_source(object_in(told, "data"), SLICE_BYTES)
+        event: Event = {
+            "channel": text_in(told, "channel") or _CHANNELS.get(kind, "status"),
+            "event": kind,
+            "data": data,
+        }
+        at = body.get("at_ms")
+        if isinstance(at, int) and not isinstance(at, bool) and abs(at) < 2**53:
+            event["timestamp_ms"] = at
+        return self._tools.take(event) if kind in ("tool_call", "tool_result") else [event]
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _ended(self, capture: Capture) -> list[AgentEvents]:
+        try:
+            told = parse_object(capture.body or b"{}")
+        except ValueError as error:
+            raise RefusedCaptureError("unreadable", f"end {capture.capture_id}: {error}") from None
+        if told.get("reason") in DECIDED and told.get("read_to") != self.last_offset:
+            return []  # something came before it was written
+        self.is_ended = True
+        self._seen.add((True, capture.capture_id))
+        events = self._tools.release()
+        answer = text_in(told, "answer")
+        if answer is not None:
+            events.append(
+                {"channel": "text", "event": "final_answer", "data": fitting_source({"answer": answer}, SLICE_BYTES)}
+            )
+        end = self._end(told)
+        slices = list(self._slices(events))
+        last = self._next_seq - 1 if self._next_seq else None
+        bare = AgentEvents(
+            **self._place, first_seq=self._next_seq, ended=True, last_seq=last, status=end.status, error=end.error, captured=True,
+            branch=self._untold_info(),
+        )  # fmt: skip
+        self._forget()
+        return [*slices, bare]
+
+    def _end(self, told: dict[str, Any]) -> TracedEnd:
+        """How the branch ended: as its agent says, else as its last call did. What is not known whole is neither right nor wrong."""
+        status, error = _STATUSES.get(str(told.get("status"))), text_in(told, "error")
+        if self._missing is not None:
+            return TracedEnd("infra_error", f"not captured whole: {self._missing}")
+        if status is not None:
+            return TracedEnd(status, error)
+        if self._trouble is not None:
+            return traced_end(ended=True, last_trouble=self._trouble, error=None)
+        if not self._calls and not self._next_seq:
+            return TracedEnd("infra_error", "it ended before anything of it was captured")
+        return self._decided_end(told.get("reason"))
+
+    def _decided_end(self, reason: Any) -> TracedEnd:
+        if reason in ("age", "size"):
+            return TracedEnd("aborted", f"its captures reached the limit of {reason}")
+        if reason == "idle" and self._response is not None and self._response.calls:
+            return TracedEnd("aborted", "nothing came after its last tool calls")
+        return TracedEnd("answered")
+
+    def _forget(self) -> None:
+        """Let go of everything but the ids: repetitions of what counted are still ignored."""
+        self._parts, self._reader, self._tools = PartJoin(), CallReader(), ToolEvents()
+        self._tracker = ConversationTracker(reasoning=True)
+        self._response = None
+
+    # -- slices --------------------------------------------------------------------------------------------------------
+
+    def _slices(self, events: Iterable[Event]) -> Iterator[AgentEvents]:
+        held: list[AgentEvent] = []
+        size = 0
+        for each in events:
+            event = AgentEvent(
+                channel=each["channel"],
+                event=each["event"],
+                data=compact(each["data"]),
+                timestamp_ms=each.get("timestamp_ms"),
+            )
+            length = byte_length(event.data)
+            if held and size + length > SLICE_BYTES:
+                yield self._slice(held)
+                held, size = [], 0
+            held.append(event)
+            size += length
+        if held:
+            yield self._slice(held)
+
+    def _slice(self, events: list[AgentEvent]) -> AgentEvents:
+        first, self._next_seq = self._next_seq, self._next_seq + len(events)
+        return AgentEvents(
+            **self._place, first_seq=first, events=tuple(events), branch=self._untold_info(), captured=True
+        )
+
+    def _untold_info(self) -> BranchInfo | None:
+        """Facts about the branch, told once."""
+        info = None if self._is_info_told else self._info
+        self._is_info_told = self._is_info_told or info is not None
+        return info
+
+
+def _info(call: TracedCall) -> BranchInfo:
+    """Facts about a branch from its first call. The task holds where nobody opened the rollout."""
+    user = next((each.text for each in call.messages if each.role == "user" and each.text), None)
+    sampling = call.facts.sampling or {}
+    warmth = sampling.get("temperature")
+    known = isinstance(warmth, int | float) and not isinstance(warmth, bool) and abs(warmth) < 1e6
+    return BranchInfo(
+        temperature=float(warmth) if known else None,  # type: ignore[arg-type]
+        agent=AgentInfo(model=call.facts.model) if call.facts.model else None,
+        task=None if user is None else user[:MAX_TASK],
+        observed="raw",
+    )

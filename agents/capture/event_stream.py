@@ -1,0 +1,62 @@
+"""Server-sent events: the JSON of each, in order, from the bytes of a whole stream."""
+
+from typing import Any
+
+from schemas.jsontext import parse
+
+DONE = "[DONE]"
+"""The data of the last event of OpenAI's streams."""
+
+
+TOGETHER = 20
+"""Events that are parsed together: so few have not the brackets of a text that may be too deep."""
+
+
+def is_event_stream(content_type: str, raw: bytes) -> bool:
+    """Whether a response is a stream of events, as its header says or as it begins: JSON begins in no such way."""
+    return "event-stream" in content_type.lower() or raw.startswith((b"data:", b"event:"))
+
+
+def events_of(raw: bytes) -> list[Any]:
+    """The data of the events: JSON values, or DONE. An event that was cut is left out.
+
+    Raises ValueError for bytes that are not UTF-8 and for data that are neither: a response without them would be another one.
+    """
+    data = _data(raw)
+    done = bool(data) and data[-1].strip() == DONE
+    if done:
+        data.pop()
+    found = [value for start in range(0, len(data), TOGETHER) for value in _values(data[start : start + TOGETHER])]
+    return [*found, DONE] if done else found
+
+
+def _values(data: list[str]) -> list[Any]:
+    """The values of some events: one call for all of them takes half of the time."""
+    try:
+        found: list[Any] = parse(f"[{','.join(data)}]")
+    except ValueError:
+        found = []
+    return found if len(found) == len(data) else [value for each in data for value in _value(each)]
+
+
+def _data(raw: bytes) -> list[str]:
+    text = raw.decode().removeprefix("\ufeff")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    found: list[str] = []
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if line.startswith("data:"):
+            lines.append(line[5:].removeprefix(" "))
+        elif not line and lines:
+            found.append(lines[0] if len(lines) == 1 else "\n".join(lines))
+            lines = []
+    return found
+
+
+def _value(data: str) -> list[Any]:
+    """The value of one event's data; none where the data are empty, as in messages that keep a connection open."""
+    stripped = data.strip()
+    if stripped == DONE:
+        return [DONE]
+    return [parse(data)] if stripped else []

@@ -1,0 +1,65 @@
+"""A tracer's tool events beside the calls of responses: each is given the id of the call that it is about, so that no call is told twice.
+
+A tracer knows the tool and its arguments, often not the id that the model gave the call. Events that fit no call wait until the next
+response, or the end: the proxy's capture of a response may come after the tracer's of its tools.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agents.importers.traces.fields import text_in
+from agents.importers.traces.spoken import Spoken, plain_arguments, short
+
+Event = dict[str, Any]
+
+
+class ToolEvents:
+    """The tool events of one branch."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, tuple[str, str]] = {}
+        """By id, name and arguments of calls that no event is about yet."""
+        self._known: set[str] = set()
+        """Ids of all calls of responses."""
+        self._renamed: dict[str, str] = {}
+        """By the tracer's id, the model's."""
+        self._waiting: list[Event] = []
+
+    def respond(self, response: Spoken | None) -> list[Event]:
+        """Note the calls of a response; returns the events that had to wait for it."""
+        for call in response.calls if response is not None else ():
+            if call.id:
+                self._asked[short(call.id)] = (call.name, plain_arguments(call.arguments))
+                self._known.add(short(call.id))
+        return self.release()
+
+    def release(self) -> list[Event]:
+        """Return the events that waited: one that fits no call is a call that the program made by itself."""
+        waiting, self._waiting = self._waiting, []
+        return [self._fitted(event) or event for event in waiting]
+
+    def take(self, event: Event) -> list[Event]:
+        """Return the events that can be told now."""
+        found = self._fitted(event) if not self._waiting else None
+        if found is None:
+            self._waiting.append(event)
+            return []
+        return [found]
+
+    def _fitted(self, event: Event) -> Event | None:
+        data: Mapping[str, Any] = event["data"]
+        given = text_in(data, "callId", "call_id")
+        if event["event"] == "tool_call":
+            call_id = self._call(given, text_in(data, "toolName", "name") or "", plain_arguments(data.get("args")))
+            if call_id is not None:
+                self._asked.pop(call_id, None)
+                if given is not None:
+                    self._renamed[given] = call_id
+        else:
+            call_id = self._renamed.get(given or "") or (given if given in self._known else None)
+        return None if call_id is None else event | {"data": {**data, "callId": call_id}}
+
+    def _call(self, given: str | None, name: str, arguments: str) -> str | None:
+        if given in self._known:
+            return given
+        return next((call_id for call_id, asked in self._asked.items() if asked == (name, arguments)), None)

@@ -1,0 +1,1 @@
+"""The capture fold as a worker: captures of the log become events of branches."""
