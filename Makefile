@@ -11,7 +11,7 @@ READY := .venv/.ready
 COMPILED := .venv/.compiled
 TRAINERS := .venv-trainers
 
-.PHONY: help setup plain browser demo test test-cores test-live test-log test-kafka long test-long test-trainers check same-bytes lock schemas bench faults clean
+.PHONY: help setup plain browser demo test test-cores test-live test-log test-kafka long test-long test-trainers check same-bytes lock schemas bench sizes faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -66,6 +66,7 @@ check: $(READY) ## Lint, types, import direction, schemas, the bytes of old logs
 	@$(BIN)/ruff check -q .
 	@$(BIN)/ruff format -q --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --config-file clients/python/pyproject.toml
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/braid schemas check
 	@$(MAKE) --no-print-directory -s same-bytes
@@ -74,15 +75,18 @@ same-bytes: $(COMPILED) ## Replay the stored logs of released emission versions:
 	@$(BIN)/python -m tests.same_bytes.check
 
 lock: $(READY) ## Resolve the dependencies anew, into the lock files (what runs, what develops, what trains)
-	@$(UV) pip compile -q --universal --generate-hashes --no-header pyproject.toml -o requirements.lock
-	@$(UV) pip compile -q --universal --generate-hashes --no-header --group dev pyproject.toml -o requirements-dev.lock
-	@$(UV) pip compile -q --universal --generate-hashes --no-header --group trainers -c requirements-dev.lock pyproject.toml -o requirements-trainers.lock
+	@$(UV) pip compile -q --universal --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock
+	@$(UV) pip compile -q --universal --generate-hashes --no-header --all-extras --group dev pyproject.toml -o requirements-dev.lock
+	@$(UV) pip compile -q --universal --generate-hashes --no-header --all-extras --group trainers -c requirements-dev.lock pyproject.toml -o requirements-trainers.lock
 
 schemas: $(READY) ## Write the Avro of models that changed, as the next version
 	@$(BIN)/braid schemas write
 
 bench: $(COMPILED) ## Benchmarks, each with its baseline beside it
 	@for name in ranking contamination live export replay soak; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+sizes: $(READY) ## Install the core, each extra and the client into fresh environments, and print what they weigh
+	@$(BIN)/python -m benchmarks.sizes
 
 faults: $(COMPILED) ## The long fault run: workers and broker killed over thousands of rollouts
 	@$(BIN)/pytest -m faults -s tests/faults
@@ -94,10 +98,10 @@ clean: ## Remove the virtual environment and caches (Kafka's jars stay in the us
 .tools/bin/uv:
 	@.ci/step "installing uv into .tools" bash -c '$(PYTHON) -m venv .tools && .tools/bin/pip install -q --disable-pip-version-check uv'
 
-$(READY): requirements-dev.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
+$(READY): requirements-dev.lock pyproject.toml clients/python/pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@.ci/step "making .venv" $(UV) venv -q --allow-existing --python '$(VENV_PYTHON)' .venv
 	@.ci/step "installing the dependencies" $(UV) pip sync -q --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.lock
-	@BRAID_COMPILED=no .ci/step "installing braid" $(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@BRAID_COMPILED=no .ci/step "installing braid" $(UV) pip install -q --python $(BIN)/python --no-deps -e . -e clients/python
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q schemas agents streams
 	@touch $@
 
@@ -110,5 +114,5 @@ $(TRAINERS)/.ready: requirements-trainers.lock pyproject.toml | $(filter .tools/
 	@echo "installing torch and TRL into $(TRAINERS) (some 6 GB) ..."
 	@$(UV) venv -q --allow-existing --python '$(VENV_PYTHON)' $(TRAINERS)
 	@$(UV) pip sync -q --compile-bytecode --python $(TRAINERS)/bin/python --require-hashes requirements-trainers.lock
-	@$(UV) pip install -q --python $(TRAINERS)/bin/python --no-deps -e .
+	@$(UV) pip install -q --python $(TRAINERS)/bin/python --no-deps -e . -e clients/python
 	@touch $@

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from hashlib import sha256
 from io import StringIO
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +33,8 @@ LEVEL = "1"
 GROUP = "braid"
 LIBRARY = f"{GROUP}__mypyc"
 RECORD = Path("schemas/compiled.json")
+CLIENT_FILE = "clients/python/braidstream/tracer.py"
+"""The gateway serves it."""
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 # mypyc type-checks every line that it reads, also of libraries. Those that no compiled module imports are left out: the same C
 # comes out, after 9 instead of 64 CPU seconds. What is left out by mistake is compiled as `Any`: more slowly, the same results.
@@ -46,14 +49,19 @@ follow_imports = skip
 follow_imports = silent
 """
 
+# Reports of progress while the C files are compiled.
+STEPS = 5
+
 Say = Callable[[str], None]
 
 
 class CompileModules(BuildHookInterface[BuilderConfig]):
     """Adds the compiled modules to what is built."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - as hatchling calls it
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and tag the wheel for this Python and machine; without compiled modules it is for any."""
+        if version == "standard":  # a checkout has the file itself
+            build_data["force_include"][CLIENT_FILE] = "streams/services/gateway/tracer.py.txt"
         if os.environ.get("BRAID_COMPILED", "").strip().lower() in {"no", "off", "false", "0"}:
             return
         with chdir(self.root):
@@ -103,15 +111,20 @@ def _compile(paths: Sequence[str], say: Say) -> list[str]:
     from setuptools.command.build_ext import build_ext
 
     class Build(build_ext):
-        """Compiles the C files of a module side by side, and names each."""
+        """Compiles the C files of a module side by side, and reports every fifth of them all."""
 
         def build_extensions(self) -> None:
             compile_all = self.compiler.compile
+            total = sum(len(each.sources) for each in self.extensions)
+            compiled = count(1)
 
             def compile_each(files: list[str], *given: Any, **options: Any) -> list[str]:
                 def compile_one(file: str) -> list[str]:
-                    say(f"  {Path(file).stem.removeprefix('__native_')}")
-                    return list(compile_all([file], *given, **options))
+                    made = list(compile_all([file], *given, **options))
+                    number = next(compiled)
+                    if number * STEPS // total > (number - 1) * STEPS // total:
+                        say(f"  {number} of {total} C files")
+                    return made
 
                 with ThreadPoolExecutor(os.cpu_count()) as pool:
                     return [made for each in pool.map(compile_one, files) for made in each]

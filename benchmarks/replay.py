@@ -205,12 +205,13 @@ def stages(directory: Path, branches: int) -> list[tuple[str, float]]:
     """CPU microseconds a branch by stage, one process, everything on."""
     from streams.jobs.crew.crew import Crew
     from streams.jobs.replay.partition_job import Job
+    from streams.jobs.replay.processes import replay_place
     from streams.jobs.replay.replay import replay as run
     from streams.log.file_reader import FileReader
 
     async def whole() -> dict[str, float]:
         spans = await FileReader(directory).spans()
-        done = await run(Job(directory=directory, spans=spans), Settings(), Crew(1, ""))
+        done = await run(Job(directory=directory, spans=spans), Settings(), Crew(1, replay_place))
         return done.stages
 
     return [(name, seconds / branches * 1e6) for name, seconds in asyncio.run(whole()).items()]

@@ -34,6 +34,7 @@ _GROUPS = {
         ),
         "ingest": ("streams.commands.ingest:ingest", "Write the lines of files to the log."),
         "gateway": ("streams.commands.gateway:gateway", "Take events and verdicts over HTTP."),
+        "proxy": ("streams.commands.proxy:proxy", "Capture model calls on their way to the API."),
     },
     "Verify and judge": {
         "build-verifier": ("streams.commands.verifiers:build_verifier", "Test finished branches in fresh sandboxes."),
@@ -42,6 +43,7 @@ _GROUPS = {
         "rank": ("streams.commands.rank:rank", "Rank branches by the verdicts and votes in files."),
     },
     "Look": {
+        "view": ("streams.commands.view:view", "Serve pages that show what branches did."),
         "rollouts": ("streams.commands.rollouts:rollouts", "List rollouts and how they stand."),
         "show": ("streams.commands.show:show", "Show all about one rollout, its ranking first."),
         "tail": ("streams.commands.tail:tail", "Print a topic's records as they come."),
@@ -64,6 +66,7 @@ _GROUPS = {
         "worker": ("streams.commands.worker:worker", "Fold facts into closed rollouts, live."),
         "close": ("streams.commands.lifecycle:close", "Settle a rollout with what it has now."),
         "cancel": ("streams.commands.lifecycle:cancel", "Give a rollout up: no training rows come of it."),
+        "capture": ("streams.commands.capture:app", "Read captured calls again, with today's fold."),
         "schemas": ("streams.commands.schemas:app", "Check and register the Avro schemas."),
         "doctor": ("streams.commands.doctor:doctor", "Show the configuration and what is wrong with it."),
     },

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from agents.fork.task import BraidOptions
 from agents.fork.task_adapter import load_task
 from agents.workspace.files import File
 from streams.cluster.config import Settings
+from tests import model_server
 from tests.conformance import conformance
 from tests.processes import run_braid
 
@@ -30,6 +32,10 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
 
 
+async def _greets(_body: dict[str, Any], _number: int) -> model_server.Reply:
+    return model_server.reply([model_server.text("Hei!")])
+
+
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
 def test_the_tour_of_the_readme_runs_as_it_stands(settings: Settings, tmp_path: Path) -> None:
@@ -39,9 +45,10 @@ def test_the_tour_of_the_readme_runs_as_it_stands(settings: Settings, tmp_path: 
         blocks(ROOT / "README.md", "sh")
     )
     assert gone in script
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]  # another run of this test may have the gateway's usual one
-    script = script.replace("127.0.0.1:8790", f"127.0.0.1:{port}")
+    with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as other:
+        # Another run of this test may have the usual ones of gateway and proxy.
+        port, proxy = free.getsockname()[1], other.getsockname()[1]
+    script = script.replace("127.0.0.1:8790", f"127.0.0.1:{port}").replace("127.0.0.1:8791", f"127.0.0.1:{proxy}")
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "BRAID_KAFKA": settings.kafka,
@@ -50,23 +57,28 @@ def test_the_tour_of_the_readme_runs_as_it_stands(settings: Settings, tmp_path: 
         "BRAID_PARTITIONS": str(settings.partitions),
         "BRAID_STATE_DIR": str(settings.state_dir or tmp_path),
         "BRAID_GATEWAY__PORT": str(port),
+        "BRAID_PROXY__PORT": str(proxy),
+        "BRAID_PROXY__SPOOL": str(tmp_path / "spool"),
+        "OPENAI_API_KEY": "none",
     }
     if settings.state_dir is None:
         script = script.replace("braid broker start", ": broker start")
-    done = subprocess.run(
-        ["bash", "-c", script.replace(gone, ":")],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
+    with model_server.model_server(_greets) as api:
+        done = subprocess.run(
+            ["bash", "-c", script.replace(gone, ":")],
+            cwd=tmp_path,
+            env=env | {"MODEL_URL": api.url},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
+        )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert '"accepted"' in done.stdout
     assert re.search(r"^forked  closed$", done.stdout, re.MULTILINE)
     ranked = re.findall(r"^ +(\d+) +\S+ +(\d+) +(pass|fail) ", done.stdout, re.MULTILINE)
     assert ranked[:2] == [("1", "0", "pass"), ("2", "1", "fail")], "the fork of the tour ends in a ranking"
+    assert ranked[2:4] == ranked[:2], "the captured rollout of the tour ends in a ranking"
     assert "tour" in done.stdout
     assert "Added button 0" in done.stdout  # the pair that tail shows
 

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from agents.fork.visual_verdict import Browser
@@ -21,6 +22,9 @@ COMMANDS = ("chromium", "chromium-browser", "headless_shell")
 MISSING = "no Chromium on this machine: install the package chromium (`make browser`), or set BRAID_VERIFIER__BROWSER"
 
 
+NO_DRIVER = "no playwright in this installation: install braidstream[fork]"
+
+
 def find_browser(configured: Path | None = None) -> Browser | str:
     """The configured Chromium, else the system's; else why there is none. Sandboxes see what lies below /usr."""
     if configured is not None and not configured.is_file():
@@ -29,4 +33,6 @@ def find_browser(configured: Path | None = None) -> Browser | str:
     found += [Path(path).resolve() for name in COMMANDS if (path := shutil.which(name)) is not None]
     if not found:
         return MISSING
+    if find_spec("playwright") is None:
+        return NO_DRIVER
     return Browser(str(found[0]), sys.executable, SCRIPT.read_bytes())

@@ -1,18 +1,21 @@
 """A look at a page, as a script of its own: runs inside a sandbox (`python -I look_adapter.py SPEC`), imports nothing of ours.
 
 Serves the workspace on the sandbox's loopback, opens the page in headless Chromium, and prints one JSON object: errors, probes,
-whether anything was drawn, the screenshot's digest. The sandbox has no other network; what the page asks of other addresses
-is refused here as well. Questions are asked in a script world of their own: they see the document, and nothing that the page's
-scripts have put in its place. Trouble of the browser itself is printed as `{"trouble": ...}`: it says nothing about the page.
+whether anything was drawn, the screenshot's digest; the screenshot itself is left in `$LOGS_DIR`. The sandbox has no other network;
+what the page asks of other addresses is refused here as well. Questions are asked in a script world of their own: they see the
+document, and nothing that the page's scripts have put in its place. Trouble of the browser itself is printed as
+`{"trouble": ...}`: it says nothing about the page.
 """
 
 import functools
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
 from hashlib import sha256
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import (
@@ -122,6 +125,8 @@ def see(browser: Browser, spec: dict[str, Any], origin: str) -> dict[str, Any]:
         return {"absent": f"{spec['path']}: {answer.status if answer else 'no'} answer"}
     page.wait_for_timeout(SETTLE_MS)
     picture, ask = shot(page), questions(context, page)
+    if "LOGS_DIR" in os.environ:
+        Path(os.environ["LOGS_DIR"], "screenshot.png").write_bytes(picture)
     found = {
         "renders_non_empty": picture != blank and ask(VISIBLE) is True,
         "screenshot": sha256(picture).hexdigest(),

@@ -5,7 +5,8 @@ that dies. Everything else is what was seen.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from agents.fork.build_verdict import run_building
@@ -27,6 +28,13 @@ LOOK = 'FONTCONFIG_FILE="$TEST_DIR/fonts.conf" exec "$0" -I "$TEST_DIR/look.py" 
 FONTS = b"<?xml version='1.0'?><fontconfig><dir>/usr/share/fonts</dir><cachedir>/tmp/fonts</cachedir></fontconfig>"
 
 
+SCREENSHOT = "screenshot.png"
+"""The report of `look_adapter.py`."""
+
+Keep = Callable[[bytes], object]
+"""Takes a screenshot, as PNG."""
+
+
 class Browser(NamedTuple):
     """What a look needs."""
 
@@ -45,13 +53,14 @@ async def visual_verdict(
     sandbox: Sandbox,
     browser: Browser,
     subject: Subject,
+    keep: Keep = lambda _picture: None,
 ) -> VisualVerdict:
-    """Look at a branch's page; `sandbox` is empty and nobody else's."""
+    """Look at a branch's page; `sandbox` is empty and nobody else's. `keep` takes the screenshot that the verdict names."""
     try:
         stuck = await run_building(task, files, sandbox)
         if stuck is not None:
             return unseen(subject, f"there is nothing to look at: the {stuck.stage} stage did not end well")
-        return make(VisualVerdict, subject.said("visual") | await look(page, sandbox, browser))
+        return make(VisualVerdict, subject.said("visual") | await look(page, sandbox, browser, keep))
     except (SandboxError, FileProblemError) as error:
         return unseen(subject, f"sandbox: {error}")
 
@@ -61,7 +70,7 @@ def unseen(subject: Subject, why: str) -> VisualVerdict:
     return make(VisualVerdict, subject.said("visual:unknown") | _unknown(why))
 
 
-async def look(page: Page, sandbox: Sandbox, browser: Browser) -> dict[str, Any]:
+async def look(page: Page, sandbox: Sandbox, browser: Browser, keep: Keep = lambda _picture: None) -> dict[str, Any]:
     """Open the page that lies in the sandbox; the fields of a verdict that say what was seen."""
     spec = {
         "root": sandbox.root,
@@ -79,6 +88,9 @@ async def look(page: Page, sandbox: Sandbox, browser: Browser) -> dict[str, Any]
         seen = json.loads(done.stdout.text.splitlines()[-1])
     except (ValueError, IndexError):
         return _unknown(f"the browser's script ended with {done.exit_code}: {done.stderr.text.strip()[-300:]}")
+    picture = done.reports.get(SCREENSHOT)
+    if picture is not None and sha256(picture.content).hexdigest() == seen.get("screenshot"):
+        keep(picture.content)
     return read_look(seen)
 
 

@@ -52,6 +52,7 @@ class Attempt:
         "_conflicts",
         "_ended_at",
         "_view",
+        "captured",
         "end",
         "info",
         "latest",
@@ -71,6 +72,8 @@ class Attempt:
         self.said_last_seq: int | None = None
         self.latest = 0
         """When its last fact was appended."""
+        self.captured = False
+        """Whether the fold of captures writes it, and will write its end."""
         self.terminal = False
         """Whether an event says that it ended."""
         self._view: View | None = None
@@ -109,6 +112,7 @@ class Attempt:
             self.terminal = self.terminal or last_word([each]) is not None
         if self.info is None:
             self.info = piece.branch
+        self.captured = self.captured or piece.captured
         if ended and self.end is None:
             self.end = BranchEnd(piece.status, piece.error, piece.workspace)
             self._ended_at = at

@@ -94,10 +94,10 @@ def next_cutoff(rollout: Rollout, policy: ClosingPolicy) -> Cutoff:
         limit = policy.deadline_ms if rollout.opened.deadline_ms is None else rollout.opened.deadline_ms
         cutoffs = [Cutoff(rollout.opened_at + limit, "deadline")]
     else:
-        cutoffs = [
-            Cutoff(rollout.started_at + policy.deadline_ms, "deadline"),
-            Cutoff(_idle_until(rollout, policy.idle_ms), "idle"),
-        ]
+        cutoffs = [Cutoff(rollout.started_at + policy.deadline_ms, "deadline")]
+        idle = _idle_until(rollout, policy.idle_ms)
+        if idle is not None:
+            cutoffs.append(Cutoff(idle, "idle"))
     if rollout.cancelled_at is not None:
         cutoffs.append(Cutoff(rollout.cancelled_at, "cancelled"))
     if rollout.close_at is not None:
@@ -105,8 +105,14 @@ def next_cutoff(rollout: Rollout, policy: ClosingPolicy) -> Cutoff:
     return min(cutoffs)
 
 
-def _idle_until(rollout: Rollout, idle_ms: int) -> int:
-    """When nothing had come for `idle_ms`, walking the facts in the order of their time."""
+def _idle_until(rollout: Rollout, idle_ms: int) -> int | None:
+    """When nothing had come for `idle_ms`, walking the facts in the order of their time.
+
+    A captured branch may pause for longer, and always gets its end: None while one is waited for.
+    """
+    captured = [each for attempts in rollout.branches.values() for each in attempts.values() if each.captured]
+    if captured:
+        return max(rollout.times) + idle_ms if all(each.may_have_ended for each in captured) else None
     rollout.times.sort()
     until = rollout.times[0] + idle_ms
     for at in rollout.times:

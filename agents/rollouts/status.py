@@ -25,16 +25,18 @@ class Status(Enum):
 
     def to(self, following: "Status") -> "Status":
         """The following state. Raises TransitionError when it may not follow this one."""
-        if following not in _FOLLOWING[self]:
+        if not any(before is self and after is following for before, after in _STEPS):
             raise TransitionError(f"a rollout that is {self.value} cannot become {following.value}")
         return following
 
 
-_FOLLOWING = {
+_STEPS = (
     # A decision of another worker may be read while ours is not even written: settled follows open as well.
-    Status.OPEN: {Status.SETTLING, Status.SETTLED},
-    Status.SETTLING: {Status.SETTLED},
-    Status.SETTLED: {Status.CLOSING, Status.CLOSED},
-    Status.CLOSING: {Status.CLOSED},
-    Status.CLOSED: set(),
-}
+    (Status.OPEN, Status.SETTLING),
+    (Status.OPEN, Status.SETTLED),
+    (Status.SETTLING, Status.SETTLED),
+    (Status.SETTLED, Status.CLOSING),
+    (Status.SETTLED, Status.CLOSED),
+    (Status.CLOSING, Status.CLOSED),
+)
+"""Each state with one that may follow it."""

@@ -155,6 +155,8 @@ def _read_words(
         return *_uttered(data, kind, channel, redacting, texts), TRANSCRIPT
     if kind in REWRITES:
         return Odd(kind, None, None), (), PLAIN
+    if kind == IMPORTED:
+        return None, (), TRANSCRIPT
     said = _said(data) if channel == "text" else None
     return None if said is None else Odd("unknown_text", said.text, said.step), (), PLAIN
 
@@ -195,6 +197,9 @@ UTTERANCES: Final = {
     "user_message": "user", "context_message": "context", "assistant_message": "assistant", "reasoning": "reasoning"
 }  # fmt: skip
 """Kinds that are turns of a transcript."""
+
+IMPORTED: Final = "import_source"
+"""Begins what an importer tells: a conversation in its order, also where its model calls tools and never says a word."""
 
 REWRITES: Final = frozenset({"context_rewritten", "unreadable", "content_left_out"})
 """Kinds that say that the events before or beside them are not what the model saw."""

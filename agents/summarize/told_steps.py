@@ -21,14 +21,16 @@ def told_steps(pieces: Sequence[Piece], *, exact: bool) -> list[Noted]:
 
 
 def last_response(pieces: Sequence[Piece], *, exact: bool) -> Told | None:
-    """Return the last message that the model said; None where there is none."""
+    """Return the last message that the model said, of the calls with tools where any had some; None where there is none."""
     messages = {
         each.body.message_id: each.body for piece in pieces for each in piece.noted if isinstance(each.body, Told)
     }
     if not exact:
         return next((told for told in reversed(messages.values()) if told.role == "assistant"), None)
     calls = [each.body for piece in pieces for each in piece.noted if isinstance(each.body, Asked)]
-    return next((messages.get(call.response) for call in reversed(calls) if call.response is not None), None)
+    answered = [call for call in calls if call.response is not None]
+    last = next((call for call in reversed(answered) if call.offers_tools), answered[-1] if answered else None)
+    return None if last is None else messages.get(last.response or "")
 
 
 class _Steps:

@@ -100,7 +100,8 @@ def told_conversation(messages: Iterable[Told], trained: frozenset[int], *, reas
     """A conversation that messages tell; `trained` has the positions of what the model said.
 
     Calls are numbered by position; a tool message goes to the first call of its id that has none, in the nearest
-    message with such a call. Raises NotRepresentableError for a tool message without a call, and for arguments that are no JSON object.
+    message with such a call. Raises NotRepresentableError for a tool message without a call, for arguments that are no JSON object, and
+    for content that is neither text nor media: references to it are of no use to any format.
     """
     shown: list[Message] = []
     waiting: dict[str, list[tuple[int, str]]] = {}
@@ -108,6 +109,8 @@ def told_conversation(messages: Iterable[Told], trained: frozenset[int], *, reas
     for position, told in enumerate(messages):
         answered = None
         asked: list[ToolCall] = []
+        if told.parts is not None and any(part["type"] == "other" for part in parse(told.parts)):
+            raise NotRepresentableError("other_content")
         for tool in told.tools:
             if tool.malformed:
                 raise NotRepresentableError("malformed_arguments")

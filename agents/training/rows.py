@@ -5,7 +5,6 @@ with a known reward that said or called something. A branch with several convers
 reward counts once. An unknown branch is in no pair and has no reward; nothing disappears silently.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple, TypedDict, final
@@ -233,13 +232,14 @@ class RowMaker:
     def _dpo(self, candidates: Sequence[Candidate], admissions: Mapping[int, Admission]) -> None:
         kept = surplus = 0
         limits = self.config.pairs
-        unsure: Counter[str] = Counter()
+        unsure: dict[str, int] = {}
         for better, worse, basis, probability in self._pairs(candidates):
             if basis == "judge" and (probability is None or probability < limits.min_probability):
-                unsure["not_compared" if probability is None else "below_min_probability"] += 1
+                reason = "not_compared" if probability is None else "below_min_probability"
+                unsure[reason] = unsure.get(reason, 0) + 1
                 continue
             if surplus >= MOST_SURPLUS:
-                unsure[SURPLUS] += 1
+                unsure[SURPLUS] = unsure.get(SURPLUS, 0) + 1
                 continue
             margin = nine((better.total or 0.0) - (worse.total or 0.0))
             branches = [better.branch, worse.branch]

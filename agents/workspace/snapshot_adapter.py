@@ -1,4 +1,4 @@
-"""The store of snapshots on disk: named by their content, written whole or not at all, checked when read.
+"""The store of snapshots, and of screenshots of them, on disk: named by their content, written whole or not at all, checked when read.
 
 Beside each snapshot stands of which attempts it was taken. Only a runner that reaches the store can write that: a branch that
 names the snapshot of another one on the log is not believed.
@@ -19,6 +19,9 @@ from schemas.events import Workspace
 MAX_ARCHIVE = MAX_TOTAL + 2048 * MAX_FILES
 """Bytes of contents and of what tar adds to each file."""
 
+MAX_PICTURE = 16 * 1024 * 1024
+PNG = b"\x89PNG\r\n\x1a\n"
+
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -32,19 +35,7 @@ class SnapshotStore:
         """Keep the workspace of an attempt; returns what goes on the log. Raises SnapshotError."""
         archive = pack(files)
         kept = reference(archive)
-        path = self._path(kept.digest)
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-            try:
-                with os.fdopen(handle, "wb") as out:
-                    out.write(archive)
-                    out.flush()
-                    os.fsync(out.fileno())
-                Path(name).replace(path)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
+        _keep(self._path(kept.digest), archive)
         self._claim(kept.digest, taken_of)
         return kept
 
@@ -69,18 +60,59 @@ class SnapshotStore:
         if taken_of is not None and path.exists() and not self._was_taken_of(workspace.digest, taken_of):
             branch = f"branch {taken_of.branch_index} (attempt {taken_of.attempt}) of {taken_of.rollout_id}"
             raise SnapshotError(f"{workspace.uri}: no runner says that it was taken of {branch}")
+        return unpack(self.archive(workspace.digest))
+
+    def archive(self, digest: str) -> bytes:
+        """The snapshot as it is kept, a tar, if it is what the digest says. Raises SnapshotError."""
+        if not _DIGEST.fullmatch(digest):
+            raise SnapshotError(f"{digest[:80]!r} is no digest: 64 hexadecimal digits are expected")
+        path = self._path(digest)
         try:
             if path.stat().st_size > MAX_ARCHIVE:
                 raise SnapshotError(f"{path}: over {MAX_ARCHIVE} bytes")
             archive = path.read_bytes()
         except OSError as error:
-            raise SnapshotError(f"{workspace.uri}: not in {self._folder}: {error.strerror}") from None
-        if sha256(archive).hexdigest() != workspace.digest:
+            raise SnapshotError(f"{SCHEME}{digest}: not in {self._folder}: {error.strerror}") from None
+        if sha256(archive).hexdigest() != digest:
             raise SnapshotError(f"{path}: the content is not what its name says; it was changed or damaged")
-        return unpack(archive)
+        return archive
+
+    def keep_picture(self, picture: bytes) -> str:
+        """Keep a screenshot of a workspace; returns its digest, by which its verdict names it."""
+        digest = sha256(picture).hexdigest()
+        _keep(self._path(digest).with_suffix(".png"), picture)
+        return digest
+
+    def picture(self, digest: str) -> bytes | None:
+        """The screenshot with a digest, a PNG; None when it is not here, or not what it was."""
+        if not _DIGEST.fullmatch(digest):
+            return None
+        path = self._path(digest).with_suffix(".png")
+        try:
+            content = path.read_bytes() if path.stat().st_size <= MAX_PICTURE else b""
+        except OSError:
+            return None
+        return content if content.startswith(PNG) and sha256(content).hexdigest() == digest else None
 
     def _claims(self, digest: str) -> Path:
         return self._path(digest).with_suffix(".of")
 
     def _path(self, digest: str) -> Path:
         return self._folder / digest[:2] / f"{digest}.tar"
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; one that is there has this content already."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -23,7 +23,7 @@ from streams.cluster.broker import places
 
 CONFIG_FILE = "braid.toml"
 
-Role = Literal["agent", "verifier", "operator"]
+Role = Literal["agent", "verifier", "operator", "viewer"]
 
 
 class ConfigError(BraidError):
@@ -88,33 +88,23 @@ class Token(_Section):
     token: SecretStr
     """The bearer token."""
     roles: tuple[Role, ...]
-    """agent: events. verifier: verdicts and votes. operator: rollouts, cancelling, everything an agent may."""
+    """agent: events. verifier: verdicts and votes. operator: rollouts, cancelling, everything an agent may. viewer: reads the
+    pages; an operator may, too."""
     rollout: str | None = None
     """An agent's token may be bound to one rollout ..."""
     branch: int | None = Field(default=None, ge=0)
     """... and to one branch of it."""
 
 
-class GatewayConfig(_Section):
-    """The HTTP gateway."""
+class HttpConfig(_Section):
+    """A server: its address, and the limits of its connections."""
 
     host: str = "127.0.0.1"
     """Loopback unless configured; any other address needs tokens."""
-    port: int = Field(default=8790, ge=0, le=65_535)
+    port: int = Field(default=0, ge=0, le=65_535)
     """0 takes a free one."""
-    tokens: tuple[Token, ...] = ()
-    """Without any, everybody on loopback is an operator and a verifier."""
-    redact: bool = False
-    """Remove secrets before they reach the log; digests are then those of the redacted text."""
-    signing_key: str = ""
-    """File with the key that signs verdicts of verifiers that do not sign themselves; empty: a development key, made on first
-    use."""
-    max_body_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
-    """Of one request; a slice in it may have 1 MiB."""
     header_s: float = Field(default=10.0, gt=0)
     """A request's header has to be complete after this long."""
-    body_bytes_per_s: int = Field(default=1024, ge=0)
-    """A body has to come at least this fast, measured over every `body_grace_s`."""
     body_grace_s: float = Field(default=10.0, gt=0)
     """How long a body may be slower; also how long the rest of a body is read that was answered before it was complete."""
     answer_s: float = Field(default=30.0, gt=0)
@@ -126,6 +116,37 @@ class GatewayConfig(_Section):
     a request make room for new ones."""
     max_connections_per_address: int = Field(default=512, gt=0)
     """The share of one address (of IPv6: a network of 64 bits). Raise it behind a proxy: all come from its address then."""
+
+
+class GatewayConfig(HttpConfig):
+    """The HTTP gateway."""
+
+    port: int = Field(default=8790, ge=0, le=65_535)
+    """0 takes a free one."""
+    tokens: tuple[Token, ...] = ()
+    """Without any, everybody on loopback is an operator and a verifier. The pages ask for the same tokens."""
+    redact: bool = False
+    """Remove secrets before they reach the log; digests are then those of the redacted text."""
+    view: bool = False
+    """Serve the pages of `braid view` here as well."""
+    signing_key: str = ""
+    """File with the key that signs verdicts of verifiers that do not sign themselves; empty: a development key, made on first
+    use."""
+    max_body_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
+    """Of one request; a slice in it may have 1 MiB."""
+    body_bytes_per_s: int = Field(default=1024, ge=0)
+    """A body has to come at least this fast, measured over every `body_grace_s`."""
+
+
+class ViewConfig(HttpConfig):
+    """The pages: `braid view`. Tokens and roles are those of the gateway."""
+
+    port: int = Field(default=8792, ge=0, le=65_535)
+    """0 takes a free one."""
+    refresh_s: float = Field(default=0.4, ge=0.05, le=60)
+    """How often the log is asked for more, while pages are open or not."""
+    max_live: int = Field(default=256, ge=0)
+    """Open pages that are told of changes; further ones are pages that stand still."""
 
 
 class WorkerConfig(_Section):
@@ -264,6 +285,67 @@ class MemoryConfig(_Section):
     """In the Qdrant."""
 
 
+class CaptureConfig(_Section):
+    """The fold of captures: part of `braid worker`."""
+
+    idle_s: float = Field(default=600.0, gt=0)
+    """A captured branch that nobody ended is over when nothing came for this long."""
+    max_age_s: float = Field(default=24 * 3600.0, gt=0)
+    """It is over at the latest this long after its first capture."""
+    max_branch_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
+    """It is over beyond this many bytes of captures."""
+
+
+class Upstream(_Section):
+    """A model API behind the proxy."""
+
+    url: str = Field(pattern=r"^https?://[^/@\s?#]+(/[^@\s?#]*)?$")
+    """Base URL without `/v1`; a path below the upstream's prefix is appended to it."""
+    key_variable: str = ""
+    """The environment variable that holds its API key, for agents whose key is a token of ours."""
+    key_header: Literal["authorization", "x-api-key"] = "authorization"
+    """The header that carries the key."""
+
+
+OTHER_PATHS = ("r", "v1", "docs", "healthz", "readyz", "metrics", "openapi", "rollouts", "static", "view")
+"""First parts of paths that are not an upstream's."""
+
+
+class ProxyConfig(_Section):
+    """The capturing proxy: `braid proxy`, or `braid gateway` where upstreams are configured."""
+
+    host: str = "127.0.0.1"
+    """Loopback unless configured; any other address needs tokens (`gateway.tokens`)."""
+    port: int = Field(default=8791, ge=0, le=65_535)
+    """0 takes a free one."""
+    upstreams: dict[str, Upstream] = {}
+    """Model APIs by the prefix of their paths. `braid proxy` has openai and anthropic where none are configured."""
+    adopt: bool = False
+    """Capture calls without an identity, too: grouped by their opening messages into rollouts `cap-<digest>`."""
+    spool: Path | None = None
+    """Folder of captures that are not on the log yet; unset: below the state directory."""
+    spool_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
+    """Of all captures that wait. Beyond it calls still pass, are not captured, and are counted."""
+    max_body_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
+    """Of a request (413 beyond), and of the copy of a response that is kept for its capture."""
+    connect_s: float = Field(default=15.0, gt=0)
+    """Time to reach an upstream."""
+    silence_s: float = Field(default=600.0, gt=0)
+    """An upstream that sends nothing for this long is given up."""
+    max_calls: int = Field(default=1024, gt=0)
+    """Calls under way at once; more get 503."""
+
+    @field_validator("upstreams")
+    @classmethod
+    def _have_paths_of_their_own(cls, upstreams: dict[str, Upstream]) -> dict[str, Upstream]:
+        for name in upstreams:
+            if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name) or name in OTHER_PATHS:
+                raise ValueError(
+                    f"{name}: the name of an upstream is a part of its path, in small letters, and not {', '.join(OTHER_PATHS)}"
+                )
+        return upstreams
+
+
 class Settings(BaseSettings):
     """Everything that can be configured."""
 
@@ -286,6 +368,9 @@ class Settings(BaseSettings):
     emission: EmissionConfig = EmissionConfig()
     closing: ClosingPolicy = ClosingPolicy()
     gateway: GatewayConfig = GatewayConfig()
+    proxy: ProxyConfig = ProxyConfig()
+    capture: CaptureConfig = CaptureConfig()
+    view: ViewConfig = ViewConfig()
     worker: WorkerConfig = WorkerConfig()
     judge: JudgeWorkerConfig = JudgeWorkerConfig()
     fork: ForkConfig = ForkConfig()
@@ -328,6 +413,11 @@ class Settings(BaseSettings):
     def judge_group(self) -> str:
         """The consumer group of the judge workers."""
         return f"{self.prefix}braid-judge"
+
+    @property
+    def capture_group(self) -> str:
+        """The consumer group of the capture fold."""
+        return f"{self.prefix}braid-captures"
 
     def verifier_group(self, kind: str) -> str:
         """The consumer group of the verifiers of a kind."""

@@ -67,12 +67,12 @@ class Registry:
             await self._settled("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": "BACKWARD_TRANSITIVE"})
         )
 
-    async def subjects(self) -> list[str]:
-        """All subjects."""
-        answer = await self._ask("GET", "/subjects")
-        if answer.status_code != 200:
+    async def has(self, subject: str) -> bool:
+        """Whether a subject has a schema. Each is asked for by name: registries cut long lists of subjects."""
+        answer = await self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions")
+        if answer.status_code not in (200, 404):
             raise RegistryUnreachableError(f"{self.url}: {answer.status_code} {_reason(answer)}")
-        return [str(subject) for subject in answer.json()]
+        return answer.status_code == 200
 
     async def _settled(self, method: str, path: str, body: object) -> "httpx.Response":
         """The answer to a change. A conflict may be somebody who does the same at this moment, so it is asked again once."""

@@ -43,7 +43,7 @@ def archive(
     from streams.jobs.archive import archive as run
     from streams.jobs.errors import ReplayError
     from streams.log.kafka_reader import hush
-    from streams.log.topics import FACTS, TOPICS
+    from streams.log.topics import ARCHIVED, TOPICS
     from streams.views.progress import progress
 
     hush()
@@ -52,7 +52,7 @@ def archive(
         raise ReplayError(f"--out {out} is a file; give a directory")
     settings = load()
     with progress() as say:
-        found = run_stoppable(run(settings, out, TOPICS if all_ else FACTS, signing_key(settings), say))
+        found = run_stoppable(run(settings, out, TOPICS if all_ else ARCHIVED, signing_key(settings), say))
     found.seconds = round(time.monotonic() - began, 3)
     _show(found, json=json)
 

@@ -26,7 +26,8 @@ def demo(
     Starts a Kafka and a schema registry (stopped again at the end unless --keep is given), a worker, a judge and two verifiers
     as processes, and runs four branches of each sample task in sandboxes: agents that play scripts, real files, real commands.
     The verifiers test what they leave in fresh sandboxes, and open the page among it in a browser where there is one.
-    The files go to a directory. Without Java and Maven, and without BRAID_KAFKA, it runs on the embedded log and says so.
+    While it runs, its pages are at an address that it prints. The files go to a directory. Without Java and Maven, and without
+    BRAID_KAFKA, it runs on the embedded log and says so.
 
     Example: `braid demo --out braid-demo`
 
@@ -106,13 +107,16 @@ def _say_where(screen: "Console", out: Path, seconds: float) -> None:
     for name in SINK_FILES.values():
         count = (out / name).read_bytes().count(b"\n")
         screen.print(f"  {name:<16} {count:>4} records")
+    pages, *others = _next(out)
+    screen.print("\nThe pages of it, until Ctrl-C:")
+    screen.print(f"  {pages}", soft_wrap=True)
     screen.print("\nNext, with or without a Kafka:")
-    for line in _next(out):
+    for line in others:
         screen.print(f"  {line}", soft_wrap=True)
 
 
 def _next(out: Path) -> list[str]:
-    """Commands that work on what the demo left, as this shell can call them."""
+    """Commands that work on what the demo left, as this shell can call them; the one that shows its pages first."""
     from streams.demo.show import DATASET, SHOWN
 
     own = Path(sys.executable).with_name("braid")
@@ -122,6 +126,7 @@ def _next(out: Path) -> list[str]:
         braid = shlex.quote(str(own))
     folder, dataset = shlex.quote(str(out.resolve())), shlex.quote(str(out.resolve() / DATASET))
     return [
+        f"{braid} view --from-dir {folder}",
         f"{braid} show {SHOWN} --from-dir {folder}",
         f"{braid} export --format {DATASET} --from-dir {folder} --out {dataset}",
         f"{braid} verify {folder}",

@@ -24,15 +24,17 @@ def doctor(*, json: Json = False) -> None:
     Example: `braid doctor`
     """
     from streams.views.machine_checks import machine_checks
+    from streams.views.neighbour_check import check_neighbours
 
     settings, configuration, first = _configuration()
-    checks = [first, *machine_checks(settings, os.environ)]
+    checks = [first, check_neighbours(), *machine_checks(settings, os.environ)]
     findings: Findings | None = None
     if settings is not None:
         from streams.log.kafka_reader import hush
         from streams.views.cluster_checks import cluster_checks
         from streams.views.progress import progress
         from streams.views.sandbox_checks import check_sandboxes
+        from streams.views.upstream_checks import upstream_checks
 
         hush()
         with progress() as say:
@@ -40,6 +42,7 @@ def doctor(*, json: Json = False) -> None:
             checks.append(asyncio.run(check_sandboxes(settings)))
             say("asking the cluster", 0.5)
             findings = asyncio.run(cluster_checks(settings))
+            checks += asyncio.run(upstream_checks(settings))
         checks += findings.checks
     if json:
         lag = {} if findings is None else {str(each.partition): each.records for each in findings.lag}

@@ -21,7 +21,7 @@ class ExportFlags(Flags):
 
     format: str
     """trl-sft, trl-dpo, trl-kto, trl-grpo, trl-reward, openai-sft, openai-dpo, messages, verl-parquet, nemo-preference,
-    sharegpt, rollout-wire, atif, rl-transitions, trl-stepwise or dsse.
+    sharegpt, rollout-wire, atif, sts, rl-transitions, trl-stepwise or dsse.
     """
     out: Path
     """Directory of the dataset."""
@@ -36,8 +36,9 @@ class ExportFlags(Flags):
     loss: Literal["messages", "spans", "turns"] = "messages"
     """For trl-sft: whole conversations, or prompts and completions, one for each run of messages that the model said, or one for
     each such message. Conversations with assistant messages that were given are always prompts and completions."""
-    layout: Literal["files", "directory"] = "files"
-    """For atif: files of many rows, or a directory for each row with its trajectory.json."""
+    layout: Literal["files", "directory"] | None = None
+    """For atif: files of many rows, or a directory for each row with its trajectory.json. The sessions of sts always have a directory
+    each."""
     split: str = "train=1"
     """Parts with their shares, as train=0.9,test=0.1. A rollout is in one part with all its rows."""
     filter: Annotated[list[str] | None, Flag] = None
@@ -84,7 +85,7 @@ def export(*, flags: ExportFlags) -> None:
         shard_rows=flags.shard_rows,
         redact=settings.emission.redact,
         style=Style(flags.arguments, flags.loss),
-        layout=flags.layout,
+        **({} if flags.layout is None else {"layout": flags.layout}),
     )
     hush()
     with progress() as say:

@@ -21,9 +21,12 @@ class Between:
     least: float
     most: float = math.inf
 
-    def __call__(self, _kind: object, value: float | None) -> None:
-        """Raises NumberError for anything else."""
-        if value is not None and not (self.least <= value <= self.most and value != math.inf):
+    def __call__(self, kind: object, value: float | tuple[float, ...] | None) -> None:
+        """Raises NumberError for anything else; of several numbers each is looked at."""
+        if isinstance(value, tuple):
+            for each in value:
+                self(kind, each)
+        elif value is not None and not (self.least <= value <= self.most and value != math.inf):
             wanted = f"at least {self.least:g}" if self.most == math.inf else f"{self.least:g} to {self.most:.15g}"
             raise NumberError(f"{self.option} {value}: give {wanted}")
 

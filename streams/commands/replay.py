@@ -22,22 +22,20 @@ def replay(*, flags: ReplayFlags = ReplayFlags()) -> None:
 
     Example: `braid replay --from-dir results --out again --set rewards.judge_weight=0.5`
     """
+    from streams.cluster.config import load
+    from streams.cluster.connections import resolve
+    from streams.commands.stop_signals import run_stoppable
     from streams.jobs.crew.crew import Crew
+    from streams.jobs.replay.bounds import bounded, offsets_asked
+    from streams.jobs.replay.partition_job import Job
+    from streams.jobs.replay.processes import replay_place
+    from streams.jobs.replay.replay import replay as run
+    from streams.jobs.replay.replay_manifest import ReplayManifest, manifest_at
+    from streams.log.kafka_reader import hush
+    from streams.log.readers import reader_of
+    from streams.views.progress import progress
 
-    with Crew(
-        flags.processes or os.cpu_count() or 1, "streams.jobs.replay.processes"
-    ) as crew:  # before anything that takes long to load
-        from streams.cluster.config import load
-        from streams.cluster.connections import resolve
-        from streams.commands.stop_signals import run_stoppable
-        from streams.jobs.replay.bounds import bounded, offsets_asked
-        from streams.jobs.replay.partition_job import Job
-        from streams.jobs.replay.replay import replay as run
-        from streams.jobs.replay.replay_manifest import ReplayManifest, manifest_at
-        from streams.log.kafka_reader import hush
-        from streams.log.readers import reader_of
-        from streams.views.progress import progress
-
+    with Crew(flags.processes or os.cpu_count() or 1, replay_place) as crew:
         settings = load()
         flags.check(settings)
         earlier = None if flags.manifest is None else manifest_at(flags.manifest)

@@ -71,11 +71,11 @@ class ReplayFlags(Flags):
         if not self.formats:
             return
         from streams.jobs.errors import ReplayError
-        from streams.jobs.export.beside import require_formats
+        from streams.jobs.export.beside import require_recipes
 
         if self.out is None:
             raise ReplayError("--format needs --out")
-        require_formats(self.formats)
+        require_recipes(self.formats)
         if self.no_evidence:
             raise ReplayError("--format exports rollouts whose closing evidence is there; leave --no-evidence out")
         if "dsse" in self.formats and self.no_sign:

@@ -21,18 +21,17 @@ def run(files: InputFiles, /, *, flags: RunFlags) -> None:
 
     Example: `braid run lines.ndjson --out results --format trl-dpo`
     """
+    from streams.cluster.judge_client import ASKED_BY_US
+    from streams.cluster.signing_keys import signing_key
+    from streams.commands.stop_signals import run_stoppable
     from streams.jobs.crew.crew import Crew
+    from streams.jobs.judge.inline import InlineJudge
+    from streams.jobs.run.run import Wanted, fold_files
+    from streams.jobs.run.run_processes import run_place
+    from streams.views.progress import progress
 
-    with Crew(
-        flags.members(files), "streams.jobs.run.run_processes"
-    ) as crew:  # before anything that takes long to load
-        from streams.cluster.judge_client import ASKED_BY_US
-        from streams.cluster.signing_keys import signing_key
-        from streams.commands.stop_signals import run_stoppable
-        from streams.jobs.judge.inline import InlineJudge
-        from streams.jobs.run.run import Wanted, fold_files
-        from streams.views.progress import progress
-
+    members = flags.members(files)
+    with Crew(members, run_place, spare=members - 1 if flags.processes is None else 0) as crew:
         flags.check()
         settings, formats = flags.settings(), tuple(dict.fromkeys(flags.formats or ()))
         if flags.judge == "none" and (kind := settings.emission.judge.kind) in ASKED_BY_US:

@@ -49,9 +49,9 @@ class RunFlags(Flags):
         if not self.formats:
             return
         from streams.jobs.errors import ReplayError
-        from streams.jobs.export.beside import require_formats
+        from streams.jobs.export.beside import require_recipes
 
-        require_formats(self.formats)
+        require_recipes(self.formats)
         if self.no_evidence:
             raise ReplayError("--format exports rollouts whose closing evidence is there; leave --no-evidence out")
 

@@ -5,6 +5,7 @@ sample tasks in real sandboxes. Where neither Java nor a cluster is there, the s
 """
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -69,6 +70,9 @@ FORKS_S = 300.0
 
 DATASET = "trl-dpo"
 """The format that the demo's last lines export, and its place in the demo's directory."""
+
+VIEW_S = 60.0
+"""The pages have this long to start."""
 
 CLOSE_S = 60.0
 """The worker has this long to close everything after the last fact."""
@@ -166,8 +170,10 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Accou
         running(settings, out / "judge.log", "judge", "worker") as judge,
         running(settings, out / "build-verifier.log", "build-verifier", "--concurrency", "3") as builds,
         running(settings, out / "visual-verifier.log", "visual-verifier", "--concurrency", "1") as pages,
+        running(settings, out / "view.log", "view", "--port", "0", "--json"),
         KafkaReader(settings) as log,
     ):
+        console.print(await _address_of(out / "view.log"), highlight=False, soft_wrap=True)
         processes = {"worker": worker, "judge": judge, "build-verifier": builds, "visual-verifier": pages}
         forking = asyncio.create_task(fork_all(writer, settings, forks))
         try:
@@ -180,6 +186,16 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Accou
     kept = await _keep_log(settings, out)  # after the worker's end: it writes no more
     _seal(out, kept | {"rollouts": sorted(closed)}, signing_key(settings))
     return account
+
+
+async def _address_of(said: Path) -> str:
+    """The sentence with the address of the pages, or that there are none: the demo goes on without them."""
+    for _ in range(int(VIEW_S / 0.1)):
+        first = (await asyncio.to_thread(said.read_bytes)).partition(b"\n")[0]
+        if first.startswith(b"{"):
+            return f"See it live: {json.loads(first)['url']}\n"
+        await asyncio.sleep(0.1)
+    return f"The pages did not start; {said} says more.\n"
 
 
 def _seal(out: Path, members: dict[str, Any], key: SigningKey) -> None:
@@ -210,7 +226,7 @@ async def _write_files(log: KafkaReader, out: Path) -> set[str]:
         async for placed in log.records([BY_RECORD[record] for record in SINK_FILES]):
             record = await log.decode(placed)
             if not isinstance(record, BranchRecord) or record.record_id in listed:
-                outputs.write(record)
+                outputs.write([record])
     return {record.rollout_id for record in closings}
 
 

@@ -9,6 +9,7 @@ from agents.memory.memory import Found, Memory, MemoryStore, MemoryStoreError, i
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.errors import DecodeError
+from schemas.extras import needs
 from schemas.rankings import Ranking
 from streams.cluster.broker import places
 from streams.cluster.config import Settings
@@ -22,9 +23,10 @@ def memory_store(settings: Settings) -> MemoryStore:
     wanted = settings.memory
     embed = embedding(wanted.embedding) if wanted.embedding else None
     if wanted.qdrant:
-        from qdrant_client import QdrantClient
+        with needs("memory", "memory.qdrant"):
+            from qdrant_client import QdrantClient
 
-        from agents.memory.qdrant_adapter import QdrantMemory
+            from agents.memory.qdrant_adapter import QdrantMemory
 
         client = QdrantClient(url=wanted.qdrant, api_key=wanted.qdrant_key.get_secret_value() or None, timeout=30)
         return QdrantMemory(client, wanted.collection, embed or hashed_words)

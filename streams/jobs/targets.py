@@ -135,8 +135,7 @@ class SinkDirectory(Target):
         """Add to the file of each sink."""
         del partition
         self._rollouts.append(rollout.rollout_id)
-        for each in made:
-            self._outputs.write(each.record)
+        self._outputs.write([each.record for each in made])
 
     async def __aenter__(self) -> Self:
         (self._folder / LOG_MANIFEST).unlink(missing_ok=True)

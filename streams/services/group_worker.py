@@ -19,7 +19,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from schemas.base import Record
-from schemas.closures import Closure
+from schemas.closures import Closure, RolloutSettled
 from schemas.errors import DecodeError
 from streams.cluster.connections import ClusterError, client_options
 from streams.log.facts import read_record
@@ -100,6 +100,8 @@ class Role(NamedTuple):
     """How long work under way may still take when the worker is told to stop."""
     look_back_ms: int
     """What is in the log already is looked for from this long before the first record on."""
+    ready: str = "ready"
+    """What its log says when the group has given it its share."""
 
 
 class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
@@ -120,8 +122,8 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self.slot: Slot | None = None
 
     @abstractmethod
-    async def do(self, held: Held, record: Any, at: int) -> bool:
-        """Work on a record, appended at a time; True when all that follows from it is acknowledged, False to leave it to others."""
+    async def do(self, held: Held, record: Any, stored: Any) -> bool:
+        """Work on a record, `stored` in the log; True when all that follows from it is acknowledged, False to leave it to others."""
 
     def is_written(self, found: Record) -> bool:  # noqa: ARG002 - all of it, unless a worker knows better
         """Whether a record that stands in the log is one that need not be made again."""
@@ -129,6 +131,12 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     async def let_go(self) -> None:
         """Called last, when no work is under way any more."""
+
+    def settled(self, held: Held, settled: RolloutSettled) -> None:
+        """Called when a rollout of a partition has settled."""
+
+    async def tick(self, consumer: AIOKafkaConsumer, decisions: AIOKafkaConsumer) -> None:
+        """Called between two polls."""
 
     # -- the group -----------------------------------------------------------------------------------------------------
 
@@ -146,7 +154,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         for tp in assigned:
             self._held[tp.partition] = Held(tp.partition)
         self.is_ready = True
-        log.info("ready", partitions=sorted(self._held), worker=self.role.name)
+        log.info(self.role.ready, partitions=sorted(self._held), worker=self.role.name)
         if self.slot is not None:
             await self.slot.remember()
 
@@ -162,6 +170,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             for held, records in ours:
                 for record in records:
                     await self._take(held, record)
+            await self.tick(consumer, decisions)
             self._hold_back(consumer)
             await self._commit(consumer)
         if self._work:
@@ -244,6 +253,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 held.written.add(identity(found))
         elif found.settled is not None:
             held.settled.add(found.settled.rollout_id)
+            self.settled(held, found.settled)
         elif found.closed is not None:
             held.closed.add(found.closed.rollout_id)
 
@@ -258,13 +268,13 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             await bury(letter, self.settings.prefix, self._writer.put)
             held.finish(record.offset)
             return
-        task = asyncio.create_task(self._do(held, record.offset, value, record.timestamp))
+        task = asyncio.create_task(self._do(held, record, value))
         self._work.add(task)
         task.add_done_callback(self._done)
 
-    async def _do(self, held: Held, offset: int, value: Record, at: int) -> None:
-        if await self.do(held, value, at):
-            held.finish(offset)
+    async def _do(self, held: Held, record: Any, value: Record) -> None:
+        if await self.do(held, value, record):
+            held.finish(record.offset)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._work.discard(task)

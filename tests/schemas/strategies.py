@@ -50,10 +50,9 @@ def _annotation(annotation: Any, limits: list[Any]) -> st.SearchStrategy[Any]:
 
 
 def _plain(annotation: Any, limits: dict[str, Any]) -> st.SearchStrategy[Any]:
-    if annotation is types.NoneType:
-        return st.none()
-    if annotation is bool:
-        return st.booleans()
+    simple = {types.NoneType: st.none(), bool: st.booleans(), bytes: st.binary(max_size=20)}
+    if annotation in simple:
+        return simple[annotation]
     if annotation is int:
         low = limits.get("ge", limits["gt"] + 1 if "gt" in limits else -MAX_EXACT)
         return st.integers(low, limits.get("le", MAX_EXACT))

@@ -124,8 +124,10 @@ def test_without_a_compiler_the_package_is_built_all_the_same(
     tree: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """For any machine, of Python alone, also where compiled modules lie about; and `braid doctor` has the reason."""
-    for name in ("README.md", ".gitignore", "hatch_build.py"):
-        shutil.copy(ROOT / name, tree)
+    client = Path("clients/python/braidstream/tracer.py")
+    (tree / client).parent.mkdir(parents=True)
+    for name in (Path("README.md"), Path(".gitignore"), Path("hatch_build.py"), client):
+        shutil.copy(ROOT / name, tree / name)
     # One module stands for all: the compiler is asked for the first C file.
     (tree / "pyproject.toml").write_text(
         re.sub(r"(?s)\nmodules = \[.*?\n\]", '\nmodules = ["schemas.numbers"]', PYPROJECT)
@@ -149,9 +151,13 @@ def test_without_a_compiler_the_package_is_built_all_the_same(
     (wheel,) = out.iterdir()
     assert wheel.name.endswith("-py3-none-any.whl")
     names = ZipFile(wheel).namelist()
+    pages = {f"streams/views/web/static/{name}" for name in ("view.css", "view.js", "braid.svg")}
+    assert pages <= set(names)
     assert "schemas/compiled.json" in names
     assert not [name for name in names if name.endswith(".so")]
     assert not [name for name in names if name.endswith(".ndjson")], "sample data belongs to the tests"
+    served = ZipFile(wheel).read("streams/services/gateway/tracer.py.txt")
+    assert served == (ROOT / client).read_bytes(), "the gateway serves the client's own file"
     demo = {name.removeprefix("streams/demo/") for name in names if name.startswith("streams/demo/")}
     assert demo == {"__init__.py", "forks.py", "judge.toml", "show.py"}
 

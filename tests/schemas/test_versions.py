@@ -25,7 +25,7 @@ def test_a_changed_model_is_seen(tmp_path: Path) -> None:
     schema = json.loads(path.read_text())
     schema["fields"] = schema["fields"][:-1]
     path.write_text(json.dumps(schema))
-    versions.committed.cache_clear()
+    versions._committed.cache_clear()
     assert versions.check(tmp_path) == [f"BuildVerdict: the model differs from {newest}; run `braid schemas write`"]
 
 
@@ -36,7 +36,7 @@ def test_a_breaking_version_is_seen(tmp_path: Path) -> None:
     without_id = first | {"fields": [field for field in first["fields"] if field["name"] != "vote_id"]}
     (tmp_path / "JudgeVote.v1.avsc").write_text(json.dumps(without_id))
     (tmp_path / "JudgeVote.v2.avsc").write_text(json.dumps(first))
-    versions.committed.cache_clear()
+    versions._committed.cache_clear()
     assert [problem.partition(":")[0] for problem in versions.check(tmp_path)] == ["JudgeVote.v2 cannot read v1"]
 
 

@@ -60,6 +60,7 @@ def test_four_tasks_forked_on_kafka(cluster: Settings, tmp_path: Path) -> None:
     out, state = tmp_path / "demo", tmp_path / "state"
     env = {"BRAID_KAFKA": cluster.kafka, "BRAID_REGISTRY": cluster.registry}
     said = run(out, state, "demo", "--out", str(out), **env)
+    assert "See it live: http://127.0.0.1:" in said
     rankings = check(out)
     judged = [ranking for ranking in rankings if not (BLIND and ranking["rollout_id"] == "price-page")]
     assert all(branch["n_comparisons"] == 4 for ranking in judged for branch in ranking["branches"][:2]), "not judged"

@@ -1,45 +1,40 @@
-"""Processes that work on partitions. They are started before anything is looked at: it takes them as long to load as that takes.
+"""Processes that work on partitions, forked from this one once everything is imported: they need not load it again.
 
-A member runs a module of ours (`member_process.py` has its main loop): it gets the job on standard input, then partition numbers,
-answers in JSON lines, and ends when its input ends. Nothing is imported here that takes long to load.
+A member gets the job on a pipe, then partition numbers, answers in JSON lines, and ends when its pipe ends
+(`member_process.py` has its main loop). Members are forked before this process has threads or an event loop.
 """
 
 import asyncio
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
+from io import FileIO
 from types import TracebackType
 from typing import Any, Self
 
 import orjson
 
-LINE_BYTES = 64 * 1024 * 1024
+from streams.cluster.garbage_collector import tune_gc
+from streams.jobs.crew.member_process import LINE_BYTES, Begin, serve
+from streams.jobs.crew.workplace import Moved
 
-KEEPING = {
-    "MALLOC_TRIM_THRESHOLD_": "67108864", "MALLOC_MMAP_THRESHOLD_": "67108864", "MALLOC_TOP_PAD_": "16777216",
-}  # fmt: skip
-"""Lets a member keep the memory of one block for the next, where the C library is GNU's: else the system takes it back and gives it
-again, page by page, some thousand times a second."""
-
-Moved = Callable[[int], None]
-"""So many facts were read since the last time."""
+_FORKED = multiprocessing.get_context("fork")
 
 
 class Member:
-    """One process."""
+    """One process; `others` are those that were forked before it."""
 
-    def __init__(self, module: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=KEEPING | os.environ, bufsize=0,
-            process_group=0,  # the terminal's Ctrl-C is for the process that started it
-        )  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._input, self._output = self._process.stdin, self._process.stdout
+    def __init__(self, begin: Begin, others: Iterable["Member"]) -> None:
+        questions, write = os.pipe()
+        read, answers = os.pipe()
+        self._input, self._output = FileIO(write, "w"), FileIO(read, "r")
+        not_its_own = [file for each in (self, *others) for file in (each._input, each._output)]
+        self._process = _FORKED.Process(target=_work, args=(begin, questions, answers, not_its_own), daemon=True)
+        self._process.start()
+        os.close(questions)
+        os.close(answers)
         self._answers: asyncio.StreamReader | None = None
 
     async def ask(self, question: bytes, moved: Moved) -> dict[str, Any]:
@@ -64,7 +59,8 @@ class Member:
     def fate(self) -> str:
         """Say how it ended, after it gave no answer, and what to do about it."""
         self._input.close()
-        code = self._process.wait()
+        self._process.join()
+        code = self._process.exitcode or 0
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         out_of_memory = " (the system does that when memory runs out: give fewer --processes)" if code == -9 else ""
         return f"its process {how} before it was done{out_of_memory}; run the command again"
@@ -82,22 +78,37 @@ class Member:
         """End it, if it has not ended."""
         self._input.close()
         self._process.kill()
-        self._process.wait()
+        self._process.join()
         self._output.close()
 
 
-class Crew:
-    """So many processes that run a module; none, where one is enough: the caller does the work itself."""
+def _work(begin: Begin, questions: int, answers: int, not_its_own: Iterable[FileIO]) -> None:
+    """The life of a member. A pipe ends with the last process that can write to it, so it closes those of the others."""
+    os.setpgid(0, 0)  # the terminal's Ctrl-C is for the process that forked it
+    for file in not_its_own:
+        file.close()
+    serve(begin, questions, answers)
 
-    def __init__(self, size: int, module: str) -> None:
-        self._size = size if size > 1 else 0
-        self._module = module
+
+class Crew:
+    """So many processes; none, where one is enough: the caller does the work itself. `begin` opens the workplace of each.
+
+    `spare` ones help only at the end: the last partitions share the processors, so that none is idle while one partition is left.
+    """
+
+    def __init__(self, size: int, begin: Begin, spare: int = 0) -> None:
+        self.size = size if size > 1 else 0
+        self._spare = spare if size > 1 else 0
+        self._begin = begin
         self.members: list[Member] = []
+        """The spare ones last."""
 
     def __enter__(self) -> Self:
+        if self.size:
+            tune_gc()
         with ExitStack() as started:
-            for _ in range(self._size):
-                self.members.append(Member(self._module))
+            for _ in range(self.size + self._spare):
+                self.members.append(Member(self._begin, self.members))
                 started.callback(self.members[-1].kill)
             self._started = started.pop_all()
         return self

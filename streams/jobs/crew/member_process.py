@@ -1,4 +1,4 @@
-"""The main loop of a member of a crew: a job, then partition numbers, on standard input; answers in JSON lines.
+"""The main loop of a member of a crew: a job, then partition numbers, on one pipe; answers in JSON lines on another.
 
 A member ends when its input ends, also in the middle of a partition: nothing runs on, or is left half, when the process that
 started it is killed.
@@ -10,16 +10,18 @@ import select
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
+from io import FileIO
 from typing import Any
 
 import orjson
 
 from streams.cluster.config import Settings, load
-from streams.cluster.garbage_collector import tune_gc
-from streams.jobs.crew.crew import LINE_BYTES
 from streams.jobs.crew.workplace import Workplace
 from streams.log.durable_files import problem_of
 from streams.log.kafka_reader import hush
+
+LINE_BYTES = 64 * 1024 * 1024
 
 SAY_EVERY = 2000
 
@@ -27,35 +29,35 @@ Begin = Callable[[Settings, bytes], Workplace[Any]]
 """Opens a workplace for a job, which comes as JSON."""
 
 
-def serve(begin: Begin) -> None:
-    """Run a member until its input ends; an error is an answer."""
-    tune_gc()
+def serve(begin: Begin, questions: int, answers: int) -> None:
+    """Run a member until the pipe of its questions ends; an error is an answer."""
     hush()
+    answer = partial(_answer, answers)
     try:
-        asyncio.run(_serve(begin))
+        asyncio.run(_serve(begin, questions, answer))
     except OSError as error:
-        _answer({"error": problem_of(error)})
+        answer({"error": problem_of(error)})
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - said to the parent, which tells the user
-        _answer({"error": f"{type(error).__name__}: {error}"})
+        answer({"error": f"{type(error).__name__}: {error}"})
         sys.exit(1)
 
 
-async def _serve(begin: Begin) -> None:
+async def _serve(begin: Begin, questions: int, answer: Callable[[object], None]) -> None:
     read = asyncio.StreamReader(limit=LINE_BYTES)
     loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(read), sys.stdin)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(read), FileIO(questions, "r"))
     if not (settings := await read.readline()):
         return
     place, under_way = begin(load(**orjson.loads(settings)), await read.readline()), list[int]()
-    threading.Thread(target=_end_with_parent, args=(place, under_way), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(questions, place, under_way), daemon=True).start()
     unsaid = 0
 
     def moved(facts: int) -> None:
         nonlocal unsaid
         unsaid += facts
         if unsaid >= SAY_EVERY:
-            _answer({"moved": unsaid})
+            answer({"moved": unsaid})
             unsaid = 0
 
     async with place:
@@ -63,24 +65,24 @@ async def _serve(begin: Begin) -> None:
             under_way.append(int(line))
             result = await place.work(int(line), moved)
             under_way.clear()
-            _answer({"result": result.model_dump(mode="json")})
+            answer({"result": result.model_dump(mode="json")})
 
 
-def _end_with_parent(place: Workplace[Any], under_way: list[int]) -> None:
-    """End when the input ends in the middle of a partition: the process that would take the answer is gone."""
+def _end_with_parent(questions: int, place: Workplace[Any], under_way: list[int]) -> None:
+    """End when the pipe ends in the middle of a partition: the process that would take the answer is gone."""
     hanging = select.poll()
-    hanging.register(sys.stdin.fileno(), 0)
+    hanging.register(questions, 0)
     hanging.poll()
     if under_way:
         place.discard(under_way[0])
         os._exit(1)
 
 
-def _answer(plain: object) -> None:
+def _answer(answers: int, plain: object) -> None:
     """Write an answer to the parent; without a buffer, which would be written again at the end when nothing reads it."""
     said = memoryview(orjson.dumps(plain) + b"\n")
     try:
         while said:
-            said = said[os.write(sys.stdout.fileno(), said) :]
+            said = said[os.write(answers, said) :]
     except BrokenPipeError:
         sys.exit(1)

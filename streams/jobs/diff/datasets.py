@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from schemas.extras import require
 from streams.jobs.diff.side import About, Row, hashed
 from streams.jobs.errors import ReplayError
 from streams.jobs.export.ledger import EVIDENCE, ROWS
-from streams.jobs.export.shards import ROWS_AT_ONCE
 from streams.log.manifest import DATASET_MANIFEST as MANIFEST
 from streams.log.manifest import listed, read_manifest
 
@@ -35,7 +33,7 @@ class DatasetSide:
         """Ids of everything that was made of these rollouts, exported or not."""
         try:
             self._read(orjson.loads((directory / MANIFEST).read_bytes()))
-        except (OSError, pa.ArrowException) as error:
+        except OSError as error:
             raise ReplayError(f"{directory}: {error}; `braid verify {directory}` tells more") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ReplayError(
@@ -85,5 +83,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
     if path.suffix != ".parquet":
         yield from _lines(path)
         return
-    for batch in pq.ParquetFile(path).iter_batches(batch_size=ROWS_AT_ONCE):
-        yield from batch.to_pylist()
+    require("export", f"{path}: reading Parquet", "pyarrow")
+    from streams.jobs.export.parquet_file import read_parquet
+
+    yield from read_parquet(path)

@@ -22,6 +22,13 @@ def require_formats(names: Iterable[str]) -> None:
             raise ExportError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
 
 
+def require_recipes(names: Iterable[str]) -> None:
+    """Raises ExportError for a name that is no format, MissingExtraError for one whose files cannot be written here."""
+    require_formats(names)
+    for name in names:
+        Recipe.of(FORMATS[name], None)
+
+
 async def export_beside(directory: Path, name: str, settings: Settings, say: Say, *, sign: bool = True) -> Counts:
     """Export the log in `directory` to `directory/name`, in place of what an earlier export left there.
 

@@ -34,7 +34,8 @@ CARD = "README.md"
 CHECKPOINT_VERSION = 3
 PUBLISHING = ".export.publishing.json"
 """Names and digests of the files that are being published, from before the first is seen until the checkpoint knows them."""
-_PUBLISHED = re.compile(rf"({FOLDER}/)?[\w-]+-[0-9]{{5,}}\.(jsonl|parquet)|[^/]+/{re.escape(ALONE)}")
+ALONES = "|".join(map(re.escape, ALONE))
+_PUBLISHED = re.compile(rf"({FOLDER}/)?[\w-]+-[0-9]{{5,}}\.(jsonl|parquet)|[^/]+/({ALONES})")
 
 
 class ExportError(BraidError):
@@ -164,7 +165,7 @@ def clear_leftovers(folder: Path, state: State, names: Iterable[str], layout: La
         path = folder / name
         if name not in known and path.is_file() and digest_of(path) == digest:
             remove_file(folder, name)
-    alone = rf"|[^/]+/{re.escape(ALONE)}" if layout == "directory" else ""
+    alone = rf"|[^/]+/({ALONES})" if layout == "directory" else ""
     ours = re.compile(
         rf"(({'|'.join(map(re.escape, {*names, *state.numbers}))})-[0-9]{{5,}}\.(jsonl|parquet){alone})({PARTIAL})?"
     )
@@ -234,7 +235,7 @@ def write_card(folder: Path, state: State, form: Format, kind: FileKind, layout:
     for part, splits in sorted(parts.items()):
         lines += [f"- config_name: {part}", "  data_files:"]
         for split, names in sorted(splits.items()):
-            path = f"{names[0].rpartition('-')[0]}-*.{kind}" if layout == "files" else f"*/{ALONE}"
+            path = f"{names[0].rpartition('-')[0]}-*.{kind}" if layout == "files" else f"*/{form.alone}"
             lines += [f"  - split: {split}", f"    path: {path!r}" if "*/" in path else f"    path: {path}"]
     lines = [*lines, "---"] if parts else []
     lines += [

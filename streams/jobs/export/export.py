@@ -11,11 +11,12 @@ from typing import Any, cast
 
 from agents.formats.limits import lost_reasoning
 from agents.formats.selection import Selection
-from agents.formats.shape import Attestor, Group, Left, Row, Style
+from agents.formats.shape import Attestor, Group, Left, Row
 from agents.redaction.redaction import has_unremoved, redact_json
 from agents.rewards.rewards import reward_range
 from agents.training.contamination import EvalIndex, read_items
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
+from streams.jobs.export.branch_facts import facts_of
 from streams.jobs.export.checkpoint import (
     PUBLISHING,
     ExportError,
@@ -157,7 +158,7 @@ class _Run:
         self._counts.bad_lines += reader.undecodable
 
     def _topics(self) -> list[Topic]:
-        needed = [TOPICS_OF[kind] for kind in self._recipe.form.needs]
+        needed = [topic for kind in self._recipe.form.needs for topic in TOPICS_OF[kind]]
         labels = [LIFECYCLE] if self._recipe.filters.by_label else []
         return list(dict.fromkeys((EVIDENCE, CLOSURES, RANKINGS, *ROWS, *sorted(needed), *labels)))
 
@@ -171,14 +172,15 @@ class _Run:
         self._state.configs[whole.ranking.config_digest] += 1
         if whole.unlisted:
             self._counts.leave("not_listed", whole.unlisted)
-        refusal = self._recipe.filters.refuses_rollout(whole.labels)
+        labels = {} if whole.opened is None else whole.opened.labels
+        refusal = self._recipe.filters.refuses_rollout(labels)
         if refusal is not None:
             self._counts.leave(f"filtered:{refusal}")
             return
         self._counts.uncovered += whole.uncovered
         split = self._recipe.split.of(whole.rollout_id)
         group, refused = self._selection.select(
-            _group(whole, split, self._attestor, self._recipe.style), self._recipe.form.needs
+            _group(whole, split, self._attestor, self._recipe), self._recipe.form.needs
         )
         for each in refused:
             self._counts.leave(each.reason)
@@ -187,7 +189,7 @@ class _Run:
         for rewarded in group.ppo if self._recipe.form.name != "rollout-wire" else ():  # its rewards are totals
             self._state.widen(*reward_range(rewarded.components))
         rows = []
-        again = self._recipe.redact and not whole.redacted and not self._recipe.form.verbatim
+        again = _is_looked_at_again(whole, self._recipe)
         for made in self._recipe.form.make(group):
             row = self._redacted(made) if again and isinstance(made, Row) else made
             if isinstance(row, Left):
@@ -214,7 +216,16 @@ class _Run:
         return row._replace(value=found.value)
 
 
-def _group(whole: Whole, split: str, attestor: Attestor | None, style: Style) -> Group:
+def _is_looked_at_again(whole: Whole, recipe: Recipe) -> bool:
+    """Whether rows may hold something that was not redacted, or by other rules. Facts are redacted where they are read; a second
+    look costs little beside a secret that leaves.
+    """
+    return (recipe.redact and not whole.redacted and not recipe.form.verbatim) or (
+        bool(whole.told) and facts_of(whole.settled, {}, None, redact=recipe.redact).redacting
+    )
+
+
+def _group(whole: Whole, split: str, attestor: Attestor | None, recipe: Recipe) -> Group:
     return Group(
         whole.ranking,
         split,
@@ -226,7 +237,8 @@ def _group(whole: Whole, split: str, attestor: Attestor | None, style: Style) ->
         whole.evidence,
         whole.chain,
         attestor,
-        style,
+        recipe.style,
+        facts_of(whole.settled, whole.told, whole.opened, redact=recipe.redact),
     )
 
 

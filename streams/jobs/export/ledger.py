@@ -11,11 +11,13 @@ from typing import Any
 
 from agents.evidence.build import json_view
 from agents.formats.shape import Made, Row
+from agents.formats.story import run_id_of
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
-from streams.jobs.export.shards import Lines, Place, Shard, finished, partial
+from streams.jobs.export.row_file import Lines
+from streams.jobs.export.shards import Place, Shard, finished, partial
 from streams.jobs.export.whole_rollouts import Whole
 from streams.log.topics import BY_RECORD
 
@@ -87,8 +89,3 @@ def branches_of(made: Record) -> tuple[int, ...]:
     if isinstance(made, RejectedRecord):
         return tuple(sorted(made.branches))
     return (made.branch_index,) if isinstance(made, SftRecord | PpoRecord | BranchRecord) else ()
-
-
-def run_id_of(branch: BranchRecord) -> str:
-    """The run that evidence knows a branch by."""
-    return f"{branch.rollout_id}/b{branch.branch_index}/a{branch.attempt}"

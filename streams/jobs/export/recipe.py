@@ -8,6 +8,7 @@ from typing import Any
 
 from agents.formats.selection import NUMBER_FILTERS, Filters, Split
 from agents.formats.shape import PLAIN, FileKind, Format, Layout, Style
+from schemas.extras import require
 from streams.jobs.export.checkpoint import ExportError
 from streams.jobs.export.ledger import NAMES as LEDGER_NAMES
 
@@ -30,11 +31,13 @@ class Recipe:
 
     @classmethod
     def of(cls, form: Format, kind: FileKind | None, **more: Any) -> "Recipe":
-        """A recipe whose file suits its format, and whose filters can be met. Raises ExportError."""
+        """A recipe whose file suits its format, and whose filters can be met. Raises ExportError, or MissingExtraError for Parquet."""
         if kind is not None and kind not in form.files:
             raise ExportError(f"{form.name} has no {kind} form; leave --file out, or give --file {form.files[0]}")
-        recipe = cls(form, kind or form.files[0], **more)
+        recipe = cls(form, kind or form.files[0], **({"layout": form.layouts[0]} | more))
         recipe._require_fitting()
+        if recipe.kind == "parquet":
+            require("export", f"braid export --format {form.name}", "pyarrow")
         for name, value in recipe.filters.wanted:
             if name in NUMBER_FILTERS and not isfinite(float(value)):
                 raise ExportError(f"--filter {name}={value}: no number to compare with; give a finite one, as 0.5")
@@ -76,7 +79,7 @@ class Recipe:
             "redact": self.redact,
             # Only what differs from the defaults: directories of earlier versions do not have these names.
             **{name: value for name, value in self.style._asdict().items() if value != getattr(PLAIN, name)},
-            **({"layout": self.layout} if self.layout != "files" else {}),
+            **({"layout": self.layout} if self.layout != self.form.layouts[0] else {}),
         }
 
 

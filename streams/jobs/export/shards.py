@@ -5,27 +5,19 @@ before, nothing half is ever to be seen.
 """
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from hashlib import file_digest, sha256
+from hashlib import file_digest
+from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from agents.formats.shape import FileKind, Format, Layout, Row
+from streams.jobs.export.row_file import Lines, Writer
+from streams.log.durable_files import PARTIAL, sync_folder
 
-from agents.evidence.canonical import canonical_bytes
-from agents.formats.shape import Column, FileKind, Format, Layout, ListOf, Row, Struct
-from schemas.jsontext import compact
-from streams.log.durable_files import PARTIAL, open_output, sync_folder
-
-ROWS_AT_ONCE = 1000
-BYTES_AT_ONCE = 8 * 1024 * 1024
-"""Parquet is written in groups of rows: so many rows, or what came of so many bytes of the log."""
-
-ALONE = "trajectory.json"
-"""The file of a row that has a directory of its own."""
+ALONE = ("trajectory.json", "session.jsonl")
+"""The files of rows that have a directory of their own; a format uses one of them."""
 
 
 class Shard(NamedTuple):
@@ -45,84 +37,6 @@ class Place(NamedTuple):
     file: str
     row: int
     sha256: str
-
-
-class Writer(ABC):
-    """One file while it is written."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.rows = 0
-
-    @abstractmethod
-    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> list[str]:
-        """Add rows; returns the digest of each."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Write what is left."""
-
-    def discard(self) -> None:
-        """Remove the file."""
-        with suppress(OSError, pa.ArrowException):  # a full disk takes no last flush either
-            self.close()
-        self.path.unlink(missing_ok=True)
-
-
-class Lines(Writer):
-    """JSON lines."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._out = open_output(path)
-
-    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> list[str]:
-        """Add rows, one a line."""
-        del weight
-        lines = [compact(row).encode() for row in rows]
-        self._out.writelines(line + b"\n" for line in lines)
-        self.rows += len(rows)
-        return [sha256(line).hexdigest() for line in lines]
-
-    def close(self) -> None:
-        """Write what is left."""
-        self._out.close()
-
-
-class _Parquet(Writer):
-    def __init__(self, path: Path, columns: Mapping[str, Column]) -> None:
-        super().__init__(path)
-        self._columns = columns
-        self._schema = pa.schema([(name, arrow_type(column)) for name, column in columns.items()])
-        self._file = open_output(path)
-        self._out = pq.ParquetWriter(self._file, self._schema, compression="zstd")
-        self._waiting: list[dict[str, Any]] = []
-        self._weight = 0
-
-    def write(self, rows: Sequence[dict[str, Any]], weight: int) -> list[str]:
-        columns = [as_columns(row, self._columns) for row in rows]
-        self._waiting += columns
-        self.rows += len(rows)
-        self._weight += weight
-        if len(self._waiting) >= ROWS_AT_ONCE or self._weight >= BYTES_AT_ONCE:
-            self._flush()
-        return [values_digest(row) for row in columns]
-
-    def close(self) -> None:
-        if self._waiting:
-            self._flush()
-        try:
-            self._out.close()
-        finally:
-            self._file.close()
-
-    def discard(self) -> None:
-        self._waiting = []
-        super().discard()
-
-    def _flush(self) -> None:
-        self._out.write_table(pa.Table.from_pylist(self._waiting, schema=self._schema))
-        self._waiting, self._weight = [], 0
 
 
 class Shards:
@@ -145,7 +59,8 @@ class Shards:
     def write(self, rows: Sequence[Row], split: str, weight: int) -> list[Place]:
         """Add the rows of one rollout; says where each of them went."""
         if self._layout == "directory":
-            return [self._alone(row, split, weight) for row in rows]
+            folders = groupby(rows, key=lambda row: row.folder)
+            return [place for _, alone in folders for place in self._alone(list(alone), split, weight)]
         places: dict[int, Place] = {}
         for part in dict.fromkeys(row.part for row in rows):
             name = f"{part}-{split}" if part else split
@@ -161,18 +76,18 @@ class Shards:
                 self._close(name)
         return [places[number] for number in range(len(rows))]
 
-    def _alone(self, row: Row, split: str, weight: int) -> Place:
-        """Write a row into a file of its own."""
-        name = f"{row.folder}/{ALONE}"
-        (self._folder / row.folder).mkdir(exist_ok=True)
+    def _alone(self, rows: Sequence[Row], split: str, weight: int) -> list[Place]:
+        """Write rows into a file of their own."""
+        name = f"{rows[0].folder}/{self._form.alone}"
+        (self._folder / rows[0].folder).mkdir(exist_ok=True)
         writer = Lines(partial(self._folder, name))
         try:
-            (digest,) = writer.write([row.value], weight)
-            self._done.append(finished(self._folder, writer, row.part, split))
+            digests = writer.write([row.value for row in rows], weight)
+            self._done.append(finished(self._folder, writer, rows[0].part, split))
         except BaseException:
             writer.discard()
             raise
-        return Place(name, 0, digest)
+        return [Place(name, number, digest) for number, digest in enumerate(digests)]
 
     def finish(self) -> list[Shard]:
         """Complete all files."""
@@ -191,7 +106,11 @@ class Shards:
         number = self.numbers.get(name, 0)
         self.numbers[name] = number + 1
         path = partial(self._folder, f"{name}-{number:05d}.{self._kind}")
-        return Lines(path) if self._kind == "jsonl" else _Parquet(path, self._form.columns[part])
+        if self._kind == "jsonl":
+            return Lines(path)
+        from streams.jobs.export.parquet_file import ParquetFile
+
+        return ParquetFile(path, self._form.columns[part])
 
     def _close(self, name: str) -> None:
         self._done.append(finished(self._folder, *self._open.pop(name)))
@@ -227,32 +146,3 @@ def reveal(folder: Path, shards: Sequence[Shard]) -> None:
         partial(folder, shard.name).replace(folder / shard.name)
     for parent in {(folder / shard.name).parent for shard in shards}:
         sync_folder(parent)
-
-
-def values_digest(row: Mapping[str, Any]) -> str:
-    """The digest of a row of columns: of what it says, whether a null is written out or left out."""
-    return sha256(canonical_bytes(_known(row), big_integers="exact")).hexdigest()
-
-
-def _known(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _known(each) for name, each in value.items() if each is not None}
-    return [_known(each) for each in value] if isinstance(value, list) else value
-
-
-def arrow_type(column: Column) -> Any:
-    """The Arrow type of a column; free-form JSON is text."""
-    if isinstance(column, ListOf):
-        return pa.list_(arrow_type(column.of))
-    if isinstance(column, Struct):
-        return pa.struct([(name, arrow_type(of)) for name, of in column.fields.items()])
-    return {"text": pa.string(), "json": pa.string(), "whole": pa.int64(), "real": pa.float64(), "truth": pa.bool_()}[
-        column
-    ]
-
-
-def as_columns(row: dict[str, Any], columns: Mapping[str, Column]) -> dict[str, Any]:
-    """A row whose free-form values are JSON text."""
-    return {
-        name: compact(value) if columns[name] == "json" and value is not None else value for name, value in row.items()
-    }

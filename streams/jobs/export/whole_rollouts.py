@@ -12,24 +12,43 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple, cast
 
-from agents.formats.shape import Kind
+from agents.formats.shape import Kind, ToldBranch
 from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.closures import Closure, RolloutSettled
 from schemas.errors import DecodeError
+from schemas.events import AgentEvents
 from schemas.evidence import AepClosing, AepRecord
-from schemas.lifecycle import Lifecycle
+from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.rankings import Ranking
+from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
+from streams.jobs.export.branch_facts import FACT_TOPICS, VERDICTS, Gathering
 from streams.log.cursor import Cursor
+from streams.log.facts import read_fact
 from streams.log.headers import is_redacted
 from streams.log.record import LogRecord
-from streams.log.topics import BRANCHES, CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
+from streams.log.topics import (
+    AGENT_EVENTS,
+    BRANCHES,
+    CLOSURES,
+    DPO,
+    EVIDENCE,
+    LIFECYCLE,
+    PPO,
+    RANKINGS,
+    REJECTED,
+    SFT,
+    Topic,
+)
 from streams.log.wire import Codec, body_of
 
 ROWS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED)
 """Whose records a closing record lists, beside its ranking and its branches."""
 
-TOPICS_OF: dict[Kind, Topic] = {"sft": SFT, "dpo": DPO, "ppo": PPO, "rejected": REJECTED, "branches": BRANCHES}
+TOPICS_OF: dict[Kind, tuple[Topic, ...]] = {
+    "sft": (SFT,), "dpo": (DPO,), "ppo": (PPO,), "rejected": (REJECTED,), "branches": (BRANCHES,),
+    "events": (*FACT_TOPICS, LIFECYCLE),
+}  # fmt: skip
 
 UNKNOWN = 0
 """In place of closing evidence that a checkpoint does not remember."""
@@ -55,13 +74,16 @@ class Whole(NamedTuple):
     """Rows that the worker kept out of training, by their first reason."""
     redacted: bool
     """Whether everything that rows are made of was redacted by the rules that this code has."""
-    labels: Mapping[str, str]
+    opened: RolloutOpened | None
+    """Its opening, where that is asked for."""
     weight: int
     """Bytes of its records in the log."""
     unlisted: int
     """Rows of the rollout that no evidence lists."""
     uncovered: bool
     """Whether its branch records are wanted, and its closing evidence does not list them."""
+    told: Mapping[int, ToldBranch] = {}
+    """The facts of its branches, where they are asked for and are a conversation."""
 
 
 class Incomplete(NamedTuple):
@@ -86,6 +108,8 @@ class _Pending:
     unredacted: set[str] = field(default_factory=set)
     """Digests of rows that do not say that they were redacted by the rules of this code."""
     closures: list[bytes] = field(default_factory=list)
+    facts: dict[str, list[bytes]] = field(default_factory=dict)
+    """By topic."""
     evidence: dict[str, AepRecord] = field(default_factory=dict)
     closed: bool = False
     first: dict[str, int] = field(default_factory=dict)
@@ -100,7 +124,7 @@ class PartitionReader:
     ) -> None:
         self._cursors = cursors
         self._codec = codec
-        self._wanted = {TOPICS_OF[kind] for kind in kinds}
+        self._wanted = {topic for kind in kinds for topic in TOPICS_OF[kind]}
         self._kept = self._wanted | {RANKINGS, REJECTED}
         """Whose bytes are needed, and not only their digests."""
         self._seen = seen
@@ -108,7 +132,7 @@ class PartitionReader:
         self._met: set[int] = set()
         """Those of them whose closing evidence came by: the first one counts."""
         self._pending: dict[bytes, _Pending] = {}
-        self._labels: dict[bytes, dict[str, str]] = {}
+        self._openings: dict[bytes, RolloutOpened] = {}
         self.undecodable = 0
 
     async def rollouts(self) -> AsyncGenerator[Whole | Incomplete | Contradicted, None]:
@@ -179,11 +203,17 @@ class PartitionReader:
             pending.closures.clear()
             return Incomplete(last.rollout_id, ", ".join(missing))
         whole = self._whole(last, closing, settled, listed, pending)
-        labels = await self._labels_of(key)
+        told: Mapping[int, ToldBranch] | None = {}
+        if AGENT_EVENTS in self._wanted and any(branch.fidelity is not None for branch in whole.branches):
+            told = await self._facts(key, pending, settled)
+        if told is None:
+            pending.rows.clear()
+            return Incomplete(last.rollout_id, f"facts of {AGENT_EVENTS.name}, or verdicts, that it settled with")
+        opened = await self._opening_of(key)
         del self._pending[key]
         self._seen[short(key)] = short(last.record_id.encode())
         self._met.add(short(key))
-        return whole._replace(labels=labels, uncovered=uncovered)
+        return whole._replace(opened=opened, uncovered=uncovered, told=told)
 
     def _whole(
         self, last: AepRecord, closing: AepClosing, settled: RolloutSettled, listed: Mapping[Topic, list[str]],
@@ -207,7 +237,7 @@ class PartitionReader:
             (*pending.evidence.values(), last),
             Counter(found[0] if found else "unknown" for found in reasons),
             pending.unredacted.isdisjoint(digest for topic in self._kept & listed.keys() for digest in listed[topic]),
-            {},
+            None,
             weight,
             unlisted,
             uncovered=False,
@@ -278,14 +308,50 @@ class PartitionReader:
             return None
         return settled if settled is not None and settled.settled_id == settled_id else None
 
-    async def _labels_of(self, key: bytes) -> Mapping[str, str]:
-        """The labels of the rollout's opening; the first one counts."""
+    async def _facts(self, key: bytes, pending: _Pending, settled: RolloutSettled) -> Mapping[int, ToldBranch] | None:
+        """The facts of the branches that a decision pinned; None where some are not there, or are not what was settled.
+
+        Empty where the log has no events of the rollout at all, as a replay's output: its rows tell what they can.
+        """
+        gathering = Gathering(settled)
+        for topic in (AGENT_EVENTS, *VERDICTS):
+            for value in pending.facts.get(topic.name, ()):
+                self._gather(topic, value, settled.rollout_id, gathering)
+        while gathering.lacks_events and (stored := await self._cursors[AGENT_EVENTS].next()) is not None:
+            await self._keep(AGENT_EVENTS, stored, key, settled.rollout_id, gathering)
+        for topic in VERDICTS:
+            while gathering.lacks_verdicts(topic) and (stored := await self._cursors[topic].next()) is not None:
+                await self._keep(topic, stored, key, settled.rollout_id, gathering)
+        return {} if gathering.lacks_all_events else gathering.branches()
+
+    async def _keep(self, topic: Topic, stored: LogRecord, key: bytes, rollout_id: str, gathering: Gathering) -> None:
+        """Keep a fact for its rollout, and gather it where it is of the one at hand."""
+        if stored.value is None or stored.key is None or short(stored.key) in self._seen:
+            return
+        await self._codec.prepare([stored.value])
+        self._of(topic, stored).facts.setdefault(topic.name, []).append(stored.value)
+        if stored.key == key:
+            self._gather(topic, stored.value, rollout_id, gathering)
+
+    def _gather(self, topic: Topic, value: bytes, rollout_id: str, gathering: Gathering) -> None:
+        try:
+            fact = read_fact(self._codec, topic, value, rollout_id)
+        except DecodeError:
+            self.undecodable += 1
+            return
+        if isinstance(fact, AgentEvents):
+            gathering.take_events(fact)
+        elif isinstance(fact, BuildVerdict | VisualVerdict | CheckVerdict):
+            gathering.take_verdict(fact)
+
+    async def _opening_of(self, key: bytes) -> RolloutOpened | None:
+        """The rollout's opening; the first one counts."""
         cursor = self._cursors.get(LIFECYCLE)
-        while cursor is not None and key not in self._labels and (stored := await cursor.next()) is not None:
+        while cursor is not None and key not in self._openings and (stored := await cursor.next()) is not None:
             record = await self._decoded(LIFECYCLE, stored)
             if isinstance(record, Lifecycle) and record.opened is not None and stored.key is not None:
-                self._labels.setdefault(stored.key, record.opened.labels)
-        return self._labels.pop(key, {})
+                self._openings.setdefault(stored.key, record.opened)
+        return self._openings.pop(key, None)
 
     # -- records -------------------------------------------------------------------------------------------------------
 

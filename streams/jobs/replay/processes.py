@@ -1,4 +1,4 @@
-"""Replay of partitions: by the members of a crew, which run this module, or in this process."""
+"""Replay of partitions: by the members of a crew, or in this process."""
 
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -6,9 +6,8 @@ from typing import Self
 
 from streams.cluster.config import Settings
 from streams.cluster.signing_keys import signing_key
-from streams.jobs.crew.crew import Moved
-from streams.jobs.crew.member_process import serve
-from streams.jobs.crew.workplace import Task, Workplace
+from streams.jobs.crew.task import Task
+from streams.jobs.crew.workplace import Moved, Workplace
 from streams.jobs.errors import ReplayError
 from streams.jobs.replay.partition_job import Job, Result, replay_partition
 from streams.jobs.targets import LogDirectory, NewTopics, Nowhere, Target, discard_half, topic_writer
@@ -66,5 +65,6 @@ def target_of(job: Job, settings: Settings) -> Target:
     return Nowhere() if job.out is None else LogDirectory(job.out)
 
 
-if __name__ == "__main__":
-    serve(lambda settings, job: ReplayPlace(Job.model_validate_json(job), settings))
+def replay_place(settings: Settings, job: bytes) -> ReplayPlace:
+    """Open the workplace of a member."""
+    return ReplayPlace(Job.model_validate_json(job), settings)

@@ -14,7 +14,7 @@ from streams.cluster.config import Settings
 from streams.cluster.signing_keys import signing_key, trusted_verifiers
 from streams.jobs.counts import Counts
 from streams.jobs.crew.crew import Crew
-from streams.jobs.crew.workplace import run_partitions
+from streams.jobs.crew.task import run_partitions
 from streams.jobs.errors import ReplayError
 from streams.jobs.replay.comparison import Comparison
 from streams.jobs.replay.emitted import combined

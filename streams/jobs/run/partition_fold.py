@@ -188,9 +188,10 @@ class PartitionFold:
             return
         bodies, at, redacted = emission.bodies, rollout.latest, emission.redacted
         signed = emission.signed(key)
-        for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *signed):
+        records = (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *signed)
+        for record in records:
             self._write(record, at, bodies.get(identity(record)), bodies.emission, redacted=redacted)
-            self._outputs.write(record)
+        self._outputs.write(records)
         self.counts.add(emission)
 
     def _decided(self, rollout: Rollout, closure: Closure) -> None:

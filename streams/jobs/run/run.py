@@ -22,13 +22,13 @@ from streams.cluster.config import Settings
 from streams.cluster.signing_keys import trusted_verifiers
 from streams.jobs.counts import Counts
 from streams.jobs.crew.crew import Crew
-from streams.jobs.crew.workplace import Task, run_partitions
+from streams.jobs.crew.task import Task, run_partitions
 from streams.jobs.judge.asker import VOTES_FILE
 from streams.jobs.judge.inline import InlineJudge
 from streams.jobs.partition_count import PARTITION_BYTES, partitions_for, total_bytes
 from streams.jobs.run.bad_lines import BadLines, join_bad_lines
 from streams.jobs.run.joined_sinks import JoinedSinks
-from streams.jobs.run.run_processes import RunJob, RunPlace, RunResult, bad_lines_of
+from streams.jobs.run.run_processes import RunJob, RunPlace, RunResult, bad_lines_of, run_place
 from streams.jobs.spool import spread
 from streams.jobs.verdict_trust import voucher_key
 from streams.log.directory_lock import RUN_LOCK, held
@@ -51,9 +51,6 @@ from streams.log.progress import Say, quiet
 
 RUN = "run"
 """The kind of a run's manifest."""
-
-MODULE = "streams.jobs.run.run_processes"
-"""The module that the processes of a crew run."""
 
 
 class RunError(BraidError):
@@ -79,7 +76,7 @@ def run_files(
     files: Sequence[Path], out: Path, settings: Settings, key: SigningKey | None, wanted: Wanted = ALL
 ) -> Counts:
     """Fold files in this process, for callers without an event loop; see `fold_files`."""
-    with Crew(1, MODULE) as crew:
+    with Crew(1, run_place) as crew:
         return asyncio.run(fold_files(files, out, settings, key, crew, wanted))
 
 

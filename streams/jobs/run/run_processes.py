@@ -1,4 +1,4 @@
-"""Partitions of `braid run`: folded by the members of a crew, which run this module, or in this process."""
+"""Partitions of `braid run`: folded by the members of a crew, or in this process."""
 
 from contextlib import closing
 from functools import partial
@@ -15,9 +15,7 @@ from schemas.emission import EmissionConfig
 from streams.cluster.config import Settings
 from streams.cluster.garbage_collector import no_gc
 from streams.cluster.signing_keys import signing_key
-from streams.jobs.crew.crew import Moved
-from streams.jobs.crew.member_process import serve
-from streams.jobs.crew.workplace import Workplace
+from streams.jobs.crew.workplace import Moved, Workplace
 from streams.jobs.judge.inline import InlineJudge
 from streams.jobs.run.bad_lines import BadLines
 from streams.jobs.run.partition_fold import PartitionFold
@@ -113,11 +111,8 @@ def bad_lines_of(spool: Path, partition: int) -> Path:
     return spool / f"bad-{partition}"
 
 
-def _place(settings: Settings, given: bytes) -> RunPlace:
+def run_place(settings: Settings, given: bytes) -> RunPlace:
+    """Open the workplace of a member."""
     job = RunJob.model_validate_json(given)
     key, voucher = signing_key(settings) if job.signs else None, voucher_key(settings, vouches=job.signs_verdicts)
     return RunPlace(job, key, voucher)
-
-
-if __name__ == "__main__":
-    serve(_place)

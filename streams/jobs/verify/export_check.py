@@ -10,14 +10,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
-
 from agents.evidence.canonical import CanonicalError, parse_evidence
 from agents.evidence.signing import Json
 from agents.evidence.structure import quoted
+from schemas.extras import require
 from streams.jobs.export.checkpoint import CARD, PUBLISHING
 from streams.jobs.export.ledger import EVIDENCE, ROWS
-from streams.jobs.export.shards import ALONE, ROWS_AT_ONCE, values_digest
+from streams.jobs.export.row_file import values_digest
+from streams.jobs.export.shards import ALONE
 from streams.jobs.verify.directory_check import DirectoryCheck, Manifest
 from streams.jobs.verify.evidence_sources import Read, evidence_of, lines_of
 from streams.jobs.verify.inspection import Inspection
@@ -29,7 +29,7 @@ NOT_OURS = "not of this dataset: no line of its provenance has its digest"
 
 def files_of(folder: Path) -> list[Path]:
     """Every file with rows or provenance."""
-    return sorted(path for path in folder.rglob("*") if (path.suffix in DATA or path.name == ALONE) and path.is_file())
+    return sorted(path for path in folder.rglob("*") if (path.suffix in DATA or path.name in ALONE) and path.is_file())
 
 
 class _Row(NamedTuple):
@@ -107,7 +107,7 @@ class DatasetCheck:
         if not path.is_file():
             return  # said already
         strangers = []
-        counted = f"*/{ALONE}" if path.name == ALONE else name
+        counted = f"*/{path.name}" if path.name in ALONE else name
         for row in _read_rows(path, self.read):
             places = expected.get(row.digest)
             self.inspection.count_row(counted)
@@ -146,12 +146,14 @@ def _read_rows(path: Path, read: Read) -> Iterator[_Row]:
             for position, text in lines_of(source, str(path), read):
                 yield _Row(int(position.rpartition(":")[2]) - 1, sha256(text).hexdigest())
         return
+    require("export", f"{path}: checking Parquet", "pyarrow")
+    from streams.jobs.export.parquet_file import read_parquet
+
     number = 0
     try:
-        for batch in pq.ParquetFile(path).iter_batches(batch_size=ROWS_AT_ONCE):
-            for row in batch.to_pylist():
-                yield _Row(number, values_digest(row))
-                number += 1
+        for row in read_parquet(path):
+            yield _Row(number, values_digest(row))
+            number += 1
         read(path.stat().st_size)
     except Exception as error:  # noqa: BLE001 - Arrow raises whatever foreign bytes make it trip over
         yield _Row(number, f"unreadable: {quoted(error)}")

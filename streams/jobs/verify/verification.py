@@ -7,7 +7,7 @@ has its record when it ends, before anything is signed: one that evidence does n
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -36,7 +36,6 @@ from streams.jobs.verify.evidence_sources import (
     lines_of,
     stored_in,
 )
-from streams.jobs.verify.export_check import DatasetCheck, files_of
 from streams.jobs.verify.findings import Finding, Outcome, Tell
 from streams.jobs.verify.inspection import ROW_TOPICS, Claims, Inspection, Row
 from streams.log.container import place_of
@@ -125,6 +124,8 @@ class Folder:
         """Everything that will be read."""
         own = [self.path / EVIDENCE_FILE, *self.lines()] if self.is_output else []
         if self.is_dataset:
+            from streams.jobs.verify.export_check import files_of  # Arrow, which others need not load
+
             yield from (path for path in files_of(self.path) if path not in own)
         yield from (path for path in own if path.is_file())
         for topic in (EVIDENCE, *ROW_TOPICS):
@@ -199,6 +200,23 @@ class Verification:
                 await self._explain(inspection, log)
         inspection.finish(ROW_TOPICS)
 
+    async def rollout(self, log: LogReader, records: Iterable[Placed]) -> int:
+        """Verify the evidence and rows of one rollout; returns how many branch records evidence does not list.
+
+        Those are not held against the log here: that takes the whole partition.
+        """
+        inspection, self._codec = self._inspection(), log.codec
+        for topic, partition, record in sorted(records, key=lambda placed: placed.topic is not EVIDENCE):
+            await log.learn([record])
+            entry = Entry(f"{topic.name}/{partition}@{record.offset}", record.key, record.value)
+            if topic is EVIDENCE:
+                self._stored_evidence(inspection, entry)
+            else:
+                self._stored_row(inspection, topic, entry, partition)
+        inspection.finish(ROW_TOPICS)
+        unlisted, self._suspects = len(self._suspects), []
+        return unlisted
+
     # -- bodies of evidence --------------------------------------------------------------------------------------------
 
     def _folder(self, folder: Folder) -> None:
@@ -233,6 +251,8 @@ class Verification:
         return manifest if folder.has_manifest else None
 
     def _dataset(self, folder: Folder, check: DirectoryCheck) -> None:
+        from streams.jobs.verify.export_check import DatasetCheck
+
         manifest = Manifest(folder.path / DATASET_MANIFEST, self._keys, allow_unsigned=self._allow_unsigned)
         found = DatasetCheck(folder.path, manifest, self._inspection(), check, self._read)
         found.run()

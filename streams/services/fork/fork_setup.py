@@ -19,6 +19,7 @@ from agents.memory.memory import Found, with_experience
 from agents.models.model import Model
 from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.events import AgentEvent
+from schemas.extras import needs, require
 from schemas.lifecycle import RolloutOpened
 from streams.cluster.broker import places
 from streams.cluster.config import Settings
@@ -66,7 +67,8 @@ async def sandbox_pool(kind: SandboxKind, settings: Settings, size: int) -> Asyn
     """Sandboxes as configured; all of them are gone at the end."""
     sandboxes: Sandboxes
     if kind == "e2b":
-        from agents.fork.e2b_adapter import E2bOptions, E2bSandboxes
+        with needs("fork", "--sandbox e2b"):
+            from agents.fork.e2b_adapter import E2bOptions, E2bSandboxes
 
         sandboxes = E2bSandboxes(E2bOptions(template=settings.fork.e2b_template))
     else:
@@ -79,7 +81,8 @@ async def sandbox_pool(kind: SandboxKind, settings: Settings, size: int) -> Asyn
 
 
 async def local_sandboxes(settings: Settings, folder: Path) -> "LocalSandboxes":
-    """Sandboxes on this machine. Raises SandboxError when they do not work here."""
+    """Sandboxes on this machine. Raises SandboxError when they do not work here, MissingExtraError where tests could not run."""
+    require("fork", "a local sandbox", "pytest")  # else tests would fail that never ran
     from agents.fork.local_adapter import LocalSandboxes
     from agents.fork.sandbox_adapter import LocalOptions
 

@@ -6,6 +6,7 @@ A call whose vote is in the log is never made again: a killed worker costs at mo
 import asyncio
 import time
 from contextlib import suppress
+from typing import Any
 
 import structlog
 
@@ -57,7 +58,7 @@ class JudgeWorker(GroupWorker):
             task.cancel()
         await asyncio.gather(*self._calls.values(), return_exceptions=True)
 
-    async def do(self, held: Held, record: JudgeRequest, at: int) -> bool:  # noqa: ARG002 - it has no use for the time
+    async def do(self, held: Held, record: JudgeRequest, stored: Any) -> bool:  # noqa: ARG002 - it has no use for its place
         """Make all calls of a request whose votes are not in the log yet."""
         calls = [call for call in calls_of(record) if vote_id(record, call, self._judge.name) not in held.written]
         voted = await asyncio.gather(*(self._voted(held, record, call) for call in calls))

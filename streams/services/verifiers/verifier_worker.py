@@ -8,6 +8,7 @@ the look.
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -60,14 +61,14 @@ class Verifier(GroupWorker):
         """Whether a verdict of the log counts: the live worker makes a dead letter of any other."""
         return not isinstance(found, Verdict) or self._trusted is None or untrusted(found, self._trusted) is None
 
-    async def do(self, held: Held, record: BranchRecord, at: int) -> bool:
+    async def do(self, held: Held, record: BranchRecord, stored: Any) -> bool:
         """All verdicts about a branch that are not in the log yet."""
         if record.status in UNDECIDED_ENDS or record.rollout_id in held.settled:
             return True  # nothing that a verifier says counts for these
         async with self._slots:
             if record.rollout_id in held.settled:
                 return True  # while it waited for its turn
-            branch = await self._branch(record, at)
+            branch = await self._branch(record, stored.timestamp)
             if branch is None or self._examiner.is_done(branch, held.written):
                 return True
             if held.lost or self.stopping.is_set():

@@ -51,9 +51,20 @@ class VisualExaminer(Examiner):
             return [unseen(branch.subject, browser)]
         try:
             async with self.pool.lease() as sandbox:
-                return [await visual_verdict(branch.task, page, branch.files, sandbox, browser, branch.subject)]
+                return [
+                    await visual_verdict(
+                        branch.task, page, branch.files, sandbox, browser, branch.subject, self._keep_picture
+                    )
+                ]
         except SandboxError as error:
             return [unseen(branch.subject, f"sandbox: {error}")]
+
+    def _keep_picture(self, picture: bytes) -> None:
+        """Keep the screenshot for the pages; a verdict stands without it."""
+        try:
+            self._store.keep_picture(picture)
+        except OSError as error:
+            log.warning("screenshot_not_kept", reason=str(error))
 
 
 @asynccontextmanager

@@ -416,3 +416,38 @@ def test_a_long_context_that_is_named_many_times_makes_no_rows(size: int, depth:
 def test_many_answers_to_one_context_are_rows() -> None:
     group = group_of([opened(), *repeated(1000, 20, 50).end()])
     assert len(group.ppo) == 51
+
+
+def test_content_that_is_neither_text_nor_media_is_in_no_row() -> None:
+    agent = ChatAgent()
+    found = agent.message("user", [{"type": "text", "text": "Look"}, {"type": "other", "digest": "e" * 64}])
+    agent.ask([found], agent.message("assistant", "I see."))
+    group = group_of([opened(), *agent.end()])
+    assert group.sft == ()
+    assert reasons(group) == [("not_representable", "other_content")]
+
+
+@pytest.mark.parametrize("title_comes", ["first", "last"])
+def test_the_main_conversation_is_the_one_with_tools_whenever_a_title_comes(title_comes: str) -> None:
+    agent = ChatAgent()
+
+    def name_it() -> None:
+        agent.ask([agent.message("user", "Give it a title.")], agent.message("assistant", "A title"), tools=[])
+
+    def work() -> None:
+        agent.ask([agent.message("user", "Do it.")], agent.message("assistant", "Done."), tools=[{"name": "look"}])
+
+    for step in (name_it, work) if title_comes == "first" else (work, name_it):
+        step()
+    group = group_of([opened(), *agent.end()])
+    (main,) = [row for row in group.sft if row.main]
+    assert [message.content for message in main.messages] == ["Do it.", "Done."]
+    assert group.branches[0].final_answer == "Done."
+
+
+def test_without_any_tools_the_main_conversation_is_the_one_with_the_last_response() -> None:
+    agent = ChatAgent()
+    for text in ("One", "Two"):
+        agent.ask([agent.message("user", text)], agent.message("assistant", f"{text}."))
+    (main,) = [row for row in group_of([opened(), *agent.end()]).sft if row.main]
+    assert main.messages[0].content == "Two"

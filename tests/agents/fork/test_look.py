@@ -21,6 +21,7 @@ from agents.fork.task_adapter import SAMPLES, find_task, load_task, overlays
 from agents.fork.visual_verdict import Browser, look, read_look, visual_verdict
 from agents.verdicts.meaning import visual_outcome
 from agents.workspace.files import File
+from agents.workspace.snapshot_adapter import PNG, SnapshotStore
 from schemas.verdicts import VisualVerdict
 
 SUBJECT = Subject("r", 0, 0, "test", "files")
@@ -92,6 +93,16 @@ async def test_the_reference_passes_and_looks_in_a_row_see_the_same(browser: Bro
     assert visual_outcome(seen[0]) == "pass", seen
     assert seen[0].screenshot_digest is not None
     assert seen[0] == seen[1]
+
+
+async def test_the_screenshot_is_kept_under_the_digest_of_its_verdict(
+    browser: Browser, local: LocalSandboxes, tmp_path: Path
+) -> None:
+    store = SnapshotStore(tmp_path)
+    sandbox = await local.create()
+    await sandbox.put({"index.html": File(b"<!doctype html><body>here")})
+    seen = await look(Page(path="index.html"), sandbox, browser, store.keep_picture)
+    assert (store.picture(seen["screenshot_digest"]) or b"").startswith(PNG)
 
 
 LIES = """<title>t</title><body>here<script>

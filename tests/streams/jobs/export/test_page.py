@@ -41,8 +41,9 @@ def test_the_commands_on_the_page_run(tmp_path: Path) -> None:
         done = run_braid(*line.split()[1:], cwd=tmp_path)
         assert done.returncode == 0, line + done.stderr
     found = {path.parent.name for path in tmp_path.glob("*/manifest.json")}
-    assert found == {"conversations", "turns", "trajectories", "sure", "exact", "clean"}
+    assert found == {"conversations", "turns", "trajectories", "traces", "sure", "exact", "clean"}
     assert len(list((tmp_path / "trajectories").glob("*/trajectory.json"))) == 3
+    assert len(list((tmp_path / "traces").glob("*/session.jsonl"))) == 3
 
 
 def test_the_example_on_the_page_is_the_file_that_is_tested() -> None:

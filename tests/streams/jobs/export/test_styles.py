@@ -11,7 +11,8 @@ import pytest
 from agents.formats import FORMATS
 from agents.formats.shape import Row, Style
 from streams.jobs.export.checkpoint import ExportError, State, write_card, write_dataset_manifest
-from streams.jobs.export.shards import Shards, as_columns, values_digest
+from streams.jobs.export.row_file import as_columns, values_digest
+from streams.jobs.export.shards import Shards
 from tests.agents.formats.atif_rules import Trajectory
 from tests.agents.formats.conversations import exact, model, result
 from tests.agents.formats.rollouts import SHAPES, encoded, mixed

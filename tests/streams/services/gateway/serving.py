@@ -14,7 +14,7 @@ from streams.cluster.connections import partition_of, registry_of, start_consume
 from streams.log.topics import AGENT_EVENTS, FACTS, Topic
 from streams.log.wire import Codec
 from streams.services.gateway.app import create_app
-from streams.services.gateway.server import Server, address_of, listen
+from streams.services.web.server import Server, address_of, listen
 
 
 class Written(NamedTuple):

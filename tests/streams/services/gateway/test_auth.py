@@ -9,7 +9,7 @@ from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 from streams.cluster.config import ConfigError, GatewayConfig, Role, Token
-from streams.services.gateway.auth import EVERYBODY, Caller, Doors, browser_refusal, check_bind
+from streams.services.web.auth import EVERYBODY, Caller, Doors, browser_refusal, check_bind
 
 VERDICTS = (BuildVerdict, VisualVerdict, CheckVerdict, JudgeVote)
 
@@ -99,14 +99,14 @@ def test_empty_and_repeated_tokens_are_configuration_errors(texts: list[str]) ->
 def test_an_address_that_others_reach_needs_tokens(host: str) -> None:
     """The error says what to do; with tokens it is fine."""
     with pytest.raises(ConfigError, match="BRAID_GATEWAY__TOKENS"):
-        check_bind(GatewayConfig(host=host))
-    check_bind(GatewayConfig(host=host, tokens=(token("t", "agent"),)))
+        check_bind(GatewayConfig(host=host), ())
+    check_bind(GatewayConfig(host=host), (token("t", "agent"),))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "::1"])
 def test_loopback_needs_no_tokens(host: str) -> None:
     """Whoever is on the machine is trusted."""
-    check_bind(GatewayConfig(host=host))
+    check_bind(GatewayConfig(host=host), ())
 
 
 @pytest.mark.parametrize(

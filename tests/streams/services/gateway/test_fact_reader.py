@@ -16,12 +16,12 @@ from schemas.judging import JudgeVote
 from schemas.lifecycle import RolloutOpened
 from schemas.verdicts import BuildVerdict, OutputTail, VisualVerdict
 from streams.log.wire import Codec
-from streams.services.gateway.auth import EVERYBODY, Caller
 from streams.services.gateway.bodies import Item
 from streams.services.gateway.fact_reader import Ending, EventShape, FactReader, LineShape, Shape, typed
 from streams.services.gateway.problems import Position, problem_of
 from streams.services.gateway.request_packer import Packer
 from streams.services.gateway.voucher import Voucher
+from streams.services.web.auth import EVERYBODY, Caller
 
 PATH = {"rollout_id": "r", "branch_index": 2}
 EVENT = {"event": "tool_call", "data": {"toolName": "bash"}}

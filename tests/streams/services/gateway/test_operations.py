@@ -25,7 +25,7 @@ from streams.services.gateway.door import Door
 from streams.services.gateway.gateway_metrics import GatewayMetrics
 from streams.services.gateway.limits import Budget
 from streams.services.gateway.problems import RefusedError
-from streams.services.gateway.server import ListenError
+from streams.services.web.server import ListenError
 from tests.streams.services.gateway.serving import serving, with_gateway
 
 ROOT = Path(__file__).parents[4]
@@ -45,6 +45,19 @@ def test_docs_load_nothing_from_another_host(client: httpx.Client) -> None:
 
 
 @pytest.mark.kafka
+def test_the_client_is_served_as_one_file(guarded: httpx.Client, tmp_path: Path) -> None:
+    """Without a token, and it runs alone where nothing is installed."""
+    answer = guarded.get("/tracer.py")
+    assert answer.content == (ROOT / "clients/python/braidstream/tracer.py").read_bytes()
+    (tmp_path / "tracer.py").write_bytes(answer.content)
+    code = "import sys; sys.path.insert(0, '.'); from tracer import Braid; print(Braid('http://127.0.0.1:9').rollout('r').branch(0))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "Run('r', branch=0, attempt=0)\n"
+
+
+@pytest.mark.kafka
 def test_the_openapi_names_every_route_with_examples(client: httpx.Client) -> None:
     """What can be sent, and what comes back."""
     described = client.get("/openapi.json").json()
@@ -54,6 +67,7 @@ def test_the_openapi_names_every_route_with_examples(client: httpx.Client) -> No
         "/v1/rollouts/{rollout_id}/cancel",
         "/v1/rollouts/{rollout_id}/close",
         "/v1/rollouts/{rollout_id}/branches/{branch_index}/events",
+        "/v1/rollouts/{rollout_id}/branches/{branch_index}/captures",
         "/v1/rollouts/{rollout_id}/branches/{branch_index}/verdicts/{kind}",
         "/v1/rollouts/{rollout_id}/votes",
         "/v1/lines",

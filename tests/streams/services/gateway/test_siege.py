@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from streams.cluster.config import Settings
-from streams.services.gateway.crowd import SPARE, Crowd, Entry
-from streams.services.gateway.guard import address_of
+from streams.services.web.crowd import SPARE, Crowd, Entry
+from streams.services.web.guard import address_of
 from tests.streams.services.gateway.serving import serving, with_gateway
 from tests.streams.services.gateway.siege import BODY, besieged, deaf, honest, silent, slow_body, slow_header
 
