@@ -18,19 +18,19 @@ TOKENS = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def house(cluster: Settings) -> Settings:
     """The settings that the gateways of these tests share."""
     return cluster.model_copy(update={"prefix": f"t{uuid.uuid4().hex[:8]}.", "partitions": 4})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def open_url(house: Settings) -> Iterator[str]:
     with serving(house) as url:
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def guarded_url(house: Settings, open_url: str) -> Iterator[str]:
     with serving(with_gateway(house, tokens=TOKENS, max_body_bytes=4 * 1024 * 1024, redact=True)) as url:
         yield url
