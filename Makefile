@@ -40,8 +40,8 @@ test-long: $(COMPILED) ## All that takes minutes: the tests marked long and the 
 	@$(BIN)/python -m tests.suite --each long
 
 # Parts that run side by side on one broker (tests/suite.py); alone, each of them starts its own. REPORT: a file for its results.
-LIVE := tests/faults tests/streams/services/live
-LOG := tests/streams/services/judge tests/streams/jobs/replay
+LIVE := tests/faults tests/streams/services/live tests/clients tests/streams/cluster
+LOG := tests/streams/services/judge tests/streams/jobs/replay tests/streams/services/verifiers tests/streams/views
 PYTEST := $(BIN)/pytest -p no:cacheprovider $(REPORT:%=--junitxml=%)
 
 test-cores: $(COMPILED)
