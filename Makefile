@@ -11,7 +11,7 @@ READY := .venv/.ready
 COMPILED := .venv/.compiled
 TRAINERS := .venv-trainers
 
-.PHONY: help setup plain browser demo test test-cores test-live test-log test-kafka long test-long test-trainers check same-bytes lock schemas bench sizes faults clean
+.PHONY: help setup plain browser demo test test-cores test-live test-log test-kafka long properties test-long test-trainers check same-bytes lock schemas bench sizes faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -36,12 +36,12 @@ test: $(COMPILED) ## Lint, types and all tests, on a real Kafka and registry (be
 	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: the browser's tests will be skipped, and say so"
 	@$(BIN)/python -m tests.suite check test-cores test-live test-log test-kafka
 
-test-long: $(COMPILED) ## All that takes minutes: the tests marked long and the fault runs
-	@$(BIN)/python -m tests.suite --each long
+test-long: $(COMPILED) ## All that takes minutes: the tests marked long, the fault runs, more examples of every property
+	@$(BIN)/python -m tests.suite --each long properties
 
 # Parts that run side by side on one broker (tests/suite.py); alone, each of them starts its own. REPORT: a file for its results.
-LIVE := tests/faults tests/streams/services/live
-LOG := tests/streams/services/judge tests/streams/jobs/replay
+LIVE := tests/faults tests/streams/services/live tests/clients tests/streams/cluster
+LOG := tests/streams/services/judge tests/streams/jobs/replay tests/streams/services/verifiers tests/streams/views
 PYTEST := $(BIN)/pytest -p no:cacheprovider $(REPORT:%=--junitxml=%)
 
 test-cores: $(COMPILED)
@@ -58,6 +58,9 @@ test-kafka: $(COMPILED)
 
 long: $(COMPILED)
 	@$(PYTEST) -m "long or faults" -s
+
+properties: $(COMPILED)
+	@$(PYTEST) -m "hypothesis and not long and not trainers" --hypothesis-profile long
 
 test-trainers: $(TRAINERS)/.ready ## Exported files through TRL's trainers and torch (some 6 GB, once, in an environment of its own)
 	@HF_HUB_OFFLINE=1 $(TRAINERS)/bin/pytest -m trainers -p no:cacheprovider tests/trainers

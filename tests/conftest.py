@@ -19,8 +19,9 @@ from streams.cluster.broker import places
 from streams.cluster.config import Settings
 from tests.processes import end_forking
 
-# Fifty of everything each time, in CI the same fifty; `--hypothesis-profile thorough` looks harder.
-examples.register_profile("quick", max_examples=50, derandomize=bool(os.environ.get("CI")))
+# Twenty-five of everything each time, in CI the same; `make test-long` tries two hundred.
+examples.register_profile("quick", max_examples=25, derandomize=bool(os.environ.get("CI")))
+examples.register_profile("long", max_examples=200)
 examples.register_profile("thorough", max_examples=1000)
 examples.load_profile("quick")
 

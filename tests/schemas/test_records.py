@@ -12,6 +12,7 @@ from schemas.events import AgentEvents
 from schemas.versions import RECORDS
 from streams.log.topics import BY_RECORD
 from streams.log.wire import Codec, body_of
+from tests.examples import shares
 from tests.schemas.strategies import records
 
 CODEC = Codec()
@@ -20,7 +21,7 @@ EVERY = pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())
 
 @EVERY
 @given(data=st.data())
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=shares(0.5), deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_record_survives_the_wire(record: type[Record], data: st.DataObject) -> None:
     """What is encoded is decoded to an equal record, with equal bytes the second time."""
     original = data.draw(records(record))
@@ -32,7 +33,7 @@ def test_every_record_survives_the_wire(record: type[Record], data: st.DataObjec
 
 @EVERY
 @given(data=st.data())
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=shares(0.2), deadline=None, suppress_health_check=list(HealthCheck))
 def test_truncated_bytes_are_a_typed_error(record: type[Record], data: st.DataObject) -> None:
     """No prefix of a record's bytes is taken for a record."""
     value = CODEC.encode(data.draw(records(record)))
@@ -42,7 +43,7 @@ def test_truncated_bytes_are_a_typed_error(record: type[Record], data: st.DataOb
 
 
 @given(junk=st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=shares(4), deadline=None)
 def test_foreign_bytes_are_a_typed_error(junk: bytes) -> None:
     """Bytes that somebody else wrote are refused, never half read."""
     with pytest.raises(DecodeError):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.agents.capture.exchanges import Exchange, folded
 from tests.agents.conversations.test_server import plainly, received, trained
+from tests.examples import shares
 
 Chat = list[dict[str, Any]]
 WORDS = st.sampled_from(["", "a", "b", "a b", "é\n", "x" * 700])
@@ -100,7 +101,7 @@ def told_calls(events: list[tuple[str, dict[str, Any]]]) -> list[tuple[Chat, Cha
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=shares(1.2))
 @given(runs(), st.booleans())
 def test_events_say_what_was_sent_and_answered_and_rows_say_no_more(
     run: list[tuple[Chat, dict[str, Any] | int]], streamed: bool

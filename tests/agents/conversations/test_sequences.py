@@ -15,6 +15,7 @@ from schemas.events import AgentEvent, AgentEvents
 from schemas.jsontext import compact
 from tests.agents.conversations.chats import ChatAgent, opened, rendered, rendered_row
 from tests.agents.formats.rollouts import group_of, group_of_facts
+from tests.examples import shares
 
 
 def reasons(group: Any, kind: str = "sft") -> list[tuple[str, ...]]:
@@ -84,7 +85,7 @@ def agents(draw: st.DrawFn) -> ChatAgent:
     return agent
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=shares(3), deadline=None)
 @given(agents())
 def test_every_response_is_trained_on_once_after_what_was_sent(agent: ChatAgent) -> None:
     if not agent.calls:

@@ -18,7 +18,7 @@ from agents.fork.look_adapter import FLAGS, Files, see
 from agents.fork.subject import Subject
 from agents.fork.task import Page, Probe
 from agents.fork.task_adapter import SAMPLES, find_task, load_task, overlays
-from agents.fork.visual_verdict import Browser, look, read_look, visual_verdict
+from agents.fork.visual_verdict import Browser, Keep, look, read_look, visual_verdict
 from agents.verdicts.meaning import visual_outcome
 from agents.workspace.files import File
 from agents.workspace.snapshot_adapter import PNG, SnapshotStore
@@ -71,12 +71,14 @@ def seen_page(browser: Browser, pages: Path) -> Iterator[See]:
         server.shutdown()
 
 
-async def look_at_sample(overlay: str, browser: Browser, local: LocalSandboxes) -> VisualVerdict:
+async def look_at_sample(
+    overlay: str, browser: Browser, local: LocalSandboxes, keep: Keep = lambda _picture: None
+) -> VisualVerdict:
     """The verdict about the sample task's page, with the files of a reference or broken solution."""
     task = load_task(find_task("price-page"))
     files = {**task.start, **overlays(SAMPLES / "price-page")[overlay]}
     assert task.braid.page is not None
-    return await visual_verdict(task, task.braid.page, files, await local.create(), browser, SUBJECT)
+    return await visual_verdict(task, task.braid.page, files, await local.create(), browser, SUBJECT, keep)
 
 
 @pytest.mark.parametrize("overlay", [name for name in overlays(SAMPLES / "price-page") if name != "solution"])
@@ -87,22 +89,16 @@ async def test_broken_pages_fail(overlay: str, browser: Browser, local: LocalSan
     assert verdict.screenshot_digest is not None
 
 
-async def test_the_reference_passes_and_looks_in_a_row_see_the_same(browser: Browser, local: LocalSandboxes) -> None:
-    """The same page gives the same verdict and the same screenshot, in fresh sandboxes."""
-    seen = [await look_at_sample("solution", browser, local) for _ in range(2)]
+async def test_the_reference_passes_and_looks_in_a_row_see_the_same(
+    browser: Browser, local: LocalSandboxes, tmp_path: Path
+) -> None:
+    """The same page gives the same verdict and the same screenshot, in fresh sandboxes; it is kept under its digest."""
+    store = SnapshotStore(tmp_path / "kept")
+    seen = [await look_at_sample("solution", browser, local, store.keep_picture) for _ in range(2)]
     assert visual_outcome(seen[0]) == "pass", seen
     assert seen[0].screenshot_digest is not None
     assert seen[0] == seen[1]
-
-
-async def test_the_screenshot_is_kept_under_the_digest_of_its_verdict(
-    browser: Browser, local: LocalSandboxes, tmp_path: Path
-) -> None:
-    store = SnapshotStore(tmp_path)
-    sandbox = await local.create()
-    await sandbox.put({"index.html": File(b"<!doctype html><body>here")})
-    seen = await look(Page(path="index.html"), sandbox, browser, store.keep_picture)
-    assert (store.picture(seen["screenshot_digest"]) or b"").startswith(PNG)
+    assert (store.picture(seen[0].screenshot_digest) or b"").startswith(PNG)
 
 
 LIES = """<title>t</title><body>here<script>

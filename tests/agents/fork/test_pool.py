@@ -78,7 +78,8 @@ async def test_100_at_once_on_8_slots(local: LocalSandboxes) -> None:
     assert (counted.alive, folders(local)) == (0, 0)
 
 
-async def test_cancellations_crashes_and_kills_leak_nothing(local: LocalSandboxes) -> None:
+@pytest.mark.parametrize("count", [80, pytest.param(400, marks=pytest.mark.long)])
+async def test_cancellations_crashes_and_kills_leak_nothing(local: LocalSandboxes, count: int) -> None:
     """Users that are cancelled while waiting, making or holding, that raise, or whose sandbox dies, cost no slot."""
     counted = Counted(local, slow_s=0.01)
     pool = KernelPool(counted.create, 8)
@@ -102,12 +103,12 @@ async def test_cancellations_crashes_and_kills_leak_nothing(local: LocalSandboxe
                     await asyncio.sleep(chance.random() * 0.05)
         return "done"
 
-    users = [asyncio.create_task(use(number)) for number in range(200)]
-    for user in chance.sample(users, 80):
+    users = [asyncio.create_task(use(number)) for number in range(count)]
+    for user in chance.sample(users, count * 2 // 5):
         await asyncio.sleep(chance.random() * 0.02)
         user.cancel()
     outcomes = await asyncio.gather(*users, return_exceptions=True)
-    assert sum(outcome == "done" for outcome in outcomes) > 60
+    assert sum(outcome == "done" for outcome in outcomes) > count * 3 // 10
     assert counted.most <= 8
 
     for _ in range(2):  # every slot is still there, and works

@@ -14,6 +14,7 @@ from agents.redaction.redaction import RULES, Redacted, contains_secret, placeho
 from agents.redaction.secret_assignments import SecretName, secret_name
 from tests.agents.formats.rollouts import branch, group_of, opening
 from tests.agents.redaction.secrets_corpus import CUT_KEYS, FORMATS, IN_CONTEXT, LOOK_ALIKES, Found, Secret, fake, pem
+from tests.examples import shares
 
 CONTEXTS: dict[str, str] = {
     "alone": "%s",
@@ -215,7 +216,7 @@ pieces = st.one_of(
 
 
 @given(st.lists(pieces, max_size=12), st.integers(0, 40), st.integers(0, 40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=shares(6), deadline=None)
 def test_redacting_twice_changes_and_counts_nothing_more(parts: list[str], skip: int, drop: int) -> None:
     """Whatever stands beside whatever, cut wherever: the first redaction is the last."""
     text = "".join(parts)

@@ -30,6 +30,7 @@ from schemas.events import AgentEvents
 from schemas.evidence import AepClosing
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from streams.log.topics import BY_RECORD, LIMITS
+from tests.examples import shares
 from tests.plain import plain_copy
 
 CONFIG = EmissionConfig(judge=JudgeConfig(kind="external"))
@@ -151,7 +152,7 @@ def resliced(facts: list[tuple[Fact, int]], data: st.DataObject) -> list[tuple[F
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=shares(0.8), deadline=None)
 def test_any_interleaving_slicing_and_repetition_gives_the_same_bytes(data: st.DataObject) -> None:
     """Topics in any order, events in any slices, facts said twice: every sink record is the same, byte for byte."""
     log = appended(whole_rollout())
@@ -171,7 +172,7 @@ class Seen(NamedTuple):
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=shares(0.8), deadline=None)
 def test_any_crash_point_gives_the_same_bytes(data: st.DataObject) -> None:
     """A worker that forgets everything at any moment and reads the log again emits what it emitted before."""
     log: Log = appended(whole_rollout()) | {"Closure": []}

@@ -22,6 +22,7 @@ from schemas.events import AgentEvent, AgentEvents
 from schemas.judging import JudgeVote
 from schemas.lifecycle import Lifecycle, RolloutOpened
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
+from tests.examples import shares
 from tests.schemas.strategies import records
 
 CONFIG = EmissionConfig(judge=JudgeConfig(kind="scripted", model="rules"))
@@ -102,7 +103,7 @@ others = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=shares(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(slices() | openings | others, min_size=1, max_size=8))
 def test_a_rollout_of_any_facts_is_made(facts: list[Any]) -> None:
     """Whatever valid records say, folding, deciding, asking and emitting end without an error."""

@@ -11,6 +11,7 @@ from agents.summarize.event_reader import is_provider_trouble, keep, keep_slice
 from agents.summarize.pieces import Answer, Call, Failure, Piece, Result, Said
 from schemas.events import AgentEvent, fields_of
 from schemas.jsontext import parse_object
+from tests.examples import shares
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 VALUES = st.recursive(
@@ -47,7 +48,7 @@ def piece(*events: AgentEvent) -> Piece:
 
 @given(data=st.dictionaries(TEXT, VALUES, max_size=4), ascii_only=st.booleans(), trace=TEXT)
 @example(data={"a": 1.0, "b": 10**20, "\U0001f600": 1, "￮": 2}, ascii_only=True, trace='"')
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=shares(4), deadline=None)
 def test_the_quick_digest_is_the_exact_one(data: dict[str, object], ascii_only: bool, trace: str) -> None:
     """Fractions, long integers and characters beyond 16 bits take the exact road; the rest gives the same bytes."""
     text = json.dumps(data, ensure_ascii=ascii_only)
@@ -63,7 +64,7 @@ def test_the_quick_digest_is_the_exact_one(data: dict[str, object], ascii_only: 
 )
 @example(delta="\x7f\u2028\U0001f600", step=10**15, spaced=False, ascii_only=False)
 @example(delta="", step=0, spaced=False, ascii_only=False)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=shares(4), deadline=None)
 def test_a_token_that_is_not_parsed_is_kept_as_one_that_is(
     delta: str, step: int, spaced: bool, ascii_only: bool
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agents.summarize.output import excerpt, shorten, summarize
 from schemas.emission import SummaryLimits
+from tests.examples import shares
 
 TEXT = st.text(st.one_of(st.characters(exclude_categories=("Cs",)), st.just("\n")), max_size=3000)
 LIMIT = st.integers(0, 1200)
@@ -16,7 +17,7 @@ LINES = st.integers(0, 9)
 
 
 @given(TEXT, LIMIT, LINES, LINES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=shares(6), deadline=None)
 def test_a_summary_is_never_too_long_and_never_changes_again(text: str, limit: int, first: int, last: int) -> None:
     """At most max_bytes UTF-8 bytes; summarizing a summary gives the same bytes."""
     summary = summarize(text, limit, first, last)
@@ -28,7 +29,7 @@ def test_a_summary_is_never_too_long_and_never_changes_again(text: str, limit: i
 
 
 @given(TEXT, st.integers(30, 400), LINES, LINES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=shares(4), deadline=None)
 def test_an_excerpt_is_enough(text: str, limit: int, first: int, last: int) -> None:
     """What is held of an output gives the same summary as all of it."""
     limits = SummaryLimits(max_bytes=limit, keep_first_lines=first, keep_last_lines=last)

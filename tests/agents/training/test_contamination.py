@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from agents.training.contamination import EvalIndex, EvalItem, Match, read_items
 from agents.training.text_overlap import OverlapRule, folded
+from tests.examples import shares
 
 ROOT = Path(__file__).parents[3]
 QUESTION = (
@@ -164,7 +165,7 @@ texts = st.lists(words, max_size=40).map(" ".join)
 
 
 @given(st.lists(texts, max_size=8), texts, st.integers(0, 7), st.integers(0, 60), st.integers(0, 60))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=shares(8), deadline=None)
 def test_the_index_is_the_plain_rule(questions: list[str], filler: str, which: int, cut: int, at: int) -> None:
     """On texts of few words, which overlap all the time, the index answers what comparing every pair does."""
     items = [(f"q{i}", question) for i, question in enumerate(questions)]

@@ -16,6 +16,7 @@ from agents.formats.shape import Group, Row
 from agents.training.messages import has_content, is_blank
 from schemas.training import Message
 from tests.agents.formats.rollouts import Line, group_of
+from tests.examples import shares
 
 ANSWERS = st.sampled_from(["42", "42 ", "No.", "Yes.", "[no result was recorded]", "", " \n", None])
 ARGUMENTS = st.sampled_from(
@@ -146,7 +147,7 @@ def test_random_rollouts_make_rows_of_every_format(name: str) -> None:
     assert some(lambda group: any(isinstance(made, Row) for made in FORMATS[name].make(group)))
 
 
-MANY = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=shares(2.4), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def assert_every_call_is_answered(said: Iterable[Message]) -> None:
@@ -165,7 +166,7 @@ def assert_every_call_is_answered(said: Iterable[Message]) -> None:
     assert not waiting
 
 
-@settings(MANY, max_examples=300)
+@settings(MANY, max_examples=shares(6))
 @given(rollouts())
 def test_no_pair_has_an_empty_equal_or_unknown_side(lines: list[Line]) -> None:
     """Both sides say or do something, they differ, and both outcomes are known and tell which is better."""

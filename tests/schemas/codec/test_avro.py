@@ -19,6 +19,7 @@ from schemas.codec.plan import AvroSchema, UnusualError, plan_of
 from schemas.errors import DecodeError
 from schemas.events import AgentEvent, AgentEvents
 from schemas.versions import RECORDS
+from tests.examples import shares
 from tests.schemas.strategies import records
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
@@ -135,7 +136,7 @@ def test_both_ways_trip_over_the_same(name: str) -> None:
     schema = version_of(RECORDS[name]).schema
 
     @given(records(RECORDS[name]), st.data())
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=shares(0.8), deadline=None)
     def check(whole: Record, data: st.DataObject) -> None:
         body = bytearray(encode(whole))
         for _ in range(data.draw(st.integers(0, 3))):

@@ -18,6 +18,7 @@ from schemas.errors import DecodeError
 from schemas.events import AgentEvent, AgentEvents, fields_of, plain_events
 from schemas.judging import Usage
 from schemas.versions import RECORDS
+from tests.examples import shares
 from tests.schemas.strategies import records
 
 ODD: dict[type, list[Any]] = {
@@ -78,7 +79,7 @@ def outcome(decoded: Any, *words: Any) -> Record | str:
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=shares(0.4), deadline=None)
 def test_what_is_read_without_the_model_is_what_it_would_say(record: type[Record], data: st.DataObject) -> None:
     body = spoilt(data.draw(records(record)), data)
     quick, careful = outcome(decode, record, body), by_the_model(record, body)
@@ -89,7 +90,7 @@ def test_what_is_read_without_the_model_is_what_it_would_say(record: type[Record
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=shares(2), deadline=None)
 def test_a_slice_for_the_fold_says_the_same(data: st.DataObject) -> None:
     body = spoilt(data.draw(records(AgentEvents)), data)
     quick, careful = outcome(decode_slice, body), by_the_model(AgentEvents, body)
@@ -117,7 +118,7 @@ def test_a_slice_is_read_the_same_whatever_was_read_before() -> None:
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=shares(0.4), deadline=None)
 def test_a_record_of_our_own_values_is_like_any_other(record: type[Record], data: st.DataObject) -> None:
     whole = data.draw(records(record))
     made = unchecked(record)(**vars(whole))

@@ -112,12 +112,19 @@ def take(source: LogReader, out: Path, name: str, kind: Any = None) -> None:
     assert counts.redacted == 0
 
 
-def test_no_secret_leaves_a_run(tmp_path: Path) -> None:
-    """`braid run`, its files, and every format in every kind of file."""
-    (tmp_path / "in.ndjson").write_bytes(encoded([*secret_lines(), *look_alike_lines()]))
-    counts = run_files([tmp_path / "in.ndjson"], tmp_path / "run", Settings(), None)
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of `braid run` on all secrets and look-alikes."""
+    place = tmp_path_factory.mktemp("secrets")
+    (place / "in.ndjson").write_bytes(encoded([*secret_lines(), *look_alike_lines()]))
+    counts = run_files([place / "in.ndjson"], place / "run", Settings(), None)
     assert (counts.sft, counts.passes, counts.bad_lines) == (3, 3, 0)
-    lines = dict(everything_in(tmp_path / "run"))
+    return place / "run"
+
+
+def test_no_secret_leaves_a_run(ran: Path, tmp_path: Path) -> None:
+    """`braid run`, its files, and every format in every kind of file."""
+    lines = dict(everything_in(ran))
     checked = {name: content for name, content in lines.items() if name.endswith(".jsonl")}
     assert len(checked) >= 7
     for name, content in checked.items():
@@ -125,25 +132,24 @@ def test_no_secret_leaves_a_run(tmp_path: Path) -> None:
     for name, form in FORMATS.items():
         for kind in form.files:
             if name != "dsse":  # has no words of an agent, and needs a key
-                take(FileReader(tmp_path / "run"), tmp_path / "out" / f"{name}-{kind}", name, kind)
+                take(FileReader(ran), tmp_path / "out" / f"{name}-{kind}", name, kind)
     for name, content in everything_in(tmp_path / "out"):
         assert found_in(content) == [], name
 
 
-def test_redacting_what_a_run_made_once_more_finds_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["openai-sft", *(pytest.param(name, marks=pytest.mark.long) for name in ("trl-dpo", "rl-transitions"))],
+)
+def test_redacting_what_a_run_made_once_more_finds_nothing(name: str, ran: Path, tmp_path: Path) -> None:
     """Rows without the mark of these rules are looked at again, and nothing is found: skipping that loses nothing."""
     from tests.streams.jobs.export.test_export import rewritten
 
-    (tmp_path / "in.ndjson").write_bytes(encoded([*secret_lines(), *look_alike_lines()]))
-    run_files([tmp_path / "in.ndjson"], tmp_path / "run", Settings(), None)
-    unmarked = rewritten(
-        tmp_path / "run", tmp_path / "old", lambda _, found: [each._replace(headers=()) for each in found]
-    )
-    for name in ("trl-dpo", "rl-transitions", "openai-sft"):
-        take(FileReader(unmarked), tmp_path / f"{name}-again", name)
-        take(FileReader(tmp_path / "run"), tmp_path / f"{name}-once", name)
-        written = [(tmp_path / f"{name}-{way}" / "train-00000.jsonl").read_bytes() for way in ("again", "once")]
-        assert written[0] == written[1]
+    unmarked = rewritten(ran, tmp_path / "old", lambda _, found: [each._replace(headers=()) for each in found])
+    take(FileReader(unmarked), tmp_path / "again", name)
+    take(FileReader(ran), tmp_path / "once", name)
+    again, once = [(tmp_path / way / "train-00000.jsonl").read_bytes() for way in ("again", "once")]
+    assert again == once
 
 
 def test_rows_made_without_redaction_are_redacted_when_they_leave(tmp_path: Path) -> None:

@@ -78,11 +78,18 @@ def ran(folder: Path, *words: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_any_number_of_processes_gives_the_same_bytes(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, bytes]]:
+    """All files of the sample, by the number of processes that made them."""
+    place = tmp_path_factory.mktemp("processes")
+    return {number: ran(place / str(number), "--processes", str(number)) for number in (1, 2, 3)}
+
+
+def test_any_number_of_processes_gives_the_same_bytes(found: dict[int, dict[str, bytes]]) -> None:
     """Log, JSON lines, sidecar and the signed manifest: everything."""
-    one, *others = [ran(tmp_path / str(number), "--processes", str(number)) for number in (1, 2, 3)]
+    one, *others = found.values()
     assert LOG_MANIFEST in one
-    assert [found == one for found in others] == [True, True]
+    assert [other == one for other in others] == [True, True]
 
 
 MADE = "ccbd0eb97dd31910dbfb9ce0ba0ad1f3dc289dc412b13db0091831f7e66d2a9b"
@@ -91,18 +98,17 @@ MADE = "ccbd0eb97dd31910dbfb9ce0ba0ad1f3dc289dc412b13db0091831f7e66d2a9b"
 FACT_FILES = tuple(f"log/{topic.name}/" for topic in FACTS)
 
 
-def test_the_sample_gives_the_bytes_that_it_always_gave(tmp_path: Path) -> None:
-    found = ran(tmp_path, "--processes", "2")
+def test_the_sample_gives_the_bytes_that_it_always_gave(found: dict[int, dict[str, bytes]]) -> None:
     whole = sha256()
-    for name, content in sorted(found.items()):
+    for name, content in sorted(found[2].items()):
         if name != LOG_MANIFEST and "evidence" not in name and not name.startswith(FACT_FILES):
             whole.update(f"{name} {sha256(content).hexdigest()}\n".encode())
     assert whole.hexdigest() == MADE
 
 
-def test_bad_lines_are_kept_in_the_order_of_the_input(tmp_path: Path) -> None:
+def test_bad_lines_are_kept_in_the_order_of_the_input(found: dict[int, dict[str, bytes]]) -> None:
     """Those that cannot be read, by file and line; then those that are no facts."""
-    entries = [orjson.loads(line) for line in ran(tmp_path, "--processes", "2")[SIDECAR].splitlines()]
+    entries = [orjson.loads(line) for line in found[2][SIDECAR].splitlines()]
     assert [entry["line"] for entry in entries[:7]] == [8, 9, 10, 11, 31, 92, 175]
     assert {entry["line"] for entry in entries[7:]} == {32, 91}
 
@@ -194,7 +200,9 @@ def test_a_killed_process_is_an_error_with_its_partition(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("folding", [False, True])
-def test_processes_end_when_the_run_is_killed(folding: bool, tmp_path: Path) -> None:
+def test_processes_end_when_the_run_is_killed(
+    folding: bool, tmp_path: Path, found: dict[int, dict[str, bytes]]
+) -> None:
     """The next run into the directory replaces what is left."""
     out = tmp_path / "out"
     with reading(out) as (process, children):
@@ -204,4 +212,4 @@ def test_processes_end_when_the_run_is_killed(folding: bool, tmp_path: Path) -> 
         children[0].resume()
         until(lambda: gone(children))
     assert not (out / LOG_MANIFEST).exists()
-    assert ran(out, "--processes", "2") == ran(tmp_path / "other", "--processes", "1")
+    assert ran(out, "--processes", "2") == found[1]

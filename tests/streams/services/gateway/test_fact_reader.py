@@ -22,6 +22,7 @@ from streams.services.gateway.problems import Position, problem_of
 from streams.services.gateway.request_packer import Packer
 from streams.services.gateway.voucher import Voucher
 from streams.services.web.auth import EVERYBODY, Caller
+from tests.examples import shares
 
 PATH = {"rollout_id": "r", "branch_index": 2}
 EVENT = {"event": "tool_call", "data": {"toolName": "bash"}}
@@ -240,7 +241,7 @@ GOOD = st.fixed_dictionaries(
 OBJECTS = st.builds(lambda good, bad: {**good, **bad}, GOOD, st.dictionaries(st.sampled_from(NAMES), JSON, max_size=4))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=shares(3), deadline=None)
 @given(
     OBJECTS | JSON,
     st.sampled_from(["lines", "events", "build", "visual", "check", "vote", "rollout", "cancel"]),
