@@ -139,6 +139,12 @@ class Served(NamedTuple):
         """MB of it that are its own or shared in part (PSS)."""
         return float(self.process.memory_full_info().pss) / 1e6
 
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds so far."""
+        used = self.process.cpu_times()
+        return float(used.user + used.system)
+
 
 @contextmanager
 def serving(state: Path, directory: Path | None = None, settings: Settings | None = None) -> Iterator[Served]:
@@ -319,7 +325,7 @@ def worker_seconds(settings: Settings, rollouts: int, folder: Path) -> float:
 
 def beside_worker(folder: Path, rollouts: int, rounds: int) -> None:
     """The worker alone, and with fifty open pages, in turn."""
-    alone, watched, memory, fetched = [], [], 0.0, 0
+    alone, watched, memory, fetched, served_s = [], [], 0.0, 0, []
     with live.fresh_broker(folder, live.PARTITIONS) as base:
         for number in range(2 * rounds):
             settings = base.model_copy(update={"prefix": f"view{number}."})
@@ -330,7 +336,9 @@ def beside_worker(folder: Path, rollouts: int, rounds: int) -> None:
                 continue
             with serving(folder / f"state{number}", settings=settings) as served:
                 wait_ready(served.url)
+                before = served.cpu_s
                 seconds, count, peak = asyncio.run(_watched(served, settings, rollouts, folder))
+                served_s.append(served.cpu_s - before)
             watched.append(seconds)
             memory, fetched = max(memory, peak), fetched + count
     print(f"worker alone                 {statistics.median(alone):>8.2f} CPU s   {[round(each, 2) for each in alone]}")
@@ -340,7 +348,8 @@ def beside_worker(folder: Path, rollouts: int, rounds: int) -> None:
     # What else the machine does only ever adds to CPU seconds: the least of each say most.
     middle, least = statistics.median(watched) / statistics.median(alone) - 1, min(watched) / min(alone) - 1
     print(
-        f"difference: least {least:+.1%}, median {middle:+.1%}; pages fetched again {fetched:,} times; server {memory:.0f} MB (PSS)"
+        f"difference: least {least:+.1%}, median {middle:+.1%}; pages fetched again {fetched:,} times; "
+        f"server {statistics.median(served_s):.2f} CPU s, {memory:.0f} MB (PSS)"
     )
 
 

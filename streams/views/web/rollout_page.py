@@ -358,6 +358,7 @@ def _came_of_it(sight: Sight, links: Links) -> Markup:
         items.append(tag("li", f"and {len(pairs) - 60} more"))
     sft, ppo = account.all(SftRecord), account.all(PpoRecord)
     left = sum(each.n_left for each in groups_of(account.rejected))
+    of_records = "" if left == len(account.rejected) else f", in {len(account.rejected):,} records"
     return section(
         "What came of it",
         facts(
@@ -368,7 +369,7 @@ def _came_of_it(sight: Sight, links: Links) -> Markup:
             ]
         ),
         tag("p", link("All rows, and their evidence →", links.rows(sight.rollout_id)), class_="more"),
-        tag("h3", f"Left out ({left:,})") if left else None,
+        tag("h3", f"Left out ({left:,}{of_records})") if left else None,
         left_out(sight, links, to_records=False),
         id_="rows-summary",
     )
