@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from agents.redaction.redaction import redact
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.training import DpoRecord, PpoRecord, SftRecord
-from streams.log.terminal_text import WHOLE, line, number, several
+from streams.log.terminal_text import WHOLE, line, moment, number, several
 from streams.views.bars import powered_sentence
 from streams.views.page import task_of
 from streams.views.web.braid_svg import PAGE, SCALES, Zoom, braid
@@ -76,7 +76,7 @@ def _head(sight: Sight) -> Markup:
                 ("required", ", ".join(sight.required) or "nothing"),
                 ("on the log since", _began(sight)),
                 ("settled: outcomes are final", _decided(rollout.settled)),
-                ("closed: ranked, rows are made", _decided(rollout.closed)),
+                ("closed: rows are made", _decided(rollout.closed)),
             ],
         ),
         _waiting(sight),
@@ -121,7 +121,9 @@ def _began(sight: Sight) -> Content:
     told = min((turn.at for strand in sight.strands for turn in strand.transcript.turns[:1] if turn.at), default=None)
     if logged is None or told is None or logged // 1000 == told // 1000:
         return time(logged)
-    return join(time(logged), tag("div", "first turn, by its agent's clock: ", time(told), class_="note"))
+    said = moment(told)
+    shown = said[11:] if said[:11] == moment(logged)[:11] else said
+    return join(time(logged), tag("div", "by agents' clocks ", tag("time", shown, title=said), class_="note"))
 
 
 def _jumps(sight: Sight, links: Links) -> Markup:

@@ -383,10 +383,10 @@ def test_the_picture_of_the_readme_is_what_the_page_shows(look: Look, address: s
     def do(browser: Browser) -> Path:
         with reading(browser, address, 1240) as reader:
             page = reader.open("/rollouts/resumable-import")
-            page.set_viewport_size({"width": 1240, "height": 1000})
+            page.set_viewport_size({"width": 1240, "height": 1060})
             height = page.locator(".legend").bounding_box()
             assert height is not None
-            whole = {"x": 0, "y": 0, "width": 1240, "height": min(1000, height["y"] + height["height"] + 18)}
+            whole = {"x": 0, "y": 0, "width": 1240, "height": min(1060, height["y"] + height["height"] + 18)}
             page.screenshot(path=tmp_path / "braid.png", clip=whole)
             return tmp_path / "braid.png"
 
