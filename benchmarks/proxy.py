@@ -4,8 +4,9 @@
 
 Upstream, pass-through and proxy are processes of their own; the three ways alternate in every round, at 1, 16 and 64 streams. Printed
 are medians over the rounds. Agents think for a random time between two calls; with `--think 0` all streams begin and end in the same
-moment, which measures how much work a burst is. The proxy's broker is the configured one (BRAID_KAFKA), or away: captures then go to
-its spool alone.
+moment, which measures how much work a burst is. Beside the times stands the processor time of a call in the pass-through and in the
+proxy, and how busy the whole machine was: near 100 % the times are those of a queue, and say little about the proxy. The proxy's
+broker is the configured one (BRAID_KAFKA), or away: captures then go to its spool alone.
 """
 
 import argparse
@@ -19,8 +20,10 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import aiohttp
+import psutil
 import uvloop
 from aiohttp import web
 
@@ -107,8 +110,21 @@ def serve(what: str, upstream: str) -> None:
         runner.run(run())
 
 
+class Served(NamedTuple):
+    """A process that serves."""
+
+    url: str
+    process: psutil.Process
+
+    @property
+    def cpu_s(self) -> float:
+        """Its processor seconds so far."""
+        used = self.process.cpu_times()
+        return float(used.user + used.system)
+
+
 @asynccontextmanager
-async def process(*words: str, **env: str) -> AsyncIterator[str]:
+async def process(*words: str, **env: str) -> AsyncIterator[Served]:
     """A process that prints its address or port first."""
     started = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ | env
@@ -117,7 +133,7 @@ async def process(*words: str, **env: str) -> AsyncIterator[str]:
     try:
         said = await asyncio.to_thread(started.stdout.readline)
         port = said.rsplit(":", 1)[-1].split()[0].strip("/") if not said.strip().isdigit() else said.strip()
-        yield f"http://127.0.0.1:{port.split('/')[0]}"
+        yield Served(f"http://127.0.0.1:{port.split('/')[0]}", psutil.Process(started.pid))
     finally:
         started.terminate()
         started.wait()
@@ -151,7 +167,7 @@ async def measure(rounds: int, calls: int, think_s: float) -> None:
     me = (sys.executable, "-m", "benchmarks.proxy", "--serve")
     with tempfile.TemporaryDirectory(prefix="braid-bench-") as spool:
         kafka = os.environ.get("BRAID_KAFKA", "127.0.0.1:1")
-        async with process(*me, "upstream") as upstream, process(*me, "bare", "--upstream", upstream) as bare:
+        async with process(*me, "upstream") as upstream, process(*me, "bare", "--upstream", upstream.url) as bare:
             words = (
                 sys.executable,
                 "-m",
@@ -160,36 +176,52 @@ async def measure(rounds: int, calls: int, think_s: float) -> None:
                 "--port",
                 "0",
                 "--upstream",
-                f"openai={upstream}",
+                f"openai={upstream.url}",
                 "--spool",
                 spool,
             )
             async with process(*words, BRAID_KAFKA=kafka, BRAID_PREFIX="bench.") as proxy:
                 path = "/r/bench/b/{number}/openai/v1/chat/completions"
-                urls = {"direct": f"{upstream}/v1/chat/completions", "bare": bare + path, "proxy": proxy + path}
+                ways = {
+                    "direct": Way(f"{upstream.url}/v1/chat/completions", None),
+                    "bare": Way(bare.url + path, bare),
+                    "proxy": Way(proxy.url + path, proxy),
+                }
                 print(f"time to first byte in ms, medians of {rounds} rounds of {calls} calls; broker: {kafka}")
                 print(
                     "streams  "
                     + "".join(f"{way + ' p50':>11}{'p99':>8}" for way in WAYS)
-                    + f"{'x bare p50':>12}{'p99':>7}"
+                    + f"{'x bare p50':>12}{'p99':>7}{'cpu ms bare':>13}{'proxy':>7}{'busy':>6}"
                 )
                 for streams in STREAMS:
-                    await row(urls, streams, rounds, calls, think_s)
+                    await row(ways, streams, rounds, calls, think_s)
 
 
-async def row(urls: dict[str, str], streams: int, rounds: int, calls: int, think_s: float) -> None:
+class Way(NamedTuple):
+    """A way to the upstream."""
+
+    url: str
+    through: Served | None
+
+
+async def row(ways: dict[str, Way], streams: int, rounds: int, calls: int, think_s: float) -> None:
     """One line of the table."""
-    found: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
+    found: dict[str, list[tuple[float, float, float]]] = {way: [] for way in WAYS}
     for way in WAYS:
-        await first_bytes(urls[way], streams, streams * 2)
+        await first_bytes(ways[way].url, streams, streams * 2)
+    psutil.cpu_percent()
     for _ in range(rounds):
         for way in WAYS:
-            values = await first_bytes(urls[way], streams, calls, think_s)
-            found[way].append((percentile(values, 0.5), percentile(values, 0.99)))
+            through = ways[way].through
+            before = through.cpu_s if through is not None else 0.0
+            values = await first_bytes(ways[way].url, streams, calls, think_s)
+            used = (through.cpu_s - before) * 1000 / len(values) if through is not None else 0.0
+            found[way].append((percentile(values, 0.5), percentile(values, 0.99), used))
     medians = {way: tuple(statistics.median(each) for each in zip(*found[way], strict=True)) for way in WAYS}
     shown = "".join(f"{medians[way][0]:11.2f}{medians[way][1]:8.2f}" for way in WAYS)
     times = [medians["proxy"][at] / medians["bare"][at] for at in (0, 1)]
-    print(f"{streams:7}  {shown}{times[0]:12.2f}{times[1]:7.2f}", flush=True)
+    cost = f"{medians['bare'][2]:13.2f}{medians['proxy'][2]:7.2f}{psutil.cpu_percent():5.0f}%"
+    print(f"{streams:7}  {shown}{times[0]:12.2f}{times[1]:7.2f}{cost}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,9 @@ MAX_EVENT = 1024 * 1024
 
 STATUSES: tuple[EndStatus, ...] = ("answered", "failed", "aborted", "infra_error")
 
+TOLD_BY_CALLS = ("message", "model_call")
+"""Events that follow from calls alone: an agent that wrote them beside would say what its model said, in the proxy's name."""
+
 _CALL = ("protocol", "request", "response", "status", "error", "started_ms", "latency_ms")
 
 
@@ -46,6 +49,10 @@ def _event(item: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(kind, str) or not 0 < len(kind) <= MAX_ID:
         raise LineError(
             "event.event", "expected the kind of event: tool_call, tool_result, final_answer, user_message, ..."
+        )
+    if kind in TOLD_BY_CALLS:
+        raise LineError(
+            "event.event", f"{kind}: of a captured branch it follows from the calls; send an item of kind call"
         )
     if not isinstance(event.get("data"), dict):
         raise LineError("event.data", f"expected an object, found {kind_of(event.get('data'))}")

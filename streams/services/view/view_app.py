@@ -79,6 +79,8 @@ class Answer(NamedTuple):
     body: bytes
     state: str | None = None
     """The version of the content; a caller that has it already gets 304."""
+    packed: bool = False
+    """Whether the body is compressed already: a page is compressed once, however many ask for it."""
 
 
 class Site(Protocol):
@@ -242,13 +244,16 @@ def _plain(answer: Answer, headers: Mapping[bytes, bytes]) -> Response:
     body, more = answer.body, {}
     if answer.state is not None:
         more["ETag"] = f'W/"{answer.state}"'
-    if (
-        len(body) >= SMALL
-        and b"gzip" in headers.get(b"accept-encoding", b"")
-        and not answer.kind.startswith(("application/x-tar", "image/png"))
-    ):
-        body, more["Content-Encoding"] = gzip.compress(body, 5, mtime=0), "gzip"
+    if b"gzip" not in headers.get(b"accept-encoding", b""):
+        body = gzip.decompress(body) if answer.packed else body
+    elif answer.packed or (len(body) >= SMALL and not answer.kind.startswith(("application/x-tar", "image/png"))):
+        body, more["Content-Encoding"] = body if answer.packed else packed(body), "gzip"
     return Response(body, answer.status, more, answer.kind)
+
+
+def packed(body: bytes) -> bytes:
+    """A body, compressed: the same bytes for the same body."""
+    return gzip.compress(body, 5, mtime=0)
 
 
 def create_view(site: Site, follower: Follower, settings: Settings) -> Starlette:

@@ -217,7 +217,10 @@ def _lines(
 
 
 def _marks(frame: _Frame, group: _Group, strand: Strand, lane: float) -> Iterator[Markup]:
-    """The marks of a line's turns, one path for each kind: a point is a line of no length with round ends."""
+    """The marks of a line's turns, one path for each kind: a point is a line of no length with round ends.
+
+    They differ in shape: one point, two points one above the other, a stroke, a cross, a double bar, a square.
+    """
     turns = strand.transcript.turns[group.first : group.end]
     kinds: dict[str, list[str]] = {
         "call": [],
@@ -229,7 +232,8 @@ def _marks(frame: _Frame, group: _Group, strand: Strand, lane: float) -> Iterato
         "failed": [],
     }
     for turn in turns:
-        at = f"M{_c(frame.x(turn.number))} {_c(lane)}"
+        x = _c(frame.x(turn.number))
+        at = f"M{x} {_c(lane)}"
         if turn.is_rewritten:
             kinds["rewritten"].append(f"M{_c(frame.x(turn.number) - 5)} {_c(lane - 6)}v12m3-12v12")
         if turn.ending is not None:
@@ -237,7 +241,9 @@ def _marks(frame: _Frame, group: _Group, strand: Strand, lane: float) -> Iterato
         elif turn.failures:
             kinds["error"].append(f"M{_c(frame.x(turn.number) - 3)} {_c(lane - 3)}l6 6m0-6l-6 6")
         else:
-            kinds["said" if not turn.calls else "call" if len(turn.calls) == 1 else "calls"].append(f"{at}h0")
+            kind = "said" if not turn.calls else "call" if len(turn.calls) == 1 else "calls"
+            shapes = {"call": f"{at}h0", "calls": f"M{x} {_c(lane - 3.5)}h0m0 7h0", "said": f"M{x} {_c(lane - 4)}v8"}
+            kinds[kind].append(shapes[kind])
     yield from (tag("path", d="".join(found), class_=f"mark {kind}") for kind, found in kinds.items() if found)
 
 

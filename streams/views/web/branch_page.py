@@ -9,7 +9,7 @@ from streams.views.web.markup import NOTHING, Content, Markup, join, tag
 from streams.views.web.page_frame import block, cards, link, outcome, pages, pretty, section, table, time
 from streams.views.web.reason_words import reason_words
 from streams.views.web.sight import Sight, branches_in
-from streams.views.web.signals import CLASSES, flag_words
+from streams.views.web.signals import CLASSES, NOT_LOOKED_AT, flag_words
 from streams.views.web.strands import Strand
 from streams.views.web.trained import Trained
 from streams.views.web.turns import ShownCall, Turn, Words
@@ -49,7 +49,7 @@ def branch_page(sight: Sight, strand: Strand, links: Links, first: int = 0, *, p
             if shown
             else tag("p", "No events yet.", class_="empty"),
             _pages(sight, strand, links, first, size),
-            note=f"{HOW_KNOWN[strand.transcript.fidelity]} {trained.told}",
+            note=f"{HOW_KNOWN[strand.transcript.fidelity]} {trained.told} Times are those of its agent's clock.",
             id_=f"{prefix}transcript",
         ),
         _rows(sight, strand, links),
@@ -127,7 +127,9 @@ def _recorded(record: BranchRecord, *, exact: bool) -> Iterator[tuple[str, Conte
 
 def _signals(sight: Sight, strand: Strand, links: Links) -> Markup:
     if not strand.signals:
-        return NOTHING
+        so_far = "" if sight.account.rollout.settled is not None else " so far"
+        looked = "" if strand.is_examined else f" {NOT_LOOKED_AT.removesuffix(':')}."
+        return tag("p", f"No sign of a hack is on record{so_far}.{looked}", class_="note", id="signals")
     items = [
         tag(
             "li",
@@ -142,7 +144,7 @@ def _signals(sight: Sight, strand: Strand, links: Links) -> Markup:
         )
         for signal in strand.signals
     ]
-    return tag("aside", tag("h2", "Hack signals"), tag("ul", *items), class_="signals")
+    return tag("aside", tag("h2", "Hack signals"), tag("ul", *items), class_="signals", id="signals")
 
 
 def _verdicts(strand: Strand) -> Markup:
@@ -345,7 +347,7 @@ def _call(
 
 def _as_trained(trained: Trained, turn: Turn, number: int, call: ShownCall) -> Markup:
     """The output as rows have it, where that is another text than the one that is shown."""
-    if not trained.differs(call):
+    if not trained.differs(turn, call):
         return NOTHING
     other = trained.output(turn, number)
     if other is None:

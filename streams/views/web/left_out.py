@@ -1,6 +1,7 @@
 """The rows that were left out, grouped by their reasons: a rollout of 64 branches leaves out a thousand pairs for three reasons."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from schemas.training import RejectedRecord
@@ -68,12 +69,14 @@ def left_out(sight: Sight, links: Links, *, to_records: bool) -> Markup:
 
 
 def _which(sight: Sight, group: Group, links: Links, *, to_records: bool) -> Content:
-    items = list(_named(sight, group.rows[:SHOWN], links, to_records=to_records))
-    if len(group.rows) > SHOWN:
-        items.append(f"and {len(group.rows) - SHOWN:,} more")
+    named = list(islice(_named(sight, group.rows, links, to_records=to_records), SHOWN))
+    left = group.n_left - sum(each.stands_for for each in named)
+    items = [each.name for each in named]
+    if left:
+        items.append(f"and {left:,} more")
     if len(items) <= NAMED:
         return _listed(items)
-    noun = several(len(group.rows), "pair" if group.kind == "dpo" else "row")
+    noun = several(group.n_left, "pair" if group.kind == "dpo" else "row")
     return tag("details", tag("summary", noun), _listed(items))
 
 
@@ -81,17 +84,31 @@ def _listed(items: Sequence[Content]) -> Content:
     return [join(", " if at else None, item) for at, item in enumerate(items)]
 
 
-def _named(sight: Sight, rows: Sequence[RejectedRecord], links: Links, *, to_records: bool) -> Iterator[Content]:
+class _Named(NamedTuple):
+    """Branches or a pair, with a link."""
+
+    name: Content
+    stands_for: int = 1
+
+
+def _named(sight: Sight, rows: Iterable[RejectedRecord], links: Links, *, to_records: bool) -> Iterator[_Named]:
     for row in rows:
-        if len(row.branches) > 2:
-            yield f"among {', '.join(map(str, sorted(row.branches)[:NAMED]))}" + (
-                " …" if len(row.branches) > NAMED else ""
-            )
-            continue
         name = " and ".join(map(str, row.branches))
-        if to_records:
-            yield link(name, links.data("rejected", row.record_id), title=row.record_id)
+        if len(row.branches) > 2:
+            yield from _pairs(sight, row, links)
+        elif to_records:
+            yield _Named(link(name, links.data("rejected", row.record_id), title=row.record_id))
         elif len(row.branches) == 2:
-            yield link(name, links.pair(sight.rollout_id, row.branches[0], row.branches[1]))
+            yield _Named(link(name, links.pair(sight.rollout_id, row.branches[0], row.branches[1])))
         else:
-            yield link(name, links.branch(sight.rollout_id, row.branches[0]) if row.branches else None)
+            yield _Named(link(name, links.branch(sight.rollout_id, row.branches[0]) if row.branches else None))
+
+
+def _pairs(sight: Sight, row: RejectedRecord, links: Links) -> Iterator[_Named]:
+    """The pairs of a record that stands for many; its branches where the pairs cannot be told."""
+    pairs = sight.pairs_behind(row)
+    for a, b in pairs:
+        yield _Named(link(f"{a} and {b}", links.pair(sight.rollout_id, a, b)))
+    if not pairs:
+        more = " …" if len(row.branches) > NAMED else ""
+        yield _Named(f"among {', '.join(map(str, sorted(row.branches)[:NAMED]))}{more}", _standing_for(row))

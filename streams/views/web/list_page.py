@@ -7,7 +7,7 @@ from streams.log.index_queries import Activity, IndexRow, Wanted
 from streams.log.terminal_text import moment, number, several
 from streams.views.web.links import Links
 from streams.views.web.markup import NOTHING, Content, Markup, join, tag
-from streams.views.web.page_frame import bead, link, pages, state, table, time
+from streams.views.web.page_frame import STATES, bead, link, pages, state, table, time
 
 SIZE = 50
 """Rollouts on a page."""
@@ -47,6 +47,7 @@ def list_page(listing: Listing, links: Links) -> Markup:
         _sparks(listing.activity),
         _filters(listing, links),
         _rows(listing, links) if listing.rows else _nothing(listing),
+        _meanings(listing),
         pages(listing.total, listing.first, SIZE, _neighbours(listing, links)),
     )
 
@@ -137,7 +138,17 @@ def _filters(listing: Listing, links: Links) -> Markup:
 
 
 def _rows(listing: Listing, links: Links) -> Markup:
-    columns = ("rollout", "status", "outcomes", "branches", "events", "best", "sft/dpo/ppo", "left out", "started")
+    columns = (
+        "rollout",
+        "status",
+        "outcomes",
+        "branches",
+        "events",
+        "best",
+        "sft/dpo/ppo",
+        "left out",
+        "on the log since",
+    )
     rows = [_row(row, listing.waits.get(row.rollout_id), links) for row in listing.rows]
     return table(columns, rows, right=("branches", "events", "best", "sft/dpo/ppo", "left out"), class_="list")
 
@@ -167,6 +178,13 @@ def _row(row: IndexRow, waits: Sequence[str] | None, links: Links) -> tuple[Cont
         str(rows.get("rejected", 0)) if row.status == "closed" else "–",
         time(row.started_at),
     )
+
+
+def _meanings(listing: Listing) -> Markup:
+    """The statuses that are there, in words."""
+    there = [name for name in STATUSES if name in listing.statuses]
+    said = "; ".join(f"{name}: {STATES[name]}" for name in there)
+    return tag("p", f"{said}.", class_="note meanings") if there else NOTHING
 
 
 def _why(row: IndexRow, waits: Sequence[str] | None) -> Content:

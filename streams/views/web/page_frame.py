@@ -177,9 +177,19 @@ def bead(status: str, title: str | None = None) -> Markup:
     return tag("i", class_=f"dot {status}", title=title or status.replace("_", " "))
 
 
+STATES = {
+    "open": "its branches run, or verdicts are missing",
+    "settled": "its outcomes are final, and its judge is still asked",
+    "closing": "it is decided, and its ranking and rows are being written",
+    "closed": "it is ranked, and its rows are made",
+    "broken": "its worker gave it up",
+}
+"""The statuses of a rollout, in words."""
+
+
 def state(status: str) -> Markup:
     """The status of a rollout."""
-    return tag("span", status, class_=f"state {status}")
+    return tag("span", status, class_=f"state {status}", title=STATES.get(status))
 
 
 def time(milliseconds: int | None) -> Content:

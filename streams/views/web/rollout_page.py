@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from agents.redaction.redaction import redact
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.training import DpoRecord, PpoRecord, SftRecord
-from streams.log.terminal_text import WHOLE, line, number, several
+from streams.log.terminal_text import WHOLE, line, moment, number, several
 from streams.views.bars import powered_sentence
 from streams.views.page import task_of
 from streams.views.web.braid_svg import PAGE, SCALES, Zoom, braid
@@ -14,7 +14,7 @@ from streams.views.web.links import Links
 from streams.views.web.markup import NOTHING, Content, Markup, join, tag
 from streams.views.web.page_frame import block, cards, facts, link, outcome, section, state, table, time
 from streams.views.web.sight import Sight
-from streams.views.web.signals import CLASSES, Signal, flag_words
+from streams.views.web.signals import CLASSES, LOOKED_AT, NOT_LOOKED_AT, Signal, branch_list, flag_words
 from streams.views.web.strands import Strand
 from streams.views.web.votes_part import votes_part
 
@@ -74,9 +74,9 @@ def _head(sight: Sight) -> Markup:
                 ("outcomes", [join(outcome(name), f" {counts[name]}  ") for name in TIERS if name in counts]),
                 ("branches", f"{branches}, {several(events, 'event')}"),
                 ("required", ", ".join(sight.required) or "nothing"),
-                ("started", time(min((at for at in rollout.times if at > 0), default=None))),
-                ("settled", _decided(rollout.settled)),
-                ("closed", _decided(rollout.closed)),
+                ("on the log since", _began(sight)),
+                ("settled: outcomes are final", _decided(rollout.settled)),
+                ("closed: rows are made", _decided(rollout.closed)),
             ],
         ),
         _waiting(sight),
@@ -115,11 +115,22 @@ def _decided(decision: RolloutSettled | RolloutClosed | None) -> Content:
     return join(time(decision.decided_at_ms), tag("div", decision.cause.replace("_", " "), class_="note"))
 
 
+def _began(sight: Sight) -> Content:
+    """When the first record came to the log; and the first turn by its agent's clock, where that is another time."""
+    logged = min((at for at in sight.account.rollout.times if at > 0), default=None)
+    told = min((turn.at for strand in sight.strands for turn in strand.transcript.turns[:1] if turn.at), default=None)
+    if logged is None or told is None or logged // 1000 == told // 1000:
+        return time(logged)
+    said = moment(told)
+    shown = said[11:] if said[:11] == moment(logged)[:11] else said
+    return join(time(logged), tag("div", "by agents' clocks ", tag("time", shown, title=said), class_="note"))
+
+
 def _jumps(sight: Sight, links: Links) -> Markup:
     """The parts of the page."""
     account = sight.account
     parts = [
-        ("signals", "Hack signals", any(strand.signals for strand in sight.strands)),
+        ("signals", "Hack signals", True),
         ("braid", "The braid", True),
         ("ranking", "Ranking" if account.ranking else "Branches", True),
         ("votes", "Votes", bool(sight.counted.cells or sight.counted.scores)),
@@ -133,10 +144,24 @@ def _jumps(sight: Sight, links: Links) -> Markup:
 
 
 def _signals(sight: Sight, links: Links) -> Markup:
-    """Branches that cheated, or may have: only where the records say so."""
+    """Branches that cheated, or may have, as the records say; and those of which they say nothing, or were not asked."""
     items = [tag("li", *_signal(sight, strand, signal, links)) for strand in sight.strands for signal in strand.signals]
-    return (
-        tag("aside", tag("h2", "Hack signals"), tag("ul", *items), class_="signals", id="signals") if items else NOTHING
+    clear = [strand.branch for strand in sight.strands if not strand.signals and strand.is_examined]
+    unasked = [strand.branch for strand in sight.strands if not strand.signals and not strand.is_examined]
+    so_far = "" if sight.account.rollout.settled is not None else " so far"
+    told = [
+        f"No sign of a hack{so_far}: {branch_list(clear)}. {LOOKED_AT}" if clear else None,
+        f"{NOT_LOOKED_AT} {branch_list(unasked)}." if unasked else None,
+    ]
+    if not items and not clear:
+        told.insert(0, f"No sign of a hack is on record{so_far}.")
+    return tag(
+        "aside",
+        tag("h2", "Hack signals" if items else "Hack signals: none"),
+        tag("ul", *items) if items else None,
+        *(tag("p", text, class_="note") for text in told if text),
+        class_="signals" if items else "signals none",
+        id="signals",
     )
 
 
@@ -239,11 +264,12 @@ def _controls(sight: Sight, links: Links, zoom: Zoom) -> Markup:
 def _legend() -> Markup:
     signs = (
         ("call", "one call"), ("calls", "several calls"), ("said", "words only"), ("error", "a call failed"),
-        ("rewritten", "context rewritten"), ("answer", "answer"), ("failed", "run failed"), ("parting", "lines part"),
+        ("rewritten", "context rewritten"), ("answer", "answer"), ("failed", "run failed (red)"), ("parting", "lines part"),
         ("signal", "hack signal (hollow: suspected)"),
     )  # fmt: skip
     shapes = {
-        "error": "M5 5l6 6m0-6l-6 6", "rewritten": "M6 2v12m3-12v12", "parting": "M8 3l5 5l-5 5l-5-5z", "signal": "M8 3l5.5 9h-11z",
+        "calls": "M8 4.5h0m0 7h0", "said": "M8 4v8", "error": "M5 5l6 6m0-6l-6 6",
+        "rewritten": "M6 2v12m3-12v12", "parting": "M8 3l5 5l-5 5l-5-5z", "signal": "M8 3l5.5 9h-11z",
     }  # fmt: skip
     items = []
     for kind, name in signs:
@@ -334,6 +360,7 @@ def _came_of_it(sight: Sight, links: Links) -> Markup:
         items.append(tag("li", f"and {len(pairs) - 60} more"))
     sft, ppo = account.all(SftRecord), account.all(PpoRecord)
     left = sum(each.n_left for each in groups_of(account.rejected))
+    of_records = "" if left == len(account.rejected) else f", in {len(account.rejected):,} records"
     return section(
         "What came of it",
         facts(
@@ -344,7 +371,7 @@ def _came_of_it(sight: Sight, links: Links) -> Markup:
             ]
         ),
         tag("p", link("All rows, and their evidence →", links.rows(sight.rollout_id)), class_="more"),
-        tag("h3", f"Left out ({left:,})") if left else None,
+        tag("h3", f"Left out ({left:,}{of_records})") if left else None,
         left_out(sight, links, to_records=False),
         id_="rows-summary",
     )

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
 
+from agents.ranking.ranking import RankingResult
 from agents.rollouts.branch_outcomes import required_verdicts
 from agents.rollouts.closed_rollout import closed_rollout
 from agents.rollouts.emission import branches_of, ranked_by_votes
@@ -56,16 +59,42 @@ class Sight:
         """The rejected rows of exactly these branches."""
         return [row for row in self.account.rejected if set(row.branches) == set(branches)]
 
-    def probability(self, one: int, other: int) -> float | None:
-        """How probable it is, by the votes, that one branch is better; None where nothing compares them."""
+    @cached_property
+    def _result(self) -> RankingResult | None:
+        """The ranking by outcomes and votes, with its probabilities; None where its facts are not all here."""
         if self.account.rollout.closed is None or not self.account.rollout.has_closed_facts():
             return None
         try:
             source = closed_rollout(self.account.rollout, None)
-            found = ranked_by_votes(source, self.account.branches or branches_of(source, None))
+            return ranked_by_votes(source, self.account.branches or branches_of(source, None)).result
         except (BraidError, KeyError):
             return None
-        return found.result.probability(one, other)
+
+    def probability(self, one: int, other: int) -> float | None:
+        """How probable it is, by the votes, that one branch is better; None where nothing compares them."""
+        return None if self._result is None else self._result.probability(one, other)
+
+    def pairs_behind(self, record: RejectedRecord) -> list[tuple[int, int]]:
+        """The pairs that one record stands for, which it counts and does not name; empty where they cannot be told for sure."""
+        told = dict(reason.partition(":")[::2] for reason in record.reasons)
+        found = self._unsure.get(record.reasons[0], []) if record.kind == "dpo" and "pairs" in told else []
+        return found if told.get("pairs") == str(len(found)) else []
+
+    @cached_property
+    def _unsure(self) -> dict[str, list[tuple[int, int]]]:
+        """By reason, pairs of the same outcome that votes do not tell apart, as rows are made of the others."""
+        ranking, found = self.account.ranking, dict[str, list[tuple[int, int]]]()
+        if ranking is None or self._result is None:
+            return found
+        needed = config_of(self.account.rollout, _EMPTY.emission).pairs.min_probability
+        ranked = [each for each in ranking.branches if each.rank is not None]
+        for better, worse in combinations(ranked, 2):
+            if better.objective_status == worse.objective_status:
+                probability = self.probability(better.branch_index, worse.branch_index)
+                if probability is None or probability < needed:
+                    reason = "not_compared" if probability is None else "below_min_probability"
+                    found.setdefault(reason, []).append((better.branch_index, worse.branch_index))
+        return found
 
     def why_no_pair(self, one: int, other: int) -> list[str]:
         """Why two branches are no preference row, in sentences."""

@@ -1,6 +1,6 @@
 """Hack signals as people read them: the rule in words, how sure it is, and the turn that shows it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from schemas.rankings import RankedBranch
@@ -53,6 +53,24 @@ CLASSES = {
     "suspected": "suspected, not proved",
     "judged": "the opinion of a judge",
 }
+
+
+LOOKED_AT = "Their build verdicts looked at protected files or at the number of tests."
+NOT_LOOKED_AT = "No build verdict says whether protected files or the number of tests changed:"
+
+
+def branch_list(branches: Iterable[int]) -> str:
+    """Branches in words; neighbours as a span."""
+    spans: list[list[int]] = []
+    for index in sorted(branches):
+        if spans and index == spans[-1][1] + 1:
+            spans[-1][1] = index
+        else:
+            spans.append([index, index])
+    words = ", ".join(
+        str(low) if low == high else f"{low}, {high}" if high == low + 1 else f"{low}–{high}" for low, high in spans
+    )
+    return f"{'branch' if len(spans) == 1 and spans[0][0] == spans[0][1] else 'branches'} {words}"
 
 
 class Signal(NamedTuple):

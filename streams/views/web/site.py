@@ -1,7 +1,7 @@
 """The site: which page an address names, and what is on it."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from streams.cluster.config import Role, Settings
 from streams.log.index_queries import IndexRow, Wanted, letters_at
 from streams.log.terminal_text import line
 from streams.services.view.follower import Follower
-from streams.services.view.view_app import READERS, Answer, Asked
+from streams.services.view.view_app import READERS, Answer, Asked, packed
 from streams.views.web.braid_svg import SCALES, Zoom
 from streams.views.web.branch_page import branch_page, turn_page
 from streams.views.web.letters_page import SIZE as LETTERS
@@ -113,7 +113,7 @@ class BraidSite:
             case ("rollouts", rollout_id):
                 return await self._rollout(asked, rollout_id)
             case ("rollouts", rollout_id, "rows"):
-                return await self._rows(rollout_id)
+                return await self._rows(asked, rollout_id)
             case ("rollouts", rollout_id, "branches", branch):
                 return await self._branch(asked, rollout_id, branch)
             case ("rollouts", rollout_id, "branches", branch, "screenshot"):
@@ -123,7 +123,7 @@ class BraidSite:
             case ("rollouts", rollout_id, "branches", branch, "turns", turn, "calls", call):
                 return await self._output(rollout_id, branch, turn, call)
             case ("rollouts", rollout_id, "pairs", one, other):
-                return await self._pair(rollout_id, one, other)
+                return await self._pair(asked, rollout_id, one, other)
             case ("v1", *_):
                 return await self._data.answer(asked)
         raise NotFoundError(f"there is no page /{'/'.join(asked.path)}")
@@ -132,7 +132,16 @@ class BraidSite:
 
     def _page(self, head: Head, *content: Content) -> Answer:
         body = document(head, self._links, self._follower.place, *content).encode()
-        return Answer(200, HTML, body, head.state or None)
+        return Answer(200, HTML, packed(body), head.state or None, packed=True)
+
+    async def _of_rollout(
+        self, asked: Asked, rollout_id: str, name: str, make: Callable[[str], Awaitable[Answer]]
+    ) -> Answer:
+        """A page about one rollout, made once for each version of it. Raises NotFoundError."""
+        state = self._state(*self._sights.version(rollout_id))
+        if asked.known == state:
+            return Answer(200, HTML, b"", state)
+        return await self._pages.get_or_make(f"{name} {rollout_id}", state, lambda: make(state))
 
     def _crumbs(self, rollout_id: str, *more: tuple[str, str | None]) -> tuple[tuple[str, str | None], ...]:
         return (("Rollouts", self._links.rollouts()), (rollout_id, self._links.rollout(rollout_id)), *more)
@@ -193,18 +202,15 @@ class BraidSite:
     async def _rollout(self, asked: Asked, rollout_id: str) -> Answer:
         query = asked.query
         if "a" in query and "b" in query:
-            return await self._pair(rollout_id, query["a"].strip(), query["b"].strip())
+            return await self._pair(asked, rollout_id, query["a"].strip(), query["b"].strip())
         scale = whole_number(query, "zoom", 1, 4)
         zoom = Zoom(
             scale if scale in SCALES else 1,
             frozenset(query.get("fold", "").split(",")) - {""},
             whole_number(query, "first", 0, 10**6),
         )
-        state = self._state(*self._sights.version(rollout_id))
-        if asked.known == state:
-            return Answer(200, HTML, b"", state)
 
-        async def make() -> Answer:
+        async def make(state: str) -> Answer:
             sight = await self._sights.sight(rollout_id)
             head = Head(
                 rollout_id,
@@ -215,19 +221,19 @@ class BraidSite:
             )
             return self._page(head, rollout_page(sight, self._links, zoom))
 
-        return await self._pages.get_or_make(
-            f"rollout {rollout_id} {zoom.scale} {sorted(zoom.folded)} {zoom.first}", state, make
-        )
+        name = f"rollout {zoom.scale} {sorted(zoom.folded)} {zoom.first}"
+        return await self._of_rollout(asked, rollout_id, name, make)
 
     async def _branch(self, asked: Asked, rollout_id: str, branch: str) -> Answer:
-        sight, strand = await self._sights.strand(rollout_id, branch)
         first = whole_number(asked.query, "first", 0, 10**6)
-        head = Head(
-            f"Branch {strand.branch}", self._crumbs(rollout_id),
-            self._links.data("rollouts", rollout_id, "branches", strand.branch, first=first or None), rollout_id,
-             self._state(*self._sights.version(rollout_id)),
-        )  # fmt: skip
-        return self._page(head, branch_page(sight, strand, self._links, first))
+
+        async def make(state: str) -> Answer:
+            sight, strand = await self._sights.strand(rollout_id, branch)
+            data = self._links.data("rollouts", rollout_id, "branches", strand.branch, first=first or None)
+            head = Head(f"Branch {strand.branch}", self._crumbs(rollout_id), data, rollout_id, state)
+            return self._page(head, branch_page(sight, strand, self._links, first))
+
+        return await self._of_rollout(asked, rollout_id, f"branch {branch[:9]!r} {first}", make)
 
     async def _turn(self, rollout_id: str, branch: str, turn: str) -> Answer:
         sight, strand = await self._sights.strand(rollout_id, branch)
@@ -256,25 +262,24 @@ class BraidSite:
             200, TEXT, (found.output if found.output is not None else found.error or "").encode(errors="replace")
         )
 
-    async def _pair(self, rollout_id: str, one: str, other: str) -> Answer:
-        sight, a = await self._sights.strand(rollout_id, one)
-        _, b = await self._sights.strand(rollout_id, other)
-        head = Head(
-            f"{a.branch} and {b.branch}", self._crumbs(rollout_id), self._links.data("rollouts", rollout_id, "pairs", a.branch, b.branch),
-            rollout_id, self._state(*self._sights.version(rollout_id)),
-        )  # fmt: skip
-        return self._page(head, pair_page(sight, a, b, self._links))
+    async def _pair(self, asked: Asked, rollout_id: str, one: str, other: str) -> Answer:
+        async def make(state: str) -> Answer:
+            sight, a = await self._sights.strand(rollout_id, one)
+            _, b = await self._sights.strand(rollout_id, other)
+            data = self._links.data("rollouts", rollout_id, "pairs", a.branch, b.branch)
+            head = Head(f"{a.branch} and {b.branch}", self._crumbs(rollout_id), data, rollout_id, state)
+            return self._page(head, pair_page(sight, a, b, self._links))
 
-    async def _rows(self, rollout_id: str) -> Answer:
-        sight, checked = await self._sights.sight(rollout_id), await self._sights.checked(rollout_id)
-        head = Head(
-            "Rows",
-            self._crumbs(rollout_id),
-            self._links.data("rollouts", rollout_id, "rows"),
-            rollout_id,
-            self._state(*self._sights.version(rollout_id)),
-        )
-        return self._page(head, row_page(sight, checked, self._links))
+        return await self._of_rollout(asked, rollout_id, f"pair {one[:9]!r} {other[:9]!r}", make)
+
+    async def _rows(self, asked: Asked, rollout_id: str) -> Answer:
+        async def make(state: str) -> Answer:
+            sight, checked = await self._sights.sight(rollout_id), await self._sights.checked(rollout_id)
+            data = self._links.data("rollouts", rollout_id, "rows")
+            head = Head("Rows", self._crumbs(rollout_id), data, rollout_id, state)
+            return self._page(head, row_page(sight, checked, self._links))
+
+        return await self._of_rollout(asked, rollout_id, "rows", make)
 
     async def _letters(self, asked: Asked) -> Answer:
         first, rollout_id = (

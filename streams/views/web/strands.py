@@ -6,8 +6,15 @@ from agents.rollouts.settlement import counting_attempt
 from agents.summarize.pieces import Piece
 from schemas.emission import EmissionConfig
 from schemas.rankings import RankedBranch
+from schemas.verdicts import BuildVerdict
 from streams.views.account import Account
-from streams.views.branch_status import BranchStanding, VerdictStanding, branch_standings, verdict_standings
+from streams.views.branch_status import (
+    BranchStanding,
+    VerdictStanding,
+    branch_standings,
+    verdict_facts,
+    verdict_standings,
+)
 from streams.views.web.signals import Signal, signals_of
 from streams.views.web.turn_writer import transcript_of
 from streams.views.web.turns import Transcript
@@ -22,6 +29,8 @@ class Strand(NamedTuple):
     verdicts: tuple[VerdictStanding, ...]
     """Those that count, in the order of their kinds."""
     signals: tuple[Signal, ...]
+    is_examined: bool = False
+    """Whether its build verdict says if protected files or the number of tests changed."""
 
     @property
     def branch(self) -> int:
@@ -72,7 +81,9 @@ def strands_of(account: Account, config: EmissionConfig) -> tuple[Strand, ...]:
     order = [index for index in ranked if index in standings]
     order += [index for index in standings if index not in ranked]
     return tuple(
-        _strand(standings[index], ranked.get(index), pieces_of(account, index), verdicts.get(index, []))
+        _strand(standings[index], ranked.get(index), pieces_of(account, index), verdicts.get(index, []))._replace(
+            is_examined=_is_examined(account, standings[index])
+        )
         for index in order
     )
 
@@ -83,6 +94,19 @@ def _strand(
     transcript = transcript_of(pieces)
     counting = tuple(sorted(verdicts, key=lambda each: each.kind))
     return Strand(standing, ranked, transcript, counting, signals_of(ranked, counting, transcript))
+
+
+def _is_examined(account: Account, standing: BranchStanding) -> bool:
+    """Whether a build verdict of the attempt looked for signs of a hack."""
+    builds = [
+        fact
+        for fact in verdict_facts(account.rollout, standing.branch_index, standing.attempt)
+        if isinstance(fact, BuildVerdict)
+    ]
+    return any(
+        build.protected_paths_intact is not None or (build.baseline_tests is not None and build.tests is not None)
+        for build in builds
+    )
 
 
 def parting(one: Transcript, other: Transcript) -> Parting | None:

@@ -1,5 +1,6 @@
 """The rows of a branch beside its transcript: which turns are trained on, and how a row has an output that it shortens."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from schemas.training import DpoRecord, Message, PpoRecord, SftRecord
@@ -16,13 +17,17 @@ class Trained:
     def __init__(self, sight: Sight, branch: int) -> None:
         self._kinds: dict[Key, list[str]] = {}
         self._tools: set[str] = set()
+        self._held: Counter[Key] = Counter()
+        """How often a row has words and calls of the model, as something to learn or before it."""
         self._outputs: dict[tuple[int, int], str] = {}
         rows = sight.rows_of(branch)
         strand = sight.strand(branch)
+        self._said = Counter(_key_of(turn) for turn in strand.transcript.turns) if strand is not None else Counter()
         for row in rows:
             kind = type(row).__name__.removesuffix("Record").upper()
             messages = _messages(row, branch)
             self._tools |= {message.content for message in messages if message.role == "tool" and message.content}
+            self._held |= Counter(_key(message) for message in messages if message.role == "assistant")
             for message in _learned(row, branch):
                 if message.role == "assistant" and message.trained is not False:
                     kinds = self._kinds.setdefault(_key(message), [])
@@ -49,9 +54,12 @@ class Trained:
             kinds = self._kinds.get((turn.ending.text.strip(), names)) or []
         return f"trained on: {', '.join(kinds)}" if kinds else "not trained on"
 
-    def differs(self, call: ShownCall) -> bool:
-        """Whether rows have another output than the one that is shown."""
-        return self._any and call.output not in (None, "") and call.output not in self._tools
+    def differs(self, turn: Turn, call: ShownCall) -> bool:
+        """Whether a row has the turn with another output than the one that is shown."""
+        if not call.paired or call.output in (None, "") or call.output in self._tools:
+            return False
+        key = _key_of(turn)
+        return 0 < self._said[key] <= self._held[key]
 
     def output(self, turn: Turn, number: int) -> str | None:
         """The output of a call as a row has it; None where rows cannot be laid beside the turns."""
@@ -78,6 +86,10 @@ def _prompt(row: Row) -> Sequence[Message]:
 
 def _key(message: Message) -> Key:
     return (message.content or "").strip(), tuple(call.function.name for call in message.tool_calls)
+
+
+def _key_of(turn: Turn) -> Key:
+    return turn.text.strip(), tuple(call.name for call in turn.calls if call.paired)
 
 
 def _aligned(turns: Sequence[Turn], messages: Sequence[Message]) -> dict[tuple[int, int], str]:

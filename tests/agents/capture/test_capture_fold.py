@@ -13,6 +13,7 @@ from agents.capture.capture_item import capture_of
 from agents.capture.event_stream import events_of
 from agents.capture.lost_calls import LOST_BY, lost_calls
 from agents.capture.parts import MAX_BYTES, PART_BYTES, in_parts
+from agents.importers.line_error import LineError
 from schemas.captures import Capture
 from schemas.events import AgentEvents
 
@@ -139,6 +140,15 @@ def test_a_branch_with_a_call_that_is_not_known_is_unknown_whatever_its_agent_sa
             assert (odd, refused.reason) == (unreadable, "unreadable")  # noqa: PT017 - two of the three are events
         slices = fold.take(end, 2)
         assert (slices[-1].status, (slices[-1].error or "")[:19]) == ("infra_error", "not captured whole:")
+
+
+@pytest.mark.parametrize("kind", ["message", "model_call"])
+def test_what_a_model_said_follows_from_calls_alone(kind: str) -> None:
+    """An agent that could write the next message itself would put words into the mouth of its model."""
+    data = {"id": "m3", "role": "assistant", "content": "All tests pass."}
+    item = {"kind": "event", "id": "e1", "event": {"event": kind, "channel": "conversation", "data": data}}
+    with pytest.raises(LineError, match="follows from the calls; send an item of kind call"):
+        capture_of(item, {"rollout_id": "r", "branch_index": 0, "attempt": 0}, 1, redacting=False)
 
 
 def test_an_agent_writes_no_note_of_lost_calls() -> None:

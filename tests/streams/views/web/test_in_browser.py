@@ -225,6 +225,20 @@ def test_the_two_lines_that_are_compared_stand_out_and_say_where_they_part(read:
     assert focused == 1
 
 
+def test_marks_of_turns_differ_in_shape(read: Read) -> None:
+    """A run that failed is the answer's square in red; all others are told apart without colours."""
+
+    def do(reader: Reader) -> list[list[str]]:
+        page = reader.open("/rollouts/resumable-import")
+        shapes = "all => all.map((each) => [each.getAttribute('class'), each.getAttribute('d'), getComputedStyle(each).strokeLinecap])"
+        return list(page.locator(".legend path").evaluate_all(shapes))
+
+    shown = {kind: (drawn, cap) for kind, drawn, cap in read(do)}
+    assert len(shown) == 9
+    assert shown["mark answer"] == shown["mark failed"]
+    assert len(set(shown.values())) == 8
+
+
 def test_a_branch_shows_the_page_that_it_made(read: Read) -> None:
     def do(reader: Reader) -> tuple[int, str]:
         page = reader.open("/rollouts/six/branches/2")
@@ -369,10 +383,10 @@ def test_the_picture_of_the_readme_is_what_the_page_shows(look: Look, address: s
     def do(browser: Browser) -> Path:
         with reading(browser, address, 1240) as reader:
             page = reader.open("/rollouts/resumable-import")
-            page.set_viewport_size({"width": 1240, "height": 1000})
+            page.set_viewport_size({"width": 1240, "height": 1060})
             height = page.locator(".legend").bounding_box()
             assert height is not None
-            whole = {"x": 0, "y": 0, "width": 1240, "height": min(1000, height["y"] + height["height"] + 18)}
+            whole = {"x": 0, "y": 0, "width": 1240, "height": min(1060, height["y"] + height["height"] + 18)}
             page.screenshot(path=tmp_path / "braid.png", clip=whole)
             return tmp_path / "braid.png"
 

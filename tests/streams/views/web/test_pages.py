@@ -146,6 +146,67 @@ def test_what_was_left_out_is_grouped_by_its_reasons(address: str) -> None:
     assert f"Left out ({count})" in httpx.get(f"{address}/rollouts/six").text
 
 
+def test_left_out_pairs_are_named_where_one_record_stands_for_many(address: str) -> None:
+    """The record has their number; the page names each, and each of them has a page that says why."""
+    rows = httpx.get(f"{address}/v1/rollouts/lru-cache/rows").json()["rows"]
+    (many,) = [row["reasons"] for row in rows if any(reason.startswith("pairs:") for reason in row.get("reasons", ()))]
+    left = httpx.get(f"{address}/rollouts/lru-cache").text.partition("Left out (")[2].partition("</section>")[0]
+    pairs = {tuple(map(int, found)) for found in re.findall(r'pairs/(\d+)/(\d+)"', left)}
+    unnamed = pairs - {tuple(row["branches"]) for row in rows if row.get("kind") == "dpo"}
+    assert many == ["below_min_probability", f"pairs:{len(unnamed)}"]
+    for a, b in unnamed:
+        why = httpx.get(f"{address}/v1/rollouts/lru-cache/pairs/{a}/{b}").json()["why_no_row"]
+        assert "below_min_probability" in why[0]
+
+
+def test_pages_say_where_nothing_is_flagged(address: str) -> None:
+    """Of one branch that cheated, of none that did, and of those that nobody looked at."""
+    one = httpx.get(f"{address}/rollouts/flaky-date-test").text
+    assert "No sign of a hack: branches 0, 2" in one
+    none = httpx.get(f"{address}/rollouts/six").text
+    assert "Hack signals: none" in none
+    assert "No sign of a hack is on record." in none
+    assert "No build verdict says whether protected files or the number of tests changed: branches 0–5." in none
+    assert "No sign of a hack is on record." in httpx.get(f"{address}/rollouts/flaky-date-test/branches/0").text
+    assert "No sign of a hack" not in httpx.get(f"{address}/rollouts/flaky-date-test/branches/1").text
+
+
+def test_rows_have_another_form_only_of_turns_that_they_have(address: str) -> None:
+    """Of every branch: where a page says that rows have an output in another form, a row has that turn."""
+    seen = 0
+    for rollout in ("lru-cache", "six", "resumable-import", "secrets"):
+        data = httpx.get(f"{address}/v1/rollouts/{rollout}").json()
+        for branch in (each["branch_index"] for each in data["branches"]):
+            page = httpx.get(f"{address}/rollouts/{rollout}/branches/{branch}").text
+            for turn in page.split('<li id="turn-')[1:]:
+                told = "Rows have it in another form" in turn or "as the rows have it" in turn
+                seen += told
+                assert not told or "trained on: " in turn or "not trained on" not in turn, (rollout, branch)
+    assert seen
+
+
+def test_times_of_the_log_and_of_agents_are_told_apart(address: str) -> None:
+    """A file of lines is a log as of its last event; the page says both times, and whose they are."""
+    assert '<th scope="col">on the log since</th>' in httpx.get(address).text
+    page = httpx.get(f"{address}/rollouts/six").text
+    branch = httpx.get(f"{address}/rollouts/six/branches/0").text
+    logged = re.search(r"<dt>on the log since</dt><dd><time[^>]*>([^<]*)</time>", page)
+    told = re.search(r"by agents[^<]* clocks <time title=\"([^\"]*)\">", page)
+    first = re.search(r'id="turn-0".*?<time[^>]*>([^<]*)</time>', branch, re.DOTALL)
+    assert logged
+    assert told
+    assert first
+    assert logged[1] != told[1] == first[1]
+    assert "Times are those of its agent" in branch
+
+
+def test_statuses_are_told_in_words(address: str) -> None:
+    assert "closed: it is ranked, and its rows are made." in httpx.get(address).text
+    page = httpx.get(f"{address}/rollouts/six").text
+    assert "settled: outcomes are final" in page
+    assert "closed: rows are made" in page
+
+
 def test_hostile_ids_and_texts_stay_text(address: str) -> None:
     """Every page of the hostile rollout: payloads are there as text, and nowhere as markup."""
     base = f"/rollouts/{quote(HOSTILE_ID, safe='')}"
