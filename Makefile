@@ -11,7 +11,7 @@ READY := .venv/.ready
 COMPILED := .venv/.compiled
 TRAINERS := .venv-trainers
 
-.PHONY: help setup plain browser demo test test-cores test-live test-log test-kafka long properties test-long test-trainers check same-bytes lock schemas bench sizes faults clean
+.PHONY: help setup plain browser demo test test-cores test-fork test-live test-log test-kafka long properties test-long test-trainers check same-bytes lock schemas bench sizes faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -34,18 +34,22 @@ demo: $(COMPILED) ## See it all: four tasks forked live on a real Kafka, ranked,
 
 test: $(COMPILED) ## Lint, types and all tests, on a real Kafka and registry (below ten minutes on two processors)
 	@$(MAKE) --no-print-directory -s browser || echo "no Chromium: the browser's tests will be skipped, and say so"
-	@$(BIN)/python -m tests.suite check test-cores test-live test-log test-kafka
+	@$(BIN)/python -m tests.suite check test-cores test-fork test-live test-log test-kafka
 
 test-long: $(COMPILED) ## All that takes minutes: the tests marked long, the fault runs, more examples of every property
 	@$(BIN)/python -m tests.suite --each long properties
 
 # Parts that run side by side on one broker (tests/suite.py); alone, each of them starts its own. REPORT: a file for its results.
+FORK := tests/agents/fork tests/streams/services/test_fork.py tests/streams/test_demo.py
 LIVE := tests/faults tests/streams/services/live tests/clients tests/streams/cluster
 LOG := tests/streams/services/judge tests/streams/jobs/replay tests/streams/services/verifiers tests/streams/views
 PYTEST := $(BIN)/pytest -p no:cacheprovider $(REPORT:%=--junitxml=%)
 
 test-cores: $(COMPILED)
-	@$(PYTEST) tests/agents tests/schemas
+	@$(PYTEST) tests/agents tests/schemas --ignore=tests/agents/fork
+
+test-fork: $(COMPILED)
+	@$(PYTEST) $(FORK)
 
 test-live: $(COMPILED)
 	@$(PYTEST) $(LIVE)
@@ -54,7 +58,7 @@ test-log: $(COMPILED)
 	@$(PYTEST) $(LOG)
 
 test-kafka: $(COMPILED)
-	@$(PYTEST) --ignore=tests/agents --ignore=tests/schemas $(LIVE:%=--ignore=%) $(LOG:%=--ignore=%)
+	@$(PYTEST) --ignore=tests/agents --ignore=tests/schemas $(foreach part,$(FORK) $(LIVE) $(LOG),--ignore=$(part))
 
 long: $(COMPILED)
 	@$(PYTEST) -m "long or faults" -s

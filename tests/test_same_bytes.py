@@ -87,6 +87,7 @@ def test_a_field_without_a_new_emission_version_is_refused(
     assert "new emission version" in done.stdout
 
 
+@pytest.mark.long  # in short: `make same-bytes` itself, whose old logs know nothing of the fields of version 2
 def test_a_field_of_the_next_emission_version_leaves_old_logs_alone(product: Copy) -> None:
     """The stored log is replayed by a product whose newest rows have a field more: the same bytes."""
     new_field_and_schema(product)

@@ -133,6 +133,7 @@ def test_the_console_consumer_prints_records_and_nothing_else(cache: Path, endpo
     assert subprocess.run(tool, capture_output=True, check=True, timeout=60).stdout == b"hello\n"
 
 
+@pytest.mark.long  # in short: a killed broker comes back with its data, and ports are remembered until they are taken
 def test_another_broker_keeps_its_data_when_its_ports_were_taken(
     cache: Path, endpoint: broker.Endpoint, another_state: Path
 ) -> None:
