@@ -4,6 +4,7 @@ A tracer knows the tool and its arguments, often not the id that the model gave 
 response, or the end: the proxy's capture of a response may come after the tracer's of its tools.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ class ToolEvents:
     def __init__(self) -> None:
         self._asked: dict[str, tuple[str, str]] = {}
         """By id, name and arguments of calls that no event is about yet."""
+        self._alike: dict[tuple[str, str], deque[str]] = {}
+        """By name and arguments, ids of such calls in their order: a response may have a hundred thousand."""
         self._known: set[str] = set()
         """Ids of all calls of responses."""
         self._renamed: dict[str, str] = {}
@@ -29,7 +32,9 @@ class ToolEvents:
         """Note the calls of a response; returns the events that had to wait for it."""
         for call in response.calls if response is not None else ():
             if call.id:
-                self._asked[short(call.id)] = (call.name, plain_arguments(call.arguments))
+                said = (call.name, plain_arguments(call.arguments))
+                self._asked[short(call.id)] = said
+                self._alike.setdefault(said, deque()).append(short(call.id))
                 self._known.add(short(call.id))
         return self.release()
 
@@ -62,4 +67,10 @@ class ToolEvents:
     def _call(self, given: str | None, name: str, arguments: str) -> str | None:
         if given in self._known:
             return given
-        return next((call_id for call_id, asked in self._asked.items() if asked == (name, arguments)), None)
+        alike = self._alike.get((name, arguments), deque())
+        while alike and self._asked.get(alike[0]) != (
+            name,
+            arguments,
+        ):  # an event is about it, or its id was said again
+            alike.popleft()
+        return alike[0] if alike else None

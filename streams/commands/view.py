@@ -53,6 +53,7 @@ def view(
     from streams.cluster import structured_logs as logs
     from streams.cluster.config import load
     from streams.cluster.connections import resolve
+    from streams.cluster.garbage_collector import tune_gc
     from streams.services.web.server import address_of, listen, serve
 
     settings = load(view=given(host=host, port=port))
@@ -69,6 +70,7 @@ def view(
         sys.stdout.flush()
 
     logs.configure(log_level)
+    tune_gc()  # a large rollout is many objects: a quarter of the time of its first page was collections of what stays
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(app, bound, said))
 

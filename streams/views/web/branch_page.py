@@ -17,6 +17,12 @@ from streams.views.web.turns import ShownCall, Turn, Words
 STRIP = 400
 """Turns up to which all of them are shown as small marks."""
 
+CALLS = 100
+"""Calls of a turn that are shown; its data has all."""
+
+SEEN = 300
+"""Messages before a turn that are shown: the last ones."""
+
 HOW_KNOWN = {
     "exact": "Exact: every request to the model is on record.",
     "transcript": "Transcript: the conversation in its order; each turn is taken to have seen everything before it.",
@@ -292,7 +298,8 @@ def _turn(sight: Sight, strand: Strand, turn: Turn, links: Links, trained: Train
         *(_words(words) for words in turn.given),
         _reasoning(turn.reasoning) if turn.reasoning else None,
         tag("div", block(turn.text, fold=False), class_="said") if turn.text else None,
-        *(_call(sight, strand, turn, number, call, links, trained) for number, call in enumerate(turn.calls)),
+        *(_call(sight, strand, turn, number, call, links, trained) for number, call in enumerate(turn.calls[:CALLS])),
+        tag("p", f"and {len(turn.calls) - CALLS:,} more calls", class_="note") if len(turn.calls) > CALLS else None,
         _words(turn.ending) if turn.ending else None,
         id=name,
         class_="turn",
@@ -385,8 +392,10 @@ def turn_page(sight: Sight, strand: Strand, number: int, links: Links) -> Markup
             *(tag("pre", _asked(call), class_="arguments") for call in each.calls),
             class_=f"words {each.role.partition(' ')[0]}",
         )
-        for each in seen
+        for each in seen[-SEEN:]
     ]
+    if len(seen) > SEEN:
+        how += f" The last {SEEN} are shown; the data of this page has all."
     before = links.turn(sight.rollout_id, strand.branch, number - 1) if number else None
     behind = links.turn(sight.rollout_id, strand.branch, number + 1) if number + 1 < turns else None
     return join(

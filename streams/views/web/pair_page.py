@@ -19,6 +19,9 @@ ROWS = 60
 TEXT = 3000
 """Characters of a text that is compared."""
 
+CALLS = 50
+"""Calls of a turn that are compared."""
+
 BEFORE = 1
 """Turns that are shown before they part."""
 
@@ -153,7 +156,7 @@ def _texts(turn: Turn | None) -> list[tuple[str, str]] | None:
         return None
     found = [(words.kind, words.text) for words in turn.given] + ([("says", turn.text)] if turn.text else [])
     seen: dict[str, int] = {}
-    for call in turn.calls:
+    for call in turn.calls[:CALLS]:
         seen[call.name] = seen.get(call.name, 0) + 1
         nth = f" #{seen[call.name]}" if seen[call.name] > 1 else ""
         found.append((f"{call.name}{nth}", pretty(call.arguments)))

@@ -22,7 +22,8 @@ class Trained:
         self._outputs: dict[tuple[int, int], str] = {}
         rows = sight.rows_of(branch)
         strand = sight.strand(branch)
-        self._said = Counter(_key_of(turn) for turn in strand.transcript.turns) if strand is not None else Counter()
+        self._keys = [_key_of(turn) for turn in strand.transcript.turns] if strand is not None else []
+        self._said = Counter(self._keys)
         for row in rows:
             kind = type(row).__name__.removesuffix("Record").upper()
             messages = _messages(row, branch)
@@ -58,7 +59,7 @@ class Trained:
         """Whether a row has the turn with another output than the one that is shown."""
         if not call.paired or call.output in (None, "") or call.output in self._tools:
             return False
-        key = _key_of(turn)
+        key = self._keys[turn.number]
         return 0 < self._said[key] <= self._held[key]
 
     def output(self, turn: Turn, number: int) -> str | None:

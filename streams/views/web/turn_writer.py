@@ -1,6 +1,7 @@
 """Writes transcripts: one pass over the kept events of an attempt, from which turns come out."""
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -34,6 +35,41 @@ class _Call:
     shown: ShownCall
 
 
+class _Calls:
+    """The calls of a turn in their order, and those without a result by id and by name: a turn may have ten thousand."""
+
+    def __init__(self) -> None:
+        self._all: list[_Call] = []
+        self._first: dict[str | None, _Call] = {}
+        self._waiting: dict[tuple[str, str | None], deque[_Call]] = {}
+
+    def __iter__(self) -> Iterator[_Call]:
+        return iter(self._all)
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def append(self, call: _Call) -> None:
+        """Add a call."""
+        self._all.append(call)
+        self._first.setdefault(call.call_id, call)
+        if not call.shown.returned:
+            for key in (("id", call.call_id), ("name", call.shown.name), ("any", None)):
+                self._waiting.setdefault(key, deque()).append(call)
+
+    def of(self, call_id: str | None) -> _Call | None:
+        """The first call of an id."""
+        return self._first.get(call_id)
+
+    def waiting(self, call_id: str | None, name: str | None) -> _Call | None:
+        """The first call of an id, or else of a name, that has no result yet."""
+        key = ("id", call_id) if call_id is not None else ("any", None) if name is None else ("name", name)
+        calls = self._waiting.get(key, deque())
+        while calls and calls[0].shown.returned:
+            calls.popleft()
+        return calls[0] if calls else None
+
+
 @dataclass
 class _Turn:
     """A turn while it may grow."""
@@ -42,7 +78,7 @@ class _Turn:
     notes: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    calls: list[_Call] = field(default_factory=list)
+    calls: _Calls = field(default_factory=_Calls)
     ending: Words | None = None
     key: str | int | None = None
     step: int | None = None
@@ -212,16 +248,15 @@ class _Writer:
 
     def _time_call(self, call: Call, time: int | None) -> None:
         """Note when a call of a message was made."""
-        found = next((each for each in self._turn.calls if each.call_id == call.call_id), None)
+        found = self._turn.calls.of(call.call_id)
         if found is not None:
             found.shown = found.shown._replace(started=time if time is not None else found.shown.started)
 
     def _waiting(self, call_id: str | None, name: str | None) -> _Call | None:
         for turn in (self._turn, *reversed(self._turns[-20:])):
-            for each in turn.calls:
-                same = each.call_id == call_id if call_id is not None else name in (None, each.shown.name)
-                if same and not each.shown.returned:
-                    return each
+            found = turn.calls.waiting(call_id, name)
+            if found is not None:
+                return found
         return None
 
     def _take_result(self, result: Result, time: int | None) -> None:

@@ -1,6 +1,7 @@
 """The fold of captures: the same captures give the same slices, however often and in how many parts they come."""
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,9 @@ from agents.capture.capture_item import capture_of
 from agents.capture.event_stream import events_of
 from agents.capture.lost_calls import LOST_BY, lost_calls
 from agents.capture.parts import MAX_BYTES, PART_BYTES, in_parts
+from agents.capture.tool_events import ToolEvents
 from agents.importers.line_error import LineError
+from agents.importers.traces.spoken import Called, Spoken
 from schemas.captures import Capture
 from schemas.events import AgentEvents
 
@@ -140,6 +143,22 @@ def test_a_branch_with_a_call_that_is_not_known_is_unknown_whatever_its_agent_sa
             assert (odd, refused.reason) == (unreadable, "unreadable")  # noqa: PT017 - two of the three are events
         slices = fold.take(end, 2)
         assert (slices[-1].status, (slices[-1].error or "")[:19]) == ("infra_error", "not captured whole:")
+
+
+def test_tool_events_of_many_calls_find_theirs_at_once() -> None:
+    """In the other order, with ids of the tracer's own, and as many that fit no call: the time grows with their number alone."""
+    began, many = time.process_time(), 20_000
+    tools, calls = ToolEvents(), [Called("run", json.dumps({"n": each // 2}), f"t{each}") for each in range(many)]
+    told = tools.respond(Spoken("assistant", calls=tuple(calls)))
+    for each in reversed(range(2 * many)):
+        data = {"toolName": "run" if each < many else "other", "args": {"n": each // 2}, "callId": f"own-{each}"}
+        told += tools.take({"event": "tool_call", "data": data})
+    told += tools.release()
+    assert sorted(each["data"]["callId"] for each in told if each["data"]["toolName"] == "run") == sorted(
+        str(each.id) for each in calls
+    )
+    assert sum(each["data"]["toolName"] == "other" for each in told) == many
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("kind", ["message", "model_call"])

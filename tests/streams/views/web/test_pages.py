@@ -174,7 +174,7 @@ def test_pages_say_where_nothing_is_flagged(address: str) -> None:
 def test_rows_have_another_form_only_of_turns_that_they_have(address: str) -> None:
     """Of every branch: where a page says that rows have an output in another form, a row has that turn."""
     seen = 0
-    for rollout in ("lru-cache", "six", "resumable-import", "secrets"):
+    for rollout in ("lru-cache", "six"):
         data = httpx.get(f"{address}/v1/rollouts/{rollout}").json()
         for branch in (each["branch_index"] for each in data["branches"]):
             page = httpx.get(f"{address}/rollouts/{rollout}/branches/{branch}").text

@@ -1,5 +1,6 @@
 """Transcripts: turns from every form of a branch, and where two branches part."""
 
+import time
 from typing import Any
 
 import pytest
@@ -102,3 +103,15 @@ def test_branches_part_at_the_first_turn_that_differs(other: tuple[Any, ...], ex
     one = made(call("read", "a", 0, path="x"), result("a", output="same"), call("run", "b", 1))
     found = parting(one, made(*other))
     assert (None if found is None else tuple(found)) == expected
+
+
+def test_a_turn_of_ten_thousand_calls_is_read_at_once() -> None:
+    """Results in another order, and ids that repeat: each goes to its call, in a time that grows with their number alone."""
+    began, many = time.process_time(), 10_000
+    calls = [call("run", f"c{number % 5000}", 0, command=str(number)) for number in range(many)]
+    results = [result(f"c{number}", output=f"{number} {turn}") for turn in range(2) for number in reversed(range(5000))]
+    (turn,) = made(*calls, *results).turns
+    assert [each.output for each in turn.calls[:2]] == ["0 0", "1 0"]
+    assert [each.output for each in turn.calls[5000:5002]] == ["0 1", "1 1"]
+    assert all(each.returned for each in turn.calls)
+    assert time.process_time() - began < 5
