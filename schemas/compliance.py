@@ -151,7 +151,9 @@ class TaskSpec(Part):
         seen: set[str] = set()
         for number, each in enumerate(self.constraints):
             if each.id in seen:
-                raise ValueError(f"constraints.{number}.id: {each.id!r} is there twice; give every constraint its own id")
+                raise ValueError(
+                    f"constraints.{number}.id: {each.id!r} is there twice; give every constraint its own id"
+                )
             seen.add(each.id)
         return self
 

@@ -10,20 +10,22 @@ from typing import Final
 
 from agents.compliance.sentences import break_before
 
-_MARKS: Final = re.compile(
-    "[«»“”‘’„`\";@#$%&*?!()\\[\\]{}<>\u2012-\u2015]|''|--|\\.\\.+|[:,](?!\\d)"
-)
+_MARKS: Final = re.compile("[«»“”‘’„`\";@#$%&*?!()\\[\\]{}<>\u2012-\u2015]|''|--|\\.\\.+|[:,](?!\\d)")
 """Marks that stand alone wherever they are."""
 
 _POSSESSIVE: Final = re.compile(r"(?<=[^'])('[sSmMdD]|')$")
 _CLITIC: Final = re.compile(r"(?<=[^'])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T)$")
-_JOINED: Final = re.compile(r"\b(?:(can)(not)|(d)('ye)|(gim)(me)|(gon)(na)|(got)(ta)|(lem)(me)|(more)('n))\b", re.IGNORECASE)
+_JOINED: Final = re.compile(
+    r"\b(?:(can)(not)|(d)('ye)|(gim)(me)|(gon)(na)|(got)(ta)|(lem)(me)|(more)('n))\b", re.IGNORECASE
+)
 _WANNA: Final = re.compile(r"\b(wan)(na)$", re.IGNORECASE)
 
 _JOINED_WORDS: Final = frozenset({"cannot", "gimme", "gonna", "gotta", "lemme", "wanna"})
 """Those that are all letters."""
 
-_CLITIC_STOP: Final = re.compile(r"""(?:'[sSmMdD]?|'LL|'RE|'VE|'ll|'re|'ve|N'T|n't|(?i:wanna))(\.)(["')\]}]*+)(?:\s+|$)""")
+_CLITIC_STOP: Final = re.compile(
+    r"""(?:'[sSmMdD]?|'LL|'RE|'VE|'ll|'re|'ve|N'T|n't|(?i:wanna))(\.)(["')\]}]*+)(?:\s+|$)"""
+)
 """A full stop after something that is cut off only where a sentence ends."""
 
 _LONGEST_KEPT: Final = 40

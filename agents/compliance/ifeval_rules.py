@@ -38,7 +38,9 @@ UNDETECTED: Final = Finding(None, "no language can be detected", None, True)
 
 def compared(found: int, unit: str, relation: str, needed: int) -> Finding:
     """Return the finding of a rule that counts."""
-    holds = found >= needed if relation == "at least" else found < needed if relation == "less than" else found == needed
+    holds = (
+        found >= needed if relation == "at least" else found < needed if relation == "less than" else found == needed
+    )
     return HOLDS if holds else Finding(False, f"found {found} {unit}; needs {relation} {needed}")
 
 
@@ -75,9 +77,7 @@ def _whole_word(text: CheckedText, word: str) -> "re.Match[str] | None":
 
 def _letter_frequency(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
     letter = arg["letter"]
-    return compared(
-        text.lower.count(letter.lower()), f'letters "{letter}"', arg["let_relation"], arg["let_frequency"]
-    )
+    return compared(text.lower.count(letter.lower()), f'letters "{letter}"', arg["let_relation"], arg["let_frequency"])
 
 
 # -- language and case -----------------------------------------------------------------------------------------------------
@@ -145,7 +145,9 @@ def _number_paragraphs(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
     for number, part in enumerate(parts):
         if not part.strip():
             if number not in (0, len(parts) - 1):
-                return Finding(False, f"paragraph {number + 1} is blank; needs exactly {arg['num_paragraphs']} paragraphs")
+                return Finding(
+                    False, f"paragraph {number + 1} is blank; needs exactly {arg['num_paragraphs']} paragraphs"
+                )
             found -= 1
     return compared(found, "paragraphs", "exactly", arg["num_paragraphs"])
 

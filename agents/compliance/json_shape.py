@@ -61,7 +61,9 @@ def _inner_problem(schema: dict[str, Any], depth: int) -> str | None:
         inner["items"] = schema["items"]
     if not isinstance(schema.get("additionalProperties", True), bool):
         inner["additionalProperties"] = schema["additionalProperties"]
-    return next((f"{name}: {wrong}" for name, each in inner.items() if (wrong := schema_problem(each, depth + 1))), None)
+    return next(
+        (f"{name}: {wrong}" for name, each in inner.items() if (wrong := schema_problem(each, depth + 1))), None
+    )
 
 
 def shape_problem(value: Any, schema: Mapping[str, Any], place: str = "") -> str | None:
@@ -100,9 +102,11 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _size_problem(value: str | list[Any] | dict[str, Any], schema: Mapping[str, Any]) -> str | None:
-    low, high = {str: ("minLength", "maxLength"), list: ("minItems", "maxItems"), dict: ("minProperties", "maxProperties")}[
-        type(value)
-    ]
+    low, high = {
+        str: ("minLength", "maxLength"),
+        list: ("minItems", "maxItems"),
+        dict: ("minProperties", "maxProperties"),
+    }[type(value)]
     if len(value) < schema.get(low, 0):
         return f"is under {low} {schema[low]}"
     return f"is over {high} {schema[high]}" if high in schema and len(value) > schema[high] else None
@@ -113,7 +117,14 @@ def _range_problem(value: float, schema: Mapping[str, Any]) -> str | None:
         "minimum": lambda limit: value >= limit, "maximum": lambda limit: value <= limit,
         "exclusiveMinimum": lambda limit: value > limit, "exclusiveMaximum": lambda limit: value < limit,
     }  # fmt: skip
-    return next((f"is against {name} {schema[name]}" for name, holds in fits.items() if name in schema and not holds(schema[name])), None)
+    return next(
+        (
+            f"is against {name} {schema[name]}"
+            for name, holds in fits.items()
+            if name in schema and not holds(schema[name])
+        ),
+        None,
+    )
 
 
 def _members_problem(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> str | None:

@@ -51,7 +51,11 @@ def report_of(outcomes: Iterable[RunOutcome]) -> dict[str, Any]:
     known = [mode for mode in MODES if any(each.mode == mode for each in found)]
     by_mode = {mode: [each for each in found if each.mode == mode] for mode in known}
     pairs = [_pair(second, first, by_mode[second], by_mode[first]) for first, second in combinations(known, 2)]
-    pairs = sorted((pair for pair in pairs if pair is not None), key=lambda pair: (known.index(pair.second), pair.first), reverse=True)
+    pairs = sorted(
+        (pair for pair in pairs if pair is not None),
+        key=lambda pair: (known.index(pair.second), pair.first),
+        reverse=True,
+    )
     return {
         "modes": [_mode(mode, by_mode[mode]) for mode in known],
         "pairs": [pair._asdict() for pair in pairs],
@@ -140,5 +144,7 @@ def conclusion(pair: Pair) -> str:
     if pair.by_task_p < ALPHA:
         better = pair.first if pair.delta_pp > 0 else pair.second
         return f"{lead} Seeds of one task are not independent, so the test by task counts: on these tasks {better} passes more often."
-    note = " (the first p takes seeds of one task for independent, which they are not)" if pair.mcnemar_p < ALPHA else ""
+    note = (
+        " (the first p takes seeds of one task for independent, which they are not)" if pair.mcnemar_p < ALPHA else ""
+    )
     return f"{lead} These data do not show a difference{note}; more tasks would be needed, not more seeds."

@@ -7,8 +7,45 @@ import re
 from typing import Final
 
 ABBREVIATIONS: Final = frozenset(
-    "mr mrs ms dr prof gen col capt lt maj sen rep gov st jr sr inc ltd co corp bros vs u.s u.k u.n u.s.a a.m p.m d.c ph.d "
-    "jan feb aug sept oct nov dec".split()
+    [
+        "mr",
+        "mrs",
+        "ms",
+        "dr",
+        "prof",
+        "gen",
+        "col",
+        "capt",
+        "lt",
+        "maj",
+        "sen",
+        "rep",
+        "gov",
+        "st",
+        "jr",
+        "sr",
+        "inc",
+        "ltd",
+        "co",
+        "corp",
+        "bros",
+        "vs",
+        "u.s",
+        "u.k",
+        "u.n",
+        "u.s.a",
+        "a.m",
+        "p.m",
+        "d.c",
+        "ph.d",
+        "jan",
+        "feb",
+        "aug",
+        "sept",
+        "oct",
+        "nov",
+        "dec",
+    ]
 )
 """Words after which a full stop ends no sentence."""
 

@@ -52,7 +52,9 @@ def task_of(line: dict[str, Any], unnamed: str) -> Task:
         return _checked(_text_field(line, "prompt"), line["spec"], "spec.")
     if "constraints" in line:
         return _short(line, unnamed)
-    raise TaskError("this is no task: expected instruction_id_list (IFEval), spec (protocol) or constraints (short rules)")
+    raise TaskError(
+        "this is no task: expected instruction_id_list (IFEval), spec (protocol) or constraints (short rules)"
+    )
 
 
 def _text_field(line: dict[str, Any], name: str) -> str:

@@ -139,9 +139,7 @@ def verify(spec: TaskSpec, text: str, calls: Calls = ()) -> TextVerdict:
 def loosened(text: str) -> list[str]:
     """Return the eight texts of the loose check: without first and last lines, each also without asterisks."""
     lines = text.split("\n")
-    kept = [text] + [
-        "\n".join(each).strip() for each in (lines[1:], lines[:-1], lines[1:-1])
-    ]
+    kept = [text] + ["\n".join(each).strip() for each in (lines[1:], lines[:-1], lines[1:-1])]
     return [*kept, *(each.replace("*", "") for each in kept)]
 
 

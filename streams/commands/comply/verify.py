@@ -11,7 +11,9 @@ from streams.commands.options import Flag
 
 
 def verify(
-    file: Annotated[Path, Parameter(help="Answers, one JSON object a line; - is standard input.", allow_leading_hyphen=True)],
+    file: Annotated[
+        Path, Parameter(help="Answers, one JSON object a line; - is standard input.", allow_leading_hyphen=True)
+    ],
     /,
     *,
     tasks: list[Path] | None = None,
