@@ -391,3 +391,25 @@ class ComplianceEvalRecord(Record):
     """truncated, inconsistent_compliance."""
     attempts: tuple[ComplianceAttempt, ...] = ()
     """All rounds."""
+
+
+def eval_view(record: ComplianceEvalRecord) -> dict[str, Any]:
+    """Return the JSON view of a record, valid under `compliance-eval-record/v1`."""
+    cost = {"prompt": record.prompt_tokens, "generation": record.generation_tokens, "repair": record.repair_tokens}
+    found = {
+        "schema_version": EVAL_VERSION,
+        "task_id": record.task_id,
+        "task_spec_hash": record.task_spec_hash,
+        "model": record.model,
+        "mode": record.mode,
+        "violations": json.loads(record.violations),
+        "repair_trace": json.loads(record.repair_trace),
+        "repair_rounds": record.repair_rounds,
+        "final_pass": record.final_pass,
+        "artifact": record.artifact,
+        "token_cost": {name: count for name, count in cost.items() if count is not None},
+        "latency_ms": record.latency_ms,
+        "trace_uri": record.trace_uri,
+        "error": None if record.error is None else json.loads(record.error),
+    }
+    return {name: value for name, value in found.items() if value is not None}

@@ -10,7 +10,7 @@ from agents.compliance.stored_semantics import verify_stored
 from agents.compliance.task_file import Task, TaskError
 from agents.compliance.verification import Verifier
 from schemas.codec.body import first_problem
-from schemas.compliance import EVAL_VERSION, EvalView
+from schemas.compliance import EVAL_VERSION, ComplianceEvalRecord, EvalView, eval_view
 
 _SEED_OF_URI: Final = re.compile(r"/s(-?\d+)/b\d+/a\d+$")
 _SEED_OF_NAME: Final = re.compile(r"seed-?(\d+)")
@@ -26,6 +26,8 @@ def is_record(line: dict[str, Any]) -> bool:
 def record_of(line: dict[str, Any]) -> EvalView:
     """Return the record of a line. Raises TaskError."""
     try:
+        if "record_id" in line:
+            return EvalView.model_validate(eval_view(ComplianceEvalRecord.model_validate(line)))
         return EvalView.model_validate({"schema_version": EVAL_VERSION, **line})
     except ValidationError as error:
         raise TaskError(first_problem(error)) from None

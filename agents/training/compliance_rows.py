@@ -118,12 +118,10 @@ def refusal(pair: RoundPair, seen: set[tuple[str, str]]) -> str | None:
         return BLANK
     if chosen == rejected:
         return "same_completion"
-    if chosen in rejected:
-        return CONTAINS
     if (chosen, rejected) in seen:
         return SAME_PAIR
     seen.add((chosen, rejected))
-    return None
+    return CONTAINS if chosen in rejected else None
 
 
 def folded(text: str) -> str:
