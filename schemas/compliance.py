@@ -388,7 +388,7 @@ class ComplianceEvalRecord(Record):
     error: Json | None = None
     """A RunError as JSON, where the run failed."""
     flags: tuple[str, ...] = ()
-    """truncated, inconsistent_compliance."""
+    """truncated, inconsistent_compliance; exhausted: rounds were spent, and it still fails."""
     attempts: tuple[ComplianceAttempt, ...] = ()
     """All rounds."""
 

@@ -44,7 +44,11 @@ def _branch(rollout_id: str, index: int, record: EvalView, direct: EvalView | No
     told = [(COMPLIANCE_ATTEMPT, each) for each in rounds] + ([] if record.error else [("final_answer", answer)])
     events = tuple(
         AgentEvent(
-            trace_id=f"{rollout_id}/b{index}/a0", channel=channel_of(kind), event=kind, data=compact(data), timestamp_ms=None
+            trace_id=f"{rollout_id}/b{index}/a0",
+            channel=channel_of(kind),
+            event=kind,
+            data=compact(data),
+            timestamp_ms=None,
         )
         for kind, data in told
     )
@@ -56,7 +60,9 @@ def _branch(rollout_id: str, index: int, record: EvalView, direct: EvalView | No
         last_seq=len(events) - 1,
         status="infra_error" if record.error else "answered",
         error=record.error.message if record.error else None,
-        branch=BranchInfo(agent=AgentInfo(model=record.model), seed=int(seed) if seed.isdigit() and len(seed) < 16 else None),
+        branch=BranchInfo(
+            agent=AgentInfo(model=record.model), seed=int(seed) if seed.isdigit() and len(seed) < 16 else None
+        ),
     )
 
 

@@ -102,6 +102,8 @@ class BranchDone(NamedTuple):
     passed: bool | None
     """By the runner's own look; a verifier decides."""
     error: str | None = None
+    exhausted: bool = False
+    """Whether retries or repairs ended without a pass."""
 
 
 class _Exchange(NamedTuple):
@@ -254,14 +256,17 @@ class _Branch:
             await self._recorder.end("infra_error", str(error), None)
             return self._done("infra_error", None, str(error))
         passed = None if verdict.status == "unknown" else verdict.status == "pass"
-        self._recorder.event("final_answer", {"answer": text})
+        exhausted = passed is False and self._sample.mode != "direct"
+        ending = {"type": "exhausted"} if exhausted else {}
+        self._recorder.event("final_answer", {"answer": text, **ending})
         await self._recorder.end("answered", None, None)
-        return self._done("answered", passed)
+        return self._done("answered", passed, exhausted=exhausted)
 
-    def _done(self, status: EndStatus, passed: bool | None, error: str | None = None) -> BranchDone:
-        return BranchDone(
-            self._planned.opened.rollout_id, self._index, self._sample, status, self._rounds, passed, error
-        )
+    def _done(
+        self, status: EndStatus, passed: bool | None, error: str | None = None, *, exhausted: bool = False
+    ) -> BranchDone:
+        rollout_id = self._planned.opened.rollout_id
+        return BranchDone(rollout_id, self._index, self._sample, status, self._rounds, passed, error, exhausted)
 
     # -- rounds --------------------------------------------------------------------------------------------------------
 

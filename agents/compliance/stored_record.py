@@ -35,7 +35,7 @@ def record_of(line: dict[str, Any]) -> EvalView:
 
 def seed_of(record: EvalView, file_label: str) -> str:
     """Return the seed of a record: as its trace says, else as its file's name does, else the file itself."""
-    found = _SEED_OF_URI.search(record.trace_uri or "") or _SEED_OF_NAME.search(file_label)
+    found = _SEED_OF_URI.search(record.trace_uri or "") or _SEED_OF_NAME.search(record.trace_uri or file_label)
     return found[1] if found else file_label
 
 
@@ -55,13 +55,13 @@ def task_for(record: EvalView, tasks: dict[str, Task]) -> Task:
     return task
 
 
-def outcome_of_record(record: EvalView, label: str, passed: bool | None) -> RunOutcome:
+def outcome_of_record(record: EvalView, seed: str, passed: bool | None) -> RunOutcome:
     """Return a record as a row of the report."""
     cost = record.token_cost
     tokens = None if cost is None else (cost.prompt or 0) + (cost.generation or 0) + (cost.repair or 0)
     return RunOutcome(
         record.task_id,
-        seed_of(record, label),
+        seed,
         record.mode,
         passed,
         tokens,

@@ -37,6 +37,8 @@ def eval_record(
         *(["truncated"] if any(each.truncated for each in rounds) else []),
     ]
     held = [each for each in rounds if each.number and each.committed]
+    if status == "fail" and len(rounds) > 1:
+        flags.append("exhausted")
     return ComplianceEvalRecord(
         record_id="-",
         rollout_id=branch.rollout_id,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from agents.compliance.report import RunOutcome
-from agents.compliance.stored_record import is_record, outcome_of_record, record_of, task_for, verified_pass
+from agents.compliance.stored_record import is_record, outcome_of_record, record_of, seed_of, task_for, verified_pass
 from agents.compliance.stored_semantics import verify_stored
 from agents.compliance.task_file import Task, TaskError, task_of
 from agents.compliance.verification import TextVerdict, Verifier, verify_loose
@@ -139,6 +139,8 @@ class StoredLine(NamedTuple):
     label: str
     """The file, shortly: its folder where several files have one name."""
     record: EvalView
+    seed: str
+    """As the record says, else as its trace or its file's name does."""
 
 
 def stored_records(files: Sequence[Path], bad: list[str], say: Say = quiet) -> Iterator[StoredLine]:
@@ -151,7 +153,11 @@ def stored_records(files: Sequence[Path], bad: list[str], say: Say = quiet) -> I
         for line in read_lines([path]):
             try:
                 check_length(line)
-                yield StoredLine(line.place, label, record_of(read_line(line.text)))
+                value = read_line(line.text)
+                record = record_of(value)
+                given = value.get("seed")
+                seed = str(given) if type(given) is int else seed_of(record, label)
+                yield StoredLine(line.place, label, record, seed)
             except (LineError, TaskError) as error:
                 bad.append(f"{line.place}: {error}")
 
@@ -160,7 +166,7 @@ def outcomes_of(
     files: Sequence[Path], tasks: dict[str, Task], semantics: str, bad: list[str], say: Say = quiet
 ) -> Iterator[RunOutcome]:
     """Yield the outcome of every stored record: as recorded, or verified again."""
-    for place, label, record in stored_records(files, bad, say):
+    for place, _, record, seed in stored_records(files, bad, say):
         passed: bool | None = record.final_pass
         if record.error is not None:
             passed = None
@@ -170,4 +176,4 @@ def outcomes_of(
             except TaskError as error:
                 bad.append(f"{place}: {error}")
                 continue
-        yield outcome_of_record(record, label, passed)
+        yield outcome_of_record(record, seed, passed)

@@ -156,7 +156,7 @@ def _view(branch: "BranchDone") -> dict[str, Any]:
     return {
         "rollout_id": branch.rollout_id, "branch_index": branch.branch_index, "mode": branch.sample.mode,
         "seed": branch.sample.seed, "status": branch.status, "rounds": branch.rounds, "passed": branch.passed,
-        "error": branch.error,
+        "exhausted": branch.exhausted, "error": branch.error,
     }  # fmt: skip
 
 
@@ -174,9 +174,21 @@ def _finish(
         counts = fold(flags.out / LINES, flags.out, settings)
     if flags.json:
         rows = {} if counts is None else {"rows": counts.plain()}
-        print_json({"run": name, "log": place, "branches": len(done), "passed": passed, "unknown": len(broken), "verdicts": verdicts, **rows})
+        print_json(
+            {
+                "run": name,
+                "log": place,
+                "branches": len(done),
+                "passed": passed,
+                "unknown": len(broken),
+                "verdicts": verdicts,
+                **rows,
+            }
+        )
     else:
-        said = ", ".join(f"{mode} {count} of {sum(each.sample.mode == mode for each in done)}" for mode, count in passed.items())
+        said = ", ".join(
+            f"{mode} {count} of {sum(each.sample.mode == mode for each in done)}" for mode, count in passed.items()
+        )
         sys.stdout.write(f"{name}: {len(done)} branches, passing: {said}; log: {place}\n")
         if counts is not None:
             from streams.views.tables import counts_table, show

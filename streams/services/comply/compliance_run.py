@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 from agents.compliance.compliance_verdict import Place, compliance_verdict
 from agents.compliance.runner import BranchDone, ComplianceRunner, ModelFor, PlannedRollout, RunOptions
-from agents.compliance.script_adapter import ScriptedRound, read_script
 from agents.compliance.script_adapter import Place as AskedPlace
+from agents.compliance.script_adapter import ScriptedRound, read_script
 from agents.facts.fact import Fact
 from agents.fork.fork_error import ForkError
 from agents.fork.history import History, counting_ends, read_history

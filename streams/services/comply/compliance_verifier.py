@@ -77,7 +77,13 @@ class ComplianceVerifier(GroupWorker):
             return False
         await self.write(sign_verdict(verdict, self._key))
         held.written.add(verdict.verdict_id)
-        log.info("verdict", rollout=place.rollout_id, branch=place.branch_index, attempt=place.attempt, outcome=verdict.status)
+        log.info(
+            "verdict",
+            rollout=place.rollout_id,
+            branch=place.branch_index,
+            attempt=place.attempt,
+            outcome=verdict.status,
+        )
         return True
 
     async def _facts(self, rollout_id: str) -> list[Any]:
