@@ -8,9 +8,9 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from agents.compliance.sentences import break_before
+from agents.compliance.sentences import break_after_stop
 
-_MARKS: Final = re.compile("[«»“”‘’„`\";@#$%&*?!()\\[\\]{}<>\u2012-\u2015]|''|--|\\.\\.+|[:,](?!\\d)")
+_MARKS: Final = re.compile("[«»“”\u2018\u2019„`\";@#$%&*?!()\\[\\]{}<>\u2012-\u2015]|''|--|\\.\\.+|[:,](?!\\d)")
 """Marks that stand alone wherever they are."""
 
 _POSSESSIVE: Final = re.compile(r"(?<=[^'])('[sSmMdD]|')$")
@@ -52,7 +52,7 @@ def _apart(text: str) -> str:
     pieces, start = [], 0
     for stop in _CLITIC_STOP.finditer(text):
         following = text[stop.end() : stop.end() + 1]
-        if not following or break_before(text, stop.start(1), ".", following):
+        if not following or break_after_stop(text, stop.start(1), following):
             pieces.append(text[start : stop.start(1)])
             start = stop.start(1)
     return " ".join([*pieces, text[start:]])

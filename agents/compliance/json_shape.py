@@ -68,26 +68,28 @@ def _inner_problem(schema: dict[str, Any], depth: int) -> str | None:
 
 def shape_problem(value: Any, schema: Mapping[str, Any], place: str = "") -> str | None:
     """Return the first difference between a value and a schema; None where it fits."""
-    at = place or "the value"
-    types = schema.get("type")
-    if types is not None and not _is_any(value, [types] if isinstance(types, str) else types):
-        return f"{at} is no {types if isinstance(types, str) else ' or '.join(types)}"
-    if "enum" in schema and not any(_same(value, each) for each in schema["enum"]):
-        return f"{at} is none of the allowed values"
-    if "const" in schema and not _same(value, schema["const"]):
-        return f"{at} is not the one allowed value"
-    if isinstance(value, (str, list, dict)):
-        problem = _size_problem(value, schema)
-        if problem:
-            return f"{at} {problem}"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        problem = _range_problem(value, schema)
-        if problem:
-            return f"{at} {problem}"
+    problem = _value_problem(value, schema)
+    if problem:
+        return f"{place or 'the value'} {problem}"
     if isinstance(value, list) and "items" in schema:
         wrong = (shape_problem(each, schema["items"], f"{place}[{number}]") for number, each in enumerate(value))
         return next((each for each in wrong if each), None)
     return _members_problem(value, schema, place) if isinstance(value, dict) else None
+
+
+def _value_problem(value: Any, schema: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with a value itself."""
+    types = schema.get("type")
+    if types is not None and not _is_any(value, [types] if isinstance(types, str) else types):
+        return f"is no {types if isinstance(types, str) else ' or '.join(types)}"
+    if "enum" in schema and not any(_same(value, each) for each in schema["enum"]):
+        return "is none of the allowed values"
+    if "const" in schema and not _same(value, schema["const"]):
+        return "is not the one allowed value"
+    if isinstance(value, (str, list, dict)):
+        return _size_problem(value, schema)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return _range_problem(value, schema) if is_number else None
 
 
 def _is_any(value: Any, types: list[str]) -> bool:

@@ -49,11 +49,14 @@ ABBREVIATIONS: Final = frozenset(
 )
 """Words after which a full stop ends no sentence."""
 
-_END: Final = re.compile(r"""(?<![.?!])([.?!]++)(["')\]}]*+)(?=[\s*])""")
-"""A run of sentence ends with its closers, before whitespace or an asterisk."""
+_END: Final = re.compile(r"""(?<![.?!])([.?!]++)["')\]}]*+(?:(?=(\*))|(?=\s++["')\]}\s]*+(\S)))""")
+"""A run of sentence ends with its closers, before whitespace or an asterisk; then the character that follows."""
 
-_FOLLOWING: Final = re.compile(r"""\s*+(["')\]}\s]*+)""")
 _NUMBER: Final = re.compile(r"-?[\d.,]*\d")
+_UNCUT: Final = re.compile(r"""[^"'(\[{*\u201c]*$""")
+
+_NEAR: Final = 24
+"""Characters before a full stop in which its word mostly lies."""
 
 
 def count_sentences(text: str) -> int:
@@ -61,40 +64,40 @@ def count_sentences(text: str) -> int:
     text = text.strip()
     if not text:
         return 0
-    return 1 + sum(1 for found in _END.finditer(text) if _breaks(text, found))
+    found = 1
+    for end in _END.finditer(text):
+        run, star, after = end.groups()
+        if run != ".":
+            found += run[0] != "." or run.strip(".") != "" or not (after or star).islower()
+        else:
+            found += break_after_stop(text, end.start(), after or star)
+    return found
 
 
-def _breaks(text: str, found: "re.Match[str]") -> bool:
-    """Whether a sentence ends here and another one begins."""
-    start, end = found.start(1), found.end()
-    rest = _FOLLOWING.match(text, end)
-    if rest is None or rest.end() == len(text):
-        return False
-    following = text[rest.start(1)]
-    return break_before(text, start, found[1], following)
-
-
-def break_before(text: str, start: int, run: str, following: str) -> bool:
-    """Whether a run of sentence ends at `start` separates sentences, before this character."""
-    if not run.startswith("."):
-        return True
-    if len(run) > 1:
-        return run.strip(".") != "" or not following.islower()
+def break_after_stop(text: str, start: int, following: str) -> bool:
+    """Whether a single full stop separates sentences, before this character."""
     word = word_before(text, start)
-    if len(word) == 1 and word.isalpha() and (word.isupper() or not following.isupper()):
-        return False
+    if not word:
+        return True
+    if len(word) == 1 and word.isalpha():
+        return not word.isupper() and following.isupper()
     lowered = word.lower()
-    if lowered in ABBREVIATIONS or lowered.rpartition("-")[2] in ABBREVIATIONS:
+    if lowered in ABBREVIATIONS or ("-" in lowered and lowered.rpartition("-")[2] in ABBREVIATIONS):
         return False
     return not (following.islower() and _NUMBER.fullmatch(word))
 
 
-_CUTS: Final = frozenset("\"'([{*\u201c")
-
-
 def word_before(text: str, end: int) -> str:
     """Return what stands before a place, since the last whitespace, opening bracket, quote or asterisk."""
-    start = end
-    while start and not (char := text[start - 1]).isspace() and char not in _CUTS:
-        start -= 1
-    return text[start:end]
+    size = _NEAR
+    while True:
+        start = max(0, end - size)
+        near = text[start:end]
+        if not near or near[-1].isspace():
+            return ""
+        word = near.rsplit(None, 1)[-1]
+        found = _UNCUT.search(word)
+        cut = found[0] if found else ""
+        if len(cut) < len(near) or start == 0:
+            return cut
+        size *= 8

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streams.commands.console_output import print_json
 from streams.commands.options import Json, LogFlags
@@ -29,18 +29,17 @@ def show(rollout: str, /, *, source: LogFlags = LogFlags(), json: Json = False) 
     if not records:
         raise LookError(f"there is no closed compliance rollout {rollout}; `braid rollouts` lists all")
     if json:
-        from schemas.compliance import eval_view
-
-        print_json({
-            "rollout_id": rollout,
-            "branches": [
-                {**eval_view(each), "status": each.status, "flags": each.flags, "attempts": [one.model_dump(mode="json") for one in each.attempts]}
-                for each in records
-            ],
-        })  # fmt: skip
+        print_json({"rollout_id": rollout, "branches": [_view(each) for each in records]})
         return
     for each in records:
         _show(each)
+
+
+def _view(record: "ComplianceEvalRecord") -> dict[str, Any]:
+    from schemas.compliance import eval_view
+
+    attempts = [each.model_dump(mode="json") for each in record.attempts]
+    return eval_view(record) | {"status": record.status, "flags": record.flags, "attempts": attempts}
 
 
 async def _records(rollout: str, source: LogFlags, settings: "Settings") -> "list[ComplianceEvalRecord]":

@@ -56,7 +56,7 @@ class ComplianceVerifier(GroupWorker):
         """Whether a verdict of the log counts: the live worker makes a dead letter of any other."""
         return not isinstance(found, Verdict) or self._trusted is None or untrusted(found, self._trusted) is None
 
-    async def do(self, held: Held, record: BranchRecord, stored: Any) -> bool:
+    async def do(self, held: Held, record: BranchRecord, __stored: Any) -> bool:
         """Write the verdict of a branch that is not in the log yet."""
         if record.status in UNDECIDED_ENDS or record.rollout_id in held.settled:
             return True
