@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from agents.compliance.capital_words import count_capital_words
 from agents.compliance.checked_text import CheckedText
 
 Where = tuple[int, int] | None
@@ -62,11 +61,10 @@ def _frequency(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
 
 
 def _forbidden_words(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
-    found = [match for word in arg["forbidden_words"] if (match := _whole_word(text, word)) is not None]
+    found = {word: match for word in arg["forbidden_words"] if (match := _whole_word(text, word)) is not None}
     if not found:
         return HOLDS
-    named = dict.fromkeys(word for word in arg["forbidden_words"] if _whole_word(text, word) is not None)
-    return Finding(False, f"forbidden: {', '.join(named)}", min(match.span() for match in found))
+    return Finding(False, f"forbidden: {', '.join(found)}", min(match.span() for match in found.values()))
 
 
 def _whole_word(text: CheckedText, word: str) -> "re.Match[str] | None":
@@ -123,7 +121,7 @@ def _first_letter(text: str, wrong: Callable[[str], bool]) -> Finding:
 
 
 def _capital_word_frequency(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
-    return compared(count_capital_words(text.text), "capital words", arg["capital_relation"], arg["capital_frequency"])
+    return compared(text.capital_words, "capital words", arg["capital_relation"], arg["capital_frequency"])
 
 
 # -- lengths ---------------------------------------------------------------------------------------------------------------
@@ -140,7 +138,7 @@ def _number_words(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
 
 
 def _number_paragraphs(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
-    parts = _STARS.split(text.text)
+    parts = _STARS.split(text.text) if "***" in text.text else [text.text]
     found = len(parts)
     for number, part in enumerate(parts):
         if not part.strip():
@@ -179,7 +177,7 @@ _POSTSCRIPTS: Final = {"P.P.S": re.compile(r"p\.\s?p\.\s?s"), "P.S.": re.compile
 
 def count_placeholders(text: str) -> int:
     """Count `[...]` within lines."""
-    if "]" not in text:
+    if "[" not in text or "]" not in text:
         return 0
     # Each line up to its last closing bracket: no search for one then runs to the end in vain.
     return sum(len(_BRACKETS.findall(line, 0, line.rfind("]") + 1)) for line in text.split("\n") if "]" in line)
@@ -231,7 +229,9 @@ def _number_highlighted_sections(text: CheckedText, arg: Mapping[str, Any]) -> F
 
 def _multiple_sections(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
     splitter = arg["section_spliter"].strip()
-    found = len(re.findall(rf"\s?{re.escape(splitter)}\s?\d++\s?", text.text)) if splitter in text.text else 0
+    # Whitespace before a section is optional: to leave it out finds the same ones.
+    pattern = rf"{re.escape(splitter)}\s?\d++\s?"
+    found = len(re.findall(pattern, text.text)) if splitter in text.text else 0
     return compared(found, f"sections {splitter}", "at least", arg["num_sections"])
 
 
@@ -248,7 +248,7 @@ def _json_format(text: CheckedText, _: Mapping[str, Any]) -> Finding:
 
 def title_of(text: str) -> tuple[int, int] | None:
     """Return the place of the first `<<title>>` that is not blank; None without one. A line holds one match at most."""
-    if ">>" not in text:
+    if "<<" not in text or ">>" not in text:
         return None
     start = 0
     for line in text.split("\n"):

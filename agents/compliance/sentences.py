@@ -55,6 +55,8 @@ _END: Final = re.compile(r"""(?<![.?!])([.?!]++)["')\]}]*+(?:(?=(\*))|(?=\s++["'
 _NUMBER: Final = re.compile(r"-?[\d.,]*\d")
 _UNCUT: Final = re.compile(r"""[^"'(\[{*\u201c]*$""")
 
+_LONG: Final = 6
+
 _NEAR: Final = 24
 """Characters before a full stop in which its word mostly lies."""
 
@@ -76,6 +78,8 @@ def count_sentences(text: str) -> int:
 
 def break_after_stop(text: str, start: int, following: str) -> bool:
     """Whether a single full stop separates sentences, before this character."""
+    if text[start - _LONG : start].isalpha() and start >= _LONG:
+        return True  # no initial, abbreviation or number is a word that long
     word = word_before(text, start)
     if not word:
         return True

@@ -4,10 +4,9 @@ A text fails if a hard constraint fails, else it is unknown if one is unknown, e
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
-from agents.compliance.checked_text import CheckedText
+from agents.compliance.checked_text import CheckedText, checked_text
 from agents.compliance.ifeval_rules import RULES, Finding, Where
 from agents.compliance.short_rules import SHORT_RULES, Calls
 from schemas.compliance import (
@@ -86,19 +85,22 @@ class Verifier:
 
     def __init__(self, spec: TaskSpec) -> None:
         """Raise KeyError for an unknown method: a task file is checked where it is loaded."""
-        self._checks = [(each, _is_ifeval(each), _check(each)) for each in spec.constraints]
+        self._checks = [_check(each) for each in spec.constraints]
 
     def verify(self, text: str, calls: Calls = ()) -> TextVerdict:
         """Return the verdict of a text, and of the tools that its branch called."""
-        return self.judge(CheckedText(text), calls)
+        return self.judge(checked_text(text), calls)
 
     def judge(self, text: CheckedText, calls: Calls = ()) -> TextVerdict:
         """As `verify`, for a text whose views may be known already."""
         blank = text.blank
         made: list[ConstraintVerdict] = []
         status: ComplianceStatus = "pass"
-        for constraint, ifeval, check in self._checks:
-            holds, hint, where, official = _BLANK if blank else check(text, calls)
+        for constraint, ifeval, rule, arg in self._checks:
+            if blank:
+                holds, hint, where, official = _BLANK
+            else:
+                holds, hint, where, official = rule(text, arg) if ifeval else rule(text, arg, calls)
             if holds:
                 made.append(ConstraintVerdict(constraint, "pass", None, None, True if ifeval else None))
                 continue
@@ -110,25 +112,12 @@ class Verifier:
         return TextVerdict(status, tuple(made))
 
 
-def _is_ifeval(constraint: ConstraintIR) -> bool:
-    return constraint.verify_method.startswith("ifeval:")
-
-
-def _check(constraint: ConstraintIR) -> Any:
+def _check(constraint: ConstraintIR) -> tuple[ConstraintIR, bool, Any, Any]:
+    """Return a constraint, whether it is of a class of IFEval, its rule, and the rule's parameters."""
     method = constraint.verify_method
-    if _is_ifeval(constraint):
-        return partial(_by_class, RULES[method.removeprefix("ifeval:")], constraint.arg or {})
-    return partial(_by_rule, SHORT_RULES[method], constraint.arg)
-
-
-def _by_class(rule: Any, arg: Any, text: CheckedText, _: Calls) -> Finding:
-    found: Finding = rule(text, arg)
-    return found
-
-
-def _by_rule(rule: Any, arg: Any, text: CheckedText, calls: Calls) -> Finding:
-    found: Finding = rule(text, arg, calls)
-    return found
+    if method.startswith("ifeval:"):
+        return constraint, True, RULES[method.removeprefix("ifeval:")], constraint.arg or {}
+    return constraint, False, SHORT_RULES[method], constraint.arg
 
 
 def verify(spec: TaskSpec, text: str, calls: Calls = ()) -> TextVerdict:
