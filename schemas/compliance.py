@@ -97,6 +97,11 @@ class ConstraintIR(Part):
     repair: ConstraintRepair | None = None
     """How it is to be repaired."""
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by name; empty where the method takes a bare value, or none."""
+        return self.arg if isinstance(self.arg, dict) else {}
+
 
 class ToolRules(Part):
     """The tools of a task."""

@@ -64,7 +64,7 @@ _PATCHES: Final[Mapping[str, Any]] = {
 
 def placed(constraint: ConstraintIR, text: str) -> str | None:
     """Return the text with the part that the constraint itself spells out; None where it spells out none."""
-    arg = constraint.arg if isinstance(constraint.arg, dict) else {}
+    arg = constraint.parameters
     match constraint.verify_method:
         case "ifeval:combination:repeat_prompt":
             return f"{arg['prompt_to_repeat'].strip()}\n\n{text.strip()}"
@@ -90,7 +90,7 @@ class Part(NamedTuple):
 
 def part_for(constraint: ConstraintIR, text: str) -> Part | None:
     """Return the part that would repair a constraint; None where no part can."""
-    arg = constraint.arg if isinstance(constraint.arg, dict) else {}
+    arg = constraint.parameters
     match constraint.verify_method:
         case "ifeval:detectable_format:title" | "format:title":
             return Part("A short title of the text, on one line, without brackets.", "title")
@@ -104,8 +104,8 @@ def part_for(constraint: ConstraintIR, text: str) -> Part | None:
         case "ifeval:keywords:existence":
             missing = _missing(arg["keywords"], text)
         case "content:contains":
-            given = constraint.arg
-            missing = _missing([given] if isinstance(given, str) else list(given or ()), text)  # type: ignore[call-overload]
+            given: Any = constraint.arg
+            missing = _missing([given] if isinstance(given, str) else [str(each) for each in given or ()], text)
         case _:
             return None
     named = ", ".join(f'"{word}"' for word in missing)

@@ -115,18 +115,13 @@ def _size_problem(value: str | list[Any] | dict[str, Any], schema: Mapping[str, 
 
 
 def _range_problem(value: float, schema: Mapping[str, Any]) -> str | None:
-    fits = {
-        "minimum": lambda limit: value >= limit, "maximum": lambda limit: value <= limit,
-        "exclusiveMinimum": lambda limit: value > limit, "exclusiveMaximum": lambda limit: value < limit,
-    }  # fmt: skip
-    return next(
-        (
-            f"is against {name} {schema[name]}"
-            for name, holds in fits.items()
-            if name in schema and not holds(schema[name])
-        ),
-        None,
-    )
+    broken = {
+        "minimum": value < schema.get("minimum", value),
+        "maximum": value > schema.get("maximum", value),
+        "exclusiveMinimum": "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"],
+        "exclusiveMaximum": "exclusiveMaximum" in schema and value >= schema["exclusiveMaximum"],
+    }
+    return next((f"is against {name} {schema[name]}" for name, wrong in broken.items() if wrong), None)
 
 
 def _members_problem(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> str | None:

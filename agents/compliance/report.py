@@ -5,6 +5,7 @@ conclusion follows from the second test.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from itertools import combinations
 from math import sqrt
 from typing import Any, Final, NamedTuple
@@ -50,12 +51,9 @@ def report_of(outcomes: Iterable[RunOutcome]) -> dict[str, Any]:
     found = list(outcomes)
     known = [mode for mode in MODES if any(each.mode == mode for each in found)]
     by_mode = {mode: [each for each in found if each.mode == mode] for mode in known}
-    pairs = [_pair(second, first, by_mode[second], by_mode[first]) for first, second in combinations(known, 2)]
-    pairs = sorted(
-        (pair for pair in pairs if pair is not None),
-        key=lambda pair: (known.index(pair.second), pair.first),
-        reverse=True,
-    )
+    compared = [_pair(second, first, by_mode[second], by_mode[first]) for first, second in combinations(known, 2)]
+    pairs = [pair for pair in compared if pair is not None]
+    pairs.sort(key=lambda pair: (known.index(pair.second), pair.first), reverse=True)
     return {
         "modes": [_mode(mode, by_mode[mode]) for mode in known],
         "pairs": [pair._asdict() for pair in pairs],
@@ -129,7 +127,8 @@ def sign_flip_p(differences: Sequence[int]) -> float:
                 spread[each] = spread.get(each, 0) + ways
         counts = spread
     least = abs(sum(differences))
-    return sum(ways for total, ways in counts.items() if abs(total) >= least) / 2 ** len(sizes)
+    share = Fraction(sum(ways for total, ways in counts.items() if abs(total) >= least), 2 ** len(sizes))
+    return float(share)
 
 
 def conclusion(pair: Pair) -> str:

@@ -164,6 +164,6 @@ def verify_stored(spec: TaskSpec, text: str) -> list[tuple[str, Hint]] | None:
     if any(method not in STORED_RULES for method in methods):
         return None
     return [
-        (each.id, STORED_RULES[method](text, each.arg or {}))
+        (each.id, STORED_RULES[method](text, each.parameters))
         for each, method in zip(spec.constraints, methods, strict=True)
     ]

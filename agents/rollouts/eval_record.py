@@ -47,7 +47,7 @@ def eval_record(
         task_id=opened.labels.get("task_id") or branch.rollout_id,
         task_spec_hash=str(details.get("spec_hash") or sha256((opened.spec or "").encode()).hexdigest()),
         model=(branch.agent.model if branch.agent else None) or "unknown",
-        mode=rounds[0].mode,  # type: ignore[arg-type]  # the reader lets only modes in
+        mode=rounds[0].mode,
         seed=branch.seed,
         engine=str(details.get("engine") or ENGINE),
         status=status,
@@ -112,11 +112,11 @@ def _attempt(each: Round, seen: Mapping[int, dict[str, Any]]) -> ComplianceAttem
     status = known.get("status")
     return ComplianceAttempt(
         round=each.number,
-        strategy=each.strategy,  # type: ignore[arg-type]
+        strategy=each.strategy,
         target=each.target,
         base_round=each.base,
         output=each.output,
-        made_by=each.made_by,  # type: ignore[arg-type]
+        made_by=each.made_by,
         committed=each.committed,
         rolled_back=each.rolled_back,
         reason=each.reason,

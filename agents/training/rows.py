@@ -325,7 +325,7 @@ class RowMaker:
                 self._reject("dpo", branches, (SURPLUS,))
             else:
                 record = _dpo_record(
-                    **self._common(involved, admission) | {"fidelity": _fidelity_of(involved)},  # type: ignore[arg-type]
+                    **self._common(involved, admission) | {"fidelity": _fidelity_of(involved)},
                     chosen_branch=better.index,
                     rejected_branch=worse.index,
                     prompt=_main(better.talk).conversation.prompt,
@@ -333,7 +333,7 @@ class RowMaker:
                     rejected=(_said(pair.rejected.text),),
                     chosen_answer=pair.chosen.text,
                     rejected_answer=pair.rejected.text,
-                    basis=pair.basis,  # type: ignore[arg-type]
+                    basis=pair.basis,
                     margin=nine(pair.margin),
                     chosen_components=better.ranked.components,
                     rejected_components=worse.ranked.components,
