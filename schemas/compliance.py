@@ -8,7 +8,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from schemas.base import Count, Id, Index, Json, Record, Whole
 
@@ -37,10 +37,18 @@ PriorityClass = Literal[
 
 _Text = Annotated[str, Field(strict=True)]
 _Name = Annotated[str, Field(strict=True, min_length=1)]
-_Round = Annotated[int, Field(strict=True, ge=1)]
-_Whole = Annotated[int, Field(strict=True, ge=0)]
+
+
+def _integer(value: Any) -> Any:
+    """Return 3 for 3.0: JSON Schema takes both for an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_Round = Annotated[int, Field(strict=True, ge=1), BeforeValidator(_integer)]
+_Whole = Annotated[int, Field(strict=True, ge=0), BeforeValidator(_integer)]
 _Number = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True, allow_inf_nan=False)]
-_Range = tuple[Annotated[int, Field(strict=True)], Annotated[int, Field(strict=True)]]
+_Place = Annotated[int, Field(strict=True), BeforeValidator(_integer)]
+_Range = tuple[_Place, _Place]
 
 
 class Part(BaseModel):
