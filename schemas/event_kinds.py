@@ -253,10 +253,22 @@ _ARTIFACT_KINDS = (
     EventKind(
         "compliance_attempt", "artifact", "One round of an answer that has to keep a specification. It is redacted, never summarized.",
         (
-            may("round", "whole number", "The round, counted from 0."),
-            may("answer", "any", "The answer of the round."),
+            must("mode", "text", "direct, prompt_retry or full_pcl."),
+            must("round", "whole number", "The round, counted from 0: the draft."),
+            must("strategy", "text", "direct, retry, patch, insert_section, regenerate_region or full."),
+            may("target", "array of text", "The constraints that it was to repair."),
+            may("base_round", "whole number", "The round whose text it began from."),
+            must("output", "text", "The text of the round."),
+            may("made_by", "text", "model (wholly or in part) or edit (by code alone)."),
+            may("committed", "true or false", "Whether it became the text of the run."),
+            may("rolled_back", "true or false", "Whether it was discarded although it changed the text."),
+            may("reason", "text", "Why it was not committed."),
+            may("passed", "true or false", "The claim of the runner. A verifier decides; a claim that differs is flagged."),
+            may("violations", "array", "The violations of this text, as the runner sees them."),
+            may("usage", "object", "input, output, cached."),
+            may("latency_ms", "whole number", "The time it took."),
         ),
-        {"round": 0, "answer": "A first draft."},
+        {"mode": "direct", "round": 0, "strategy": "direct", "output": "A first draft.", "made_by": "model", "committed": True},
     ),
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from schemas.errors import BraidError
 
-Extra = Literal["export", "fork", "import", "judge", "memory"]
+Extra = Literal["export", "fork", "import", "judge", "language", "memory"]
 """The extras of pyproject.toml."""
 
 OURS = frozenset({"schemas", "agents", "streams"})

@@ -54,6 +54,8 @@ class RolloutOpened(Record):
     task_shown: bool = True
     """Whether the models saw the task. False where it is the instruction of a simulated user: rows then begin with the
     branch's own first message."""
+    spec: Json | None = Field(default=None, exclude_if=lambda spec: spec is None)
+    """The TaskSpec of the answers, as JSON text; null where they are not constrained."""
 
 
 class RolloutCancelled(Record):

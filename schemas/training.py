@@ -8,10 +8,10 @@ from schemas.base import Count, Id, Index, Json, Real, Record
 from schemas.rankings import RewardComponent
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
-Basis = Literal["objective", "judge"]
+Basis = Literal["objective", "judge", "repair"]
 Category = Literal["train", "audit_only", "quarantine", "reject"]
 RowKind = Literal["sft", "dpo", "ppo"]
-Fidelity = Literal["exact", "transcript", "reconstructed"]
+Fidelity = Literal["exact", "composed", "transcript", "reconstructed"]
 """How a row's messages are known: from the model calls themselves, from the conversation in its order, or from the steps of
 the agent, whose outputs may be summaries."""
 
@@ -153,7 +153,8 @@ class DpoRecord(TrainingRecord):
     rejected_answer: str | None = None
     """The worse one."""
     basis: Basis
-    """objective: one passes, the other fails. judge: both of one tier, told apart by votes."""
+    """objective: one passes, the other fails. judge: both of one tier, told apart by votes. repair: two rounds of one branch, of
+    which one passes."""
     margin: Real
     """Difference of the totals."""
     p_chosen: Real | None = None
@@ -162,6 +163,12 @@ class DpoRecord(TrainingRecord):
     """Reward components of the better one."""
     rejected_components: tuple[RewardComponent, ...] = ()
     """Reward components of the worse one."""
+    chosen_round: Count | None = Field(default=None, exclude_if=_is_none)
+    """Of compliance runs: the round that made the better text."""
+    rejected_round: Count | None = Field(default=None, exclude_if=_is_none)
+    """The round that made the worse one."""
+    made_by: str | None = Field(default=None, exclude_if=_is_none)
+    """Of compliance runs: model, or edit where code alone repaired the better text."""
 
 
 class PpoRecord(TrainingRecord):

@@ -17,6 +17,7 @@ from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.captures import Capture
 from schemas.closures import Closure
+from schemas.compliance import ComplianceEvalRecord
 from schemas.emission import NEWEST_VERSION
 from schemas.errors import SchemaError
 from schemas.events import AgentEvents
@@ -33,7 +34,7 @@ RECORDS: dict[str, type[Record]] = {
     record.__name__: record
     for record in (
         Lifecycle, AgentEvents, BuildVerdict, VisualVerdict, CheckVerdict, Capture, JudgeRequest, JudgeVote, Closure,
-        BranchRecord, Ranking, AepRecord, SftRecord, DpoRecord, PpoRecord, RejectedRecord,
+        BranchRecord, Ranking, AepRecord, SftRecord, DpoRecord, PpoRecord, RejectedRecord, ComplianceEvalRecord,
     )
 }  # fmt: skip
 """Every record that is a topic's value, by name."""
@@ -47,7 +48,7 @@ _EMITTED: dict[int, dict[str, int]] = {
         ),
         1,
     ),
-    2: {"BranchRecord": 2, "SftRecord": 2, "DpoRecord": 2, "PpoRecord": 3},
+    2: {"BranchRecord": 2, "SftRecord": 2, "DpoRecord": 3, "PpoRecord": 3, "ComplianceEvalRecord": 1},
 }  # fmt: skip
 """By emission version, the schema version of each record that follows from a closed rollout; an unnamed one has that of the
 emission version before. A released emission version never changes: its rollouts keep their bytes for ever."""

@@ -39,7 +39,12 @@ _GROUPS = {
     "Verify and judge": {
         "build-verifier": ("streams.commands.verifiers:build_verifier", "Test finished branches in fresh sandboxes."),
         "visual-verifier": ("streams.commands.verifiers:visual_verifier", "Look at their pages in a browser."),
+        "compliance-verifier": (
+            "streams.commands.verifiers:compliance_verifier",
+            "Verify finished compliance runs from their texts.",
+        ),
         "judge": ("streams.commands.judge.app:app", "Let a judge compare branches; see how it behaves."),
+        "comply": ("streams.commands.comply.app:app", "Run and verify tasks that constrain their answer."),
         "rank": ("streams.commands.rank:rank", "Rank branches by the verdicts and votes in files."),
     },
     "Look": {

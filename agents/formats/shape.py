@@ -14,13 +14,14 @@ from agents.training.admission import category_of
 from agents.training.messages import is_blank
 from agents.verdicts.meaning import Verdict
 from schemas.branches import BranchRecord
+from schemas.compliance import ComplianceEvalRecord
 from schemas.events import EventFields
 from schemas.evidence import AepRecord
 from schemas.lifecycle import RolloutOpened
 from schemas.rankings import RankedBranch, Ranking
 from schemas.training import DpoRecord, Message, PpoRecord, RejectedRecord, SftRecord, TrainingRecord
 
-Kind = Literal["sft", "dpo", "ppo", "rejected", "branches", "events"]
+Kind = Literal["sft", "dpo", "ppo", "rejected", "branches", "events", "evals"]
 """The records a format is made from; `events`: the facts of each branch, as its producer sent them."""
 
 FileKind = Literal["jsonl", "parquet"]
@@ -137,6 +138,7 @@ class Group:
     ppo: tuple[PpoRecord, ...] = ()
     rejected: tuple[RejectedRecord, ...] = ()
     branches: tuple[BranchRecord, ...] = ()
+    evals: tuple[ComplianceEvalRecord, ...] = ()
     evidence: Mapping[int, AepRecord] = field(default_factory=dict)
     """The evidence of each branch, by its index."""
     chain: tuple[AepRecord, ...] = ()
@@ -210,7 +212,7 @@ def main_sequence(rows: Sequence[PpoRecord]) -> PpoRecord:
     return next((row for row in rows if row.main), rows[0])
 
 
-Made = TrainingRecord | BranchRecord | AepRecord
+Made = TrainingRecord | BranchRecord | ComplianceEvalRecord | AepRecord
 """What rows are made of."""
 
 

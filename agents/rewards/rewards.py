@@ -9,7 +9,7 @@ from math import fsum, sqrt
 from typing import Final, final
 
 from agents.rules.emission_rules import Rules
-from agents.verdicts.meaning import CONFIRMED, Verdict, is_final, objective_score
+from agents.verdicts.meaning import CONFIRMED, Verdict, hard_share, is_final, objective_score
 from schemas.codec.maker import unchecked
 from schemas.emission import EmissionConfig, RewardsConfig, Weight
 from schemas.numbers import nine
@@ -110,6 +110,8 @@ def _verified_reward(
         return None
     build = _known_build(verdicts)
     base = score if score == 1.0 or build is None else _share_passed(build.tests)
+    if score != 1.0 and build is None and (share := hard_share(verdicts)) is not None:
+        base = min(share, ALMOST)
     pass_weight, hack_penalty = config.pass_weight, config.hack_penalty
     raw = pass_weight * base - hack_penalty * hacked
     components = (

@@ -18,16 +18,19 @@ from agents.rewards.rewards import JudgedScores, reward_of
 from agents.rollouts.branch_records import Ended, branch_record, check_sizes
 from agents.rollouts.broken_log import BrokenLogError, breaks_alone
 from agents.rollouts.closed_rollout import ClosedRollout, closed_rollout
+from agents.rollouts.eval_record import eval_record
 from agents.rollouts.ranking_record import ranking_of
 from agents.rollouts.rollout import Rollout
 from agents.summarize.pieces import Decision, Piece
 from agents.training.admission import Judged, is_decided
-from agents.training.branch_talk import TalkMaker
+from agents.training.branch_talk import TalkMaker, answered_talk
+from agents.training.compliance_rows import compliance_run
 from agents.training.rows import Candidate, Row, RowMaker, Rows
-from agents.verdicts.meaning import comparable, kind_of
+from agents.verdicts.meaning import comparable, counting, kind_of
 from schemas.branches import BranchRecord
-from schemas.codec.body import Bodies
+from schemas.codec.body import Bodies, with_content_id
 from schemas.codec.maker import unchecked
+from schemas.compliance import ComplianceEvalRecord
 from schemas.emission import EmissionConfig
 from schemas.evidence import AepRecord, EmittedRecord
 from schemas.jsontext import parse
@@ -39,7 +42,7 @@ _emitted_record: Final = unchecked(EmittedRecord)
 
 SINKS: dict[type, str] = {
     BranchRecord: "rollouts.branches.v1", SftRecord: "training.sft.v1", DpoRecord: "training.dpo.v1",
-    PpoRecord: "training.ppo.v1", RejectedRecord: "training.rejected.v1",
+    PpoRecord: "training.ppo.v1", RejectedRecord: "training.rejected.v1", ComplianceEvalRecord: "compliance.evals.v1",
 }  # fmt: skip
 """The sink of each kind of record that is listed, without a prefix: evidence names it, and a prefix must not change evidence."""
 
@@ -55,6 +58,8 @@ class Emission(NamedTuple):
     ranking: Ranking
     rows: tuple[Row, ...]
     rejected: tuple[RejectedRecord, ...]
+    compliance: tuple[ComplianceEvalRecord, ...]
+    """Of branches that are compliance runs."""
     evidence: tuple[AepRecord, ...]
     messages: tuple[bytes, ...]
     """What a key signs of each evidence record."""
@@ -88,7 +93,8 @@ def emit(
     branches = branches_of(source, ended)
     ranked = ranked_by_votes(source, branches)
     rows = rows_of(source, ranked, rewarded(source, branches, ranked))
-    chain = evidence_of(source, branches, ranked, rows) if evidence else []
+    evals = compliance_of(source, branches)
+    chain = evidence_of(source, branches, ranked, rows, evals) if evidence else []
     # The JSON that is signed is longer than its Avro.
     check_sizes(rollout, (*source.bodies.values(), *(placed.message for placed in chain)))
     return Emission(
@@ -96,6 +102,7 @@ def emit(
         ranking=ranked.ranking,
         rows=rows.rows,
         rejected=rows.rejected,
+        compliance=evals,
         bodies=source.bodies,
         redacted=rollout.redacting and source.config.redact,
         evidence=tuple(placed.record for placed in chain),
@@ -159,8 +166,26 @@ def rewarded(source: ClosedRollout, branches: Mapping[int, BranchRecord], ranked
         )
         scores = JudgedScores(each.judge_score, each.judge_scalar)
         reward = reward_of(status, verdicts, scores, config, each.flags, rules)
-        candidates.append(Candidate(each, branch, judged, reward, maker.make(branch, pieces.get(index, []))))
+        kept = pieces.get(index, [])
+        run = compliance_run(kept, branch.final_answer, verdicts) if rules.rows_are_conversations else None
+        talk = maker.make(branch, kept) if run is None else answered_talk(branch, run)
+        candidates.append(Candidate(each, branch, judged, reward, talk, run))
     return candidates
+
+
+def compliance_of(source: ClosedRollout, branches: Mapping[int, BranchRecord]) -> tuple[ComplianceEvalRecord, ...]:
+    """Branches -> eval records: one for each branch that is a compliance run."""
+    opened = source.opening.opened
+    if opened is None or opened.spec is None or not source.terms.rules.rows_are_conversations:
+        return ()
+    pieces = source.rollout.pinned_events() or {}
+    found = []
+    for index in sorted(branches):
+        verdicts = counting(source.verdicts[index])
+        record = eval_record(branches[index], pieces.get(index, []), verdicts, opened)
+        if record is not None:
+            found.append(with_content_id(record, bodies=source.bodies))
+    return tuple(found)
 
 
 def rows_of(source: ClosedRollout, ranked: Ranked, candidates: list[Candidate]) -> Rows:
@@ -178,8 +203,9 @@ def rows_of(source: ClosedRollout, ranked: Ranked, candidates: list[Candidate]) 
 
 
 def evidence_of(
-    source: ClosedRollout, branches: Mapping[int, BranchRecord], ranked: Ranked, rows: Rows
-) -> list[Placed]:
+    source: ClosedRollout, branches: Mapping[int, BranchRecord], ranked: Ranked, rows: Rows,
+    evals: tuple[ComplianceEvalRecord, ...],
+) -> list[Placed]:  # fmt: skip
     """Rows -> evidence: the chain of the rollout, one record a branch, then the closing one that lists every record made."""
     ranking, bodies = ranked.ranking, source.bodies
     by_index = {each.branch_index: each for each in ranking.branches}
@@ -196,7 +222,7 @@ def evidence_of(
         )
         for index in in_order
     ]
-    listed = (*[branches[index] for index in in_order], *rows.rows, *rows.rejected)
+    listed = (*[branches[index] for index in in_order], *evals, *rows.rows, *rows.rejected)
     return chain_of(
         acts,
         ranking,
@@ -244,6 +270,6 @@ def _vote(rollout: Rollout, vote_id: str) -> JudgeVote:
     return stamped.fact
 
 
-def _emitted(record: BranchRecord | Row | RejectedRecord, bodies: Bodies) -> EmittedRecord:
+def _emitted(record: BranchRecord | ComplianceEvalRecord | Row | RejectedRecord, bodies: Bodies) -> EmittedRecord:
     record_id = record.record_id
     return _emitted_record(topic=SINKS[type(record)], record_id=record_id, digest=bodies.digest(record_id).hex())

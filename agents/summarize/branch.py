@@ -26,6 +26,7 @@ from agents.summarize.pieces import (
     Failure,
     Piece,
     Result,
+    Round,
     Said,
     Spent,
     Start,
@@ -270,6 +271,8 @@ class _Reading:
         self.model: str | None = None
         self.answer: str | None = None
         self.error: str | None = None
+        self.in_rounds = False
+        """Whether it is a compliance run."""
         self.response: Told | None = None
         """The last message that the model said, where messages tell."""
         self.spent: Spent | None = None
@@ -293,7 +296,9 @@ class _Reading:
                 self.first_ms = piece.first_time if self.first_ms is None else self.first_ms
                 self.last_ms = piece.last_time
             for each in piece.noted:
-                if each.redactions and (self.form is not None or not isinstance(each.body, (Told, Asked, Uttered))):
+                if each.redactions and (
+                    self.form is not None or not isinstance(each.body, (Told, Asked, Uttered, Round))
+                ):
                     for kind, count in each.redactions:
                         self.redactions[kind] = self.redactions.get(kind, 0) + count
                 if not self.form:
@@ -315,6 +320,8 @@ class _Reading:
             self.answer = body.text
         elif isinstance(body, Failure):
             self.error = body.message
+        elif isinstance(body, Round):
+            self.in_rounds = True
         elif isinstance(body, Start):
             self.task, self.model = self.task or body.task, self.model or body.model
         elif isinstance(body, Spent):
@@ -381,6 +388,8 @@ class _Reading:
     def final_answer(self) -> str | None:
         """The answer: the model's last response, if messages tell and it calls no tools; else the event's."""
         told = self.response
+        if self.in_rounds:  # the answer may be made of the words of several calls
+            return self.answer
         return self.answer if told is None or told.tools or not told.text else told.text
 
     def usage(self) -> Usage | None:

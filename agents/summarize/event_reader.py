@@ -37,6 +37,7 @@ from agents.summarize.pieces import (
     Noted,
     Piece,
     Result,
+    Round,
     Said,
     Spent,
     Start,
@@ -343,6 +344,47 @@ def _spent(data: dict[str, Any], redacting: bool, _canonical: Canonical, _texts:
     ), _in_order(counts)
 
 
+_MODES: Final = ("direct", "prompt_retry", "full_pcl")
+_ROUND_STRATEGIES: Final = ("direct", "retry", "patch", "insert_section", "regenerate_region", "full")
+
+
+def _round(data: dict[str, Any], redacting: bool, _canonical: Canonical, _texts: TextStore) -> tuple[Body, Counts]:
+    """Read a round of a compliance run; one that is no such round is no part of anything."""
+    number, output, mode, strategy = (
+        whole_or_none(data.get("round")),
+        data.get("output"),
+        data.get("mode"),
+        data.get("strategy"),
+    )
+    known = isinstance(output, str) and mode in _MODES and strategy in _ROUND_STRATEGIES
+    if not known or not isinstance(output, str) or number is None or not 0 <= number <= MOST_ROUNDS:
+        return None, ()
+    counts: dict[str, int] = {}
+    target, usage, reason = data.get("target"), data.get("usage"), text_or_none(data.get("reason"))
+    usage = usage if isinstance(usage, dict) else {}
+    tokens = [_count(usage.get(name)) for name in ("input", "output", "cached")]
+    return Round(
+        number, str(mode), str(strategy),
+        tuple([_clean(each, redacting, counts) for each in target if isinstance(each, str)]) if isinstance(target, list) else (),
+        _clean(output, redacting, counts),
+        "edit" if data.get("made_by") == "edit" else "model",
+        base=_count(data.get("base_round")),
+        committed=data.get("committed") is True,
+        rolled_back=data.get("rolled_back") is True,
+        reason=None if reason is None else _clean(reason, redacting, counts),
+        truncated=data.get("truncated") is True,
+        input_tokens=tokens[0], output_tokens=tokens[1], cached_tokens=tokens[2],
+        latency_ms=_count(data.get("latency_ms")),
+    ), _in_order(counts)  # fmt: skip
+
+
+def _count(value: Any) -> int | None:
+    found = whole_or_none(value)
+    return found if found is not None and 0 <= found < 2**53 else None
+
+
+MOST_ROUNDS: Final = 99_999
+
 _READERS: Final = {
     "run_start": _start,
     "tool_call": _call,
@@ -351,6 +393,7 @@ _READERS: Final = {
     "error": _failure,
     "thinking_delta": _delta,
     "model_done": _spent,
+    "compliance_attempt": _round,
 }
 
 

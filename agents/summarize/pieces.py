@@ -142,7 +142,38 @@ class Decision:
         self.kind = kind
 
 
-Kept = Call | Result | Start | Said | Answer | Failure | Spent | Decision | Told | Asked | Uttered | Odd
+@final
+class Round:
+    """One round of an answer that has to keep a specification, as its runner tells it."""
+
+    __slots__ = (
+        "base", "cached_tokens", "committed", "input_tokens", "latency_ms", "made_by", "mode", "number", "output", "output_tokens",
+        "reason", "rolled_back", "strategy", "target", "truncated",
+    )  # fmt: skip
+
+    def __init__(
+        self, number: int, mode: str, strategy: str, target: tuple[str, ...], output: str, made_by: str, *,
+        base: int | None, committed: bool, rolled_back: bool, reason: str | None, truncated: bool,
+        input_tokens: int | None, output_tokens: int | None, cached_tokens: int | None, latency_ms: int | None,
+    ) -> None:  # fmt: skip
+        self.number = number
+        self.mode = mode
+        self.strategy = strategy
+        self.target = target
+        self.output = output
+        self.made_by = made_by
+        self.base = base
+        self.committed = committed
+        self.rolled_back = rolled_back
+        self.reason = reason
+        self.truncated = truncated
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
+        self.cached_tokens = cached_tokens
+        self.latency_ms = latency_ms
+
+
+Kept = Call | Result | Start | Said | Answer | Failure | Spent | Decision | Round | Told | Asked | Uttered | Odd
 Body = Kept | None
 
 PLAIN: Final = 0

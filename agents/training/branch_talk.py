@@ -17,6 +17,7 @@ from agents.summarize.opening import CleanedOpening
 from agents.summarize.output import byte_length
 from agents.summarize.pieces import EXACT, PLAIN, Answer, Call, Piece, Said, Start
 from agents.summarize.transcript import transcript
+from agents.training.compliance_rows import ComplianceRun
 from agents.training.messages import Conversation, conversation, given_messages, is_blank, told_conversation
 from schemas.branches import BranchRecord
 from schemas.emission import EmissionConfig
@@ -60,6 +61,13 @@ class BranchTalk(NamedTuple):
     def is_subagent(self, talk: Talk) -> bool:
         """Whether a conversation is that of another agent than the branch's own."""
         return talk.agent != self.talks[self.main].agent
+
+
+def answered_talk(branch: BranchRecord, run: ComplianceRun) -> BranchTalk:
+    """Return the conversation of a compliance run: the task and its answer, without hints and repairs."""
+    prompt = () if is_blank(branch.task) else (Message(role="user", content=branch.task),)
+    answer = () if is_blank(run.answer) else (Message(role="assistant", content=run.answer, trained=True),)
+    return BranchTalk((Talk(Conversation(prompt, answer)),), 0, run.fidelity, branch.task)
 
 
 class TalkMaker:

@@ -5,7 +5,7 @@ with a known reward that said or called something. A branch with several convers
 reward counts once. An unknown branch is in no pair and has no reward; nothing disappears silently.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple, TypedDict, final
 
@@ -14,6 +14,18 @@ from agents.rules.emission_rules import Rules
 from agents.summarize.opening import CleanedOpening
 from agents.training.admission import Judged, admit, both
 from agents.training.branch_talk import BranchTalk, Talk
+from agents.training.compliance_rows import (
+    EDITED,
+    MOST_PAIRS,
+    REPAIRED,
+    REPEATED,
+    ComplianceRun,
+    RoundPair,
+    Side,
+    refusal,
+    repair_pairs,
+    repeats,
+)
 from agents.training.messages import Pair, has_prompt, is_blank
 from schemas.branches import BranchRecord
 from schemas.closures import RolloutClosed, RolloutSettled
@@ -74,16 +86,19 @@ class _Place(TypedDict):
 class Candidate:
     """A ranked branch with all that rows are made of."""
 
-    __slots__ = ("branch", "index", "judged", "rank", "ranked", "reward", "status", "talk", "total")
+    __slots__ = ("branch", "index", "judged", "rank", "ranked", "reward", "run", "status", "talk", "total")
 
     def __init__(
-        self, ranked: RankedBranch, branch: BranchRecord, judged: Judged, reward: Reward | None, talk: BranchTalk
-    ) -> None:
+        self, ranked: RankedBranch, branch: BranchRecord, judged: Judged, reward: Reward | None, talk: BranchTalk,
+        run: ComplianceRun | None = None,
+    ) -> None:  # fmt: skip
         self.ranked = ranked
         self.branch = branch
         self.judged = judged
         self.reward = reward
         self.talk = talk
+        self.run = run
+        """The branch as a compliance run, where it is one."""
         # Fields that are read many times: an attribute of a model takes ten times as long as one of this class.
         self.index = ranked.branch_index
         self.status = ranked.objective_status
@@ -109,7 +124,7 @@ BAD_ENDS = frozenset({"failed", "aborted", "infra_error"})
 MOST_ROW_BYTES: Final = 8 * 1024 * 1024 - 64
 """Of a row: what its topic takes, without the header of its value."""
 
-WEAKEST: Final[tuple[Fidelity, ...]] = ("reconstructed", "transcript", "exact")
+WEAKEST: Final[tuple[Fidelity, ...]] = ("reconstructed", "transcript", "composed", "exact")
 """Fidelities, the weakest first."""
 
 MOST_SURPLUS = 1000
@@ -145,6 +160,10 @@ class RowMaker:
         self._bodies = bodies
         self._rows: list[Row] = []
         self._rejected: list[RejectedRecord] = []
+        self._drafts: frozenset[int] = frozenset()
+        """Branches of compliance runs whose draft is another branch's, copied."""
+        self._repeats: frozenset[int] = frozenset()
+        """Branches of compliance runs whose answer an earlier one gave."""
         self._made: dict[tuple[object, ...], list[tuple[tuple[tuple[Message, ...], ...], str, str]]] = {}
         """By what most rows differ in: the messages, tools and ids of the rows that were made."""
 
@@ -158,9 +177,14 @@ class RowMaker:
         admitting = self.config.admission
         admissions = {each.index: admit(each.judged, admitting, self._rules) for each in candidates}
         alone = {each.index: self._common([each], admissions[each.index]) for each in candidates}
+        self._repeats = repeats({each.index: each.run for each in candidates if each.run is not None})
+        self._drafts = _copies(candidates)
         for candidate in candidates:
             self._sft(candidate, alone[candidate.index])
-        self._dpo(candidates, admissions)
+        if any(each.run is not None for each in candidates):
+            self._round_pairs(candidates, admissions)
+        else:
+            self._dpo(candidates, admissions)
         self._ppo(candidates, alone)
         return Rows(tuple(self._rows), tuple(self._rejected))
 
@@ -174,6 +198,10 @@ class RowMaker:
             self._reject("sft", [branch], unfit)
         elif is_blank(branch.final_answer):
             self._reject("sft", [branch], ("empty_answer",))
+        elif candidate.run is not None and candidate.index in self._repeats:
+            self._reject("sft", [branch], (REPEATED,))
+        elif candidate.run is not None and candidate.run.made_by == "edit":
+            self._reject("sft", [branch], (EDITED,))
         else:
             for number, each in enumerate(talk.talks):
                 why = self._unfit_talk(talk, each)
@@ -279,6 +307,42 @@ class RowMaker:
         for reason, count in sorted(unsure.items()):
             self._reject("dpo", [candidate.branch for candidate in candidates], (reason, f"pairs:{count}"))
 
+    def _round_pairs(self, candidates: Sequence[Candidate], admissions: Mapping[int, Admission]) -> None:
+        """Pairs of compliance runs: rounds of one branch, then a passing branch against a failing one."""
+        by_index = {each.index: each for each in sorted(candidates, key=lambda each: each.index)}
+        kept, seen = 0, set[tuple[str, str]]()
+        for pair in _texts_paired(by_index.values()):
+            better, worse = by_index[pair.chosen.branch], by_index[pair.rejected.branch]
+            involved = [better] if better is worse else [better, worse]
+            branches = [each.branch for each in involved]
+            admission = both(admissions[better.index], admissions[worse.index])
+            why = self._unfit(better) or worse.talk.unfit or None
+            if why is None and (refused := refusal(pair, seen)) is not None:
+                why = (refused,)
+            if why is not None:
+                self._reject("dpo", branches, why)
+            elif admission.category == "train" and kept >= MOST_PAIRS:
+                self._reject("dpo", branches, (SURPLUS,))
+            else:
+                record = _dpo_record(
+                    **self._common(involved, admission) | {"fidelity": _fidelity_of(involved)},
+                    chosen_branch=better.index,
+                    rejected_branch=worse.index,
+                    prompt=_main(better.talk).conversation.prompt,
+                    chosen=(_said(pair.chosen.text),),
+                    rejected=(_said(pair.rejected.text),),
+                    chosen_answer=pair.chosen.text,
+                    rejected_answer=pair.rejected.text,
+                    basis=pair.basis,
+                    margin=nine(pair.margin),
+                    chosen_components=better.ranked.components,
+                    rejected_components=worse.ranked.components,
+                    chosen_round=pair.chosen.round,
+                    rejected_round=pair.rejected.round,
+                    made_by=pair.chosen.made_by,
+                )
+                kept += self._admit("dpo", branches, record, (record.prompt, record.chosen, record.rejected))
+
     def _pairs(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Candidate, Basis, float | None]]:
         """Pairs worth a look, best against worst first: the widest apart in rank, then by rank."""
         ranked = [candidate for candidate in candidates if candidate.rank is not None]
@@ -344,6 +408,8 @@ class RowMaker:
             return talk.unfit
         if self._rules.unfit_is_rejected and self._lacks_prompt(candidate):
             return ("empty_prompt",)
+        if candidate.run is not None and (why := _unrewarded(candidate.run, candidate.index, self._drafts)) is not None:
+            return (why,)
         return None if _main(talk).conversation.says_something else ("empty_completion",)
 
     def _groups(
@@ -480,6 +546,53 @@ class RowMaker:
             closed_id=self._made_by["closed_id"],
         )
         self._rejected.append(with_content_id(record, bodies=self._bodies))
+
+
+def _said(text: str) -> Message:
+    return Message(role="assistant", content=text, trained=True)
+
+
+def _texts_paired(candidates: Iterable[Candidate]) -> Iterator[RoundPair]:
+    """Yield repairs first, then passing answers against failing ones, by branch."""
+    runs = [(each, each.run) for each in candidates if each.run is not None]
+    for each, run in runs:
+        if each.status == "pass":
+            yield from repair_pairs(each.index, run)
+    for better, run in runs:
+        for worse, other in runs:
+            if better.status == "pass" and worse.status == "fail":
+                margin = (better.total or 0.0) - (worse.total or 0.0)
+                chosen = Side(better.index, run.answer_round, run.answer, run.made_by)
+                yield RoundPair(
+                    chosen, Side(worse.index, other.answer_round, other.answer, other.made_by), "objective", margin
+                )
+
+
+def _fidelity_of(involved: Sequence[Candidate]) -> Fidelity:
+    return "exact" if all(each.run is not None and each.run.fidelity == "exact" for each in involved) else "composed"
+
+
+def _copies(candidates: Sequence[Candidate]) -> frozenset[int]:
+    """Return the branches whose draft is that of an earlier branch in another mode: made once, and copied."""
+    seen: set[tuple[int | None, str]] = set()
+    found = []
+    modes = {draft.mode for each in candidates if each.run is not None and (draft := each.run.draft) is not None}
+    for each in sorted(candidates, key=lambda each: each.index):
+        draft = each.run.draft if each.run is not None else None
+        if draft is None or len(modes) < 2:
+            continue
+        key = (each.branch.seed, draft.output)
+        if key in seen:
+            found.append(each.index)
+        seen.add(key)
+    return frozenset(found)
+
+
+def _unrewarded(run: ComplianceRun, index: int, copies: frozenset[int]) -> str | None:
+    """Return why a compliance run is no sample of its policy; None where it is one."""
+    if run.fidelity != "exact":
+        return REPAIRED
+    return REPEATED if index in copies else None
 
 
 def _main(talk: BranchTalk) -> Talk:

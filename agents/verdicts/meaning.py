@@ -4,17 +4,23 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, final
 
 from agents.rules.emission_rules import RULES, Rules
 from schemas.branches import BranchStatus
 from schemas.emission import NEWEST_VERSION
+from schemas.jsontext import parse_object
 from schemas.lifecycle import RolloutOpened
 from schemas.rankings import ObjectiveStatus
 from schemas.verdicts import BuildVerdict, CheckVerdict, TestCounts, VisualVerdict
 
 Outcome = Literal["pass", "fail", "unknown"]
 Verdict = BuildVerdict | VisualVerdict | CheckVerdict
+
+COMPLIANCE: Final = "compliance"
+"""The check whose details tell about the constraints of an answer."""
+
+INCONSISTENT_COMPLIANCE: Final = "inconsistent_compliance"
 
 RESERVED = ("build", "visual")
 """Kinds with records, lines and topics of their own: no check may pass for one of them."""
@@ -66,7 +72,34 @@ def meaning(verdict: Verdict, terms: Terms) -> Meaning:
         return build_meaning(verdict, terms)
     if isinstance(verdict, VisualVerdict):
         return Meaning(visual_outcome(verdict))
-    return Meaning(verdict.status)
+    return Meaning(verdict.status, compliance_flags(verdict))
+
+
+def compliance_flags(verdict: CheckVerdict) -> tuple[str, ...]:
+    """Return what a compliance verifier found odd about a branch: claims that its texts do not bear out."""
+    if verdict.name != COMPLIANCE or verdict.details is None or INCONSISTENT_COMPLIANCE not in verdict.details:
+        return ()
+    return (INCONSISTENT_COMPLIANCE,) if INCONSISTENT_COMPLIANCE in compliance_details(verdict).get("flags", ()) else ()
+
+
+def compliance_details(verdict: CheckVerdict) -> dict[str, Any]:
+    """Return the details of a compliance verdict; empty where they are none."""
+    try:
+        return parse_object(verdict.details or "{}")
+    except ValueError:
+        return {}
+
+
+def hard_share(verdicts: Mapping[str, Verdict]) -> float | None:
+    """Return the share of hard constraints that pass, where a compliance verdict tells."""
+    verdict = verdicts.get(COMPLIANCE)
+    if not isinstance(verdict, CheckVerdict):
+        return None
+    details = compliance_details(verdict)
+    passed, total = details.get("constraints_passed"), details.get("constraints_total")
+    if type(passed) is not int or type(total) is not int or not 0 <= passed <= total or not total:
+        return None
+    return passed / total
 
 
 def build_meaning(verdict: BuildVerdict, terms: Terms) -> Meaning:

@@ -1,4 +1,4 @@
-"""`braid build-verifier` and `braid visual-verifier`: verdicts on finished branches, until SIGTERM or Ctrl-C."""
+"""Verifiers of builds, pages and compliance runs: verdicts on finished branches, until SIGTERM or Ctrl-C."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -70,6 +70,19 @@ def visual_verifier(*, flags: VisualFlags = VisualFlags(), log_level: LogLevel =
     from streams.services.verifiers.visual import run_visual_verifier
 
     _run(run_visual_verifier, flags, log_level)
+
+
+def compliance_verifier(*, flags: VerifierFlags = VerifierFlags(), log_level: LogLevel = "info") -> None:
+    """Verify finished compliance runs: every round and the answer, from the spec and the texts on the log.
+
+    Reads nothing of a runner's claims: one that differs puts the branch into quarantine. Needs no model, sandbox or task file. One
+    that dies is simply started again: no verdict is lost or written twice.
+
+    Example: `braid compliance-verifier --slot 0`
+    """
+    from streams.services.comply.compliance_verifier import run_compliance_verifier
+
+    _run(run_compliance_verifier, flags, log_level)
 
 
 def _run(verifier: "Callable[[Settings], Awaitable[None]]", flags: VerifierFlags, log_level: LogLevel) -> None:

@@ -9,6 +9,7 @@ from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.captures import Capture
 from schemas.closures import Closure
+from schemas.compliance import ComplianceEvalRecord
 from schemas.events import AgentEvents
 from schemas.evidence import AepRecord
 from schemas.judging import JudgeRequest, JudgeVote
@@ -85,7 +86,7 @@ def identity(record: Record) -> str:
 _ID_FIELDS: dict[type[Record], str] = {
     BuildVerdict: "verdict_id", VisualVerdict: "verdict_id", CheckVerdict: "verdict_id", JudgeRequest: "request_id", JudgeVote: "vote_id",
     Ranking: "ranking_id", BranchRecord: "record_id", AepRecord: "record_id", SftRecord: "record_id", DpoRecord: "record_id",
-    PpoRecord: "record_id", RejectedRecord: "record_id",
+    PpoRecord: "record_id", RejectedRecord: "record_id", ComplianceEvalRecord: "record_id",
 }  # fmt: skip
 """Of the records that have one field for it."""
 

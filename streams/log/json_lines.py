@@ -12,6 +12,7 @@ import orjson
 from agents.evidence.build import json_view
 from schemas.base import Record
 from schemas.branches import BranchRecord
+from schemas.compliance import ComplianceEvalRecord
 from schemas.evidence import AepRecord
 from schemas.rankings import Ranking, RewardComponent
 from schemas.training import DpoRecord, Message, PpoRecord, RejectedRecord, SftRecord
@@ -21,6 +22,7 @@ from streams.log.headers import identity
 SINK_FILES: dict[type[Record], str] = {
     BranchRecord: "branches.jsonl",
     Ranking: "rankings.jsonl",
+    ComplianceEvalRecord: "compliance.jsonl",
     SftRecord: "sft.jsonl",
     DpoRecord: "dpo.jsonl",
     PpoRecord: "ppo.jsonl",

@@ -10,6 +10,7 @@ from schemas.base import Record
 from schemas.branches import BranchRecord
 from schemas.captures import Capture
 from schemas.closures import Closure
+from schemas.compliance import ComplianceEvalRecord
 from schemas.events import AgentEvents
 from schemas.evidence import AepRecord
 from schemas.judging import JudgeRequest, JudgeVote
@@ -58,6 +59,7 @@ JUDGE_VOTES = Topic("rollouts.judge-votes.v1", JudgeVote, "fact")
 CLOSURES = Topic("rollouts.closures.v1", Closure, "fact")
 BRANCHES = Topic("rollouts.branches.v1", BranchRecord, "derived")
 RANKINGS = Topic("rollouts.rankings.v1", Ranking, "derived")
+COMPLIANCE_EVALS = Topic("compliance.evals.v1", ComplianceEvalRecord, "derived")
 EVIDENCE = Topic("evidence.aep.v1", AepRecord, "sink")
 SFT = Topic("training.sft.v1", SftRecord, "sink")
 DPO = Topic("training.dpo.v1", DpoRecord, "sink")
@@ -67,7 +69,7 @@ DEAD_LETTERS = Topic("rollouts.dead-letters.v1", None, "letters")
 
 TOPICS: tuple[Topic, ...] = (
     LIFECYCLE, AGENT_EVENTS, BUILD_VERDICTS, VISUAL_VERDICTS, CHECK_VERDICTS, CAPTURES, JUDGE_REQUESTS, JUDGE_VOTES, CLOSURES,
-    BRANCHES, RANKINGS, EVIDENCE, SFT, DPO, PPO, REJECTED, DEAD_LETTERS,
+    BRANCHES, RANKINGS, COMPLIANCE_EVALS, EVIDENCE, SFT, DPO, PPO, REJECTED, DEAD_LETTERS,
 )  # fmt: skip
 
 FACTS: tuple[Topic, ...] = tuple(topic for topic in TOPICS if topic.kind == "fact")

@@ -15,6 +15,7 @@ from agents.formats.shape import Attestor, Group, Left, Row
 from agents.redaction.redaction import has_unremoved, redact_json
 from agents.rewards.rewards import reward_range
 from agents.training.contamination import EvalIndex, read_items
+from schemas.compliance import ComplianceEvalRecord
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.jobs.export.branch_facts import facts_of
 from streams.jobs.export.checkpoint import (
@@ -39,7 +40,7 @@ from streams.log.directory_lock import EXPORT_LOCK as LOCK
 from streams.log.directory_lock import held
 from streams.log.progress import Say, quiet
 from streams.log.reader import LogReader
-from streams.log.topics import CLOSURES, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
+from streams.log.topics import CLOSURES, COMPLIANCE_EVALS, DPO, EVIDENCE, LIFECYCLE, PPO, RANKINGS, REJECTED, SFT, Topic
 
 
 async def export(
@@ -234,6 +235,7 @@ def _group(whole: Whole, split: str, attestor: Attestor | None, recipe: Recipe) 
         cast("tuple[PpoRecord, ...]", whole.rows.get(PPO, ())),
         cast("tuple[RejectedRecord, ...]", whole.rows.get(REJECTED, ())),
         whole.branches,
+        cast("tuple[ComplianceEvalRecord, ...]", whole.rows.get(COMPLIANCE_EVALS, ())),
         whole.evidence,
         whole.chain,
         attestor,

@@ -14,6 +14,7 @@ from agents.formats.shape import Made, Row
 from agents.formats.story import run_id_of
 from schemas.base import Record
 from schemas.branches import BranchRecord
+from schemas.compliance import ComplianceEvalRecord
 from schemas.evidence import AepRecord
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.jobs.export.row_file import Lines
@@ -88,4 +89,4 @@ def branches_of(made: Record) -> tuple[int, ...]:
         return tuple(sorted((made.chosen_branch, made.rejected_branch)))
     if isinstance(made, RejectedRecord):
         return tuple(sorted(made.branches))
-    return (made.branch_index,) if isinstance(made, SftRecord | PpoRecord | BranchRecord) else ()
+    return (made.branch_index,) if isinstance(made, SftRecord | PpoRecord | BranchRecord | ComplianceEvalRecord) else ()

@@ -31,6 +31,7 @@ from streams.log.topics import (
     AGENT_EVENTS,
     BRANCHES,
     CLOSURES,
+    COMPLIANCE_EVALS,
     DPO,
     EVIDENCE,
     LIFECYCLE,
@@ -46,7 +47,7 @@ ROWS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED)
 """Whose records a closing record lists, beside its ranking and its branches."""
 
 TOPICS_OF: dict[Kind, tuple[Topic, ...]] = {
-    "sft": (SFT,), "dpo": (DPO,), "ppo": (PPO,), "rejected": (REJECTED,), "branches": (BRANCHES,),
+    "sft": (SFT,), "dpo": (DPO,), "ppo": (PPO,), "rejected": (REJECTED,), "branches": (BRANCHES,), "evals": (COMPLIANCE_EVALS,),
     "events": (*FACT_TOPICS, LIFECYCLE),
 }  # fmt: skip
 
@@ -181,7 +182,7 @@ class PartitionReader:
     # -- one rollout ---------------------------------------------------------------------------------------------------
 
     async def _close(self, key: bytes, pending: _Pending, last: AepRecord, closing: AepClosing) -> Whole | Incomplete:
-        needed = (*ROWS, BRANCHES) if BRANCHES in self._wanted else ROWS
+        needed = (*ROWS, *(topic for topic in (BRANCHES, COMPLIANCE_EVALS) if topic in self._wanted))
         listed = {
             topic: [emitted.digest for emitted in closing.emitted if emitted.topic == topic.name] for topic in needed
         }
@@ -230,7 +231,7 @@ class PartitionReader:
             cast("Ranking", self._codec.decode(RANKINGS, values[RANKINGS][0])),
             {
                 topic: tuple(self._codec.decode(topic, value) for value in dict.fromkeys(values[topic]))
-                for topic in ROWS if topic in self._wanted
+                for topic in (*ROWS, COMPLIANCE_EVALS) if topic in self._wanted
             },
             tuple(cast("BranchRecord", self._codec.decode(BRANCHES, value)) for value in values.get(BRANCHES, ())),
             {_branch_of(record)[0]: record for record in pending.evidence.values()},

@@ -181,7 +181,7 @@ async def _finish(work: _Work, answers: list[JudgeVote], results: Results, count
     except BrokenLogError:
         counts.broken.append(work.rollout.rollout_id)
         return
-    rows = (*emission.branches, emission.ranking, *emission.rows, *emission.rejected)
+    rows = (*emission.branches, emission.ranking, *emission.compliance, *emission.rows, *emission.rejected)
     await results.target.write(work.rollout, [Made(record) for record in (*rows, *emission.signed(results.key))])
     counts.add(emission)
 

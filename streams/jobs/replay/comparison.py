@@ -17,9 +17,9 @@ from streams.jobs.replay.explanation import Announced, Events, closed_outside
 from streams.log.headers import identity, redacted_otherwise
 from streams.log.reader import LogReader
 from streams.log.record import NOTHING, LogRecord, Span
-from streams.log.topics import BRANCHES, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
+from streams.log.topics import BRANCHES, COMPLIANCE_EVALS, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
 
-SINKS: tuple[Topic, ...] = (BRANCHES, RANKINGS, EVIDENCE, SFT, DPO, PPO, REJECTED)
+SINKS: tuple[Topic, ...] = (BRANCHES, RANKINGS, COMPLIANCE_EVALS, EVIDENCE, SFT, DPO, PPO, REJECTED)
 
 NAMED = 20
 """Records that are named; all are counted."""

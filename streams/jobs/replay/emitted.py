@@ -35,7 +35,7 @@ class Emitted:
         if self._remember:
             self.rollouts.add(emission.ranking.rollout_id)
         made = []
-        for record in (*emission.branches, emission.ranking, *emission.rows, *emission.rejected):
+        for record in (*emission.branches, emission.ranking, *emission.compliance, *emission.rows, *emission.rejected):
             name = identity(record)
             self._count(BY_RECORD[type(record)].name, name, bodies.digest(name))
             made.append(Made(record, bodies[name], redacted, bodies.emission))

@@ -188,7 +188,14 @@ class PartitionFold:
             return
         bodies, at, redacted = emission.bodies, rollout.latest, emission.redacted
         signed = emission.signed(key)
-        records = (*emission.branches, emission.ranking, *emission.rows, *emission.rejected, *signed)
+        records = (
+            *emission.branches,
+            emission.ranking,
+            *emission.compliance,
+            *emission.rows,
+            *emission.rejected,
+            *signed,
+        )
         for record in records:
             self._write(record, at, bodies.get(identity(record)), bodies.emission, redacted=redacted)
         self._outputs.write(records)

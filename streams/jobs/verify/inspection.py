@@ -16,9 +16,9 @@ from agents.evidence.signing import Json
 from agents.evidence.structure import CLOSING_SUFFIX, closing_of, printable, quoted
 from agents.evidence.verification import Authenticity, Evidence, RecordVerdict, Verifier
 from streams.jobs.verify.findings import Finding, Outcome, Tell
-from streams.log.topics import BRANCHES, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
+from streams.log.topics import BRANCHES, COMPLIANCE_EVALS, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
 
-ROW_TOPICS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED, RANKINGS, BRANCHES)
+ROW_TOPICS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED, RANKINGS, BRANCHES, COMPLIANCE_EVALS)
 """Whose records a closing record lists."""
 
 TRUSTED = {Authenticity.DSSE_VALID, Authenticity.INLINE_VALID}

@@ -105,7 +105,7 @@ class Outbox:
         version = emission.bodies.emission
         announced = {each.record.record_id for each in opened.ended.values()}
         branches = [branch for branch in emission.branches if branch.record_id not in announced]
-        for record in (*branches, emission.ranking, *emission.rows, *emission.rejected):
+        for record in (*branches, emission.ranking, *emission.compliance, *emission.rows, *emission.rejected):
             body = emission.bodies[identity(record)]
             await self._write(opened, record, body, version, redacted=emission.redacted)
         for evidence in emission.signed(self._key):

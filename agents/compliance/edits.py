@@ -1,0 +1,148 @@
+"""Repairs made by code, and parts that a model writes and code places. Never a placeholder, never a list of keywords."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from schemas.compliance import ConstraintIR
+
+MOST_STARTS: Final = 64
+"""Places in a text at which a JSON value is looked for."""
+
+PLACEHOLDER_TITLES: Final = frozenset(
+    {"untitled", "title", "your title", "title here", "insert title", "the title", "placeholder"}
+)
+
+FEWEST_WORDS_BESIDE: Final = 3
+"""Words beside keywords that make a sentence of them."""
+
+
+def patched(constraint: ConstraintIR, text: str) -> str | None:
+    """Return the text after a patch by code; None where no patch applies or it changes nothing."""
+    patch = _PATCHES.get(constraint.verify_method)
+    made = patch(text) if patch else None
+    return None if made is None or made == text or not made.strip() else made
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.strip().strip(chr(34))}"'
+
+
+def _json_value(text: str) -> str | None:
+    """Return the one JSON value in a text; None where there is none, or several."""
+    found = None
+    decoder, at = json.JSONDecoder(), 0
+    for _ in range(MOST_STARTS):
+        start = next((place for place in range(at, len(text)) if text[place] in "{["), None)
+        if start is None:
+            return found
+        try:
+            _, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            at = start + 1
+            continue
+        if found is not None:
+            return None
+        found, at = text[start:end], end
+    return None
+
+
+_PATCHES: Final[Mapping[str, Any]] = {
+    "ifeval:punctuation:no_comma": lambda text: text.replace(",", ""),
+    "format:no_comma": lambda text: text.replace(",", ""),
+    "ifeval:change_case:english_lowercase": str.lower,
+    "format:lowercase": str.lower,
+    "ifeval:change_case:english_capital": str.upper,
+    "format:uppercase": str.upper,
+    "ifeval:startend:quotation": _quoted,
+    "format:quoted": _quoted,
+    "ifeval:detectable_format:json_format": _json_value,
+    "format:json": _json_value,
+}
+
+
+def placed(constraint: ConstraintIR, text: str) -> str | None:
+    """Return the text with the part that the constraint itself spells out; None where it spells out none."""
+    arg = constraint.parameters
+    match constraint.verify_method:
+        case "ifeval:combination:repeat_prompt":
+            return f"{arg['prompt_to_repeat'].strip()}\n\n{text.strip()}"
+        case "ifeval:startend:end_checker":
+            return f"{text.rstrip()}\n\n{arg['end_phrase'].strip()}"
+        case "format:starts_with":
+            return f"{str(constraint.arg).strip()}\n\n{text.strip()}"
+        case "format:ends_with":
+            return f"{text.rstrip()}\n\n{str(constraint.arg).strip()}"
+    return None
+
+
+class Part(NamedTuple):
+    """A part that a model has to write."""
+
+    wanted: str
+    """For the prompt."""
+    kind: str
+    """title, postscript or sentence."""
+    words: tuple[str, ...] = ()
+    """Keywords, or the marker of a postscript."""
+
+
+def part_for(constraint: ConstraintIR, text: str) -> Part | None:
+    """Return the part that would repair a constraint; None where no part can."""
+    arg = constraint.parameters
+    match constraint.verify_method:
+        case "ifeval:detectable_format:title" | "format:title":
+            return Part("A short title of the text, on one line, without brackets.", "title")
+        case "ifeval:detectable_content:postscript":
+            marker = arg["postscript_marker"].strip()
+            return Part(
+                "One sentence that may stand as a postscript under the text, without its marker.",
+                "postscript",
+                (marker,),
+            )
+        case "ifeval:keywords:existence":
+            missing = _missing(arg["keywords"], text)
+        case "content:contains":
+            given: Any = constraint.arg
+            missing = _missing([given] if isinstance(given, str) else [str(each) for each in given or ()], text)
+        case _:
+            return None
+    named = ", ".join(f'"{word}"' for word in missing)
+    return (
+        Part(
+            f"One or two sentences that go with the text and use these words as they are: {named}.", "sentence", missing
+        )
+        if missing
+        else None
+    )
+
+
+def _missing(words: list[str], text: str) -> tuple[str, ...]:
+    lowered = text.lower()
+    return tuple(word for word in words if word.lower() not in lowered)
+
+
+def with_part(part: Part, written: str, text: str) -> str | None:
+    """Return the text with a part in its place; None for a part that would only please the checker."""
+    written = written.strip()
+    if not written:
+        return None
+    if part.kind == "title":
+        title = written.split("\n", 1)[0].strip().strip("<>*#\"' ").strip()
+        return None if not title or title.lower() in PLACEHOLDER_TITLES else f"<<{title}>>\n\n{text.strip()}"
+    if part.kind == "postscript":
+        marker = part.words[0]
+        said = re.sub(r"^(?:p\.\s?)+s\.?:?\s*", "", written, flags=re.IGNORECASE)
+        return f"{text.rstrip()}\n\n{marker} {said}" if said.strip() else None
+    rest = written
+    for word in part.words:
+        rest = re.sub(re.escape(word), " ", rest, flags=re.IGNORECASE)
+    if len(re.findall(r"\w+", rest)) < FEWEST_WORDS_BESIDE:
+        return None
+    return f"{text.rstrip()}\n\n{written}"
+
+
+def is_placeholder_title(text: str) -> bool:
+    """Whether a text has a title that is no title."""
+    return any(found.strip().lower() in PLACEHOLDER_TITLES for found in re.findall(r"<<([^<>\n]++)>>", text))

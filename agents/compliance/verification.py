@@ -1,0 +1,139 @@
+"""The verdict of a text: which constraints of a spec it follows. Pure: the same spec and text give the same verdict.
+
+A text fails if a hard constraint fails, else it is unknown if one is unknown, else it passes. Soft constraints never decide.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from agents.compliance.checked_text import CheckedText, checked_text
+from agents.compliance.ifeval_rules import RULES, Finding, Where
+from agents.compliance.short_rules import SHORT_RULES, Calls
+from schemas.compliance import (
+    ComplianceStatus,
+    ConstraintIR,
+    ConstraintViolation,
+    EvidenceSpan,
+    TaskSpec,
+)
+
+_BLANK = Finding(False, "the text is blank")
+
+
+class ConstraintVerdict(NamedTuple):
+    """The verdict of one constraint."""
+
+    constraint: ConstraintIR
+    status: ComplianceStatus
+    hint: str | None
+    """None exactly when it passes."""
+    where: Where
+    """The place, in code points; None: the whole response, or nowhere when it passes."""
+    official: bool | None
+    """The strict check of Google, for classes of IFEval."""
+
+    @property
+    def span(self) -> EvidenceSpan | None:
+        """The place of a violation."""
+        if self.status == "pass":
+            return None
+        return EvidenceSpan(region_id="response") if self.where is None else EvidenceSpan(char_range=self.where)
+
+
+class TextVerdict(NamedTuple):
+    """The verdict of one text."""
+
+    status: ComplianceStatus
+    constraints: tuple[ConstraintVerdict, ...]
+
+    @property
+    def official(self) -> bool | None:
+        """Whether all of Google's strict checks hold; None where there are none."""
+        known = [each.official for each in self.constraints if each.official is not None]
+        return all(known) if known else None
+
+    @property
+    def hard_passed(self) -> int:
+        """How many hard constraints pass."""
+        return sum(1 for each in self.constraints if each.constraint.level == "hard" and each.status == "pass")
+
+    @property
+    def hard_total(self) -> int:
+        """How many hard constraints there are."""
+        return sum(1 for each in self.constraints if each.constraint.level == "hard")
+
+    def violations(self) -> list[dict[str, Any]]:
+        """Return the constraints that do not pass, as the protocol writes them."""
+        return [violation_of(each) for each in self.constraints if each.status != "pass"]
+
+
+def violation_of(verdict: ConstraintVerdict) -> dict[str, Any]:
+    """Return a ConstraintViolation as JSON."""
+    constraint = verdict.constraint
+    return ConstraintViolation(
+        constraint_id=constraint.id,
+        level=constraint.level,
+        category=constraint.category,
+        hint=verdict.hint or "",
+        evidence_span=verdict.span,
+        detected_at="post_tool_call" if constraint.category == "tool" else "post_decode",
+    ).view()
+
+
+class Verifier:
+    """The rules of one spec, looked up once."""
+
+    def __init__(self, spec: TaskSpec) -> None:
+        """Raise KeyError for an unknown method: a task file is checked where it is loaded."""
+        self._checks = [_check(each) for each in spec.constraints]
+
+    def verify(self, text: str, calls: Calls = ()) -> TextVerdict:
+        """Return the verdict of a text, and of the tools that its branch called."""
+        return self.judge(checked_text(text), calls)
+
+    def judge(self, text: CheckedText, calls: Calls = ()) -> TextVerdict:
+        """As `verify`, for a text whose views may be known already."""
+        blank = text.blank
+        made: list[ConstraintVerdict] = []
+        status: ComplianceStatus = "pass"
+        for constraint, ifeval, rule, arg in self._checks:
+            if blank:
+                holds, hint, where, official = _BLANK
+            else:
+                holds, hint, where, official = rule(text, arg) if ifeval else rule(text, arg, calls)
+            if holds:
+                made.append(ConstraintVerdict(constraint, "pass", None, None, True if ifeval else None))
+                continue
+            found: ComplianceStatus = "unknown" if holds is None else "fail"
+            if constraint.level == "hard" and status != "fail":
+                status = found
+            says = (bool(official) if official is not None else False) if ifeval else None
+            made.append(ConstraintVerdict(constraint, found, hint, where, says))
+        return TextVerdict(status, tuple(made))
+
+
+def _check(constraint: ConstraintIR) -> tuple[ConstraintIR, bool, Any, Any]:
+    """Return a constraint, whether it is of a class of IFEval, its rule, and the rule's parameters."""
+    method = constraint.verify_method
+    if method.startswith("ifeval:"):
+        return constraint, True, RULES[method.removeprefix("ifeval:")], constraint.arg or {}
+    return constraint, False, SHORT_RULES[method], constraint.arg
+
+
+def verify(spec: TaskSpec, text: str, calls: Calls = ()) -> TextVerdict:
+    """Return the verdict of one text. For many texts of one spec, keep a Verifier."""
+    return Verifier(spec).verify(text, calls)
+
+
+def loosened(text: str) -> list[str]:
+    """Return the eight texts of the loose check: without first and last lines, each also without asterisks."""
+    lines = text.split("\n")
+    kept = [text] + ["\n".join(each).strip() for each in (lines[1:], lines[:-1], lines[1:-1])]
+    return [*kept, *(each.replace("*", "") for each in kept)]
+
+
+def verify_loose(verifier: Verifier, text: str) -> Sequence[bool | None]:
+    """Return, per constraint, whether it holds for any of the eight texts; None for constraints that are not IFEval's."""
+    verdicts = [verifier.verify(each) for each in dict.fromkeys(loosened(text))]
+    columns = zip(*(verdict.constraints for verdict in verdicts), strict=True)
+    return [None if column[0].official is None else any(each.official for each in column) for column in columns]

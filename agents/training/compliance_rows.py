@@ -1,0 +1,144 @@
+"""Rows of branches that are compliance runs: which rounds and answers may be trained on, and why others may not.
+
+Prompt = the task, answer = the text: no hints, no repair prompts. What a round was is told by its events; whether it holds is told
+by the verifier alone. A text that was never produced is in no row.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from agents.summarize.pieces import Piece, Round
+from agents.verdicts.meaning import COMPLIANCE, Verdict, compliance_details
+from schemas.training import Fidelity
+from schemas.verdicts import CheckVerdict
+
+EDITED = "edited_answer"
+REPEATED = "repeated_answer"
+REPAIRED = "repaired"
+CONTAINS = "rejected_contains_chosen"
+BLANK = "blank_side"
+SAME_PAIR = "repeated_pair"
+
+
+class ComplianceRun(NamedTuple):
+    """A branch as a compliance run."""
+
+    rounds: tuple[Round, ...]
+    answer: str
+    details: Mapping[str, Any]
+    """Of its verdict."""
+
+    @property
+    def draft(self) -> Round | None:
+        """Round 0."""
+        return next((each for each in self.rounds if each.number == 0), None)
+
+    @property
+    def answer_round(self) -> int | None:
+        """The first round whose text is the answer; None for an answer made in none."""
+        return next((each.number for each in self.rounds if each.output == self.answer), None)
+
+    @property
+    def made_by(self) -> str:
+        """edit where every committed repair was made by code alone, and there was one."""
+        held = [each for each in self.rounds if each.number and each.committed]
+        return "edit" if held and all(each.made_by == "edit" for each in held) else "model"
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """exact where the answer is the response to the task itself."""
+        return "exact" if self.draft is not None and self.draft.output == self.answer else "composed"
+
+    def status_of(self, number: int) -> str:
+        """Return the verifier's status of a round."""
+        found = self.details.get("rounds")
+        for each in found if isinstance(found, list) else ():
+            if isinstance(each, dict) and each.get("round") == number:
+                return str(each.get("status"))
+        return "unknown"
+
+    def share_of(self, number: int) -> float:
+        """Return the share of hard constraints that a round keeps."""
+        total = self.details.get("constraints_total")
+        rounds = self.details.get("rounds")
+        for each in rounds if isinstance(rounds, list) else ():
+            if isinstance(each, dict) and each.get("round") == number and type(total) is int and total > 0:
+                broken = [
+                    one for one in each.get("violations", ()) if isinstance(one, dict) and one.get("level") == "hard"
+                ]
+                return max(0.0, 1 - len(broken) / total)
+        return 0.0
+
+
+def compliance_run(
+    pieces: Sequence[Piece], answer: str | None, verdicts: Mapping[str, Verdict]
+) -> ComplianceRun | None:
+    """Return a branch as a compliance run; None where it is none, or has no answer."""
+    verdict = verdicts.get(COMPLIANCE)
+    rounds = tuple(each.body for piece in pieces for each in piece.noted if isinstance(each.body, Round))
+    if not rounds or answer is None:
+        return None
+    details = compliance_details(verdict) if isinstance(verdict, CheckVerdict) else {}
+    return ComplianceRun(rounds, answer, details)
+
+
+class Side(NamedTuple):
+    """One side of a pair."""
+
+    branch: int
+    round: int | None
+    text: str
+    made_by: str
+
+
+class RoundPair(NamedTuple):
+    """Two texts of one task, one passing."""
+
+    chosen: Side
+    rejected: Side
+    basis: str
+    margin: float
+
+
+def repair_pairs(index: int, run: ComplianceRun) -> Iterator[RoundPair]:
+    """Yield the pairs of a passing branch: its answer against its draft, then against other failing proposals."""
+    number = run.answer_round
+    chosen = Side(index, number, run.answer, run.made_by)
+    for each in run.rounds:
+        if each.number != number and run.status_of(each.number) == "fail":
+            rejected = Side(index, each.number, each.output, each.made_by)
+            yield RoundPair(chosen, rejected, "repair", 1 - run.share_of(each.number))
+
+
+def refusal(pair: RoundPair, seen: set[tuple[str, str]]) -> str | None:
+    """Return why a pair is no row; None where it may be one. It is then among those that were seen."""
+    chosen, rejected = folded(pair.chosen.text), folded(pair.rejected.text)
+    if not chosen or not rejected:
+        return BLANK
+    if chosen == rejected:
+        return "same_completion"
+    if (chosen, rejected) in seen:
+        return SAME_PAIR
+    seen.add((chosen, rejected))
+    return CONTAINS if chosen in rejected else None
+
+
+def folded(text: str) -> str:
+    """Return a text as it is compared: NFC, whitespace as single spaces."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def repeats(runs: Mapping[int, ComplianceRun]) -> frozenset[int]:
+    """Return the branches whose answer an earlier branch gave already."""
+    seen: set[str] = set()
+    found = []
+    for index in sorted(runs):
+        if runs[index].answer in seen:
+            found.append(index)
+        seen.add(runs[index].answer)
+    return frozenset(found)
+
+
+MOST_PAIRS: Final = 4
+"""Rows of pairs per rollout."""

@@ -1,0 +1,1 @@
+"""`braid comply`: tasks that say what their answer must look like."""

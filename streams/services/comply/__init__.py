@@ -1,0 +1,1 @@
+"""Compliance runs against a log, and their verifier."""
