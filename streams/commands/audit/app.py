@@ -1,0 +1,10 @@
+"""`braid audit` and its subcommands."""
+
+from cyclopts import App
+
+from streams.commands.audit.compare import adjust, compare, conformal, power
+from streams.commands.audit.triage import triage
+
+app = App(name="audit", help="Can this number, this dataset, this benchmark be trusted?")
+for command in (compare, triage, power, adjust, conformal):
+    app.command(command)
