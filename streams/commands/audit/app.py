@@ -4,7 +4,8 @@ from cyclopts import App
 
 from streams.commands.audit.compare import adjust, compare, conformal, power
 from streams.commands.audit.triage import triage
+from streams.commands.audit.verifiers import tools, verifiers
 
 app = App(name="audit", help="Can this number, this dataset, this benchmark be trusted?")
-for command in (compare, triage, power, adjust, conformal):
+for command in (compare, triage, power, adjust, conformal, verifiers, tools):
     app.command(command)
