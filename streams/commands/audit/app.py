@@ -3,9 +3,10 @@
 from cyclopts import App
 
 from streams.commands.audit.compare import adjust, compare, conformal, power
+from streams.commands.audit.tasks import tasks
 from streams.commands.audit.triage import triage
 from streams.commands.audit.verifiers import tools, verifiers
 
 app = App(name="audit", help="Can this number, this dataset, this benchmark be trusted?")
-for command in (compare, triage, power, adjust, conformal, verifiers, tools):
+for command in (compare, triage, power, adjust, conformal, tasks, verifiers, tools):
     app.command(command)

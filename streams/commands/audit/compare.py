@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from schemas.errors import BraidError
+from streams.commands.audit.log_audit import with_log
 from streams.commands.console_output import complain, print_json
 from streams.commands.numbers import number
-from streams.commands.options import Flag, Json, LogFlags
+from streams.commands.options import Json, LogFlags
 
 if TYPE_CHECKING:
-    from agents.audit.comparison import Comparison, Side
+    from agents.audit.comparison import Side
 
 
 class AuditError(BraidError):
@@ -55,16 +56,19 @@ def compare(
     from agents.audit.comparison import comparison_json, corrected
     from agents.audit.comparison import compare as run
 
-    sides, extra = _arms(flags) if flags.by is not None else (_logs(files or [], flags), None)
+    if files and flags.by is not None:
+        raise AuditError("--by compares arms of the log, and takes no files")
+    sides, arms = _arms(flags) if flags.by is not None else (_logs(files or [], flags), None)
     found = [run(sides[0], each) for each in sides[1:]]
     by_holm, by_bh = corrected(found, holm), corrected(found, benjamini_hochberg)
     made = [comparison_json(each, p, flags.claim) for each, p in zip(found, by_holm, strict=True)]
     if len(made) > 1:
         for each, first, second in zip(made, by_holm, by_bh, strict=True):
             each |= {"holm": first, "bh": second}
-    if extra is not None:
-        for each, arm in zip(made, list(extra)[1:], strict=True):
-            each["arms"] = {"a": extra[list(extra)[0]], "b": extra[arm]}
+    if arms is not None:
+        base, *others = arms.values()
+        for each, arm in zip(made, others, strict=True):
+            each["arms"] = {"a": base, "b": arm}
     if flags.json:
         print_json({"comparisons": made} if len(made) > 1 else made[0])
     else:
@@ -91,7 +95,19 @@ def _logs(files: list[Path], flags: CompareFlags) -> "list[Side]":
 
 
 def _arms(flags: CompareFlags) -> "tuple[list[Side], dict[str, dict[str, object]]]":
-    raise NotImplementedError
+    """The arms of the log, the base first, and the numbers of each."""
+    from agents.audit.arms import in_order
+    from agents.audit.comparison import Side
+    from streams.jobs.audit.log_arms import read_arms
+
+    name = _label(flags.by or "")
+    arms = with_log(flags, lambda log, _settings, say: read_arms(log, name, say))
+    if flags.base is not None and flags.base not in arms:
+        raise AuditError(f"--base {flags.base}: no closed rollout has the label {name} with this value")
+    if len(arms) < 2:
+        raise AuditError(f"--by label.{name}: the closed rollouts have {len(arms)} values of it; two are needed")
+    ordered = in_order(arms, flags.base)
+    return [Side.of(arm.log()) for arm in ordered], {arm.name: arm.plain() for arm in ordered}
 
 
 def _label(by: str) -> str:
@@ -201,6 +217,3 @@ def _fraction(option: str, text: str) -> Fraction:
         return Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise AuditError(f"{option} {text}: give a share, as 0.28 or 56/199") from None
-
-
-__all__ = ["Flag", "adjust", "compare", "conformal", "power"]

@@ -1,16 +1,10 @@
 """`braid audit verifiers` and `braid audit tools`: audits over the facts of the log."""
 
-import asyncio
 import sys
-from typing import TYPE_CHECKING
 
+from streams.commands.audit.log_audit import read_facts
 from streams.commands.console_output import print_json
 from streams.commands.options import Json, LogFlags
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from agents.audit.rollout_facts import RolloutFacts
 
 
 def verifiers(*, source: LogFlags = LogFlags(), json: Json = False) -> None:
@@ -58,24 +52,3 @@ def tools(*, source: LogFlags = LogFlags(), json: Json = False) -> None:
         show(*tool_page(found))
     if any(each["findings"] for each in found["tools"]):
         sys.exit(1)
-
-
-def read_facts(source: LogFlags, take: "Callable[[RolloutFacts], None]") -> None:
-    """Give every rollout of the log to an audit."""
-    from agents.audit.rollout_facts import facts_of
-    from streams.cluster.config import load
-    from streams.jobs.audit.log_rollouts import log_rollouts
-    from streams.log.kafka_reader import hush
-    from streams.log.readers import reader_of
-    from streams.views.progress import progress
-
-    settings = load()
-    hush()
-
-    async def read() -> None:
-        with progress() as say:
-            async with reader_of(settings, source.from_dir, unfinished=source.unfinished, say=say) as log:
-                async for rollout in log_rollouts(log, say):
-                    take(facts_of(rollout, settings.emission))
-
-    asyncio.run(read())
