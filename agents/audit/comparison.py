@@ -119,20 +119,21 @@ def _flags(a: Side, b: Side, ids: Sequence[str]) -> dict[str, tuple[int, int, fl
 def protocol_differences(found: Comparison) -> list[str]:
     """How the two were asked differently; these make a difference of numbers that is none of the systems."""
     a, b = found.a.log, found.b.log
+    named = [("log format", a.shape, b.shape), ("filter", a.filter, b.filter), ("metric", a.metric, b.metric)]
+    if a.shape == b.shape:
+        named += [
+            (name, a.protocol.get(name), b.protocol.get(name)) for name in sorted(a.protocol.keys() | b.protocol.keys())
+        ]
     differences = [*a.remarks, *b.remarks]
-    for name, first, second in (("log format", a.shape, b.shape), ("filter", a.filter, b.filter), ("metric", a.metric, b.metric)):
-        if first != second:
-            differences.append(_between(name, first, second))
-    names = sorted(a.protocol.keys() | b.protocol.keys()) if a.shape == b.shape else []
-    for name in names:
-        if a.protocol.get(name) != b.protocol.get(name):
-            differences.append(_between(name, a.protocol.get(name), b.protocol.get(name)))
+    differences += [_between(name, first, second) for name, first, second in named if first != second]
     differences += _row_differences(found)
     if found.mismatched:
         differences.append(f"{len(found.mismatched)} items are other questions under the same id, and are left out")
     for log, letter in ((a, "A"), (b, "B")):
         if log.bad:
-            differences.append(f"{len(log.bad)} rows of {letter} cannot be read, the first at {log.bad[0].place}: {log.bad[0].reason}")
+            differences.append(
+                f"{len(log.bad)} rows of {letter} cannot be read, the first at {log.bad[0].place}: {log.bad[0].reason}"
+            )
     return differences
 
 
@@ -225,7 +226,11 @@ def _side(found: Comparison, at: int) -> dict[str, Any]:
     scores, n = [pair[at] for pair in found.grades], len(found.grades)
     if found.pairs is not None:
         right = sum(score == 1 for score in scores)
-        said |= {"correct": right, "rate": nine(right / n) if n else None, "wilson": [*map(nine, wilson(right, n))] if n else None}
+        said |= {
+            "correct": right,
+            "rate": nine(right / n) if n else None,
+            "wilson": [*map(nine, wilson(right, n))] if n else None,
+        }
     else:
         samples = sum(len(log.items[each]) for each in found.ids)
         said |= {"correct": None, "rate": nine(fsum(scores) / n) if n else None, "wilson": None, "items": n, "samples": samples,

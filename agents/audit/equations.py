@@ -12,10 +12,10 @@ from agents.audit.number_text import LONGEST_VALUE, value_of
 
 MOST_OPERATORS: Final = 200
 
-_TERM: Final = r"[-−]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?%?"
-_OPERATOR: Final = r"[-+*/×÷−]"
+_TERM: Final = r"[-\u2212]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?%?"
+_OPERATOR: Final = r"[-+*/×÷\u2212]"
 _EQUATION: Final = re.compile(
-    rf"(?<![\w.,)%*/+=×÷-])(?<![-+*/×÷−=(] )({_TERM}(?:\s*{_OPERATOR}\s*{_TERM}){{1,{MOST_OPERATORS}}})\s*=\s*({_TERM})"
+    rf"(?<![\w.,)%*/+=×÷-])(?<![-+*/×÷\u2212=(] )({_TERM}(?:\s*{_OPERATOR}\s*{_TERM}){{1,{MOST_OPERATORS}}})\s*=\s*({_TERM})"
     rf"(?![\w%]|[.,]\d|\s*{_OPERATOR}\s*[\d$(])"
 )
 _FIRST: Final = re.compile(_TERM)

@@ -158,7 +158,9 @@ def _line_row(value: Mapping[str, Any], cap: int | None) -> EvalRow:
 
 
 def _lm_eval_row(value: Mapping[str, Any], metric: str | None) -> EvalRow:
-    asked = [each for call in object_in(value, "arguments").values() if isinstance(call, dict) for each in call.values()]
+    asked = [
+        each for call in object_in(value, "arguments").values() if isinstance(call, dict) for each in call.values()
+    ]
     generation = next((each for each in asked if isinstance(each, dict)), {})
     protocol = {key: as_text(each) for key, each in generation.items()}
     if text_in(value, "prompt_hash"):
@@ -200,7 +202,9 @@ def _completion(output: Mapping[str, Any], choice: Mapping[str, Any]) -> str | N
         return said
     content = object_in(choice, "message").get("content")
     if isinstance(content, list):
-        return "".join(text_in(part, "text") or "" for part in content if isinstance(part, dict) and part.get("type") == "text")
+        return "".join(
+            text_in(part, "text") or "" for part in content if isinstance(part, dict) and part.get("type") == "text"
+        )
     return content if isinstance(content, str) else said if isinstance(said, str) else None
 
 

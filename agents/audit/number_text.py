@@ -7,14 +7,14 @@ import re
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-NUMBER: Final = r"(?<![A-Za-z0-9_.,])[-−]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
+NUMBER: Final = r"(?<![A-Za-z0-9_.,])[-\u2212]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
 """N of the contract."""
 
 _NUMBER: Final = re.compile(NUMBER)
 _HASH: Final = re.compile(rf"####\s*(?:\*+\s*)?({NUMBER})")
 _BOXED: Final = re.compile(r"\\boxed\{([^{}]*)\}")
 _ANSWER: Final = re.compile(rf"\b[Aa]nswer\s*(?:is|:|=)[:*\s]*({NUMBER})")
-_PLAIN: Final = re.compile(r"[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
+_PLAIN: Final = re.compile(r"[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
 _CURRENCY: Final = re.compile(r"[$€£\s]+")
 LONGEST_VALUE: Final = 400
 """Characters of a number beyond which a text is none: nobody writes such an answer, and exact fractions of it are slow."""
@@ -40,7 +40,7 @@ def value_of(text: str | None) -> Fraction | None:
     bare = _CURRENCY.sub("", plain(text)).rstrip(".%")
     if len(bare) > LONGEST_VALUE or not bare or _PLAIN.fullmatch(bare) is None or not any(map(str.isdigit, bare)):
         return None
-    return Fraction(bare.replace(",", "").replace("−", "-"))
+    return Fraction(bare.replace(",", "").replace("\u2212", "-"))
 
 
 class Placed(NamedTuple):

@@ -61,15 +61,13 @@ def mid_p(b: int, c: int) -> float:
 
 def newcombe(pairs: Pairs) -> Interval:
     """The 95 % interval of rate B - rate A by Newcombe's method 10, for n > 0. It never leaves -1..1."""
-    n, (both, b, c, neither) = pairs.n, pairs
+    n, (both, b, c, _) = pairs.n, pairs
     rate_a, rate_b = (both + b) / n, (both + c) / n
     (low_a, high_a), (low_b, high_b) = wilson(both + b, n), wilson(both + c, n)
     phi = _phi(pairs)
     delta = (c - b) / n
     below_b, above_b, below_a, above_a = rate_b - low_b, high_b - rate_b, rate_a - low_a, high_a - rate_a
-    return Interval(
-        max(-1.0, delta - _joined(below_b, above_a, phi)), min(1.0, delta + _joined(above_b, below_a, phi))
-    )
+    return Interval(max(-1.0, delta - _joined(below_b, above_a, phi)), min(1.0, delta + _joined(above_b, below_a, phi)))
 
 
 def _joined(one: float, other: float, phi: float) -> float:

@@ -7,7 +7,7 @@ from agents.rollouts.branch_outcomes import branch_outcomes, required_verdicts
 from agents.rollouts.broken_log import BrokenLogError
 from agents.rollouts.pinned_config import pinned_config
 from agents.rollouts.rollout import Rollout
-from agents.summarize.pieces import Call, Piece
+from agents.summarize.pieces import Call, Decision, Piece, Result
 from agents.verdicts.meaning import UNDECIDED_ENDS, Outcome, Terms, Verdict, kind_of, meaning, terms_of
 from schemas.branches import BranchStatus
 from schemas.closures import SettledBranch
@@ -28,6 +28,7 @@ class Ruling(NamedTuple):
     outcome: Outcome
     tests: int | None
     """Tests that were collected; None where none ran, or some file could not be collected."""
+    produced_by: str
 
 
 class ToolCall(NamedTuple):
@@ -48,6 +49,10 @@ class AuditedBranch(NamedTuple):
     workspace: str | None
     """The digest of its snapshot."""
     calls: tuple[ToolCall, ...]
+    decided: bool
+    """Whether a supervisor or a guardrail decided what it may do."""
+    results: int
+    """Results that came back."""
 
     @property
     def was_testable(self) -> bool:
@@ -105,7 +110,7 @@ def _ruling(verdict: Verdict, terms: Terms) -> Ruling:
     whole = tests is not None and not tests.collection_errors
     return Ruling(
         verifier_of(verdict), verdict.branch_index, verdict.attempt, meaning(verdict, terms).outcome,
-        tests.total if tests is not None and whole else None,
+        tests.total if tests is not None and whole else None, verdict.produced_by,
     )  # fmt: skip
 
 
@@ -118,7 +123,7 @@ def _branches(rollout: Rollout, config: EmissionConfig) -> list[AuditedBranch]:
         view = attempts[number].view()
         workspace = view.end.workspace if view.end is not None else None
         digest = None if workspace is None else workspace.digest
-        found.append(AuditedBranch(index, number, view.status or "running", "unknown", digest, _calls(view.pieces)))
+        found.append(AuditedBranch(index, number, view.status or "running", "unknown", digest, *_deeds(view.pieces)))
     return found
 
 
@@ -134,12 +139,13 @@ def _settled(rollout: Rollout, pins: Sequence[SettledBranch], config: EmissionCo
         digest = None if pin.workspace is None else pin.workspace.digest
         status: ObjectiveStatus = outcomes.get(pin.branch_index, "unknown")
         found.append(
-            AuditedBranch(pin.branch_index, pin.attempt, pin.status or "running", status, digest, _calls(pieces))
+            AuditedBranch(pin.branch_index, pin.attempt, pin.status or "running", status, digest, *_deeds(pieces))
         )
     return found
 
 
-def _calls(pieces: Sequence[Piece]) -> tuple[ToolCall, ...]:
-    return tuple(
-        ToolCall(each.body.name, each.body.arguments) for piece in pieces for each in piece.noted if isinstance(each.body, Call)
-    )
+def _deeds(pieces: Sequence[Piece]) -> tuple[tuple[ToolCall, ...], bool, int]:
+    """The calls of a branch, whether anybody decided about it, and how many results came back."""
+    bodies = [each.body for piece in pieces for each in piece.noted]
+    calls = tuple(ToolCall(body.name, body.arguments) for body in bodies if isinstance(body, Call))
+    return calls, any(isinstance(body, Decision) for body in bodies), sum(isinstance(body, Result) for body in bodies)

@@ -15,23 +15,24 @@ SPEAKERS: Final = {"human": "user", "gpt": "assistant", "system": "system", "too
                    "observation": "tool", "user": "user", "assistant": "assistant"}  # fmt: skip
 
 
+SHAPES: Final = (
+    ("rl-transitions", ("observation", "action", "next_observation")),
+    ("preference", ("chosen", "rejected")),
+    ("stepwise", ("completions", "labels")),
+    ("kto", ("prompt", "completion", "label")),
+    ("prompt-completion", ("prompt", "completion")),
+    ("adp", ("schema_version", "content")),
+    ("messages", ("messages",)),
+    ("sharegpt", ("conversations",)),
+    ("prompt", ("prompt",)),
+    ("text", ("text",)),
+)
+"""Shapes by the members that tell them, the most telling first."""
+
+
 def format_of(row: Mapping[str, Any]) -> str:
     """The shape of a row; `unknown` for one that no trainer here takes."""
-    keys = row.keys()
-    if {"observation", "action", "next_observation"} <= keys:
-        return "rl-transitions"
-    if {"chosen", "rejected"} <= keys:
-        return "preference"
-    if {"completions", "labels"} <= keys:
-        return "stepwise"
-    if {"prompt", "completion"} <= keys:
-        return "kto" if "label" in keys else "prompt-completion"
-    if row.get("schema_version") is not None and isinstance(row.get("content"), list):
-        return "adp"
-    for name, found in (("messages", "messages"), ("conversations", "sharegpt"), ("prompt", "prompt"), ("text", "text")):
-        if name in keys:
-            return found
-    return "unknown"
+    return next((form for form, names in SHAPES if all(name in row for name in names)), "unknown")
 
 
 def problems(row: Mapping[str, Any]) -> list[str]:
@@ -42,7 +43,11 @@ def problems(row: Mapping[str, Any]) -> list[str]:
         "text": _text_row, "sharegpt": _sharegpt, "rl-transitions": _transition, "stepwise": _stepwise, "adp": _trajectory,
     }  # fmt: skip
     check = checks.get(form)
-    found = ["no shape of a trainer: none of messages, prompt, chosen, text, conversations, observation"] if check is None else [*check(row)]
+    found = (
+        ["no shape of a trainer: none of messages, prompt, chosen, text, conversations, observation"]
+        if check is None
+        else [*check(row)]
+    )
     return [*found, *_numbers(row)]
 
 
@@ -120,7 +125,9 @@ def _sharegpt(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"conversations[{at}]: no `from` that is known"
         elif not isinstance(each.get("value", each.get("content")), str):
             yield f"conversations[{at}]: no text"
-    if all(isinstance(each, dict) and SPEAKERS.get(str(each.get("from", each.get("role")))) != "assistant" for each in said):
+    if all(
+        isinstance(each, dict) and SPEAKERS.get(str(each.get("from", each.get("role")))) != "assistant" for each in said
+    ):
         yield "conversations: nothing that the model said"
 
 
@@ -143,6 +150,9 @@ def _stepwise(row: Mapping[str, Any]) -> Iterator[str]:
 def _trajectory(row: Mapping[str, Any]) -> Iterator[str]:
     open_calls: set[str] = set()
     seen: set[str] = set()
+    if not isinstance(row["content"], list):
+        yield "content: no array"
+        return
     for at, each in enumerate(row["content"]):
         call_id = each.get("tool_call_id") if isinstance(each, dict) else None
         kind = each.get("class_") if isinstance(each, dict) else None
@@ -180,7 +190,12 @@ def _message(said: Any, open_calls: set[str], *, alone: bool) -> Iterator[str]:
         yield "no role that is known"
         return
     calls = said.get("tool_calls") or []
-    if said["role"] == "assistant" and not calls and _is_empty(said.get("content")) and not said.get("reasoning_content"):
+    if (
+        said["role"] == "assistant"
+        and not calls
+        and _is_empty(said.get("content"))
+        and not said.get("reasoning_content")
+    ):
         yield "an assistant message that says nothing"
     for call in calls if isinstance(calls, list) else []:
         function = call.get("function") if isinstance(call, dict) else None
@@ -191,7 +206,12 @@ def _message(said: Any, open_calls: set[str], *, alone: bool) -> Iterator[str]:
             yield "arguments of a call are no JSON"
         if isinstance(call.get("id"), str):
             open_calls.add(call["id"])
-    if said["role"] == "tool" and alone and said.get("tool_call_id") is not None and said["tool_call_id"] not in open_calls:
+    if (
+        said["role"] == "tool"
+        and alone
+        and said.get("tool_call_id") is not None
+        and said["tool_call_id"] not in open_calls
+    ):
         yield "a result of no call"
 
 

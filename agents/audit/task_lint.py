@@ -30,7 +30,9 @@ FINDINGS: Final[Mapping[str, tuple[str, str | None]]] = {
 SEVERITIES: Final = ("critical", "high", "medium", "low")
 PENALTIES: Final = {"critical": 0.4, "high": 0.2, "medium": 0.1, "low": 0.05}
 
-ANSWERS: Final = frozenset({"answer", "answers", "solution", "gold", "expected", "expected_output", "oracle", "ground_truth"})
+ANSWERS: Final = frozenset(
+    {"answer", "answers", "solution", "gold", "expected", "expected_output", "oracle", "ground_truth"}
+)
 GRADERS: Final = ("grade", "score", "verify", "judge", "reward")
 PROGRAMS: Final = (".py", ".sh", ".js", ".ts")
 TESTS: Final = ("test_*.py", "*_test.py", "*.test.js", "*.test.ts", "*.spec.js", "*.spec.ts")
@@ -43,7 +45,9 @@ SMALLEST_COPY: Final = 16
 LOOKED_AT: Final = 4 << 20
 """Bytes of a file that are searched for secrets and assignments."""
 
-_ASSIGNED: Final = re.compile(r"^[^\S\n]*(?:export[^\S\n]+|ENV[^\S\n]+)?(?:ANSWER|SOLUTION|GOLD|EXPECTED)[^\S\n]*=", re.MULTILINE)
+_ASSIGNED: Final = re.compile(
+    r"^[^\S\n]*(?:export[^\S\n]+|ENV[^\S\n]+)?(?:ANSWER|SOLUTION|GOLD|EXPECTED)[^\S\n]*=", re.MULTILINE
+)
 _YAML_POLICY: Final = re.compile(r"^[^\S\n]*allow_internet[^\S\n]*:", re.MULTILINE)
 
 
@@ -72,7 +76,11 @@ class TaskTree:
 
     def visible(self) -> dict[str, bytes]:
         """What the agent starts with, by its path there."""
-        return {path.removeprefix(self.start): content for path, content in self.files.items() if path.startswith(self.start)}
+        return {
+            path.removeprefix(self.start): content
+            for path, content in self.files.items()
+            if path.startswith(self.start)
+        }
 
     def under(self, folder: str) -> dict[str, bytes]:
         """The files below a folder of the directory."""
@@ -129,7 +137,9 @@ class TaskAudit(NamedTuple):
 def audited(tree: TaskTree, more: Iterable[Finding] = ()) -> TaskAudit:
     """The audit of a task; `more` was found by other means."""
     found = {*_lint(tree), *more}
-    return TaskAudit(tree.path, tuple(sorted(found, key=lambda each: (SEVERITIES.index(each.severity), each.id, each.path))))
+    return TaskAudit(
+        tree.path, tuple(sorted(found, key=lambda each: (SEVERITIES.index(each.severity), each.id, each.path)))
+    )
 
 
 def same_instructions(trees: Iterable[TaskTree]) -> set[str]:
@@ -157,7 +167,10 @@ def _lint(tree: TaskTree) -> Iterator[Finding]:
         path = tree.start + name
         own = sha256(content).digest() if len(content) >= SMALLEST_COPY else b""
         yield from (Finding(kind, path) for kind, digests in copies.items() if own in digests)
-        yield from (Finding(kind, path) for kind in _by_name(name, is_protected=any(fnmatchcase(name, each) for each in protected)))
+        yield from (
+            Finding(kind, path)
+            for kind in _by_name(name, is_protected=any(fnmatchcase(name, each) for each in protected))
+        )
         yield from (Finding(kind, path) for kind in _by_content(name, content))
     for folder in sorted(tree.folders):
         if folder.startswith(tree.start) and folder.rpartition("/")[2] in HISTORY:

@@ -26,7 +26,7 @@ _INVISIBLE: Final = re.compile(
 _POISON: Final = re.compile(
     r"<\s*(?:important|system|secret|hidden|instructions?)\s*>"
     r"|\b(?:ignore|disregard|forget|override)\s+(?:all\s+|any\s+|the\s+|your\s+)*(?:previous|prior|above|earlier|other|system)\b"
-    r"|\b(?:do\s+not|don['’]t|never)\s+(?:tell|mention|inform|show|reveal|notify|alert)\s+(?:this\s+|it\s+|anything\s+)?(?:to\s+)?"
+    r"|\b(?:do\s+not|don['\u2019]t|never)\s+(?:tell|mention|inform|show|reveal|notify|alert)\s+(?:this\s+|it\s+|anything\s+)?(?:to\s+)?"
     r"(?:the\s+|any\s+)?(?:user|human|operator|anyone)\b"
     r"|\b(?:without|before)\s+(?:telling|informing|asking|notifying|mentioning\s+it\s+to)\s+the\s+(?:user|human|operator)\b"
     r"|~/\.(?:ssh|aws|netrc|cursor|config)\b|\bid_rsa\b|\.env\b(?=[^\n]{0,80}\b(?:read|send|pass|include)\b)"
@@ -36,8 +36,10 @@ _POISON: Final = re.compile(
 )
 """Sentences that ask a model to act against its user. Bounded everywhere, so linear."""
 _OTHERS: Final = re.compile(
-    r"\b(?:instead\s+of|rather\s+than|in\s+place\s+of|do\s+not\s+(?:use|call)|don['’]t\s+(?:use|call)|never\s+(?:use|call)|"
-    r"before\s+(?:using|calling)|whenever|when(?:\s+the)?|replaces?|overrides?|supersedes?)\s+(?:the\s+)?[`'\"]?([A-Za-z_][\w.-]{1,63})"
+    r"\b(?:before|after|when|whenever)\s+(?:you\s+)?(?:use|call|invoke|using|calling|invoking)\s+(?:the\s+)?[`'\"]?"
+    r"([A-Za-z_][\w.-]{1,63})"
+    r"|\b([A-Za-z_][\w.-]{1,63})[`'\"]?\s+(?:tool\s+)?is\s+(?:called|used|invoked|available)\b",
+    re.IGNORECASE,
 )
 """A description that gives orders about another tool."""
 
@@ -126,13 +128,13 @@ class ToolAudit:
         if len(places) < MOST_NAMED or where in places:
             places[where] += 1
 
+    def suspicious(self) -> set[str]:
+        """The tools with a finding."""
+        return {each["tool"] for each in self.plain()["tools"] if each["findings"]}
+
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
         return {"tools": [_record(name, seen) for name, seen in sorted(self._tools.items())]}
-
-    def found(self) -> bool:
-        """Whether anything is wrong."""
-        return any(each["findings"] for each in self.plain()["tools"])
 
 
 def _record(name: str, seen: _Seen) -> dict[str, Any]:
@@ -155,7 +157,7 @@ def _wrong_with(tool: Tool, names: Counter[str]) -> list[str]:
         found.append("invisible_chars")
     if _POISON.search(_INVISIBLE.sub("", tool.text)):
         found.append("tool_poisoning")
-    orders = {match[1].rstrip(".") for match in _OTHERS.finditer(tool.text)}
+    orders = {(match[1] or match[2]).rstrip(".") for match in _OTHERS.finditer(tool.text)}
     if names[tool.name] > 1 or (orders & names.keys()) - {tool.name}:
         found.append("shadowing")
     return found

@@ -7,7 +7,7 @@ another sample of the same model may be right: `Triage.route` says which of thes
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,16 @@ from agents.audit.eval_row import EvalRow, named
 from agents.audit.number_text import Stated, numbers_in, placed_numbers, plain, stated, value_of
 from schemas.numbers import nine
 
-LABELS: Final = ("format", "extraction", "no_output", "refused", "truncated", "arithmetic", "self_correction", "reasoning")
+LABELS: Final = (
+    "format",
+    "extraction",
+    "no_output",
+    "refused",
+    "truncated",
+    "arithmetic",
+    "self_correction",
+    "reasoning",
+)
 FLAGS: Final = ("goes_on", "loops", "mentioned")
 
 LOTTERY_FROM, REPAIR_FROM = 0.30, 0.15
@@ -28,12 +37,12 @@ SPARE_TOKENS: Final = 2
 """An answer this close to its cap was cut."""
 
 _REFUSAL: Final = re.compile(
-    r"\b(?:i(?:['’]m| am) (?:sorry|unable)|i (?:can(?:no|['’])t|cannot|won['’]t|will not) "
+    r"\b(?:i(?:['\u2019]m| am) (?:sorry|unable)|i (?:can(?:no|['\u2019])t|cannot|won['\u2019]t|will not) "
     r"(?:help|assist|answer|comply|provide|solve|do that)|as an ai(?: language)? model)\b",
     re.IGNORECASE,
 )
 _AGAIN: Final = re.compile(
-    r"\b(?:wait,|let(?:['’]s| me|us) (?:re-?check|redo|re-?calculate|correct|re-?evaluate)|"
+    r"\b(?:wait,|let(?:['\u2019]s| me|us) (?:re-?check|redo|re-?calculate|correct|re-?evaluate)|"
     r"i made an? (?:mistake|error)|correction:|on second thought)",
     re.IGNORECASE,
 )
@@ -116,7 +125,14 @@ class Lottery(NamedTuple):
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
         rate = nine(len(self.ids) / self.n) if self.n else None
-        return {"n": self.n, "lottery": len(self.ids), "tied": self.tied, "any": self.any, "rate": rate, "ids": list(self.ids)}
+        return {
+            "n": self.n,
+            "lottery": len(self.ids),
+            "tied": self.tied,
+            "any": self.any,
+            "rate": rate,
+            "ids": list(self.ids),
+        }
 
 
 def triage(rows: tuple[EvalRow, ...], lottery: Lottery | None = None) -> Triage:
@@ -151,25 +167,11 @@ def _expected(text: str | None) -> Fraction | None:
 
 def label_of(read: Read) -> str | None:
     """The first label that holds of a wrong row; None when no text of it was logged."""
-    row = read.row
-    if _same_answer(row, read.expected):
+    if _same_answer(read.row, read.expected):
         return "format"
-    if row.text is None:
+    if read.row.text is None:
         return None
-    if _is_extraction(read):
-        return "extraction"
-    if not row.text.strip():
-        return "no_output"
-    if not read.has_marker:
-        if _REFUSAL.search(row.text, 0, REFUSAL_WITHIN) is not None:
-            return "refused"
-        if _is_truncated(read):
-            return "truncated"
-    if read.expected is not None and repaired(read.text, read.expected):
-        return "arithmetic"
-    if read.expected is not None and _corrected_itself(read.text, read.expected):
-        return "self_correction"
-    return "reasoning"
+    return next((label for label, holds in _PREDICATES if holds(read)), "reasoning")
 
 
 def flags_of(read: Read) -> dict[str, bool]:
@@ -195,13 +197,28 @@ def _is_extraction(read: Read) -> bool:
     return read.has_marker or value_of(read.row.predicted) is None
 
 
+def _is_blank(read: Read) -> bool:
+    return not (read.row.text or "").strip()
+
+
+def _is_refused(read: Read) -> bool:
+    return not read.has_marker and _REFUSAL.search(read.row.text or "", 0, REFUSAL_WITHIN) is not None
+
+
 def _is_truncated(read: Read) -> bool:
+    """Whether a text without a marker was cut: by what the service says, else by its tokens, else by its end."""
     row = read.row
+    if read.has_marker:
+        return False
     if row.finish_reason in CAPPED:
         return True
     if row.n_tokens is not None and row.max_tokens is not None:
         return row.n_tokens >= row.max_tokens - SPARE_TOKENS
     return row.finish_reason is None and _has_cut_tail(read.text)
+
+
+def _is_arithmetic(read: Read) -> bool:
+    return read.expected is not None and repaired(read.text, read.expected)
 
 
 def _has_cut_tail(text: str) -> bool:
@@ -214,12 +231,12 @@ def _has_cut_tail(text: str) -> bool:
     return end[-1].isalpha() or (end[-1] in _CUT_ENDS and not end.endswith("**"))
 
 
-def _corrected_itself(text: str, expected: Fraction) -> bool:
+def _corrected_itself(read: Read) -> bool:
     """Whether the expected number was the last one before the model changed its mind."""
-    found = placed_numbers(text)
+    found = placed_numbers(read.text)
     ends = [number.end for number in found]
-    before = (bisect_right(ends, again.start()) for again in _AGAIN.finditer(text))
-    return any(count and found[count - 1].value == expected for count in before)
+    before = (bisect_right(ends, again.start()) for again in _AGAIN.finditer(read.text))
+    return read.expected is not None and any(count and found[count - 1].value == read.expected for count in before)
 
 
 def _loops(text: str) -> bool:
@@ -254,3 +271,14 @@ def lottery_of(samples: Sequence[Samples]) -> Lottery:
             else:
                 tied += 1
     return Lottery(n, tuple(ids), tied, some)
+
+
+_PREDICATES: Final[tuple[tuple[str, Callable[[Read], bool]], ...]] = (
+    ("extraction", _is_extraction),
+    ("no_output", _is_blank),
+    ("refused", _is_refused),
+    ("truncated", _is_truncated),
+    ("arithmetic", _is_arithmetic),
+    ("self_correction", _corrected_itself),
+)
+"""The labels of wrong rows with a text, in their order."""

@@ -40,9 +40,13 @@ SEVERITIES: Final[Mapping[str, Severity]] = {
 LEAKING: Final = frozenset({
     "solution", "solutions", "answer", "answers", "gold", "oracle", "ground_truth", "expected_output", "hidden_tests"
 })  # fmt: skip
-PROSE: Final = frozenset({"content", "contents", "text", "body", "new_str", "old_str", "file_text", "message", "answer", "patch", "diff"})
+PROSE: Final = frozenset(
+    {"content", "contents", "text", "body", "new_str", "old_str", "file_text", "message", "answer", "patch", "diff"}
+)
 """Arguments that hold text, not paths."""
-PATHS: Final = frozenset({"path", "paths", "file", "files", "filename", "file_path", "filepath", "dir", "directory", "folder", "cwd"})
+PATHS: Final = frozenset(
+    {"path", "paths", "file", "files", "filename", "file_path", "filepath", "dir", "directory", "folder", "cwd"}
+)
 """Arguments whose whole value is a path, although it has neither a slash nor an extension."""
 _TOKEN: Final = re.compile(r"[^\s\"'`;|&<>()=,:\[\]{}]+")
 _FILE_NAME: Final = re.compile(
@@ -115,13 +119,17 @@ class VerifierAudit:
         branches = {branch.index: branch for branch in facts.branches}
         current = _current(facts, branches)
         for index in sorted({*branches, *(branch for branch, _ in current)}):
-            self._count(facts, index, branches.get(index), {name: each for (own, name), each in current.items() if own == index})
+            self._count(
+                facts, index, branches.get(index), {name: each for (own, name), each in current.items() if own == index}
+            )
         self._look_for_flips(facts, branches, current)
         self._look_at_tests(facts, current)
         self._look_for_leaks(facts)
         self._look_at_judges(facts)
 
-    def _count(self, facts: RolloutFacts, index: int, branch: AuditedBranch | None, rulings: Mapping[str, Ruling]) -> None:
+    def _count(
+        self, facts: RolloutFacts, index: int, branch: AuditedBranch | None, rulings: Mapping[str, Ruling]
+    ) -> None:
         testable = branch is not None and branch.was_testable
         for name in sorted(rulings.keys() | (facts.required if testable else ())):
             tally = self._tallies[name]
@@ -198,7 +206,9 @@ class VerifierAudit:
         pairs = self.pairs()
         return {
             "verifiers": [self._verifier(name, tally, pairs) for name, tally in sorted(self._tallies.items())],
-            "pairs": [{"a": each.a, "b": each.b, "n": each.n, "agree": each.agree, "kappa": each.kappa} for each in pairs],
+            "pairs": [
+                {"a": each.a, "b": each.b, "n": each.n, "agree": each.agree, "kappa": each.kappa} for each in pairs
+            ],
         }
 
     def strengths(self) -> dict[str, float]:
@@ -208,7 +218,11 @@ class VerifierAudit:
     def _verifier(self, name: str, tally: _Tally, pairs: list[Pair]) -> dict[str, Any]:
         judge = name.startswith("judge:")
         n = tally.turned if judge else tally.passes + tally.fails
-        findings = dict(tally.found) | dict(_position_bias(tally) if judge else _rates(tally, n)) | dict(_agreement(name, pairs))
+        findings = (
+            dict(tally.found)
+            | dict(_position_bias(tally) if judge else _rates(tally, n))
+            | dict(_agreement(name, pairs))
+        )
         made = [
             {"id": each, "severity": SEVERITIES[each], "count": found.count, "branches": found.branches}
             for each, found in sorted(findings.items())

@@ -17,7 +17,9 @@ from schemas.training import PpoRecord
 
 VERSION = "1.5.0"
 SHELL = "bash"
-SHELLS = frozenset({"bash", "sh", "shell", "run", "run_command", "run_shell", "execute_bash", "execute_command", "terminal", "exec"})
+SHELLS = frozenset(
+    {"bash", "sh", "shell", "run", "run_command", "run_shell", "execute_bash", "execute_command", "terminal", "exec"}
+)
 """Tools whose one argument is a command of a shell."""
 COMMANDS = ("command", "cmd")
 NO_RESULT = "(no result)"
@@ -103,7 +105,7 @@ def _observation(call: BranchCall, call_id: str) -> dict[str, Any]:
     if call.error is not None:
         text = "\n".join(part for part in (text, call.error.message) if part)
     return {
-        "class_": "text_observation", "content": text if text else "" if call.output_digest is not None else NO_RESULT, "name": None,
+        "class_": "text_observation", "content": text or ("" if call.output_digest is not None else NO_RESULT), "name": None,
         "source": "environment", "tool_call_id": call_id,
     }  # fmt: skip
 

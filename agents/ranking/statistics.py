@@ -76,7 +76,9 @@ def vote_stats(votes: Iterable[Vote]) -> VoteStats:
     """Position consistency, first position rate and tie rate of the valid votes."""
     counts = _vote_counts(votes)
     return VoteStats(
-        _share(counts.agree, counts.turned), _share(counts.to_first, counts.valid - counts.ties), _share(counts.ties, counts.valid)
+        _share(counts.agree, counts.turned),
+        _share(counts.to_first, counts.valid - counts.ties),
+        _share(counts.ties, counts.valid),
     )
 
 

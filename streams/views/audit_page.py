@@ -28,7 +28,11 @@ def comparison_page(found: "Comparison", numbers: dict[str, Any], claim: float) 
     """The page of one comparison."""
     a, b = found.a.log, found.b.log
     lines: list[RenderableType] = [visible(f"A: {a.name}"), visible(f"B: {b.name}")]
-    lines += [visible(f"  only the filter {log.filter} counts, not {', '.join(log.other_filters)}") for log in (a, b) if log.other_filters]
+    lines += [
+        visible(f"  only the filter {log.filter} counts, not {', '.join(log.other_filters)}")
+        for log in (a, b)
+        if log.other_filters
+    ]
     told = warnings(found)
     lines += ["", "Read this first:", *(visible(f"  {each}") for each in told)] if told else []
     lines += ["", VERDICTS[numbers["verdict"]], *_why(numbers, claim)]
@@ -52,14 +56,18 @@ def _why(numbers: dict[str, Any], claim: float) -> list[str]:
     if numbers["powered"] is False:
         least = numbers["min_detectable"]
         shown = "no difference" if least is None else f"no difference below {least:.2%}"
-        lines.append(f"  {numbers['n']:,} items show {shown}; the claim would be {claim:.2%}. `braid audit power` says how many it takes.")
+        lines.append(
+            f"  {numbers['n']:,} items show {shown}; the claim would be {claim:.2%}. `braid audit power` says how many it takes."
+        )
     return lines
 
 
 def _numbers(numbers: dict[str, Any]) -> list[str]:
     lines = [f"{numbers['n']:,} items that both answered"]
     if numbers["mcnemar"] is not None:
-        lines[0] += f": {numbers['both']:,} both right, {numbers['b']:,} only A, {numbers['c']:,} only B, {numbers['neither']:,} neither"
+        lines[0] += (
+            f": {numbers['both']:,} both right, {numbers['b']:,} only A, {numbers['c']:,} only B, {numbers['neither']:,} neither"
+        )
         lines.append(f"McNemar p {numbers['mcnemar']['exact']:.4g} exact, {numbers['mcnemar']['mid_p']:.4g} mid-p")
     if numbers["bootstrap"] is not None:
         found = numbers["bootstrap"]
@@ -67,7 +75,9 @@ def _numbers(numbers: dict[str, Any]) -> list[str]:
     if "sign_flip_p" in numbers:
         lines.append(f"sign flips p {numbers['sign_flip_p']:.4g}; standard error by item {_text(numbers['se'])}")
     if "holm" in numbers:
-        lines.append(f"corrected for several candidates: Holm {_text(numbers['holm'])}, Benjamini-Hochberg {_text(numbers['bh'])}")
+        lines.append(
+            f"corrected for several candidates: Holm {_text(numbers['holm'])}, Benjamini-Hochberg {_text(numbers['bh'])}"
+        )
     return lines
 
 
@@ -75,7 +85,10 @@ def _arms(numbers: dict[str, Any]) -> list[str]:
     if "arms" not in numbers:
         return []
     return [
-        f"{side}: " + ", ".join(f"{name} {_text(value)}" for name, value in numbers["arms"][side].items() if not isinstance(value, dict))
+        f"{side}: "
+        + ", ".join(
+            f"{name} {_text(value)}" for name, value in numbers["arms"][side].items() if not isinstance(value, dict)
+        )
         for side in ("a", "b")
     ]
 
@@ -88,9 +101,8 @@ def triage_page(log: "EvalLog", found: "Triage") -> "list[RenderableType]":
         ids = [name for name, own in found.labels.items() if own == label]
         more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
         made.add_row(label, f"{count:,}", visible(", ".join(ids[:SHOWN]) + more))
-    lines: list[RenderableType] = [
-        visible(f"{log.name}: {numbers['wrong']:,} of {found.n:,} rows are wrong, {found.errors:,} are errors and count nowhere"), "", made, "",
-    ]  # fmt: skip
+    wrong = f"{numbers['wrong']:,} of {found.n:,} rows are wrong, {found.errors:,} are errors and count nowhere"
+    lines: list[RenderableType] = [visible(f"{log.name}: {wrong}"), "", made, ""]
     lines += [f"{name}: {found.flagged(name):,} of {found.n:,} rows" for name in FLAGS]
     if found.unlabelled:
         lines.append(f"without a label, because no text was logged: {found.unlabelled:,}")

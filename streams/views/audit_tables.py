@@ -17,7 +17,9 @@ def verifier_page(found: dict[str, Any]) -> "list[RenderableType]":
     numbers = ("n", "pass", "fail", "unknown", "rate", "strength")
     made = table("", "verifier", *numbers, right=numbers)
     for each in found["verifiers"]:
-        made.add_row(visible(each["id"]), *(text(each[key]) for key in ("n", "pass", "fail", "unknown", "pass_rate", "strength")))
+        made.add_row(
+            visible(each["id"]), *(text(each[key]) for key in ("n", "pass", "fail", "unknown", "pass_rate", "strength"))
+        )
     lines: list[RenderableType] = [made] if found["verifiers"] else ["no verdict and no vote in the log"]
     for each in found["verifiers"]:
         lines += [_finding(each["id"], finding, "branches") for finding in each["findings"]]
@@ -37,7 +39,9 @@ def tool_page(found: dict[str, Any]) -> "list[RenderableType]":
     """The audit of tools."""
     made = table("", "tool", "rollouts", "calls", "descriptors", right=("rollouts", "calls", "descriptors"))
     for each in found["tools"]:
-        made.add_row(visible(each["tool"]), f"{each['rollouts']:,}", f"{each['calls']:,}", f"{len(each['descriptors']):,}")
+        made.add_row(
+            visible(each["tool"]), f"{each['rollouts']:,}", f"{each['calls']:,}", f"{len(each['descriptors']):,}"
+        )
     lines: list[RenderableType] = [made] if found["tools"] else ["no tool in the log"]
     for each in found["tools"]:
         lines += [_finding(each["tool"], finding, "where") for finding in each["findings"]]

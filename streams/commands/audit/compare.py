@@ -53,8 +53,8 @@ def compare(
     Example: `braid audit compare base.jsonl candidate.jsonl`
     """
     from agents.audit.adjustment import benjamini_hochberg, holm
-    from agents.audit.comparison import comparison_json, corrected
     from agents.audit.comparison import compare as run
+    from agents.audit.comparison import comparison_json, corrected
 
     if files and flags.by is not None:
         raise AuditError("--by compares arms of the log, and takes no files")

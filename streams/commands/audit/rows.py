@@ -33,8 +33,9 @@ def rows(files: Files, /, *, eval_items: Path | None = None, json: Json = False)
     if json:
         print_json(found)
     else:
-        _show(f"{found['rows']:,} rows, format {found['format'] or '-'}: {found['invalid']:,} invalid, {found['contaminated']:,} contaminated",
-              [f"line {each['line']}: {each['reason']}" for each in found["errors"]])  # fmt: skip
+        counts = f"{found['invalid']:,} invalid, {found['contaminated']:,} contaminated"
+        lines = [f"line {each['line']}: {each['reason']}" for each in found["errors"]]
+        _show(f"{found['rows']:,} rows, format {found['format'] or '-'}: {counts}", lines)
     if found["invalid"] or found["contaminated"]:
         sys.exit(1)
 
@@ -57,8 +58,11 @@ def contamination(files: Files, /, *, eval_items: Path, json: Json = False) -> N
     if json:
         print_json(found)
     else:
-        _show(f"{found['flagged']:,} of {found['rows']:,} rows repeat one of {found['items']:,} items; {found['skipped_items']:,} items are too short to tell",
-              [f"line {each['row']}: {each['item']} ({each['rule']} {each['score']:.3g})" for each in found["matches"]])  # fmt: skip
+        first = f"{found['flagged']:,} of {found['rows']:,} rows repeat one of {found['items']:,} items"
+        lines = [
+            f"line {each['row']}: {each['item']} ({each['rule']} {each['score']:.3g})" for each in found["matches"]
+        ]
+        _show(f"{first}; {found['skipped_items']:,} items are too short to tell", lines)
     if found["flagged"]:
         sys.exit(1)
 

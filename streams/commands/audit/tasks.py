@@ -46,7 +46,7 @@ def tasks(
     from schemas.errors import BraidError
     from streams.jobs.audit.task_trees import read_tree
 
-    trees: dict[Path, "TaskTree"] = {}
+    trees: dict[Path, TaskTree] = {}
     errors: list[str] = []
     for name in folders:
         path = _folder(name)
@@ -60,7 +60,10 @@ def tasks(
     if flags.run:
         ran, problems = _ran(list(trees))
         errors += problems
-        found = [audited(tree, [*each.findings, *ran.get(tree.path, [])]) for tree, each in zip(trees.values(), found, strict=True)]
+        found = [
+            audited(tree, [*each.findings, *ran.get(tree.path, [])])
+            for tree, each in zip(trees.values(), found, strict=True)
+        ]
     complain(*errors)
     if flags.json:
         print_json({"tasks": [each.plain() for each in found], **({"errors": errors} if errors else {})})
@@ -105,7 +108,7 @@ def _ran(folders: list[Path]) -> "tuple[dict[str, list[Finding]], list[str]]":
     from streams.services.verifiers.task_runs import run_tasks
     from streams.views.progress import progress
 
-    found: "dict[str, list[Finding]]" = {}
+    found: dict[str, list[Finding]] = {}
     problems: list[str] = []
 
     async def run() -> None:
@@ -125,8 +128,12 @@ def _show(found: "list[TaskAudit]") -> None:
 
     made = table("", "task", "score", "trusted", "found", right=("score", "found"))
     for each in found:
-        made.add_row(visible(each.path), f"{each.score:.2f}", "yes" if each.trusted else "NO", f"{len(each.findings):,}")
+        made.add_row(
+            visible(each.path), f"{each.score:.2f}", "yes" if each.trusted else "NO", f"{len(each.findings):,}"
+        )
     lines = [
-        visible(f"{finding.severity:8}  {each.path}  {finding.id}  {finding.path}") for each in found for finding in each.findings
+        visible(f"{finding.severity:8}  {each.path}  {finding.id}  {finding.path}")
+        for each in found
+        for finding in each.findings
     ]
     show(*([made] if found else []), *lines)

@@ -31,14 +31,19 @@ WHOLE_LIMIT = 1 << 30
 MEMBER_LIMIT = 256 << 20
 """Bytes of one sample of an archive, unpacked."""
 
-ASKED = "; give samples of lm-eval, a log of Inspect (.eval or .json), {results: [..]}, or lines of {id, correct or score}"
+ALL = Choice()
+"""The first filter, and the first metric."""
+
+ASKED = (
+    "; give samples of lm-eval, a log of Inspect (.eval or .json), {results: [..]}, or lines of {id, correct or score}"
+)
 
 
 class EvalFileError(BraidError):
     """A file that cannot be read as an evaluation log."""
 
 
-def read_eval_log(path: Path, choice: Choice = Choice()) -> EvalLog:
+def read_eval_log(path: Path, choice: Choice = ALL) -> EvalLog:
     """Read a log. Raises EvalFileError when it is none, or has nothing of what was asked for."""
     try:
         with path.open("rb") as source:
@@ -116,7 +121,10 @@ def _lines(path: Path, choice: Choice) -> EvalLog:
 
 def _second_is_object(path: Path) -> bool:
     """Whether a file whose first line is bad has a line that is a row: then it is a file of lines."""
-    return any(shape_of(_line(each).value) in ("lm-eval", "lines") for each, _ in zip(read_lines([path]), range(100), strict=False))
+    return any(
+        shape_of(_line(each).value) in ("lm-eval", "lines")
+        for each, _ in zip(read_lines([path]), range(100), strict=False)
+    )
 
 
 def _line(line: Line) -> Element:

@@ -4,17 +4,23 @@ Topics of a partition are read in step with their times, and a closed rollout go
 closing: memory holds the rollouts that are open at one moment. Those that never closed come last.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from agents.rollouts.rollout import Rollout
 from streams.log.fold import Fold
 from streams.log.interleaving import in_step, partition_blocks
 from streams.log.progress import Say, quiet
 from streams.log.reader import LogReader
+from streams.log.record import LogRecord
 from streams.log.topics import FACTS, Topic
 
+Observe = Callable[[Topic, Sequence[LogRecord]], None]
+"""Told the records of facts before they are folded."""
 
-async def log_rollouts(log: LogReader, say: Say = quiet) -> AsyncGenerator[Rollout, None]:
+
+async def log_rollouts(
+    log: LogReader, say: Say = quiet, observe: Observe | None = None
+) -> AsyncGenerator[Rollout, None]:
     """Read all rollouts of a log."""
     spans = await log.spans(FACTS)
     partitions = sorted({number for parts in spans.values() for number in parts})
@@ -26,6 +32,8 @@ async def log_rollouts(log: LogReader, say: Say = quiet) -> AsyncGenerator[Rollo
             for rollout_id in rounds.begin(topic):
                 yield fold.rollouts[rollout_id]
                 fold.leave(rollout_id)
+            if observe is not None:
+                observe(topic, records)
             for record in records:
                 said = fold.read(topic, record)
                 if said is not None and fold.add(topic, record, said).closed is not None:
@@ -57,5 +65,3 @@ class _Rounds:
         """Let a rollout wait."""
         if rollout_id not in self._old:
             self._young[rollout_id] = None
-
-

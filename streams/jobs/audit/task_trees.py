@@ -15,7 +15,9 @@ class TaskAuditError(BraidError):
 def read_tree(folder: Path) -> TaskTree:
     """Read a task directory. Raises TaskAuditError when it is none."""
     if not folder.is_dir():
-        raise TaskAuditError(f"{folder}: {'not a directory' if folder.exists() else 'no such directory'}; give the directory of a task")
+        raise TaskAuditError(
+            f"{folder}: {'not a directory' if folder.exists() else 'no such directory'}; give the directory of a task"
+        )
     root, total = os.path.realpath(folder), 0
     files, links, folders = dict[str, bytes](), dict[str, bool](), set[str]()
     for parent, names, bases in os.walk(folder):
@@ -31,7 +33,9 @@ def read_tree(folder: Path) -> TaskTree:
             elif path.is_file():
                 total += path.stat().st_size
                 if len(files) >= MAX_FILES or total > MAX_TOTAL:
-                    raise TaskAuditError(f"{folder}: more than {MAX_FILES:,} files or {MAX_TOTAL >> 20} MiB; is it one task?")
+                    raise TaskAuditError(
+                        f"{folder}: more than {MAX_FILES:,} files or {MAX_TOTAL >> 20} MiB; is it one task?"
+                    )
                 files[own] = path.read_bytes()
     if not files and not links:
         raise TaskAuditError(f"{folder}: it is empty")

@@ -40,11 +40,16 @@ CONTEXT: Mapping[str, Any] = {
 
 def write_croissant(folder: Path, form: Format, kind: FileKind, shards: list[Shard], *, redacted: bool) -> None:
     """Write the card."""
-    write_whole(folder / CROISSANT, orjson.dumps(_card(form, kind, shards, redacted=redacted), option=orjson.OPT_INDENT_2) + b"\n")
+    write_whole(
+        folder / CROISSANT,
+        orjson.dumps(_card(form, kind, shards, redacted=redacted), option=orjson.OPT_INDENT_2) + b"\n",
+    )
 
 
 def _card(form: Format, kind: FileKind, shards: list[Shard], *, redacted: bool) -> dict[str, Any]:
-    removed = "Secrets were removed by redaction rules." if redacted else "Redaction was switched off: rows may hold secrets."
+    removed = (
+        "Secrets were removed by redaction rules." if redacted else "Redaction was switched off: rows may hold secrets."
+    )
     return {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
