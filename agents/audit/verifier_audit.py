@@ -49,6 +49,7 @@ PATHS: Final = frozenset(
 )
 """Arguments whose whole value is a path, although it has neither a slash nor an extension."""
 _TOKEN: Final = re.compile(r"[^\s\"'`;|&<>()=,:\[\]{}]+")
+_ADDRESS: Final = re.compile(r"\b(?:https?|ftp|wss?)://[^\s\"']+", re.IGNORECASE)
 _FILE_NAME: Final = re.compile(
     r"[\w-]+(?:\.[\w-]+)*\.(?:py|js|ts|json|jsonl|txt|md|csv|tsv|sh|ya?ml|toml|xml|html?|out|log|tar|gz|zip|sql|c|cpp|h|go|rs|java|"
     r"ipynb|pkl|npy|npz|parquet|patch|diff)",
@@ -335,8 +336,8 @@ def _leads_to_answer(name: str, text: str) -> bool:
         return _has_leaking_segment(text)
     return any(
         _has_leaking_segment(token)
-        for token in _TOKEN.findall(text)
-        if ("/" in token or "\\" in token or _FILE_NAME.fullmatch(token)) and "://" not in token
+        for token in _TOKEN.findall(_ADDRESS.sub(" ", text))
+        if "/" in token or "\\" in token or _FILE_NAME.fullmatch(token)
     )
 
 
