@@ -122,7 +122,7 @@ FORMATS = (
         trajectories,
         {PART: {"schema_version": "text", "id": "text", "content": "json", "details": "json"}},
         files=("jsonl",),
-        speech=Speech(reasoning=False, media=True),
+        speech=Speech(reasoning=False),
         tools_beside=True,
     ),
 )  # fmt: skip

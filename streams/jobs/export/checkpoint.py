@@ -22,7 +22,7 @@ from schemas.base import Record
 from schemas.codec.body import first_problem
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
-from streams.jobs.export.croissant import CROISSANT
+from streams.jobs.export.croissant import CROISSANT, write_croissant
 from streams.jobs.export.ledger import EVIDENCE, FOLDER
 from streams.jobs.export.shards import ALONE, Shard, partial, remove_file
 from streams.jobs.export.whole_rollouts import UNKNOWN
@@ -237,7 +237,7 @@ def write_dataset_manifest(folder: Path, state: State, form: Format, key: Signin
     write_manifest(folder / MANIFEST, manifest, key)
 
 
-def write_metadata(folder: Path, state: State, form: Format) -> None:
+def _write_metadata(folder: Path, state: State, form: Format) -> None:
     """Write the definitions of tools, for formats that keep them beside the rows."""
     if form.tools_beside:
         tools = [orjson.loads(definition) for _, definition in sorted(state.tools.items())]
@@ -251,7 +251,7 @@ def _schema(record: type[Record]) -> dict[str, Any]:
 
 
 def write_card(folder: Path, state: State, form: Format, kind: FileKind, layout: Layout) -> None:
-    """Write the dataset card: what a person, and `load_dataset`, needs to know."""
+    """Write the dataset card: what a person, and `load_dataset`, needs to know; the same for machines; and definitions of tools."""
     parts: dict[str, dict[str, list[str]]] = {}
     for shard in state.shards:
         parts.setdefault(shard.part or "default", {}).setdefault(shard.split, []).append(shard.name)
@@ -278,6 +278,8 @@ def write_card(folder: Path, state: State, form: Format, kind: FileKind, layout:
     lines += ["", f"Where every row came from stands in `{FOLDER}/`, and all of it in `{MANIFEST}`. {redacted}", ""]
     lines += ["`braid verify` checks every file and row here against the signed evidence.", ""]
     write_whole(folder / CARD, "\n".join(lines).encode())
+    write_croissant(folder, form, kind, state.shards, redacted=bool(state.recipe.get("redact")))
+    _write_metadata(folder, state, form)
 
 
 def _table(title: str, what: str, counts: Mapping[str, int], counted: str = "rows") -> list[str]:

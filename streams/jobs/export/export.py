@@ -26,9 +26,7 @@ from streams.jobs.export.checkpoint import (
     note_publishing,
     write_card,
     write_dataset_manifest,
-    write_metadata,
 )
-from streams.jobs.export.croissant import write_croissant
 from streams.jobs.export.cursors import partition_cursors
 from streams.jobs.export.export_counts import NAMED, TOTALS, Counts
 from streams.jobs.export.ledger import ROWS as LEDGER_ROWS
@@ -102,8 +100,6 @@ def _conclude(
     if described is not None:
         state.inputs.append(described)
     write_card(out, state, recipe.form, recipe.kind, recipe.layout)
-    write_croissant(out, recipe.form, recipe.kind, state.shards, redacted=recipe.redact)
-    write_metadata(out, state, recipe.form)
     write_dataset_manifest(out, state, recipe.form, None if attestor is None else attestor.key)
     state.save(out)
     (out / PUBLISHING).unlink(missing_ok=True)

@@ -29,7 +29,7 @@ def label(text: str | None, **more: Any) -> str | None:
         ("we get 12", {"predicted": "[invalid]"}, "extraction"),
         ("we get 12", {}, "reasoning"),
         (" \n", {}, "no_output"),
-        ("I’m sorry, I cannot do that.", {}, "refused"),
+        ("I\u2019m sorry, I cannot do that.", {}, "refused"),
         ("I cannot help with that. The answer is 3", {}, "reasoning"),
         ("First we add 3 and", {}, "truncated"),
         ("First we add 3.", {"finish_reason": "length"}, "truncated"),

@@ -8,8 +8,8 @@ import pytest
 from agents.audit.rollout_facts import AuditedBranch, RolloutFacts, Ruling, ToolCall
 from agents.audit.tool_audit import ToolAudit
 from agents.audit.verifier_audit import VerifierAudit, names_answer
-from schemas.judging import JudgeVote
 from schemas.jsontext import compact
+from schemas.judging import JudgeVote
 from schemas.lifecycle import RolloutOpened
 
 
