@@ -63,6 +63,7 @@ _GROUPS = {
         "verify": ("streams.commands.verify:verify", "Check signatures, chains, and that nothing is missing."),
         "replay": ("streams.commands.replay:replay", "Fold the log again: same bytes, or other rules."),
         "diff": ("streams.commands.diff:diff", "Tell what changed between two datasets, and why."),
+        "audit": ("streams.commands.audit.app:app", "Can this number, this dataset, this benchmark be trusted?"),
         "keys": ("streams.commands.keys:app", "Make and show the keys that sign evidence and verdicts."),
     },
     "Operate": {

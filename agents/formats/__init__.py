@@ -1,6 +1,7 @@
 """The shapes that trainers load, by name; one module for each family."""
 
 from agents.formats import (
+    adp,
     atif,
     chat_lines,
     compliance_eval,
@@ -19,7 +20,9 @@ from agents.formats.shape import Format
 
 FORMATS: dict[str, Format] = {
     each.name: within_limits(each)
-    for family in (trl, openai, chat_lines, verl, nemo, sharegpt, rollout_wire, atif, sts, steps, dsse, compliance_eval)
+    for family in (
+        trl, openai, chat_lines, verl, nemo, sharegpt, rollout_wire, atif, sts, adp, steps, dsse, compliance_eval,
+    )  # fmt: skip
     for each in family.FORMATS
 }
 """Every format, in the order in which the documentation lists them."""

@@ -216,6 +216,15 @@ Made = TrainingRecord | BranchRecord | ComplianceEvalRecord | AepRecord
 """What rows are made of."""
 
 
+class ToolUse(NamedTuple):
+    """The tools that a row speaks of, for formats that keep their definitions beside the rows."""
+
+    tools: Mapping[str, str] = {}
+    """By name, the definition as JSON text."""
+    languages: tuple[str, ...] = ()
+    """Languages of code that it runs."""
+
+
 class Row(NamedTuple):
     """One row of the dataset."""
 
@@ -228,6 +237,7 @@ class Row(NamedTuple):
     """The name of its directory (`--layout directory`); rows with the same one stand in one file."""
     lost: tuple[str, ...] = ()
     """What it could not carry of its branch, by name; the command and the manifest count it."""
+    uses: ToolUse = ToolUse()
 
 
 class Left(NamedTuple):
@@ -268,3 +278,5 @@ class Format(NamedTuple):
     """How its rows may stand: in files of many rows, or in a directory for each branch. The first is the default."""
     alone: str = "trajectory.json"
     """The name of the file in such a directory."""
+    tools_beside: bool = False
+    """Whether the definitions of tools stand in a file beside the rows (`metadata.json`)."""

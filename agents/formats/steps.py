@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from agents.formats.chat import arguments, in_words, is_trained, message, messages, tool_text
-from agents.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row, Speech
+from agents.formats.shape import MESSAGES, Format, Group, Left, ListOf, Row, Speech, Struct
 from agents.training.messages import has_content, is_blank
 from schemas.branches import BranchCall, BranchRecord
 from schemas.jsontext import compact
@@ -19,10 +19,11 @@ _SPEECH = Speech(objects=True)
 
 
 def transitions(group: Group) -> Iterator[Row | Left]:
-    """{observation, action, next_observation, reward, done}: one row for each turn of the model.
+    """{observation, action, next_observation, reward, components, done}: one row for each turn of the model.
 
     `observation` is all that the model saw before, `next_observation` what came after its action: results, people's words, and
-    assistant messages that were given. `reward` is null before the last step: nobody knows more.
+    assistant messages that were given. `reward` is null before the last step, and has
+    no components there: nobody knows more.
     """
     for record in group.ppo:
         turns = list(_turns(record.completion))
@@ -38,6 +39,7 @@ def transitions(group: Group) -> Iterator[Row | Left]:
                     "action": [message(action, _SPEECH, group.style)],
                     "next_observation": messages(answers, _SPEECH, group.style),
                     "reward": record.reward if last else None,
+                    "components": [each.plain() for each in record.components] if last else [],
                     "done": last,
                     "step": step,
                     "tools": tool_text(record.tools, record.completion),
@@ -120,7 +122,8 @@ FORMATS = (
         transitions,
         {
             "": {
-                "observation": MESSAGES, "action": MESSAGES, "next_observation": MESSAGES, "reward": "real", "done": "truth",
+                "observation": MESSAGES, "action": MESSAGES, "next_observation": MESSAGES, "reward": "real",
+                "components": ListOf(Struct({"key": "text", "value": "real", "weight": "real"})), "done": "truth",
                 "step": "whole", "tools": "text", "branch_index": "whole",
                 "sequence": "whole", "rollout_id": "text", "record_id": "text",
             }

@@ -74,6 +74,33 @@ def _power(passes: int, n: int) -> tuple[float | None, float | None, float | Non
 
 def vote_stats(votes: Iterable[Vote]) -> VoteStats:
     """Position consistency, first position rate and tie rate of the valid votes."""
+    counts = _vote_counts(votes)
+    return VoteStats(
+        _share(counts.agree, counts.turned),
+        _share(counts.to_first, counts.valid - counts.ties),
+        _share(counts.ties, counts.valid),
+    )
+
+
+def turned_pairs(votes: Iterable[Vote]) -> tuple[int, int]:
+    """How many pairs were asked in both orders, and how many of those were answered the same."""
+    counts = _vote_counts(votes)
+    return counts.turned, counts.agree
+
+
+class _VoteCounts(NamedTuple):
+    """How votes were cast."""
+
+    valid: int
+    ties: int
+    to_first: int
+    turned: int
+    """Pairs asked in both orders."""
+    agree: int
+    """Of those, the ones with the same answer."""
+
+
+def _vote_counts(votes: Iterable[Vote]) -> _VoteCounts:
     valid = ties = to_first = 0
     answers: dict[tuple[int, int, int, str], int] = {}
     for vote in votes:
@@ -92,7 +119,7 @@ def vote_stats(votes: Iterable[Vote]) -> VoteStats:
         if turned is not None:
             both += 1
             agree += turned == winner
-    return VoteStats(_share(agree, both), _share(to_first, valid - ties), _share(ties, valid))
+    return _VoteCounts(valid, ties, to_first, both, agree)
 
 
 def wilson(passes: int, n: int) -> tuple[float, float]:

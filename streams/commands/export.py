@@ -21,7 +21,7 @@ class ExportFlags(Flags):
 
     format: str
     """trl-sft, trl-dpo, trl-kto, trl-grpo, trl-reward, openai-sft, openai-dpo, messages, verl-parquet, nemo-preference,
-    sharegpt, rollout-wire, atif, sts, rl-transitions, trl-stepwise or dsse.
+    sharegpt, rollout-wire, atif, sts, adp, rl-transitions, trl-stepwise or dsse.
     """
     out: Path
     """Directory of the dataset."""

@@ -17,11 +17,12 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from agents.evidence.signing import SigningKey
-from agents.formats.shape import FileKind, Format, Layout
+from agents.formats.shape import FileKind, Format, Layout, ToolUse
 from schemas.base import Record
 from schemas.codec.body import first_problem
 from schemas.errors import BraidError
 from schemas.versions import RECORDS, latest
+from streams.jobs.export.croissant import CROISSANT, write_croissant
 from streams.jobs.export.ledger import EVIDENCE, FOLDER
 from streams.jobs.export.shards import ALONE, Shard, partial, remove_file
 from streams.jobs.export.whole_rollouts import UNKNOWN
@@ -31,6 +32,7 @@ from streams.log.manifest import CHECKPOINT, write_manifest
 from streams.log.manifest import DATASET_MANIFEST as MANIFEST
 
 CARD = "README.md"
+METADATA = "metadata.json"
 CHECKPOINT_VERSION = 3
 PUBLISHING = ".export.publishing.json"
 """Names and digests of the files that are being published, from before the first is seen until the checkpoint knows them."""
@@ -62,6 +64,10 @@ class State:
     contaminated: Counter[str] = field(default_factory=Counter)
     not_carried: Counter[str] = field(default_factory=Counter)
     """Messages by the field that the format has no place for."""
+    tools: dict[str, str] = field(default_factory=dict)
+    """By name, the definitions of tools that stand beside the rows; the first one counts."""
+    languages: list[str] = field(default_factory=list)
+    """Languages of code that rows run, for the same formats."""
     configs: Counter[str] = field(default_factory=Counter)
     """Rollouts by the digest of the configuration they were made under."""
     reward_range: list[float] | None = None
@@ -77,6 +83,12 @@ class State:
         """Note a range of rewards."""
         known = self.reward_range or [lowest, highest]
         self.reward_range = [min(known[0], lowest), max(known[1], highest)]
+
+    def use(self, uses: ToolUse) -> None:
+        """Note the tools that a row speaks of."""
+        for name, definition in uses.tools.items():
+            self.tools.setdefault(name, definition)
+        self.languages = sorted({*self.languages, *uses.languages})
 
     def packed(self) -> bytes:
         """The checkpoint."""
@@ -116,6 +128,8 @@ class _Checkpoint(BaseModel):
     rollouts: list[str] | None = None
     reward_range: list[float] | None = None
     not_carried: Counter[str] = Counter()
+    tools: dict[str, str] = {}
+    languages: list[str] = []
 
 
 def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:
@@ -215,10 +229,20 @@ def write_dataset_manifest(folder: Path, state: State, form: Format, key: Signin
         "rollouts": state.rollouts,
         "checkpoint": sha256(state.packed()).hexdigest(),
         "card": sha256((folder / CARD).read_bytes()).hexdigest(),
+        "croissant": sha256((folder / CROISSANT).read_bytes()).hexdigest(),
+        **({"metadata": sha256((folder / METADATA).read_bytes()).hexdigest()} if form.tools_beside else {}),
         "files": [shard._asdict() for shard in state.shards],
         "provenance": [shard._asdict() for shard in state.ledgers],
     }
     write_manifest(folder / MANIFEST, manifest, key)
+
+
+def _write_metadata(folder: Path, state: State, form: Format) -> None:
+    """Write the definitions of tools, for formats that keep them beside the rows."""
+    if form.tools_beside:
+        tools = [orjson.loads(definition) for _, definition in sorted(state.tools.items())]
+        metadata = {"custom_tools": tools, "code_enabled": state.languages, "browser_enabled": False}
+        write_whole(folder / METADATA, orjson.dumps(metadata, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def _schema(record: type[Record]) -> dict[str, Any]:
@@ -227,7 +251,7 @@ def _schema(record: type[Record]) -> dict[str, Any]:
 
 
 def write_card(folder: Path, state: State, form: Format, kind: FileKind, layout: Layout) -> None:
-    """Write the dataset card: what a person, and `load_dataset`, needs to know."""
+    """Write the dataset card: what a person, and `load_dataset`, needs to know; the same for machines; and definitions of tools."""
     parts: dict[str, dict[str, list[str]]] = {}
     for shard in state.shards:
         parts.setdefault(shard.part or "default", {}).setdefault(shard.split, []).append(shard.name)
@@ -254,6 +278,8 @@ def write_card(folder: Path, state: State, form: Format, kind: FileKind, layout:
     lines += ["", f"Where every row came from stands in `{FOLDER}/`, and all of it in `{MANIFEST}`. {redacted}", ""]
     lines += ["`braid verify` checks every file and row here against the signed evidence.", ""]
     write_whole(folder / CARD, "\n".join(lines).encode())
+    write_croissant(folder, form, kind, state.shards, redacted=bool(state.recipe.get("redact")))
+    _write_metadata(folder, state, form)
 
 
 def _table(title: str, what: str, counts: Mapping[str, int], counted: str = "rows") -> list[str]:

@@ -197,6 +197,7 @@ class _Run:
                 self._counts.leave(row.reason)
             else:
                 rows.append(row)
+                self._state.use(row.uses)
         self._counts.rows += len(rows)
         lost = Counter(name for row in rows for name in row.lost)
         lost["reasoning_content"] += lost_reasoning(self._recipe.form, rows)

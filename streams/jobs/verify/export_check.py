@@ -14,7 +14,8 @@ from agents.evidence.canonical import CanonicalError, parse_evidence
 from agents.evidence.signing import Json
 from agents.evidence.structure import quoted
 from schemas.extras import require
-from streams.jobs.export.checkpoint import CARD, PUBLISHING
+from streams.jobs.export.checkpoint import CARD, METADATA, PUBLISHING
+from streams.jobs.export.croissant import CROISSANT
 from streams.jobs.export.ledger import EVIDENCE, ROWS
 from streams.jobs.export.row_file import values_digest
 from streams.jobs.export.shards import ALONE
@@ -61,6 +62,8 @@ class DatasetCheck:
         data, ledgers = listed(said), listed(said, "provenance")
         self.directory.manifest(self.manifest)
         self.directory.files({**data, **ledgers, CARD: {"sha256": said.get("card")}})
+        beside = {CROISSANT: "croissant", METADATA: "metadata"}
+        self.directory.files({name: {"sha256": said[key]} for name, key in beside.items() if key in said})
         if "checkpoint" in said:
             self.directory.files({CHECKPOINT: {"sha256": said["checkpoint"]}})
         self.directory.know(CHECKPOINT)

@@ -28,7 +28,8 @@ def test_every_format_of_the_contract_is_there() -> None:
     """All names that the command takes, and no others."""
     assert list(FORMATS) == [
         "trl-sft", "trl-dpo", "trl-kto", "trl-grpo", "trl-reward", "openai-sft", "openai-dpo", "messages",
-        "verl-parquet", "nemo-preference", "sharegpt", "rollout-wire", "atif", "sts", "rl-transitions", "trl-stepwise", "dsse",
+        "verl-parquet", "nemo-preference", "sharegpt", "rollout-wire", "atif", "sts", "adp", "rl-transitions", "trl-stepwise",
+        "dsse",
     ]  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from tests.older import made_older
 from tests.sealed import sealed
 from tests.streams.jobs.export.conftest import make_run, rows, take, visible
 
-BESIDE = ["README.md", "checkpoint.json", "manifest.json", "provenance"]
+BESIDE = ["README.md", "checkpoint.json", "croissant.json", "manifest.json", "provenance"]
 
 
 def rewritten(run: Path, folder: Path, change: Any) -> Path:

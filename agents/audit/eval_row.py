@@ -1,0 +1,91 @@
+"""One answer of a system to one item of an evaluation, whatever tool logged it; and the log that it stands in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True, slots=True)
+class EvalRow:
+    """One sample of one item."""
+
+    id: str
+    score: float | None
+    """1 is right; None where the log has neither correct nor score."""
+    error: bool = False
+    """Whether the harness failed: such a row is counted apart."""
+    expected: str | None = None
+    predicted: str | None = None
+    text: str | None = None
+    """All that the system wrote; None where it was not logged."""
+    finish_reason: str | None = None
+    n_tokens: int | None = None
+    max_tokens: int | None = None
+    """The cap under which it was written."""
+    question: str | None = None
+    """Tells the question: another one under the same id is another item."""
+    protocol: Mapping[str, str] = field(default_factory=dict)
+    """How it was asked, by name."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is in any n."""
+        return not self.error and self.score is not None
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it counts and is not fully right."""
+        return not self.error and self.score is not None and self.score < 1
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A line or element that is no row, at its position."""
+
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class EvalLog:
+    """An evaluation log."""
+
+    name: str
+    shape: str
+    """The tool that wrote it."""
+    rows: tuple[EvalRow, ...]
+    bad: tuple[BadRow, ...] = ()
+    protocol: Mapping[str, str] = field(default_factory=dict)
+    """How all items were asked."""
+    filter: str | None = None
+    """Of lm-eval: the filter whose rows these are."""
+    other_filters: tuple[str, ...] = ()
+    """Filters of the log that are left out."""
+    metric: str | None = None
+    remarks: tuple[str, ...] = ()
+    """All that a reader of its numbers has to know first."""
+
+    @cached_property
+    def items(self) -> dict[str, list[EvalRow]]:
+        """By id, the rows that count."""
+        found: dict[str, list[EvalRow]] = {}
+        for row in self.rows:
+            if row.counts:
+                found.setdefault(row.id, []).append(row)
+        return found
+
+    @property
+    def errors(self) -> int:
+        """How many rows are counted apart."""
+        return sum(not row.counts for row in self.rows)
+
+
+def named(rows: "tuple[EvalRow, ...]") -> list[tuple[str, EvalRow]]:
+    """Each row that counts with the name of its sample: the item's id, with a number where any item has several."""
+    counting = [row for row in rows if row.counts]
+    seen: dict[str, int] = {}
+    numbered = []
+    for row in counting:
+        seen[row.id] = seen.get(row.id, 0) + 1
+        numbered.append((f"{row.id}#{seen[row.id]}", row))
+    return numbered if len(seen) < len(counting) else [(row.id, row) for row in counting]

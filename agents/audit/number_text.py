@@ -1,0 +1,77 @@
+"""Numbers in the words of a model: their values, and the answer that a text states.
+
+Values are exact fractions, compared as such. Patterns are linear: texts are hostile.
+"""
+
+import re
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+NUMBER: Final = r"(?<![A-Za-z0-9_.,])[-\u2212]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
+"""N of the contract."""
+
+_NUMBER: Final = re.compile(NUMBER)
+_HASH: Final = re.compile(rf"####\s*(?:\*+\s*)?({NUMBER})")
+_BOXED: Final = re.compile(r"\\boxed\{([^{}]*)\}")
+_ANSWER: Final = re.compile(rf"\b[Aa]nswer\s*(?:is|:|=)[:*\s]*({NUMBER})")
+_PLAIN: Final = re.compile(r"[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
+_CURRENCY: Final = re.compile(r"[$€£\s]+")
+LONGEST_VALUE: Final = 400
+"""Characters of a number beyond which a text is none: nobody writes such an answer, and exact fractions of it are slow."""
+
+
+class Stated(NamedTuple):
+    """The answer that a text states."""
+
+    value: Fraction | None
+    marker_end: int | None
+    """Where its marker ends in the plain text; None when it is only the last number."""
+
+
+def plain(text: str) -> str:
+    r"""Return the text without the escapes of LaTeX: `\$` is `$`, `{,}` is `,`, and `\,` is nothing."""
+    return text.replace(r"\$", "$").replace("{,}", ",").replace(r"\,", "")
+
+
+def value_of(text: str | None) -> Fraction | None:
+    """The value of a text that is a number, with or without a currency, thousands commas, or a percent sign; else None."""
+    if text is None:
+        return None
+    bare = _CURRENCY.sub("", plain(text)).rstrip(".%")
+    if len(bare) > LONGEST_VALUE or not bare or _PLAIN.fullmatch(bare) is None or not any(map(str.isdigit, bare)):
+        return None
+    return Fraction(bare.replace(",", "").replace("\u2212", "-"))
+
+
+class Placed(NamedTuple):
+    """A number of a text, and where it ends."""
+
+    end: int
+    value: Fraction
+
+
+def placed_numbers(text: str) -> list[Placed]:
+    """Every number of a plain text with its place."""
+    found = ((match.end(), value_of(match[0])) for match in _NUMBER.finditer(text))
+    return [Placed(end, value) for end, value in found if value is not None]
+
+
+def numbers_in(text: str) -> list[Fraction]:
+    """Every number of a plain text."""
+    return [number.value for number in placed_numbers(text)]
+
+
+def stated(text: str) -> Stated:
+    """The stated answer of a plain text: the first `#### N`, else the last \\boxed{}, else the last "answer is N", else the last number."""
+    marked = _HASH.search(text)
+    if marked is not None:
+        return Stated(value_of(marked[1]), marked.end())
+    for boxed in reversed(list(_BOXED.finditer(text))):
+        inner = numbers_in(boxed[1])
+        if inner:
+            return Stated(inner[-1], boxed.end())
+    told = list(_ANSWER.finditer(text))
+    if told:
+        return Stated(value_of(told[-1][1]), told[-1].end())
+    numbers = numbers_in(text)
+    return Stated(numbers[-1] if numbers else None, None)

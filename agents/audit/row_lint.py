@@ -1,0 +1,229 @@
+"""Audit of dataset rows of any trainer: is each line what its trainer can learn from?
+
+The shape is told by the members of a row. A bad row has its reasons and does not stop the others. What is looked at: the members,
+roles, order and calls of messages; empty and equal sides; numbers that are none.
+"""
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any, Final
+
+from schemas.jsontext import compact, parse
+
+ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+SPEAKERS: Final = {"human": "user", "gpt": "assistant", "system": "system", "tool": "tool", "function_call": "assistant",
+                   "observation": "tool", "user": "user", "assistant": "assistant"}  # fmt: skip
+
+
+SHAPES: Final = (
+    ("rl-transitions", ("observation", "action", "next_observation")),
+    ("preference", ("chosen", "rejected")),
+    ("stepwise", ("completions", "labels")),
+    ("kto", ("prompt", "completion", "label")),
+    ("prompt-completion", ("prompt", "completion")),
+    ("adp", ("schema_version", "content")),
+    ("messages", ("messages",)),
+    ("sharegpt", ("conversations",)),
+    ("prompt", ("prompt",)),
+    ("text", ("text",)),
+)
+"""Shapes by the members that tell them, the most telling first."""
+
+
+def format_of(row: Mapping[str, Any]) -> str:
+    """The shape of a row; `unknown` for one that no trainer here takes."""
+    return next((form for form, names in SHAPES if all(name in row for name in names)), "unknown")
+
+
+def problems(row: Mapping[str, Any]) -> list[str]:
+    """Why a row cannot be learnt from; nothing for a good one."""
+    form = format_of(row)
+    checks = {
+        "messages": _messages_row, "preference": _preference, "kto": _kto, "prompt-completion": _completed, "prompt": _prompted,
+        "text": _text_row, "sharegpt": _sharegpt, "rl-transitions": _transition, "stepwise": _stepwise, "adp": _trajectory,
+    }  # fmt: skip
+    check = checks.get(form)
+    found = (
+        ["no shape of a trainer: none of messages, prompt, chosen, text, conversations, observation"]
+        if check is None
+        else [*check(row)]
+    )
+    return [*found, *_numbers(row)]
+
+
+def text_of(row: Mapping[str, Any]) -> list[str]:
+    """The texts of a row that could repeat a question: all that was said, without names and ids."""
+    found: list[str] = []
+    named = ("messages", "prompt", "completion", "chosen", "rejected", "text", "task", "question", "conversations", "observation",
+             "action", "content", "completions")  # fmt: skip
+    waiting: list[Any] = [row[name] for name in reversed(named) if name in row]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            found.append(each)
+        elif isinstance(each, list):
+            waiting += reversed(each)
+        elif isinstance(each, dict):
+            waiting += [each[name] for name in ("value", "text", "content") if name in each]
+    return found
+
+
+def _numbers(row: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("reward", "score", "margin", "advantage", "weight"):
+        value = row.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)):
+            yield f"{name}: not a finite number"
+
+
+def _messages_row(row: Mapping[str, Any]) -> Iterator[str]:
+    yield from _messages("messages", row["messages"], answered=True)
+
+
+def _preference(row: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"{side}: empty" for side in ("chosen", "rejected") if _is_empty(row[side]))
+    if row["chosen"] == row["rejected"]:
+        yield "chosen and rejected are the same"
+    if "prompt" in row and _is_empty(row["prompt"]):
+        yield "prompt: empty"
+    for side in ("prompt", "chosen", "rejected"):
+        if isinstance(row.get(side), list):
+            yield from _messages(side, row[side], answered=side != "prompt", alone=False)
+
+
+def _kto(row: Mapping[str, Any]) -> Iterator[str]:
+    yield from _completed(row)
+    if not isinstance(row["label"], bool):
+        yield "label: neither true nor false"
+
+
+def _completed(row: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"{side}: empty" for side in ("prompt", "completion") if _is_empty(row[side]))
+    for side in ("prompt", "completion"):
+        if isinstance(row[side], list):
+            yield from _messages(side, row[side], answered=side == "completion", alone=False)
+
+
+def _prompted(row: Mapping[str, Any]) -> Iterator[str]:
+    if _is_empty(row["prompt"]):
+        yield "prompt: empty"
+    if isinstance(row["prompt"], list):
+        yield from _messages("prompt", row["prompt"], answered=False)
+
+
+def _text_row(row: Mapping[str, Any]) -> Iterator[str]:
+    if not isinstance(row["text"], str) or _is_empty(row["text"]):
+        yield "text: empty, or no text"
+
+
+def _sharegpt(row: Mapping[str, Any]) -> Iterator[str]:
+    said = row["conversations"]
+    if not isinstance(said, list) or not said:
+        yield "conversations: no array with something in it"
+        return
+    for at, each in enumerate(said):
+        if not isinstance(each, dict) or each.get("from", each.get("role")) not in SPEAKERS:
+            yield f"conversations[{at}]: no `from` that is known"
+        elif not isinstance(each.get("value", each.get("content")), str):
+            yield f"conversations[{at}]: no text"
+    if all(
+        isinstance(each, dict) and SPEAKERS.get(str(each.get("from", each.get("role")))) != "assistant" for each in said
+    ):
+        yield "conversations: nothing that the model said"
+
+
+def _transition(row: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"{side}: empty" for side in ("observation", "action") if _is_empty(row[side]))
+    if not isinstance(row.get("done"), bool):
+        yield "done: neither true nor false"
+    if row.get("done") is False and row.get("reward") is not None:
+        yield "reward: before the end of the episode"
+
+
+def _stepwise(row: Mapping[str, Any]) -> Iterator[str]:
+    steps, labels = row["completions"], row["labels"]
+    if not isinstance(steps, list) or not isinstance(labels, list) or len(steps) != len(labels) or not steps:
+        yield "completions and labels: not the same number of them"
+    elif not all(isinstance(each, bool) for each in labels):
+        yield "labels: neither true nor false"
+
+
+def _trajectory(row: Mapping[str, Any]) -> Iterator[str]:
+    open_calls: set[str] = set()
+    seen: set[str] = set()
+    if not isinstance(row["content"], list):
+        yield "content: no array"
+        return
+    for at, each in enumerate(row["content"]):
+        call_id = each.get("tool_call_id") if isinstance(each, dict) else None
+        kind = each.get("class_") if isinstance(each, dict) else None
+        if kind in ("api_action", "code_action") and isinstance(call_id, str):
+            if call_id in seen:
+                yield f"content[{at}]: the id {call_id} is there already"
+            seen.add(call_id)
+            open_calls.add(call_id)
+        elif kind in ("text_observation", "web_observation") and call_id is not None:
+            if call_id not in open_calls:
+                yield f"content[{at}]: an observation of no action"
+            open_calls.discard(str(call_id))
+        elif kind not in ("api_action", "code_action", "message_action", "text_observation", "web_observation"):
+            yield f"content[{at}]: no class_ that is known"
+    yield from (f"{call_id}: an action without an observation" for call_id in sorted(open_calls))
+
+
+def _messages(name: str, said: Any, *, answered: bool, alone: bool = True) -> Iterator[str]:
+    if not isinstance(said, list):
+        if not isinstance(said, str):
+            yield f"{name}: neither messages nor a text"
+        return
+    if not said:
+        yield f"{name}: empty"
+        return
+    open_calls: set[str] = set()
+    for at, each in enumerate(said):
+        yield from (f"{name}[{at}]: {reason}" for reason in _message(each, open_calls, alone=alone))
+    if answered and not any(isinstance(each, dict) and each.get("role") == "assistant" for each in said):
+        yield f"{name}: nothing that the model said"
+
+
+def _message(said: Any, open_calls: set[str], *, alone: bool) -> Iterator[str]:
+    if not isinstance(said, dict) or said.get("role") not in ROLES:
+        yield "no role that is known"
+        return
+    calls = said.get("tool_calls") or []
+    if (
+        said["role"] == "assistant"
+        and not calls
+        and _is_empty(said.get("content"))
+        and not said.get("reasoning_content")
+    ):
+        yield "an assistant message that says nothing"
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
+            yield "a call without a name"
+            continue
+        if isinstance(function.get("arguments"), str) and not _is_json(function["arguments"]):
+            yield "arguments of a call are no JSON"
+        if isinstance(call.get("id"), str):
+            open_calls.add(call["id"])
+    if (
+        said["role"] == "tool"
+        and alone
+        and said.get("tool_call_id") is not None
+        and said["tool_call_id"] not in open_calls
+    ):
+        yield "a result of no call"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_empty(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or value in ([], {}) or (isinstance(value, list) and not compact(value).strip("[]{} "))

@@ -1,0 +1,1 @@
+"""`braid audit`: whether a number, a dataset or a benchmark can be trusted."""

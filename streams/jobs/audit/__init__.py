@@ -1,0 +1,1 @@
+"""Audits that read files, tasks and the log, and end."""
