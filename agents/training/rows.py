@@ -27,12 +27,14 @@ from schemas.training import (
     Basis,
     DpoRecord,
     Fidelity,
+    LeftOut,
     Message,
     PpoRecord,
     Provenance,
     RejectedRecord,
     RowKind,
     SftRecord,
+    TokenStream,
 )  # fmt: skip
 
 Row = SftRecord | DpoRecord | PpoRecord
@@ -68,6 +70,14 @@ class _Place(TypedDict):
     sequence: int | None
     n_sequences: int | None
     main: bool | None
+
+
+class _Tokens(TypedDict):
+    """The tokens of a row's conversation."""
+
+    streams: tuple[TokenStream, ...]
+    retokenised: bool | None
+    tokens_left_out: tuple[LeftOut, ...]
 
 
 @final
@@ -188,6 +198,7 @@ class RowMaker:
                     rank=candidate.rank,
                     components=candidate.ranked.components,
                     **self._place(talk, number),
+                    **_tokens(each),
                 )
                 self._admit("sft", [branch], record, (record.messages,))
 
@@ -334,6 +345,7 @@ class RowMaker:
                 advantage=group.advantage(reward.value),
                 group_size=group.size,
                 **self._place(talk, number),
+                **_tokens(each),
             )
             self._admit("ppo", [branch], record)
 
@@ -484,6 +496,11 @@ class RowMaker:
 
 def _main(talk: BranchTalk) -> Talk:
     return talk.talks[talk.main]
+
+
+def _tokens(talk: Talk) -> _Tokens:
+    streams, retokenised, left_out = talk.tokens
+    return {"streams": streams, "retokenised": retokenised, "tokens_left_out": left_out}
 
 
 def _weakest(candidates: Sequence[Candidate]) -> Fidelity | None:
