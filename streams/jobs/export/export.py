@@ -6,15 +6,17 @@ that is killed and started again gives the same files.
 
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from agents.formats.limits import lost_reasoning
-from agents.formats.selection import Selection
+from agents.formats.limits import lost_reasoning, messages_of
+from agents.formats.selection import Selection, version_number
 from agents.formats.shape import Attestor, Group, Left, Row
 from agents.redaction.redaction import has_unremoved, redact_json
 from agents.rewards.rewards import reward_range
 from agents.training.contamination import EvalIndex, read_items
+from schemas.errors import DecodeError
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.jobs.export.branch_facts import facts_of
 from streams.jobs.export.checkpoint import (
@@ -129,6 +131,8 @@ class _Run:
 
     async def read(self) -> dict[str, dict[str, list[int]]]:
         """Export; returns which offsets were read, from and to, by topic and partition."""
+        if self._recipe.filters.by_lag:
+            self._selection = replace(self._selection, versions=await self._versions())
         read: dict[str, dict[str, list[int]]] = {}
         partitions = self._source.partitions(EVIDENCE)
         for done, partition in enumerate(partitions):
@@ -157,6 +161,20 @@ class _Run:
         self._counts.open += reader.open
         self._counts.bad_lines += reader.undecodable
 
+    async def _versions(self) -> tuple[int, ...]:
+        """The numbers of all versions of the policy that rows of the log were sampled by, ascending."""
+        found: set[int] = set()
+        async for placed in self._source.records((PPO,)):
+            try:
+                await self._source.codec.prepare([placed.record.value])
+                record = self._source.codec.decode(PPO, placed.record.value)
+            except DecodeError:
+                continue  # the reader of rollouts counts it
+            assert isinstance(record, PpoRecord)
+            numbers = {version_number(span.version or "") for each in record.streams for span in each.policy_versions}
+            found |= {number for number in numbers if number is not None}
+        return tuple(sorted(found))
+
     def _topics(self) -> list[Topic]:
         needed = [topic for kind in self._recipe.form.needs for topic in TOPICS_OF[kind]]
         labels = [LIFECYCLE] if self._recipe.filters.by_label else []
@@ -182,6 +200,9 @@ class _Run:
         group, refused = self._selection.select(
             _group(whole, split, self._attestor, self._recipe), self._recipe.form.needs
         )
+        again = _is_looked_at_again(whole, self._recipe)
+        if again:
+            group = replace(group, barred_tokens=_barred(group))
         for each in refused:
             self._counts.leave(each.reason)
             if each.item is not None:
@@ -189,7 +210,6 @@ class _Run:
         for rewarded in group.ppo if self._recipe.form.name != "rollout-wire" else ():  # its rewards are totals
             self._state.widen(*reward_range(rewarded.components))
         rows = []
-        again = _is_looked_at_again(whole, self._recipe)
         for made in self._recipe.form.make(group):
             row = self._redacted(made) if again and isinstance(made, Row) else made
             if isinstance(row, Left):
@@ -214,6 +234,15 @@ class _Run:
         if found.value is not row.value:
             self._counts.redacted += 1
         return row._replace(value=found.value)
+
+
+def _barred(group: Group) -> frozenset[str]:
+    """Rows with tokens of whose messages something is removed on the way out."""
+    told = [row for row in (*group.sft, *group.ppo) if row.streams]
+    return frozenset(
+        row.record_id for row in told
+        if redact_json([said.model_dump() for said in messages_of(row)]).counts or redact_json(row.tools).counts
+    )  # fmt: skip
 
 
 def _is_looked_at_again(whole: Whole, recipe: Recipe) -> bool:
