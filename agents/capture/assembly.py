@@ -188,8 +188,8 @@ def _add_tokens(made: dict[str, Any], choice: Mapping[str, Any]) -> None:
         made.setdefault("token_ids", []).extend(ids)
     if isinstance(choice.get("prompt_token_ids"), list):
         made["prompt_token_ids"] = choice["prompt_token_ids"]
-    for name in ("content", "token_logprobs") if isinstance(logprobs, dict) else ():
-        if isinstance(logprobs.get(name), list):
+    for name in ("content", "token_logprobs"):
+        if isinstance(logprobs, dict) and isinstance(logprobs.get(name), list):
             made.setdefault("logprobs", {}).setdefault(name, []).extend(logprobs[name])
 
 

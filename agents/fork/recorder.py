@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from agents.conversations.token_deltas import TokenDeltas, size_of
+from agents.conversations.token_deltas import size_of
 from agents.conversations.tokens import pack_data
 from agents.fork.log import Log
 from agents.importers.slices import MAX_TEXT
@@ -34,7 +34,6 @@ class Recorder:
         self.clock = clock
         self._waiting: list[AgentEvent] = []
         self._size = 0
-        self._deltas = TokenDeltas()
 
     @property
     def trace_id(self) -> str:
@@ -54,7 +53,6 @@ class Recorder:
             timestamp_ms=self.clock(),
             tokens=tokens,
         )
-        event = self._deltas.shrunk((self.rollout_id, self.branch_index, self.attempt), event)
         self.take(event)
         return event
 

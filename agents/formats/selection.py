@@ -123,8 +123,7 @@ class Filters:
         versions of the policy, ascending.
         """
         for name, value in self.wanted:
-            is_versioned = name in (VERSION, MAX_LAG) and isinstance(record, SftRecord | PpoRecord)
-            if is_versioned and self._misses_version(record, name, value, versions):
+            if name in (VERSION, MAX_LAG) and self._misses_version(record, name, value, versions):
                 return name
             if name in TEXT_FILTERS:
                 found = _text(record, name)
@@ -136,8 +135,10 @@ class Filters:
                 return name
         return None
 
-    def _misses_version(self, record: SftRecord | PpoRecord, name: str, value: str, versions: Sequence[int]) -> bool:
+    def _misses_version(self, record: Selectable, name: str, value: str, versions: Sequence[int]) -> bool:
         """Whether a token of a row is of an unknown version, of another one than was asked for, or of one too far behind."""
+        if not isinstance(record, SftRecord | PpoRecord):
+            return False
         sampled = {span.version for stream in record.streams for span in stream.policy_versions}
         if not sampled or None in sampled:
             return True

@@ -141,6 +141,12 @@ def with_deltas(deltas: TokenDeltas, fact: AgentEvents) -> AgentEvents:
     return fact.model_copy(update={"events": tuple([deltas.shrunk(place, event) for event in fact.events])})
 
 
+def fitting(fact: AgentEvents) -> AgentEvents:
+    """Return a slice whose calls have their whole prompts, without the tokens that no slice could hold."""
+    place = (fact.rollout_id, fact.branch_index, fact.attempt)
+    return fact.model_copy(update={"events": tuple([TokenDeltas().shrunk(place, event) for event in fact.events])})
+
+
 class Slicer:
     """Packs the facts of files."""
 

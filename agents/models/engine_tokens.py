@@ -40,10 +40,18 @@ def tokens_of(response: Mapping[str, Any]) -> dict[str, Any] | None:
 def _ids(sources: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[int] | None:
     for source in sources:
         for name in names:
-            found = source.get(name)
-            if isinstance(found, list) and all(type(each) is int and 0 <= each <= MAX_ID for each in found):
+            found = token_ids_in(source, name)
+            if found is not None:
                 return found
     return None
+
+
+def token_ids_in(source: Mapping[str, Any], name: str) -> list[int] | None:
+    """A list of token ids; None where a field holds anything else."""
+    found = source.get(name)
+    return (
+        found if isinstance(found, list) and all(type(each) is int and 0 <= each <= MAX_ID for each in found) else None
+    )
 
 
 def _logprobs(given: Any) -> list[float] | None:

@@ -238,7 +238,8 @@ class _Run:
 
 def _barred(group: Group) -> frozenset[str]:
     """Rows with tokens of whose messages something is removed on the way out."""
-    told = [row for row in (*group.sft, *group.ppo) if row.streams]
+    rows: list[SftRecord | PpoRecord] = [*group.sft, *group.ppo]
+    told = [row for row in rows if row.streams]
     return frozenset(
         row.record_id for row in told
         if redact_json([said.model_dump() for said in messages_of(row)]).counts or redact_json(row.tools).counts
