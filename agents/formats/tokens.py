@@ -27,8 +27,8 @@ def rows(group: Group) -> Iterator[Row | Left]:
             )
             yield Left("tokens_redacted" if barred else "no_tokens")
             continue
+        group_id = sha256(f"{record.rollout_id}\0{record.task}".encode()).hexdigest()[:32]
         asked = group_key(group, record.task)
-        group_id = sha256(asked.encode()).hexdigest()[:32]
         for number, stream in enumerate(streams):
             versions = versions_of(stream)
             yield Row(
@@ -63,7 +63,7 @@ def rows(group: Group) -> Iterator[Row | Left]:
                     "extra_info": {
                         "split": group.split,
                         "index": int(sha256(asked.encode()).hexdigest()[:12], 16),
-                        "uid": group_id,
+                        "uid": sha256(asked.encode()).hexdigest()[:32],
                     },
                 },
                 (record,),
