@@ -30,6 +30,7 @@ from streams.jobs.export.checkpoint import (
     write_dataset_manifest,
 )
 from streams.jobs.export.cursors import partition_cursors
+from streams.jobs.export.duplicates import Duplicates
 from streams.jobs.export.export_counts import NAMED, TOTALS, Counts
 from streams.jobs.export.ledger import ROWS as LEDGER_ROWS
 from streams.jobs.export.ledger import Ledger, clear_ledgers
@@ -64,10 +65,13 @@ async def export(
         with held(out, LOCK, "export", ExportError):
             state = load_state(out, recipe.plain(source.identity), from_beginning=from_beginning)
             clear_leftovers(out, state, recipe.names(), recipe.layout)
+            duplicates = None if recipe.dedupe is None else Duplicates(recipe.dedupe)
+            if duplicates is not None:
+                duplicates.load(out, state.kept, state.kept_sha256)
             shards = Shards(out, recipe.form, recipe.kind, recipe.shard_rows, state.numbers, recipe.layout)
             ledger = Ledger(out, state.numbers.get(LEDGER_ROWS, 0))
             try:
-                read = await _Run(source, recipe, state, shards, ledger, counts, say, attestor).read()
+                read = await _Run(source, recipe, state, shards, ledger, counts, say, attestor, duplicates).read()
                 files, ledgers = shards.finish(), ledger.finish()
             except BaseException:
                 shards.discard()
@@ -77,6 +81,8 @@ async def export(
             note_publishing(out, [*files, *ledgers])
             reveal(out, [*files, *ledgers])
             state.ledgers += ledgers
+            if duplicates is not None:
+                state.kept, state.kept_sha256 = duplicates.save(out)
             _conclude(out, recipe, state, counts, files, source.provenance(read) if counts.rollouts else None, attestor)
     counts.seconds = time.monotonic() - began
     return counts
@@ -115,8 +121,9 @@ class _Run:
 
     def __init__(
         self, source: LogReader, recipe: Recipe, state: State, shards: Shards, ledger: Ledger, counts: Counts, say: Say,
-        attestor: Attestor | None,
+        attestor: Attestor | None, duplicates: Duplicates | None,
     ) -> None:  # fmt: skip
+        self._duplicates = duplicates
         self._source = source
         self._recipe = recipe
         self._state = state
@@ -200,6 +207,7 @@ class _Run:
         group, refused = self._selection.select(
             _group(whole, split, self._attestor, self._recipe), self._recipe.form.needs
         )
+        group = self._without_duplicates(group)
         again = _is_looked_at_again(whole, self._recipe)
         if again:
             group = replace(group, barred_tokens=_barred(group))
@@ -225,6 +233,14 @@ class _Run:
         self._ledger.add(whole, rows, places)
         if self._state.rollouts is not None:
             self._state.rollouts.append(whole.rollout_id)
+
+    def _without_duplicates(self, group: Group) -> Group:
+        if self._duplicates is None:
+            return group
+        kept, reasons = self._duplicates.select(group, sorted(self._recipe.form.needs))
+        for reason in reasons:
+            self._counts.leave(reason)
+        return kept
 
     def _redacted(self, row: Row) -> Row | Left:
         """The last look before something leaves that was not redacted when it was made, or by other rules than ours."""
