@@ -10,11 +10,13 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 from schemas.base import Count, Millis, Real, Whole
 from schemas.jsontext import compact, kind_of
+from schemas.training import TokenId
 
 MAX_MESSAGE_BYTES = 1024 * 1024
 """UTF-8 bytes of a message event's data. A longer message is a bad event."""
 
 ChatRole = Literal["system", "developer", "user", "assistant", "tool"]
+Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
@@ -155,6 +157,32 @@ class CallError(_Data):
     """The provider's words."""
 
 
+class GivenTokens(_Data):
+    """The tokens of a call, exactly as its engine returned them."""
+
+    prompt_ids: list[TokenId] | Digest
+    """The ids of the prompt. On the log their SHA-256 stands here, and the ids in a field of their own."""
+    ids: list[TokenId] | Digest
+    """The ids of the response."""
+    logprobs: list[Real] | Digest | None = None
+    """The log-probability of each id of the response."""
+    tokenizer: str | None = None
+    """The tokenizer, where the engine names it."""
+    left_out: str | None = None
+    """Written here where the ids did not fit into a slice: tokens_too_large."""
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "GivenTokens":
+        given = [each for each in (self.prompt_ids, self.ids, self.logprobs) if each is not None]
+        if len({isinstance(each, str) for each in given}) > 1:
+            raise ValueError("tokens: expected arrays of numbers")
+        if isinstance(self.ids, list) and isinstance(self.logprobs, list) and len(self.ids) != len(self.logprobs):
+            raise ValueError(
+                f"tokens: {len(self.logprobs)} logprobs for {len(self.ids)} ids; there must be one for each"
+            )
+        return self
+
+
 class ModelCall(_Data):
     """One request to a model: its context, and the response or the error. A retried call is another call."""
 
@@ -180,6 +208,8 @@ class ModelCall(_Data):
     """Why the response ended."""
     usage: CallUsage | None = None
     """Tokens of this call alone."""
+    tokens: GivenTokens | None = None
+    """The tokens of prompt and response, where the engine returned them."""
     error: CallError | None = None
     """Why there is no response."""
     request_digest: str | None = None

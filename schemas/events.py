@@ -5,6 +5,8 @@ One Kafka record carries a contiguous run of a branch's events, typically a turn
 
 from typing import Literal, NamedTuple
 
+from pydantic import ConfigDict, Field
+
 from schemas.base import Count, Id, Index, Json, Millis, Real, Record, Whole
 
 EndStatus = Literal["answered", "failed", "aborted", "infra_error"]
@@ -12,6 +14,27 @@ EndStatus = Literal["answered", "failed", "aborted", "infra_error"]
 
 Observed = Literal["summarized", "raw", "unknown"]
 """Which form of a tool's output the model saw: what `summarize` makes of it, the whole, or nobody said."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+class PackedTokens(Record):
+    """The tokens of a model call as its engine returned them, packed; the event's data has the digest of each list."""
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    prompt_keep: Count = 0
+    """How many ids of the prompt are those that the call named by `context.after` begins with: its prompt, then its response."""
+    prompt_ids: bytes
+    """The further ids of the prompt: 32-bit whole numbers, the lowest byte first."""
+    ids: bytes
+    """The ids of the response, likewise."""
+    logprobs: bytes | None = None
+    """The log-probability of each id of the response: 32-bit floating-point numbers, the lowest byte first; 64-bit ones if `wide`."""
+    wide: bool = False
+    """Whether a log-probability needs 64 bits to be kept exactly."""
 
 
 class AgentEvent(Record):
@@ -29,6 +52,8 @@ class AgentEvent(Record):
     """The kind's own fields: a JSON object as text."""
     timestamp_ms: Millis | None = None
     """When it happened, by the producer's clock."""
+    tokens: PackedTokens | None = Field(default=None, exclude_if=_is_none)
+    """On a model call: its tokens, where the engine returned them."""
 
 
 class EventFields(NamedTuple):
@@ -40,12 +65,13 @@ class EventFields(NamedTuple):
     event: str
     data: str
     timestamp_ms: int | None
+    tokens: PackedTokens | None = None
 
 
 def fields_of(event: AgentEvent) -> EventFields:
     """The same event without the model."""
     return EventFields(
-        event.trace_id, event.parent_trace_id, event.channel, event.event, event.data, event.timestamp_ms
+        event.trace_id, event.parent_trace_id, event.channel, event.event, event.data, event.timestamp_ms, event.tokens
     )
 
 
@@ -88,6 +114,8 @@ class Workspace(Record):
 
 class AgentEvents(Record):
     """A slice: 1..n contiguous events of one attempt of one branch, or the bare news that it ended."""
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     rollout_id: Id
     """The rollout; also the Kafka key."""

@@ -1,11 +1,17 @@
 """Training rows, as trainers load them, each with where it came from; and what was kept out, with why."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from schemas.base import Count, Id, Index, Json, Real, Record
 from schemas.rankings import RewardComponent
+
+TokenId = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
+"""A token's number in its vocabulary."""
+
+Bit = Annotated[int, Field(strict=True, ge=0, le=1)]
+"""0 or 1."""
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 Basis = Literal["objective", "judge", "repair"]
@@ -18,6 +24,10 @@ the agent, whose outputs may be summaries."""
 
 def _is_none(value: object) -> bool:
     return value is None
+
+
+def _is_empty(value: tuple[object, ...]) -> bool:
+    return not value
 
 
 class FunctionCall(Record):
@@ -59,6 +69,42 @@ class Message(Record):
     """On an assistant message: whether the model said it in this conversation. False: it was given, and is not in the loss."""
     parts: Json | None = Field(default=None, exclude_if=_is_none)
     """The parts of a content that is more than one text: a JSON array as text. Media are referred to by their digests."""
+
+
+class PolicySpan(Record):
+    """Tokens of a stream that one version of the policy sampled."""
+
+    first: Count
+    """Place of the first one in the stream."""
+    last: Count
+    """Place of the last one."""
+    version: str | None = None
+    """The version; null where the call did not say."""
+
+
+class LeftOut(Record):
+    """Calls without their tokens."""
+
+    reason: str
+    """Why, as a short code."""
+    calls: Count
+    """How many calls."""
+
+
+class TokenStream(Record):
+    """The tokens of a conversation as the engine read and sampled them. Nothing is ever tokenised here."""
+
+    token_ids: tuple[TokenId, ...]
+    """Prompt and responses, in order."""
+    loss_mask: tuple[Bit, ...]
+    """For each token 1 where the model sampled it, else 0."""
+    logprobs: tuple[Real, ...] = ()
+    """For each sampled token, in order, its log-probability when it was sampled; there is none outside the mask. Empty where a call
+    of the stream has none."""
+    policy_versions: tuple[PolicySpan, ...] = ()
+    """The sampled tokens by the version of the policy."""
+    tokenizer: str | None = None
+    """The tokenizer, where the producer named it."""
 
 
 class Admission(Record):
@@ -133,6 +179,13 @@ class SftRecord(TrainingRecord):
     """How many sequences the branch has."""
     main: bool | None = Field(default=None, exclude_if=_is_none)
     """Whether it is the sequence with the branch's last response."""
+    streams: tuple[TokenStream, ...] = Field(default=(), exclude_if=_is_empty)
+    """The conversation as tokens, where every call has them: one stream, or several that do not join."""
+    retokenised: bool | None = Field(default=None, exclude_if=_is_none)
+    """Whether a later prompt did not begin with the tokens before it: engine or template wrote history anew. Null without tokens."""
+    tokens_left_out: tuple[LeftOut, ...] = Field(default=(), exclude_if=_is_empty)
+    """Calls whose tokens are in no stream, by reason: tokens_redacted, tokens_too_large, tokens_missing, tokens_differ,
+    reasoning_dropped."""
 
 
 class DpoRecord(TrainingRecord):
@@ -204,6 +257,13 @@ class PpoRecord(TrainingRecord):
     """How many sequences the branch has."""
     main: bool | None = Field(default=None, exclude_if=_is_none)
     """Whether it is the sequence with the branch's last response."""
+    streams: tuple[TokenStream, ...] = Field(default=(), exclude_if=_is_empty)
+    """The conversation as tokens, where every call has them: one stream, or several that do not join."""
+    retokenised: bool | None = Field(default=None, exclude_if=_is_none)
+    """Whether a later prompt did not begin with the tokens before it: engine or template wrote history anew. Null without tokens."""
+    tokens_left_out: tuple[LeftOut, ...] = Field(default=(), exclude_if=_is_empty)
+    """Calls whose tokens are in no stream, by reason: tokens_redacted, tokens_too_large, tokens_missing, tokens_differ,
+    reasoning_dropped."""
 
 
 class RejectedRecord(Record):

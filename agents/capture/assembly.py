@@ -166,6 +166,7 @@ def _completion(head: dict[str, Any], choices: Mapping[int, dict[str, Any]]) -> 
 
 
 def _add_choice(made: dict[str, Any], choice: Mapping[str, Any]) -> None:
+    _add_tokens(made, choice)
     delta = choice.get("delta")
     if isinstance(delta, dict):
         _grow(made.setdefault("message", {}), delta)
@@ -176,8 +177,20 @@ def _add_choice(made: dict[str, Any], choice: Mapping[str, Any]) -> None:
     made |= {
         name: value
         for name, value in choice.items()
-        if name not in ("index", "delta", "text", "logprobs") and value is not None
+        if name not in ("index", "delta", "text", "logprobs", "token_ids") and value is not None
     }
+
+
+def _add_tokens(made: dict[str, Any], choice: Mapping[str, Any]) -> None:
+    """Add the ids of a chunk, and its log-probabilities: lists that grow."""
+    ids, logprobs = choice.get("token_ids"), choice.get("logprobs")
+    if isinstance(ids, list):
+        made.setdefault("token_ids", []).extend(ids)
+    if isinstance(choice.get("prompt_token_ids"), list):
+        made["prompt_token_ids"] = choice["prompt_token_ids"]
+    for name in ("content", "token_logprobs"):
+        if isinstance(logprobs, dict) and isinstance(logprobs.get(name), list):
+            made.setdefault("logprobs", {}).setdefault(name, []).extend(logprobs[name])
 
 
 class _Text:

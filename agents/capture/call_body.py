@@ -10,6 +10,8 @@ from agents.capture.event_stream import events_of
 from agents.capture.keys_of_calls import may_hold, without_keys
 from agents.capture.protocol import HISTORY, Protocol
 from agents.capture.request_delta import shrink
+from agents.capture.token_request import tokens_apart
+from agents.models.engine_tokens import tokens_of
 from agents.redaction.redaction import redact_json
 from schemas.jsontext import compact, parse, parse_unique
 from schemas.repeated_keys import RepeatedKeyError
@@ -50,6 +52,9 @@ def call_body(call: Exchanged, known: AbstractSet[bytes]) -> CallBody:
     """Return the body of a call's capture; `known` has what was captured of the branch before. Raises TooManyItemsError."""
     request, is_ambiguous = _request(call.request)
     response, error = _outcome(call)
+    tokens = None
+    if response is not None and call.protocol in ("openai-chat", "openai-completions"):
+        tokens, response = tokens_of(response), tokens_apart(response)
     if request is None:
         request, error = {}, error or {"kind": "bad_request", "message": "the request is no JSON object"}
     if call.keys:
@@ -59,7 +64,8 @@ def call_body(call: Exchanged, known: AbstractSet[bytes]) -> CallBody:
         request, response, error = (redact_json(each).value for each in (request, response, error))
     shrunk = shrink(request, HISTORY[call.protocol], known)
     told: dict[str, Any] = {
-        "protocol": call.protocol, "is_delta": True, "request": shrunk.delta, "response": response, "status": call.status,
+        "protocol": call.protocol, "is_delta": True, "request": shrunk.delta, "response": response, "tokens": tokens,
+        "status": call.status,
         "error": error, "repeated_keys": is_ambiguous or None, "started_ms": call.started_ms,
         "first_byte_ms": call.first_byte_ms, "latency_ms": call.latency_ms,
         "request_sha256": sha256(call.request).hexdigest(),

@@ -7,11 +7,15 @@ them twice changes nothing. The branch ends with its first valid end; whatever c
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from pydantic import ValidationError
+
 from agents.capture.lost_calls import LOST_BY
 from agents.capture.parts import PartJoin
 from agents.capture.request_delta import TooManyItemsError, UnknownBeginningError
 from agents.capture.told_call import CallReader
 from agents.capture.tool_events import ToolEvents
+from agents.conversations.token_deltas import TokenDeltas, size_of
+from agents.conversations.tokens import pack_data
 from agents.importers.line_error import LineError
 from agents.importers.traces.call_facts import CallTrouble
 from agents.importers.traces.content import fitting_source
@@ -21,6 +25,7 @@ from agents.importers.traces.traced_end import TracedEnd, traced_end
 from agents.importers.traces.tracker import ConversationTracker, Event, TracedCall
 from agents.summarize.output import byte_length
 from schemas.captures import Capture
+from schemas.conversation import GivenTokens
 from schemas.errors import BraidError
 from schemas.events import AgentEvent, AgentEvents, AgentInfo, BranchInfo, EndStatus
 from schemas.jsontext import compact, parse_object
@@ -60,6 +65,8 @@ class CaptureFold:
     """One attempt of one branch."""
 
     def __init__(self, rollout_id: str, branch_index: int, attempt: int = 0) -> None:
+        self._branch = (rollout_id, branch_index, attempt)
+        self._deltas = TokenDeltas()
         self._place = {"rollout_id": rollout_id, "branch_index": branch_index, "attempt": attempt}
         self.is_ended = False
         self.last_offset = -1
@@ -202,6 +209,7 @@ class CaptureFold:
         """Let go of everything but the ids: repetitions of what counted are still ignored."""
         self._parts, self._reader, self._tools = PartJoin(), CallReader(), ToolEvents()
         self._tracker = ConversationTracker(reasoning=True)
+        self._deltas = TokenDeltas()
         self._response = None
 
     # -- slices --------------------------------------------------------------------------------------------------------
@@ -210,13 +218,8 @@ class CaptureFold:
         held: list[AgentEvent] = []
         size = 0
         for each in events:
-            event = AgentEvent(
-                channel=each["channel"],
-                event=each["event"],
-                data=compact(each["data"]),
-                timestamp_ms=each.get("timestamp_ms"),
-            )
-            length = byte_length(event.data)
+            event = self._deltas.shrunk(self._branch, _agent_event(each))
+            length = byte_length(event.data) + size_of(event.tokens)
             if held and size + length > SLICE_BYTES:
                 yield self._slice(held)
                 held, size = [], 0
@@ -236,6 +239,20 @@ class CaptureFold:
         info = None if self._is_info_told else self._info
         self._is_info_told = self._is_info_told or info is not None
         return info
+
+
+def _agent_event(told: Event) -> AgentEvent:
+    """The event, with the tokens of a model call packed. Tokens that do not fit together are left away."""
+    data, tokens = told["data"], None
+    if told["event"] == "model_call" and "tokens" in data:
+        try:
+            data, tokens = pack_data(data, GivenTokens.model_validate(data["tokens"]))
+        except ValidationError:
+            data = {name: value for name, value in data.items() if name != "tokens"}
+    return AgentEvent(
+        channel=told["channel"], event=told["event"], data=compact(data), timestamp_ms=told.get("timestamp_ms"),
+        tokens=tokens,
+    )  # fmt: skip
 
 
 def _info(call: TracedCall) -> BranchInfo:

@@ -17,6 +17,7 @@ from agents.importers.traces.spoken_chat import Unread, read_messages, spoken_of
 from agents.importers.traces.traced_end import call_trouble, error_words
 from agents.importers.traces.tracker import TracedCall
 from agents.importers.traces.usage import NONE, read_usage
+from agents.models.engine_tokens import tokens_of
 from schemas.base import MAX_EXACT
 from schemas.jsontext import compact
 
@@ -63,7 +64,7 @@ class CallReader:
         facts = _facts(body, protocol, asked, response if isinstance(response, dict) else {}, error, capture_id)
         call = TracedCall(tuple(messages), choices[0] if choices else None, capture_id, facts=facts)
         told = [call] + [
-            call._replace(response=each, facts=facts._replace(usage=NONE)) for each in choices[1:]
+            call._replace(response=each, facts=facts._replace(usage=NONE, tokens=None)) for each in choices[1:]
         ]  # the request was sent once: its usage counts once
         response_id = text_in(response, "id") if isinstance(response, dict) else None
         if response_id is not None and protocol == "openai-responses" and choices:
@@ -209,7 +210,15 @@ def _facts(
         started_ms=started,
         ended_ms=None if started is None or latency is None else started + latency,
         source=source,
+        tokens=_tokens(body, response) if protocol in ("openai-chat", "openai-completions") and error is None else None,
+        policy_version=text_in(response, "policy_version") or text_in(response, "weight_version"),
     )
+
+
+def _tokens(body: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The tokens of a call: apart from the response, or in it."""
+    given = body.get("tokens")
+    return given if isinstance(given, dict) else tokens_of(response)
 
 
 def _millis(value: Any) -> int | None:

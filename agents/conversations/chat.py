@@ -3,6 +3,7 @@
 from typing import Final, final
 
 from agents.conversations.held_text import HeldText, whole
+from agents.conversations.tokens import HeldTokens
 
 NO_TOOLS: Final = "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
 """SHA-256 of an empty list of tools."""
@@ -31,7 +32,7 @@ class Told:
 
     __slots__ = (
         "agent", "content", "is_error", "key", "message_id", "name", "output_bytes", "output_digest", "parts", "reasoning",
-        "role", "size", "tool_call_id", "tools",
+        "removed", "role", "size", "tool_call_id", "tools",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +52,7 @@ class Told:
         output_bytes: int = 0,
         key: bytes = b"",
         size: int = 0,
+        removed: bool = False,
     ) -> None:
         self.role = role
         self.content = content
@@ -71,6 +73,8 @@ class Told:
         """SHA-256 of all that a model sees of it: messages with equal keys are equal."""
         self.size = size
         """Bytes of the same."""
+        self.removed = removed
+        """Whether redaction removed anything from it."""
 
     @property
     def text(self) -> str | None:
@@ -83,8 +87,8 @@ class Asked:
     """A model call."""
 
     __slots__ = (
-        "add", "after", "agent", "cached_tokens", "call_id", "input_tokens", "keep", "model", "output_tokens", "response",
-        "tools", "tools_digest",
+        "add", "after", "agent", "cached_tokens", "call_id", "input_tokens", "keep", "model", "output_tokens", "policy_version",
+        "removed", "response", "tokens", "tokens_left_out", "tools", "tools_digest",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +106,10 @@ class Asked:
         input_tokens: int | None = None,
         output_tokens: int | None = None,
         cached_tokens: int | None = None,
+        tokens: HeldTokens | None = None,
+        tokens_left_out: str | None = None,
+        policy_version: str | None = None,
+        removed: bool = False,
     ) -> None:
         self.call_id = call_id
         self.after = after
@@ -118,6 +126,13 @@ class Asked:
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
         self.cached_tokens = cached_tokens
+        self.tokens = tokens
+        """Its tokens as the engine returned them."""
+        self.tokens_left_out = tokens_left_out
+        """Why it has none, where it had some."""
+        self.policy_version = policy_version
+        self.removed = removed
+        """Whether redaction removed anything from its tools."""
 
     @property
     def offers_tools(self) -> bool:

@@ -6,12 +6,14 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from agents.conversations.chat import Asked, AskedTool, Told
-from agents.conversations.held_text import TextStore, held
+from agents.conversations.held_text import IN_MEMORY, TextStore, held
+from agents.conversations.tokens import MISSING, BadTokensError, read_tokens
 from agents.evidence.canonical import canonical_bytes, digest
-from agents.redaction.redaction import Counts, redact, redact_json
+from agents.redaction.redaction import Counts, redact, redact_json, was_redacted
 from schemas.codec.body import first_problem
 from schemas.conversation import MAX_MESSAGE_BYTES, ChatMessage, ModelCall, RequestedCall
 from schemas.errors import BraidError
+from schemas.events import PackedTokens
 from schemas.jsontext import compact, parse
 
 SHORTEST_SECRET: Final = 16
@@ -58,15 +60,22 @@ def read_message(data: dict[str, Any], seq: int, redacting: bool, texts: TextSto
         key=sha256(seen).digest(),
         size=len(seen),
     )
-    return told, clean.counts()
+    counts = clean.counts()
+    told.removed = bool(counts) or was_redacted(seen.decode())
+    return told, counts
 
 
-def read_call(data: dict[str, Any], redacting: bool) -> tuple[Asked, Counts]:
-    """Return the model call of an event's data. Raises BadChatEventError."""
+def read_call(
+    data: dict[str, Any], redacting: bool, tokens: PackedTokens | None = None, texts: TextStore = IN_MEMORY
+) -> tuple[Asked, Counts]:
+    """Return the model call of an event's data and of the tokens beside it. Raises BadChatEventError."""
     try:
         read = ModelCall.model_validate(data)
+        held_tokens = read_tokens(read.tokens, tokens, texts, has_former=read.context.after is not None)
     except ValidationError as error:
         raise BadChatEventError(f"model_call: {first_problem(error)}") from None
+    except BadTokensError as error:
+        raise BadChatEventError(f"model_call: {error}") from None
     clean = _Cleaner(redacting)
     tools, tools_digest = None, read.tools_digest
     if read.tools is not None:
@@ -85,8 +94,13 @@ def read_call(data: dict[str, Any], redacting: bool) -> tuple[Asked, Counts]:
         input_tokens=None if usage is None else usage.input,
         output_tokens=None if usage is None else usage.output,
         cached_tokens=None if usage is None else usage.cached,
+        tokens=held_tokens,
+        tokens_left_out=None if read.tokens is None or held_tokens is not None else read.tokens.left_out or MISSING,
+        policy_version=clean.name(read.policy_version),
     )
-    return asked, clean.counts()
+    counts = clean.counts()
+    asked.removed = bool(counts) or (tools is not None and was_redacted(tools))
+    return asked, counts
 
 
 class _Cleaner:

@@ -7,7 +7,7 @@ continuation of the same history begins another, and every response stands in ex
 Contexts are paths in a tree of messages: equal beginnings are the same nodes, so a turn costs what is new in it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from agents.conversations.chat import Asked, Told
@@ -19,6 +19,14 @@ class NotRepresentableError(Exception):
     def __init__(self, code: str) -> None:
         super().__init__(code)
         self.code = code
+
+
+class SequenceCall(NamedTuple):
+    """A call of a sequence."""
+
+    call: Asked
+    response: int
+    """The position of its response among the messages of the sequence."""
 
 
 class Sequence(NamedTuple):
@@ -33,6 +41,10 @@ class Sequence(NamedTuple):
     """The tools on offer, as JSON text; None where no call says."""
     model: str | None
     """The model that was asked; None where several were."""
+    calls: tuple[SequenceCall, ...] = ()
+    """Its calls, in order."""
+    removed_from: int | None = None
+    """The position of the first message from which redaction removed anything; 0 also where it did from the tools."""
 
 
 class Sequences(NamedTuple):
@@ -69,6 +81,8 @@ class _Tree:
         """Bytes of the messages up to a node."""
         self._steps = 0
         self.messages: list[Told | None] = [None]
+        self.removed: set[int] = set()
+        """Nodes of which some message lost something to redaction: of equal messages not every one needs to have."""
         self._children: dict[tuple[int, bytes], int] = {}
 
     def child(self, node: int, told: Told) -> int:
@@ -80,6 +94,8 @@ class _Tree:
             self.depths.append(self.depths[node] + 1)
             self.sizes.append(self.sizes[node] + told.size)
             self.messages.append(told)
+        if told.removed:
+            self.removed.add(found)
         return found
 
     def ancestor(self, node: int, depth: int) -> int:
@@ -105,6 +121,14 @@ class _Tree:
             node = self.parents[node]
         return tuple(reversed(found))
 
+    def removed_from(self, node: int) -> int | None:
+        """Return the position of the first message up to a node from which anything was removed."""
+        first = None
+        while self.removed and node != ROOT:
+            first = self.depths[node] - 1 if node in self.removed else first
+            node = self.parents[node]
+        return first
+
 
 class _Open:
     """A sequence while calls may still continue it."""
@@ -117,10 +141,12 @@ class _Open:
         self.last = ROOT
         """The node of its last response."""
         self.responses: list[int] = []
+        self.calls: list[Asked] = []
 
     def add(self, call: Asked, node: int) -> None:
         self.last = node
         self.responses.append(node)
+        self.calls.append(call)
         self.tools = self.tools if call.tools is None else call.tools
         self.tools_digest = call.tools_digest or self.tools_digest
         self.models.append(call.model)
@@ -131,14 +157,18 @@ class _Open:
         return alike and call.agent == self.agent
 
 
-def sequences_of(messages: Iterable[Told], calls: Iterable[Asked], by_digest: Mapping[str, str]) -> Sequences:
+def sequences_of(
+    messages: Iterable[Told], calls: Iterable[Asked], by_digest: Mapping[str, str], removed: Collection[str] = ()
+) -> Sequences:
     """Return the sequences of an attempt's calls, in the order of its log.
 
-    `by_digest` has tool lists by digest, for calls that name only that. Raises NotRepresentableError for a reference to nothing,
+    `by_digest` has tool lists by digest, for calls that name only that; `removed` has the digests of those from
+    which redaction removed something. Raises NotRepresentableError for a reference to nothing,
     an id that stands for two messages or calls, tools that are not known, an attempt without any response, and sequences that are
     too many or too long to be made into rows.
     """
     known = _by_id(messages)
+    unclean = {*removed}
     tree = _Tree()
     ends: dict[str, int] = {}
     tools = dict(by_digest)
@@ -151,6 +181,8 @@ def sequences_of(messages: Iterable[Told], calls: Iterable[Asked], by_digest: Ma
             raise NotRepresentableError("repeated_call_id")
         if call.tools is not None and call.tools_digest is not None:
             tools.setdefault(call.tools_digest, call.tools)
+            if call.removed:
+                unclean.add(call.tools_digest)
         ends[call.call_id] = node
         if call.response is None:
             continue
@@ -177,7 +209,7 @@ def sequences_of(messages: Iterable[Told], calls: Iterable[Asked], by_digest: Ma
     ):
         raise NotRepresentableError(TOO_MANY)
     main = last_at_work if last_at_work >= 0 else last
-    return Sequences(tuple([_closed(each, tree, tools) for each in sequences]), main)
+    return Sequences(tuple([_closed(each, tree, tools, unclean) for each in sequences]), main)
 
 
 def _by_id(messages: Iterable[Told]) -> dict[str, Told]:
@@ -185,6 +217,8 @@ def _by_id(messages: Iterable[Told]) -> dict[str, Told]:
     for told in messages:
         if known.setdefault(told.message_id, told).key != told.key:
             raise NotRepresentableError("repeated_message_id")
+        if told.removed:  # equal messages, of which one was another before redaction
+            known[told.message_id] = told
     return known
 
 
@@ -219,16 +253,19 @@ def _continued(
     return None
 
 
-def _closed(sequence: _Open, tree: _Tree, tools: Mapping[str, str]) -> Sequence:
+def _closed(sequence: _Open, tree: _Tree, tools: Mapping[str, str], unclean: Collection[str]) -> Sequence:
     offered = sequence.tools
     if offered is None and sequence.tools_digest is not None:
         offered = tools.get(sequence.tools_digest)
         if offered is None:
             raise NotRepresentableError("unknown_tools")
+    told_unclean = any(call.removed or call.tools_digest in unclean for call in sequence.calls)
     return Sequence(
         tree.path(sequence.last),
         frozenset([tree.depths[node] - 1 for node in sequence.responses]),
         sequence.agent,
         offered,
         sequence.models[0] if len({*sequence.models}) == 1 else None,
+        tuple(map(SequenceCall, sequence.calls, [tree.depths[node] - 1 for node in sequence.responses])),
+        0 if told_unclean else tree.removed_from(sequence.last),
     )

@@ -79,6 +79,8 @@ class ChatLog:
             "usage": _usage(response.usage),
             "request_digest": response.request_digest or None,
             "latency_ms": response.latency_ms,
+            "policy_version": response.policy_version,
+            "tokens": response.tokens,
         }
         self._write(call, data, [told])
 

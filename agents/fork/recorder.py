@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from agents.conversations.token_deltas import size_of
+from agents.conversations.tokens import pack_data
 from agents.fork.log import Log
 from agents.importers.slices import MAX_TEXT
 from agents.summarize.output import byte_length
+from schemas.conversation import GivenTokens
 from schemas.event_kinds import channel_of
 from schemas.events import AgentEvent, AgentEvents, BranchInfo, EndStatus, Workspace
 from schemas.jsontext import compact
@@ -39,12 +42,16 @@ class Recorder:
 
     def event(self, kind: str, data: dict[str, Any]) -> AgentEvent:
         """Take an event; it goes with the next flush."""
+        tokens = None
+        if kind == "model_call" and "tokens" in data:
+            data, tokens = pack_data(data, GivenTokens.model_validate(data["tokens"]))
         event = AgentEvent(
             trace_id=self.trace_id,
             channel=channel_of(kind),
             event=kind,
             data=compact(data),
             timestamp_ms=self.clock(),
+            tokens=tokens,
         )
         self.take(event)
         return event
@@ -52,7 +59,7 @@ class Recorder:
     def take(self, event: AgentEvent) -> None:
         """Take an event as it is."""
         self._waiting.append(event)
-        self._size += byte_length(event.data)
+        self._size += _size(event)
 
     @property
     def is_full(self) -> bool:
@@ -83,7 +90,7 @@ class Recorder:
         slices: list[list[AgentEvent]] = [[]]
         size = 0
         for event in self._waiting:
-            length = byte_length(event.data)
+            length = _size(event)
             if slices[-1] and size + length > MAX_TEXT:
                 slices.append([])
                 size = 0
@@ -110,3 +117,7 @@ class Recorder:
         except asyncio.CancelledError:
             await asyncio.wait([writing])
             raise
+
+
+def _size(event: AgentEvent) -> int:
+    return byte_length(event.data) + size_of(event.tokens)

@@ -12,6 +12,7 @@ from agents.formats import (
     sharegpt,
     steps,
     sts,
+    tokens,
     trl,
     verl,
 )
@@ -21,8 +22,21 @@ from agents.formats.shape import Format
 FORMATS: dict[str, Format] = {
     each.name: within_limits(each)
     for family in (
-        trl, openai, chat_lines, verl, nemo, sharegpt, rollout_wire, atif, sts, adp, steps, dsse, compliance_eval,
-    )  # fmt: skip
+        trl,
+        openai,
+        chat_lines,
+        verl,
+        tokens,
+        nemo,
+        sharegpt,
+        rollout_wire,
+        atif,
+        sts,
+        adp,
+        steps,
+        dsse,
+        compliance_eval,
+    )
     for each in family.FORMATS
 }
 """Every format, in the order in which the documentation lists them."""

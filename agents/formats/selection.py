@@ -3,7 +3,8 @@
 All three are functions of the rollout's content: exporting twice, or in another order, decides the same.
 """
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import NamedTuple, get_args
@@ -18,6 +19,8 @@ Selectable = SftRecord | DpoRecord | PpoRecord | BranchRecord
 
 LABEL = "label."
 TEXT_FILTERS = ("basis", "model", "fidelity", "agent", "sequence")
+VERSION = "policy_version"
+MAX_LAG = "max_lag"
 ANY = "*"
 """In place of a text that a kind of row does not have."""
 NUMBER_FILTERS = ("min_margin", "min_score")
@@ -76,17 +79,19 @@ class Filters:
         wanted = []
         for text in texts:
             name, equals, value = text.partition("=")
-            known = (
-                name in TEXT_FILTERS or name in NUMBER_FILTERS or (name.startswith(LABEL) and len(name) > len(LABEL))
+            known = name in (*TEXT_FILTERS, *NUMBER_FILTERS, VERSION, MAX_LAG) or (
+                name.startswith(LABEL) and len(name) > len(LABEL)
             )
             if not equals or not known:
-                names = ", ".join((*TEXT_FILTERS, *NUMBER_FILTERS, "label.NAME"))
+                names = ", ".join((*TEXT_FILTERS, *NUMBER_FILTERS, VERSION, MAX_LAG, "label.NAME"))
                 raise SelectionError(f"--filter {text}: write NAME=VALUE, with a name of {names}")
             if name in NUMBER_FILTERS:
                 try:
                     float(value)
                 except ValueError:
                     raise SelectionError(f"--filter {text}: {value!r} is no number") from None
+            if name == MAX_LAG and not (value.isascii() and value.isdigit()):
+                raise SelectionError(f"--filter {text}: a lag is a number of versions, as 0 or 2")
             if name == "fidelity" and value not in get_args(Fidelity):
                 raise SelectionError(f"--filter {text}: a fidelity is one of {', '.join(get_args(Fidelity))}")
             if name == "sequence" and value not in ("main", "other"):
@@ -106,12 +111,20 @@ class Filters:
                 return name
         return None
 
-    def refuses(self, record: Selectable) -> str | None:
+    @property
+    def by_lag(self) -> bool:
+        """Whether the newest version of the policy has to be known."""
+        return any(name == MAX_LAG for name, _ in self.wanted)
+
+    def refuses(self, record: Selectable, versions: Sequence[int] = ()) -> str | None:
         """The filter that a row does not pass; one that says nothing about its kind lets it pass.
 
-        Of several texts for one name, one must be the row's.
+        Of several texts for one name, one must be the row's; of several versions of a row, each. `versions` has the numbers of all
+        versions of the policy, ascending.
         """
         for name, value in self.wanted:
+            if name in (VERSION, MAX_LAG) and self._misses_version(record, name, value, versions):
+                return name
             if name in TEXT_FILTERS:
                 found = _text(record, name)
                 if found is not ANY and found not in {text for other, text in self.wanted if other == name}:
@@ -121,6 +134,33 @@ class Filters:
             if name == "min_score" and not isinstance(record, BranchRecord) and record.admission.score < float(value):
                 return name
         return None
+
+    def _misses_version(self, record: Selectable, name: str, value: str, versions: Sequence[int]) -> bool:
+        """Whether a token of a row is of an unknown version, of another one than was asked for, or of one too far behind."""
+        if not isinstance(record, SftRecord | PpoRecord):
+            return False
+        sampled = {span.version for stream in record.streams for span in stream.policy_versions}
+        if not sampled or None in sampled:
+            return True
+        if name == VERSION:
+            return not sampled <= {text for other, text in self.wanted if other == VERSION}
+        return any(_lag(each, versions) > int(value) for each in sampled if each is not None)
+
+
+def version_number(version: str) -> int | None:
+    """The number that a version of the policy ends with: its place among the others."""
+    digits = version[len(version.rstrip("0123456789")) :]
+    return int(digits[-MOST_DIGITS:]) if digits else None
+
+
+MOST_DIGITS = 18
+"""Of the number of a version that count."""
+
+
+def _lag(version: str, versions: Sequence[int]) -> int:
+    """How many versions are newer; as many as there are where a version has no number."""
+    number = version_number(version)
+    return len(versions) + 1 if number is None else len(versions) - bisect_right(versions, number)
 
 
 class Refused(NamedTuple):
@@ -136,6 +176,8 @@ class Selection:
 
     filters: Filters = Filters()
     items: EvalIndex | None = None
+    versions: tuple[int, ...] = ()
+    """The numbers of all versions of the policy, ascending; only where a filter asks for them."""
 
     def select(self, group: Group, kinds: Iterable[Kind]) -> tuple[Group, list[Refused]]:
         """The group without the rows that are refused, and why they are; only kinds that the format is made from."""
@@ -158,7 +200,7 @@ class Selection:
 
     def _refusal(self, record: Selectable, group_task: str, task_item: str | None) -> Refused | None:
         """Why a row is left out. A branch may have a task of its own, beside that of its rollout."""
-        name = self.filters.refuses(record)
+        name = self.filters.refuses(record, self.versions)
         if name is not None:
             return Refused(f"filtered:{name}")
         if self.items is None:

@@ -19,7 +19,7 @@ from schemas.events import EventFields
 from schemas.evidence import AepRecord
 from schemas.lifecycle import RolloutOpened
 from schemas.rankings import RankedBranch, Ranking
-from schemas.training import DpoRecord, Message, PpoRecord, RejectedRecord, SftRecord, TrainingRecord
+from schemas.training import DpoRecord, Message, PpoRecord, RejectedRecord, SftRecord, TokenStream, TrainingRecord
 
 Kind = Literal["sft", "dpo", "ppo", "rejected", "branches", "events", "evals"]
 """The records a format is made from; `events`: the facts of each branch, as its producer sent them."""
@@ -149,6 +149,8 @@ class Group:
     """How rows are written."""
     facts: Facts = NO_FACTS
     """The facts of its branches, for formats that tell whole branches."""
+    barred_tokens: frozenset[str] = frozenset()
+    """Rows whose tokens may not leave, by id: something of their messages is removed on the way out, and ids would give it back."""
 
     @property
     def rollout_id(self) -> str:
@@ -191,6 +193,10 @@ class Group:
         for row in self.ppo:
             asked.setdefault(row.prompt, []).append(row)
         return tuple(replace(self, ppo=tuple(rows)) for rows in asked.values()) if len(asked) > 1 else (self,)
+
+    def streams(self, row: SftRecord | PpoRecord) -> tuple[TokenStream, ...]:
+        """The token streams of a row that may leave."""
+        return () if row.record_id in self.barred_tokens else row.streams
 
     def verifiers(self) -> list[str]:
         """The verifiers whose outcomes the evidence of the rewarded branches names."""

@@ -7,9 +7,11 @@ sequences. `prompt` has roles and texts only, as verl reads it: one that holds c
 
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import Any
 
 from agents.formats.chat import message, tool_text
 from agents.formats.shape import Format, Group, Left, ListOf, Row, Speech, Struct, each_prompt
+from agents.formats.streams import group_key, stream_columns
 from agents.rewards.rewards import group_of
 from schemas.jsontext import compact
 from schemas.training import Message
@@ -35,7 +37,7 @@ def _prompt(group: Group) -> Iterator[Row | Left]:
         yield from [Left("calls_in_prompt")] * len(group.ppo)
         return
     stats = group_of([row.reward for row in group.ppo])
-    asked = group.rollout_id if first.task == group.ranking.task else f"{group.rollout_id}/{first.task}"
+    asked = group_key(group, first.task)
     yield Row(
         {
             "data_source": DATA_SOURCE,
@@ -63,9 +65,27 @@ def _prompt(group: Group) -> Iterator[Row | Left]:
                 "group_std": stats.std,
                 "group_size": stats.size,
             },
+            **_tokens(group),
         },
         group.ppo,
     )
+
+
+def _tokens(group: Group) -> dict[str, Any]:
+    """The streams of the main sequences, for each its branch; null where no branch has any."""
+    told = [(row, each) for row in group.ppo for each in group.streams(row)]
+    if not told:
+        return dict.fromkeys(TOKENS)
+    columns = [stream_columns(each) for _, each in told]
+    named = {name: [each[of] for each in columns] for name, of in TOKENS.items() if of is not None}
+    return {"stream_branches": [row.branch_index for row, _ in told], **named}
+
+
+TOKENS = {
+    "stream_branches": None, "prompt_ids": "prompt_ids", "response_ids": "response_ids", "response_mask": "loss_mask",
+    "rollout_log_probs": "logprobs",
+}  # fmt: skip
+"""Columns of token streams, by the names that verl has for them in a batch; the names of tokens-parquet beside them."""
 
 
 def _said(said: Message) -> dict[str, str]:
@@ -89,6 +109,11 @@ FORMATS = (
                         "advantages": ListOf("real"), "group_mean": "real", "group_std": "real", "group_size": "whole",
                     }
                 ),
+                "stream_branches": ListOf("whole"),
+                "prompt_ids": ListOf(ListOf("whole")),
+                "response_ids": ListOf(ListOf("whole")),
+                "response_mask": ListOf(ListOf("whole")),
+                "rollout_log_probs": ListOf(ListOf("real")),
             }
         },
         ("parquet",),

@@ -42,11 +42,11 @@ _HINTS = {
 _HUMP = re.compile(r"(?<=[a-z])([A-Z])")
 
 
-def check_conversation(kind: str, data: dict[str, Any], text: str, field: str) -> None:
-    """Check the data of a conversation event, of which `text` is the JSON. Raises LineError; other kinds pass."""
+def check_conversation(kind: str, data: dict[str, Any], text: str, field: str) -> BaseModel | None:
+    """Check the data of a conversation event, of which `text` is the JSON; returns it as read. Raises LineError; other kinds pass."""
     known = BY_NAME.get(kind)
     if known is None or known.model is None:
-        return
+        return None
     if kind == "message" and len(text) > MAX_MESSAGE_BYTES // 4 and (size := byte_length(text)) > MAX_MESSAGE_BYTES:
         raise TooLargeError(
             field,
@@ -54,7 +54,7 @@ def check_conversation(kind: str, data: dict[str, Any], text: str, field: str) -
         )
     _check_spelling(known.model, data, field)
     try:
-        known.model.model_validate(data)
+        return known.model.model_validate(data)
     except ValidationError as error:
         raise _line_error(error, data, field) from None
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from agents.conversations.tokens import unpack_ids, unpack_logprobs
 from agents.facts.fact import Fact
-from schemas.events import AgentEvents
+from schemas.events import AgentEvent, AgentEvents
 from schemas.jsontext import parse_object
 from schemas.lifecycle import Lifecycle
 from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
@@ -25,7 +26,8 @@ def _slice(fact: AgentEvents) -> list[dict[str, Any]]:
     info = {} if fact.branch is None else _plain(fact.branch)
     lines: list[dict[str, Any]] = []
     for offset, event in enumerate(fact.events):
-        said = _plain(event) | {"data": parse_object(event.data)}
+        said = _plain(event) | {"data": _data(event)}
+        said.pop("tokens", None)
         lines.append({"type": "event", **where, "seq": fact.first_seq + offset, **info, "event": said})
         info = {}
     if fact.ended:
@@ -34,6 +36,17 @@ def _slice(fact: AgentEvents) -> list[dict[str, Any]]:
         }
         lines.append({"type": "end", **where, **end})
     return lines
+
+
+def _data(event: AgentEvent) -> dict[str, Any]:
+    """The data of an event, the tokens of a call as arrays where the event has them whole."""
+    data, tokens = parse_object(event.data), event.tokens
+    if tokens is not None and not tokens.prompt_keep:
+        lists: dict[str, Any] = {"prompt_ids": unpack_ids(tokens.prompt_ids), "ids": unpack_ids(tokens.ids)}
+        if tokens.logprobs is not None:
+            lists["logprobs"] = unpack_logprobs(tokens.logprobs, wide=tokens.wide)
+        data["tokens"] = {**data["tokens"], **lists}
+    return data
 
 
 def _plain(record: Any) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from agents.conversations.tokens import pack_data
 from agents.importers.conversation_data import check_conversation
 from agents.importers.line_error import LineError
 from schemas.base import MAX_EXACT
 from schemas.codec.body import first_problem
 from schemas.codec.maker import unchecked
+from schemas.conversation import ModelCall
 from schemas.event_kinds import CONVERSATION, channel_of
 from schemas.events import AgentEvent, EventFields
 from schemas.jsontext import compact, kind_of
@@ -26,16 +28,17 @@ new_fields: Final = partial(tuple.__new__, EventFields)
 def read_event(value: Any, field: str = "event") -> AgentEvent:
     """An AgentEvent from JSON. Fields beside the common ones are kept in its data. Raises LineError.
 
-    The data of `message` and `model_call` on their own channel is checked; that of other kinds is kept as it is.
+    The data of `message` and `model_call` on their own channel is checked, and a call's tokens are packed; the data of other kinds is
+    kept as it is.
     """
     return event_of(read_fields(value, field))
 
 
 def event_of(fields: EventFields) -> AgentEvent:
     """The event of fields that were read."""
-    trace_id, parent, channel, kind, data, time = fields
+    trace_id, parent, channel, kind, data, time, tokens = fields
     return _event(
-        trace_id=trace_id, parent_trace_id=parent, channel=channel, event=kind, data=data, timestamp_ms=time
+        trace_id=trace_id, parent_trace_id=parent, channel=channel, event=kind, data=data, timestamp_ms=time, tokens=tokens
     )  # fmt: skip
 
 
@@ -69,10 +72,13 @@ def read_fields(value: Any, field: str) -> EventFields:
         and (time is None or (type(time) is int and -MAX_EXACT <= time <= MAX_EXACT))
     ):
         raise _refused(trace_id, parent, channel, kind, time, field)
-    text = compact(data)
+    text, tokens = compact(data), None
     if channel == CONVERSATION:
-        check_conversation(kind, data, text, f"{field}.data")
-    return new_fields((trace_id, parent, channel, kind, text, time))
+        read = check_conversation(kind, data, text, f"{field}.data")
+        if isinstance(read, ModelCall) and read.tokens is not None:
+            data, tokens = pack_data(data, read.tokens)
+            text = compact(data)
+    return new_fields((trace_id, parent, channel, kind, text, time, tokens))
 
 
 def _either(value: dict[str, Any], name: str, other: str) -> Any:

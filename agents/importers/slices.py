@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+from agents.conversations.token_deltas import TokenDeltas, size_of
 from agents.facts.fact import Fact, rollout_of
 from agents.summarize.output import byte_length
 from schemas.events import AgentEvent, AgentEvents
@@ -132,14 +133,31 @@ class SlicePacker(Generic[Item]):
             yield self._open.pop(branch).piece()
 
 
+def with_deltas(deltas: TokenDeltas, fact: AgentEvents) -> AgentEvents:
+    """Return a slice with the prompts of its calls as differences."""
+    if all(event.tokens is None for event in fact.events):
+        return fact
+    place = (fact.rollout_id, fact.branch_index, fact.attempt)
+    return fact.model_copy(update={"events": tuple([deltas.shrunk(place, event) for event in fact.events])})
+
+
+def fitting(fact: AgentEvents) -> AgentEvents:
+    """Return a slice whose calls have their whole prompts, without the tokens that no slice could hold."""
+    place = (fact.rollout_id, fact.branch_index, fact.attempt)
+    return fact.model_copy(update={"events": tuple([TokenDeltas().shrunk(place, event) for event in fact.events])})
+
+
 class Slicer:
     """Packs the facts of files."""
 
     def __init__(self) -> None:
         self._packer: SlicePacker[None] = SlicePacker(LINES)
+        self._deltas = TokenDeltas()
 
     def add(self, fact: Fact) -> Iterable[Fact]:
         """Take a fact; returns the facts that are ready to be written."""
+        if isinstance(fact, AgentEvents):
+            fact = with_deltas(self._deltas, fact)
         single = isinstance(fact, AgentEvents) and len(fact.events) == 1
         if not single and not self._packer.waits:  # whole branches come like this
             return (fact,)
@@ -153,4 +171,5 @@ class Slicer:
 
 def _size(event: AgentEvent) -> int:
     """Bytes of an event in a slice, rather more than less."""
-    return byte_length(event.data) + 4 * (len(event.trace_id) + len(event.event) + len(event.channel)) + 64
+    texts = byte_length(event.data) + 4 * (len(event.trace_id) + len(event.event) + len(event.channel))
+    return texts + size_of(event.tokens) + 64

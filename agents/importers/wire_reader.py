@@ -100,7 +100,7 @@ def _events(value: dict[str, Any]) -> list[EventFields]:
 
 def _made(channel: str, kind: str, data: dict[str, Any]) -> EventFields:
     """An event that a record says in other words."""
-    return new_fields(("", None, channel, kind, compact(data), None))
+    return new_fields(("", None, channel, kind, compact(data), None, None))
 
 
 def _entry(entry: Any, field: str) -> list[EventFields]:

@@ -84,6 +84,10 @@ class ModelResponse(NamedTuple):
     request_digest: str = ""
     """SHA-256 of the canonical JSON of the body that was sent, in hex; empty where none was."""
     latency_ms: int = 0
+    tokens: Mapping[str, Any] | None = None
+    """The ids and log-probabilities that the engine returned."""
+    policy_version: str | None = None
+    """The version of the model's weights, where the service says."""
 
 
 class Model(Protocol):

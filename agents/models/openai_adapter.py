@@ -13,6 +13,7 @@ from typing import Any
 import openai
 
 from agents.models.conversation import Message, ToolCall
+from agents.models.engine_tokens import tokens_of
 from agents.models.http_adapter import PLAIN, calling, clean, count_of, limited
 from agents.models.model import FinishReason, ModelRequest, ModelResponse, TokenUsage, digest_of
 from agents.models.model_error import ModelError
@@ -26,6 +27,9 @@ NO_KEY = "none"
 
 REASONING = ("reasoning_content", "reasoning")
 """Fields that servers write reasoning to; vLLM renamed the first to the second."""
+
+VERSIONS = ("policy_version", "weight_version")
+"""Fields that training servers write the version of their weights to."""
 
 FINISHED: Mapping[str, FinishReason] = {
     "stop": "end_turn", "tool_calls": "tool_use", "function_call": "tool_use", "length": "max_tokens",
@@ -154,20 +158,33 @@ async def _gathered(stream: Any) -> dict[str, Any]:
     """Put the chunks of a stream together. Raises ModelError for a stream without its end."""
     whole: dict[str, Any] = {}
     message: dict[str, Any] = {"tool_calls": []}
+    tokens: dict[str, Any] = {}
     finish = None
     async for chunk in stream:
         data = chunk.to_dict(warnings=False)
-        whole |= {name: data[name] for name in ("model", "usage") if data.get(name)}
+        whole |= {name: data[name] for name in ("model", "usage", "prompt_token_ids", *VERSIONS) if data.get(name)}
         whole["begun"] = True
         for choice in data.get("choices") or ():
             if choice.get("index", 0) == 0:
                 _add(message, choice.get("delta") or {})
+                _add_tokens(tokens, choice)
                 finish = choice.get("finish_reason") or finish
     if not whole:
         raise ModelError("empty_stream", "the stream ended before anything was said")
     if finish is None:
         raise ModelError("cut_stream", "the stream ended before the turn was complete")
-    return whole | {"choices": [{"message": message, "finish_reason": finish}]}
+    return whole | {"choices": [{"message": message, "finish_reason": finish, **tokens}]}
+
+
+def _add_tokens(tokens: dict[str, Any], choice: dict[str, Any]) -> None:
+    """Add the ids and log-probabilities of a chunk."""
+    logprobs = choice.get("logprobs")
+    if isinstance(choice.get("prompt_token_ids"), list):
+        tokens["prompt_token_ids"] = choice["prompt_token_ids"]
+    if isinstance(choice.get("token_ids"), list):
+        tokens.setdefault("token_ids", []).extend(choice["token_ids"])
+    if isinstance(logprobs, dict) and isinstance(logprobs.get("content"), list):
+        tokens.setdefault("logprobs", {"content": []})["content"].extend(logprobs["content"])
 
 
 def _add(message: dict[str, Any], delta: dict[str, Any]) -> None:
@@ -207,6 +224,8 @@ def read_completion(body: dict[str, Any], request: ModelRequest) -> ModelRespons
         "refusal" if message.extra.get("refusal") else finish,
         _usage(body.get("usage")),
         structured=message.text if request.response_schema is not None and message.text.strip() else None,
+        tokens=tokens_of(body),
+        policy_version=next((str(body[name]) for name in VERSIONS if body.get(name)), None),
     )
 
 

@@ -170,6 +170,11 @@ def _command(words: list[str], counts: dict[str, int]) -> list[str]:
     return line.split(_BETWEEN)[:-1]
 
 
+def was_redacted(text: str) -> bool:
+    """Whether a text shows that something was removed from it, here or before it came here."""
+    return "[REDACTED:" in text and _PLACEHOLDER.search(text) is not None
+
+
 def placeholder(kind: str) -> str:
     """What stands where a secret of this kind was."""
     return f"[REDACTED:{kind}]"

@@ -43,7 +43,7 @@ from agents.summarize.pieces import (
     Start,
 )  # fmt: skip
 from schemas.event_kinds import CONVERSATION
-from schemas.events import AgentEvent, EventFields, fields_of
+from schemas.events import AgentEvent, EventFields, PackedTokens, fields_of
 from schemas.jsontext import as_object, compact, parse_object, parse_short_numbers
 
 PROVIDER_TROUBLE = (
@@ -75,7 +75,7 @@ def keep_slice(
     first: int | None = None
     last: int | None = None
     form = PLAIN
-    for trace, parent, channel, kind, text, time in events:
+    for trace, parent, channel, kind, text, time, packed in events:
         token = _token(text) if kind == "thinking_delta" and len(text) <= LONGEST_TOKEN else None
         if token is not None:
             canonical = text.encode()
@@ -86,7 +86,9 @@ def keep_slice(
             else:
                 said.add(words, step)
         else:
-            canonical, body, counts, shape = _read(text, kind, channel, first_seq + len(digests), redacting, texts)
+            canonical, body, counts, shape = _read(
+                text, kind, channel, first_seq + len(digests), redacting, texts, packed
+            )
             form = max(form, shape)
             if isinstance(body, Said):
                 said.add(body.text, body.step)
@@ -129,7 +131,7 @@ class _Said:
 
 
 def _read(
-    text: str, kind: str, channel: str, seq: int, redacting: bool, texts: TextStore
+    text: str, kind: str, channel: str, seq: int, redacting: bool, texts: TextStore, packed: PackedTokens | None
 ) -> tuple[bytes, Body, Counts, int]:
     """The canonical JSON of an event's data, what is kept of it, and the form of conversation that it shows."""
     data = as_object(parse_short_numbers(text))
@@ -143,15 +145,16 @@ def _read(
         return raw, body, counts, PLAIN
     if kind in DECISIONS:
         return raw, Decision(kind), (), PLAIN
-    return raw, *_read_words(text, data, kind, channel, seq, redacting, texts)
+    return raw, *_read_words(text, data, kind, channel, seq, redacting, texts, packed)
 
 
 def _read_words(
-    text: str, data: dict[str, Any], kind: str, channel: str, seq: int, redacting: bool, texts: TextStore
-) -> tuple[Body, Counts, int]:
+    text: str, data: dict[str, Any], kind: str, channel: str, seq: int, redacting: bool, texts: TextStore,
+    packed: PackedTokens | None,
+) -> tuple[Body, Counts, int]:  # fmt: skip
     """Read an event of a conversation, or of an unknown kind: the part that is kept, and the form of conversation that it shows."""
     if channel == CONVERSATION and kind in CHAT_FORMS:
-        return _read_chat(text, data, kind, seq, redacting, texts)
+        return _read_chat(text, data, kind, seq, redacting, texts, packed)
     if kind in UTTERANCES:
         return *_uttered(data, kind, channel, redacting, texts), TRANSCRIPT
     if kind in REWRITES:
@@ -163,7 +166,7 @@ def _read_words(
 
 
 def _read_chat(
-    text: str, data: dict[str, Any], kind: str, seq: int, redacting: bool, texts: TextStore
+    text: str, data: dict[str, Any], kind: str, seq: int, redacting: bool, texts: TextStore, packed: PackedTokens | None
 ) -> tuple[Body, Counts, int]:
     """A message or model call. One that cannot be read keeps its branch out of rows, and nothing else: older logs may hold
     events of these names.
@@ -173,7 +176,7 @@ def _read_chat(
             check_size(byte_length(text))
             body, counts = read_message(data, seq, redacting, texts)
             return body, counts, TRANSCRIPT
-        call, counts = read_call(data, redacting)
+        call, counts = read_call(data, redacting, packed, texts)
     except BadChatEventError:
         return Odd(BAD_EVENT, None, None), (), CHAT_FORMS[kind]
     return call, counts, EXACT

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from agents.conversations.chat import BAD_EVENT, Asked, Odd, Told
 from agents.conversations.sequences import NotRepresentableError, Sequence, sequences_of
+from agents.conversations.token_streams import NO_STREAMS, Streams, streams_of
+from agents.redaction.redaction import was_redacted
 from agents.rules.emission_rules import Rules
 from agents.summarize.branch import FIDELITIES, form_of, whole_calls
 from agents.summarize.opening import CleanedOpening
@@ -39,6 +41,7 @@ class Talk(NamedTuple):
     """The model that was asked; None for that of the branch."""
     unfit: tuple[str, ...] = ()
     """Why it is in no row, as codes; its conversation is then empty."""
+    tokens: Streams = NO_STREAMS
 
 
 NOTHING = Conversation((), ())
@@ -80,6 +83,9 @@ class TalkMaker:
         self._config = config
         self._rules = rules
         self._tools_by_digest = tools_by_digest
+        is_whole = not opening.counts and not any(map(was_redacted, tools_by_digest.values()))
+        self._tools_removed = frozenset() if is_whole else frozenset(tools_by_digest)
+        """Digests of tools from which redaction may have removed something."""
         self._given: dict[str | None, tuple[Message, ...]] = {}
 
     def make(self, branch: BranchRecord, pieces: Many[Piece]) -> BranchTalk:
@@ -125,11 +131,14 @@ class TalkMaker:
         if any(isinstance(body, Odd) and body.code == BAD_EVENT for body in bodies):
             raise NotRepresentableError(BAD_EVENT)
         messages = [body for body in bodies if isinstance(body, Told)]
-        found = sequences_of(messages, [body for body in bodies if isinstance(body, Asked)], self._tools_by_digest)
-        talks = tuple([self._sequence(each) for each in found.all])
+        calls = [body for body in bodies if isinstance(body, Asked)]
+        found = sequences_of(messages, calls, self._tools_by_digest, self._tools_removed)
+        reasoning = self._config.reasoning == "keep"
+        tokens = streams_of(found.all, calls, redacting=self._config.redact, reasoning=reasoning)
+        talks = tuple(map(self._sequence, found.all, tokens))
         return BranchTalk(talks, found.main, "exact", task, talks[found.main].unfit)
 
-    def _sequence(self, sequence: Sequence) -> Talk:
+    def _sequence(self, sequence: Sequence, tokens: Streams) -> Talk:
         """One conversation; what is wrong with it alone keeps no other one out."""
         told = NOTHING
         unfit: tuple[str, ...] = ()
@@ -137,7 +146,7 @@ class TalkMaker:
             told = self._told(sequence.messages, sequence.trained)
         except NotRepresentableError as error:
             unfit = _reasons(error)
-        return Talk(told, sequence.agent, sequence.tools, sequence.model, unfit)
+        return Talk(told, sequence.agent, sequence.tools, sequence.model, unfit, tokens)
 
     def _transcribed(self, pieces: Many[Piece], shown: str | None) -> Talk:
         opened = self._opening.opened

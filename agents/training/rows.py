@@ -39,12 +39,14 @@ from schemas.training import (
     Basis,
     DpoRecord,
     Fidelity,
+    LeftOut,
     Message,
     PpoRecord,
     Provenance,
     RejectedRecord,
     RowKind,
     SftRecord,
+    TokenStream,
 )  # fmt: skip
 
 Row = SftRecord | DpoRecord | PpoRecord
@@ -80,6 +82,14 @@ class _Place(TypedDict):
     sequence: int | None
     n_sequences: int | None
     main: bool | None
+
+
+class _Tokens(TypedDict):
+    """The tokens of a row's conversation."""
+
+    streams: tuple[TokenStream, ...]
+    retokenised: bool | None
+    tokens_left_out: tuple[LeftOut, ...]
 
 
 @final
@@ -216,6 +226,7 @@ class RowMaker:
                     rank=candidate.rank,
                     components=candidate.ranked.components,
                     **self._place(talk, number),
+                    **_tokens(each),
                 )
                 self._admit("sft", [branch], record, (record.messages,))
 
@@ -398,6 +409,7 @@ class RowMaker:
                 advantage=group.advantage(reward.value),
                 group_size=group.size,
                 **self._place(talk, number),
+                **_tokens(each),
             )
             self._admit("ppo", [branch], record)
 
@@ -597,6 +609,11 @@ def _unrewarded(run: ComplianceRun, index: int, copies: frozenset[int]) -> str |
 
 def _main(talk: BranchTalk) -> Talk:
     return talk.talks[talk.main]
+
+
+def _tokens(talk: Talk) -> _Tokens:
+    streams, retokenised, left_out = talk.tokens
+    return {"streams": streams, "retokenised": retokenised, "tokens_left_out": left_out}
 
 
 def _weakest(candidates: Sequence[Candidate]) -> Fidelity | None:

@@ -322,6 +322,9 @@ class ProxyConfig(_Section):
     """Model APIs by the prefix of their paths. `braid proxy` has openai and anthropic where none are configured."""
     adopt: bool = False
     """Capture calls without an identity, too: grouped by their opening messages into rollouts `cap-<digest>`."""
+    token_ids: bool = False
+    """Ask servers of chat completions (vLLM, SGLang) for token ids and log-probabilities, for the training rows, and take them out of the
+    answer again. Others refuse the fields."""
     spool: Path | None = None
     """Folder of captures that are not on the log yet; unset: below the state directory."""
     spool_bytes: int = Field(default=256 * 1024 * 1024, ge=0)

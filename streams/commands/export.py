@@ -20,8 +20,8 @@ class ExportFlags(Flags):
     """The options of `braid export`."""
 
     format: str
-    """trl-sft, trl-dpo, trl-kto, trl-grpo, trl-reward, openai-sft, openai-dpo, messages, verl-parquet, nemo-preference,
-    sharegpt, rollout-wire, atif, sts, adp, rl-transitions, trl-stepwise or dsse.
+    """trl-sft, trl-dpo, trl-kto, trl-grpo, trl-reward, openai-sft, openai-dpo, messages, verl-parquet, tokens-parquet,
+    nemo-preference, sharegpt, rollout-wire, atif, sts, adp, rl-transitions, trl-stepwise, dsse or compliance-eval.
     """
     out: Path
     """Directory of the dataset."""
@@ -42,8 +42,11 @@ class ExportFlags(Flags):
     split: str = "train=1"
     """Parts with their shares, as train=0.9,test=0.1. A rollout is in one part with all its rows."""
     filter: Annotated[list[str] | None, Flag] = None
-    """basis=objective, model=NAME, fidelity=exact, agent=NAME, min_margin=0.5, min_score=0.8 or label.NAME=VALUE; may be given
-    several times."""
+    """basis=objective, model=NAME, fidelity=exact, agent=NAME, policy_version=NAME, max_lag=N (versions behind the newest),
+    min_margin=0.5, min_score=0.8 or label.NAME=VALUE; may be given several times."""
+    dedupe: Literal["exact", "near"] | None = None
+    """Leave out rows that repeat an earlier one: equal texts, or texts that share most of their words. Samples of one task stay
+    together."""
     eval_items: Path | None = None
     """JSON lines of {id, question}: rows that repeat one are left out."""
     shard_rows: Annotated[int, number("--shard-rows", 1)] = 50_000
@@ -84,6 +87,7 @@ def export(*, flags: ExportFlags) -> None:
         eval_items=flags.eval_items,
         shard_rows=flags.shard_rows,
         redact=settings.emission.redact,
+        dedupe=flags.dedupe,
         style=Style(flags.arguments, flags.loss),
         **({} if flags.layout is None else {"layout": flags.layout}),
     )

@@ -14,6 +14,7 @@ def proxy(
     host: str | None = None,
     port: Annotated[int | None, number("--port", 0, PORTS)] = None,
     upstream: list[str] | None = None,
+    token_ids: Annotated[bool, Flag] = False,
     adopt: Annotated[bool, Flag] = False,
     spool: Path | None = None,
     json: Annotated[bool, Flag] = False,
@@ -34,6 +35,8 @@ def proxy(
         The port; 0 takes a free one.
     upstream
         NAME=URL of a model API, without /v1; may be repeated. Without any: those of the configuration, else openai and anthropic.
+    token_ids
+        Ask for token ids and log-probabilities (vLLM, SGLang), and take them out of the answers again.
     adopt
         Also capture calls that name no branch: conversations with the same opening become branches of one rollout.
     spool
@@ -52,7 +55,8 @@ def proxy(
     from streams.services.proxy.proxy_server import serve_proxy
     from streams.services.web.server import address_of, listen
 
-    flags = given(host=host, port=port, adopt=adopt or None, spool=spool, upstreams=named_upstreams(upstream))
+    asking = {"adopt": adopt or None, "token_ids": token_ids or None}
+    flags = given(host=host, port=port, spool=spool, upstreams=named_upstreams(upstream), **asking)
     settings = resolve(load(proxy=flags))
     check_proxy_bind(settings)
     bound = listen(settings.proxy.host, settings.proxy.port)

@@ -3,18 +3,19 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from braidstream.topics import EVIDENCE, Topic, _Codec, _Window, chat
+from braidstream.topics import EVIDENCE, Topic, _Codec, _Window, chat, tokens
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.training import SftRecord
+from schemas.training import PolicySpan, SftRecord, TokenStream
 from streams.log.topics import SFT
 from streams.log.wire import Codec
-from tests.agents.formats.rollouts import encoded, mixed
+from tests.agents.formats.rollouts import encoded, group_of, mixed, rows
 from tests.processes import run_braid
 
 ROOT = Path(__file__).parents[2]
@@ -123,3 +124,22 @@ def test_an_unknown_topic_is_refused() -> None:
     """The message lists those that there are."""
     with pytest.raises(ValueError, match="sft, dpo, ppo, rejected"):
         Topic("grpo", kafka="")
+
+
+def test_the_streams_of_a_row_are_the_rows_of_a_tokens_dataset() -> None:
+    """The client and `braid export --format tokens-parquet` say the same of a row."""
+    streams = (
+        TokenStream(
+            token_ids=(1, 2, 3, 4, 5), loss_mask=(0, 0, 1, 0, 1), logprobs=(-0.5, -0.25),
+            policy_versions=(PolicySpan(first=2, last=2, version="v1"), PolicySpan(first=4, last=4, version="v2")),
+        ),
+        TokenStream(token_ids=(1, 9), loss_mask=(0, 1), policy_versions=(PolicySpan(first=1, last=1, version="v2"),)),
+    )  # fmt: skip
+    group = group_of(mixed())
+    group = replace(
+        group, ppo=tuple(row.model_copy(update={"streams": streams, "retokenised": True}) for row in group.ppo)
+    )
+    wanted = rows("tokens-parquet", group)
+    found = [stream for row in group.ppo for stream in tokens(row.model_dump())]
+    assert len(found) == 2 * len(group.ppo) > 0
+    assert [{name: row[name] for name in stream} for stream, row in zip(found, wanted, strict=True)] == found

@@ -107,14 +107,31 @@ def test_calls_that_were_copied_keep_the_branch_out_of_rows(tmp_path: Path) -> N
     assert found.events("content_left_out")[0]["calls"] == [{"id": "a", "name": "bash", "arguments": {"x": "a"}}]
 
 
-def test_token_ids_stay_with_their_call(tmp_path: Path) -> None:
+def test_token_ids_of_every_step_make_the_branch_exact(tmp_path: Path) -> None:
+    first = {"prompt_tokens": 3, "completion_tokens": 2, "prompt_token_ids": [1, 2, 3], "completion_token_ids": [4, 5]}
+    last = {"prompt_token_ids": [1, 2, 3, 4, 5, 6], "completion_token_ids": [7], "logprobs": [-0.5]}
+    found = read(
+        tmp_path, user("go"), agent("", "a", results=[result("a")], metrics=first), agent("done", metrics=last)
+    )
+    calls = found.events("model_call")
+    assert [call["tokens"] for call in calls] == [
+        {"prompt_ids": [1, 2, 3], "ids": [4, 5]},
+        {"prompt_ids": [1, 2, 3, 4, 5, 6], "ids": [7], "logprobs": [-0.5]},
+    ]
+    assert [data["role"] for data in found.events("message")] == ["user", "assistant", "tool", "assistant"]
+    assert all("source" not in data for data in found.events("model_done"))
+
+
+def test_token_ids_stay_with_their_step_where_another_step_has_none(tmp_path: Path) -> None:
     metrics = {
         "prompt_tokens": 3, "completion_tokens": 2, "prompt_token_ids": list(range(60_000)), "completion_token_ids": [4, 5],
         "logprobs": [-0.5, -0.25],
     }  # fmt: skip
-    done = read(tmp_path, user("go"), agent("done", metrics=metrics)).events("model_done")[0]
+    found = read(tmp_path, user("go"), agent("", "a", results=[result("a")]), agent("done", metrics=metrics))
+    done = found.events("model_done")[1]
     assert (done["inputTokens"], done["outputTokens"]) == (3, 2)
     assert done["source"] == {name: metrics[name] for name in ("prompt_token_ids", "completion_token_ids", "logprobs")}
+    assert not found.events("model_call")
 
 
 def test_totals_count_where_steps_say_nothing(tmp_path: Path) -> None:

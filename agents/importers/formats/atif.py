@@ -71,9 +71,12 @@ def _episodes(item: Item, beside: Mapping[str, Any]) -> Iterator[Episode]:
     session = text_in(told.value, "session_id", "trajectory_id")
     key = session or (item.run if item.position in ("", "[0]") else f"{item.run} {item.position}")
     events = told.writer.finish(answers=own.answers(status), task=text_in(extra, "task"))
+    subagents = told.subagents(events)
+    if not subagents:
+        events = told.exact.beside(events)
     yield Episode(
         file=item.file, position=item.position, run=key, task_key=key, version=text_in(told.value, "schema_version"),
-        events=events, subagents=told.subagents(events), source=rest_of(told.value, "steps", "schema_version", "subagent_trajectories"),
+        events=events, subagents=subagents, source=rest_of(told.value, "steps", "schema_version", "subagent_trajectories"),
         record=told.value, system=told.system, tools=tools_of(told), info=info_of(told), unreadable=told.unreadable,
         status=status, error=own.error if own.is_own else told.error, verdicts=own.verdicts("atif"), **own.place(),
     )  # fmt: skip

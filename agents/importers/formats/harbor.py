@@ -91,11 +91,14 @@ def _episode(
     if status == "answered" and told.error is not None:  # the provider failed, and nobody raised
         status, error = end_of_error(told.error), told.error
     events = told.writer.finish(answers=status == "answered")
+    subagents = told.subagents(events)
+    if not subagents:
+        events = told.exact.beside(events)
     task, trial = result["task_name"], text_in(result, "trial_name") or item.run
     info = info_of(told)
     yield Episode(
         file=item.file, position=item.position, run=_job(result), task_key=task if name is None else [task, name], trial=trial,
-        version=text_in(told.value, "schema_version"), events=events, subagents=told.subagents(events),
+        version=text_in(told.value, "schema_version"), events=events, subagents=subagents,
         source={"result": rest_of(result, "task_name")} | ({"trajectory": left} if (left := rest_of(told.value, "steps")) else {}),
         record=result, system=told.system, tools=tools_of(told), info={**info, "agent": _agent(result, info["agent"])},
         verdicts=() if status in ("infra_error", "aborted") else _verdicts(step, options),

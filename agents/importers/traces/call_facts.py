@@ -36,6 +36,9 @@ class CallFacts(NamedTuple):
     error: CallTrouble | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
+    tokens: Mapping[str, Any] | None = None
+    """The ids and log-probabilities that the engine returned."""
+    policy_version: str | None = None
     source: Mapping[str, Any] | None = None
     """Fields that have no other place."""
 
@@ -74,6 +77,8 @@ def call_fields(facts: CallFacts, offers: Offers, *, answered: bool) -> dict[str
         "model": facts.model,
         "sampling": sampling or None,
         **offers.fields(facts.tools),
+        "policy_version": facts.policy_version,
+        "tokens": facts.tokens if answered else None,
         "finish_reason": facts.finish,
         "usage": _counts(facts.usage) or None,
         "error": None if answered or facts.error is None else facts.error._asdict(),

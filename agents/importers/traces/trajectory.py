@@ -6,6 +6,7 @@ from typing import Any
 from agents.importers.line_error import LineError
 from agents.importers.traces.chat import json_value, marked, tell_result
 from agents.importers.traces.content import Content, read_content
+from agents.importers.traces.exact_steps import ExactSteps
 from agents.importers.traces.fields import an_array, an_object, array_in, millis, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Item, SubAgent
 from agents.importers.traces.synthetic import SYNTHETIC, is_api_error
@@ -29,6 +30,8 @@ class Trajectory:
 
     def __init__(self, item: Item, beside: Mapping[str, Any] | None = None, *, is_own: bool = False) -> None:
         self.writer = TranscriptWriter()
+        self.exact = ExactSteps()
+        """Its calls, where the steps have their token ids."""
         self.value = an_object(item.value, "")
         self.agent = object_in(self.value, "agent")
         self.model = text_in(self.agent, "model_name")
@@ -71,12 +74,14 @@ class Trajectory:
                 if agent is None:
                     self._step(an_object(step, ""), owed.get(place, NONE))
                     continue
+                self.exact.give_up()
                 if agent not in sides:
                     sides[agent] = []
                     self._started.append((self._last_call, {"agent": {"name": agent}, "steps": sides[agent]}))
                 extra = {name: value for name, value in step["extra"].items() if name != "is_sidechain"}
                 sides[agent].append(step | {"extra": extra})
             except LineError as error:
+                self.exact.give_up()
                 field = f"steps[{place}].{error.field}".rstrip(".")
                 self.unreadable.append(Bad(self._item.file, self._item.position, field, error.reason, step))
                 self.writer.note("unreadable", {"position": f"steps[{place}]", "reason": error.reason, "raw": step})
@@ -86,6 +91,7 @@ class Trajectory:
         seen = set()
         while (name := text_in(value, "continued_trajectory_ref")) is not None and name not in seen:
             seen.add(name)
+            self.exact.give_up()
             following = self._beside.get(name.rpartition("/")[2])
             self.writer.note("context_rewritten", {"kept": 0, "dropped": self._said, "source": {"continued_in": name}})
             if not isinstance(following, dict):
@@ -103,6 +109,10 @@ class Trajectory:
         content = self._content(step, "message")
         left = self._left(step)
         copied = step.get("is_copied_context") is True
+        if copied:
+            self.exact.give_up()
+        if source in ("user", "system") and (content.text or content.media):
+            self.exact.given(str(source), content)
         if source == "agent":
             self._agent(step, owed, copied=copied)
         elif source == "user":
@@ -141,6 +151,7 @@ class Trajectory:
             self.writer.given(content, time, left | ({"results": results} if results else {}), calls)
             return
         if step.get("model_name") == SYNTHETIC and not calls:
+            self.exact.give_up()
             self._in_its_place(content, time, left)
             return
         metrics = object_in(step, "metrics")
@@ -148,6 +159,7 @@ class Trajectory:
             self.writer.note("content_left_out", {"reason": "given_message", "count": 1}, time)
         usage = read_usage(metrics) if metrics else owed
         model = text_in(step, "model_name") or self.model
+        self.exact.turn(content, calls, metrics, usage, model, time)
         self.writer.model(
             Turn(
                 content, calls, text_in(step, "id"), model, text_in(object_in(step, "extra"), "stop_reason"), usage, time, left,
@@ -202,6 +214,7 @@ class Trajectory:
                 for each in (extra, object_in(extra, "tool_result_metadata"))
                 for name in ("tool_result_is_error", "is_error", "isError")
             )
+            self.exact.result(call, self._output(result, extra), failed=failed)
             tell_result(
                 self.writer, call, None, self._output(result, extra),
                 lambda output, failed=failed: marked(output, failed=failed), time,  # type: ignore[misc]

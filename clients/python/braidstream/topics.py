@@ -30,7 +30,7 @@ try:
 except ImportError as error:
     raise ImportError(f"reading topics needs {error.name}: install braidstream-client[topics]") from None
 
-__all__ = ["Topic", "chat", "functions"]
+__all__ = ["Topic", "chat", "functions", "tokens"]
 
 NAMES = {name: f"training.{name}.v1" for name in ("sft", "dpo", "ppo", "rejected")}
 EVIDENCE = "evidence.aep.v1"
@@ -255,6 +255,36 @@ def chat(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {"role": each["role"], "content": each["content"], **{name: each[name] for name in kept if each.get(name)}}
         for each in messages
     ]
+
+
+def tokens(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The token streams of a row, with the columns of tokens-parquet: nothing needs to be tokenised to train on them.
+
+    `prompt_ids` is everything before the first sampled token. `loss_mask` and `logprobs` have a place for each of `response_ids`: 1 and a
+    number where the policy sampled it, 0 and None elsewhere; `logprobs` is None where the engine returned none. A row may have several
+    streams: each counts with the reward of its branch. Call done(row) after the last one.
+    """
+    group = hashlib.sha256(f"{row['rollout_id']}\0{row['task']}".encode()).hexdigest()[:32]
+    kept = ("reward", "advantage", "rollout_id", "branch_index", "sequence", "record_id")
+    found = []
+    for number, stream in enumerate(row.get("streams") or ()):
+        ids, mask, known = list(stream["token_ids"]), list(stream["loss_mask"]), iter(stream["logprobs"])
+        first = mask.index(1) if 1 in mask else len(mask)
+        versions = list(dict.fromkeys(span["version"] for span in stream["policy_versions"]))
+        found.append(
+            {
+                "prompt_ids": ids[:first],
+                "response_ids": ids[first:],
+                "loss_mask": mask[first:],
+                "logprobs": [next(known) if bit else None for bit in mask[first:]] if stream["logprobs"] else None,
+                "policy_version": versions[0] if len(versions) == 1 else None,
+                "policy_versions": [dict(span) for span in stream["policy_versions"]],
+                "group_id": group,
+                "stream": number,
+                **{name: row.get(name) for name in kept},
+            }
+        )
+    return found
 
 
 def functions(tools: str, messages: list[dict[str, Any]]) -> str:

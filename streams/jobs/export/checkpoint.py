@@ -74,6 +74,10 @@ class State:
     """The lowest and the highest reward that the rules of the exported rollouts allow; None without any reward."""
     inputs: list[dict[str, Any]] = field(default_factory=list)
     """What each export read."""
+    kept: int = 0
+    """Units of rows that were kept, where duplicates are left out."""
+    kept_sha256: str = ""
+    """Of their signatures, which stand beside."""
     rollouts: list[str] | None = field(default_factory=list)
     """The rollouts whose evidence is in the dataset, by id; None where an earlier version began it and did not keep them."""
     replaces: list[str] = field(default_factory=list)
@@ -130,6 +134,8 @@ class _Checkpoint(BaseModel):
     not_carried: Counter[str] = Counter()
     tools: dict[str, str] = {}
     languages: list[str] = []
+    kept: int = 0
+    kept_sha256: str = ""
 
 
 def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:

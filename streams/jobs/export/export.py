@@ -6,16 +6,18 @@ that is killed and started again gives the same files.
 
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from agents.formats.limits import lost_reasoning
-from agents.formats.selection import Selection
+from agents.formats.limits import lost_reasoning, messages_of
+from agents.formats.selection import Selection, version_number
 from agents.formats.shape import Attestor, Group, Left, Row
 from agents.redaction.redaction import has_unremoved, redact_json
 from agents.rewards.rewards import reward_range
 from agents.training.contamination import EvalIndex, read_items
 from schemas.compliance import ComplianceEvalRecord
+from schemas.errors import DecodeError
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.jobs.export.branch_facts import facts_of
 from streams.jobs.export.checkpoint import (
@@ -29,6 +31,7 @@ from streams.jobs.export.checkpoint import (
     write_dataset_manifest,
 )
 from streams.jobs.export.cursors import partition_cursors
+from streams.jobs.export.duplicates import Duplicates
 from streams.jobs.export.export_counts import NAMED, TOTALS, Counts
 from streams.jobs.export.ledger import ROWS as LEDGER_ROWS
 from streams.jobs.export.ledger import Ledger, clear_ledgers
@@ -63,10 +66,13 @@ async def export(
         with held(out, LOCK, "export", ExportError):
             state = load_state(out, recipe.plain(source.identity), from_beginning=from_beginning)
             clear_leftovers(out, state, recipe.names(), recipe.layout)
+            duplicates = None if recipe.dedupe is None else Duplicates(recipe.dedupe)
+            if duplicates is not None:
+                duplicates.load(out, state.kept, state.kept_sha256)
             shards = Shards(out, recipe.form, recipe.kind, recipe.shard_rows, state.numbers, recipe.layout)
             ledger = Ledger(out, state.numbers.get(LEDGER_ROWS, 0))
             try:
-                read = await _Run(source, recipe, state, shards, ledger, counts, say, attestor).read()
+                read = await _Run(source, recipe, state, shards, ledger, counts, say, attestor, duplicates).read()
                 files, ledgers = shards.finish(), ledger.finish()
             except BaseException:
                 shards.discard()
@@ -76,6 +82,8 @@ async def export(
             note_publishing(out, [*files, *ledgers])
             reveal(out, [*files, *ledgers])
             state.ledgers += ledgers
+            if duplicates is not None:
+                state.kept, state.kept_sha256 = duplicates.save(out)
             _conclude(out, recipe, state, counts, files, source.provenance(read) if counts.rollouts else None, attestor)
     counts.seconds = time.monotonic() - began
     return counts
@@ -114,8 +122,9 @@ class _Run:
 
     def __init__(
         self, source: LogReader, recipe: Recipe, state: State, shards: Shards, ledger: Ledger, counts: Counts, say: Say,
-        attestor: Attestor | None,
+        attestor: Attestor | None, duplicates: Duplicates | None,
     ) -> None:  # fmt: skip
+        self._duplicates = duplicates
         self._source = source
         self._recipe = recipe
         self._state = state
@@ -130,6 +139,8 @@ class _Run:
 
     async def read(self) -> dict[str, dict[str, list[int]]]:
         """Export; returns which offsets were read, from and to, by topic and partition."""
+        if self._recipe.filters.by_lag:
+            self._selection = replace(self._selection, versions=await self._versions())
         read: dict[str, dict[str, list[int]]] = {}
         partitions = self._source.partitions(EVIDENCE)
         for done, partition in enumerate(partitions):
@@ -158,6 +169,20 @@ class _Run:
         self._counts.open += reader.open
         self._counts.bad_lines += reader.undecodable
 
+    async def _versions(self) -> tuple[int, ...]:
+        """The numbers of all versions of the policy that rows of the log were sampled by, ascending."""
+        found: set[int] = set()
+        async for placed in self._source.records((PPO,)):
+            try:
+                await self._source.codec.prepare([placed.record.value])
+                record = self._source.codec.decode(PPO, placed.record.value)
+            except DecodeError:
+                continue  # the reader of rollouts counts it
+            assert isinstance(record, PpoRecord)
+            numbers = {version_number(span.version or "") for each in record.streams for span in each.policy_versions}
+            found |= {number for number in numbers if number is not None}
+        return tuple(sorted(found))
+
     def _topics(self) -> list[Topic]:
         needed = [topic for kind in self._recipe.form.needs for topic in TOPICS_OF[kind]]
         labels = [LIFECYCLE] if self._recipe.filters.by_label else []
@@ -183,6 +208,10 @@ class _Run:
         group, refused = self._selection.select(
             _group(whole, split, self._attestor, self._recipe), self._recipe.form.needs
         )
+        group = self._without_duplicates(group)
+        again = _is_looked_at_again(whole, self._recipe)
+        if again:
+            group = replace(group, barred_tokens=_barred(group))
         for each in refused:
             self._counts.leave(each.reason)
             if each.item is not None:
@@ -190,7 +219,6 @@ class _Run:
         for rewarded in group.ppo if self._recipe.form.name != "rollout-wire" else ():  # its rewards are totals
             self._state.widen(*reward_range(rewarded.components))
         rows = []
-        again = _is_looked_at_again(whole, self._recipe)
         for made in self._recipe.form.make(group):
             row = self._redacted(made) if again and isinstance(made, Row) else made
             if isinstance(row, Left):
@@ -208,6 +236,14 @@ class _Run:
         if self._state.rollouts is not None:
             self._state.rollouts.append(whole.rollout_id)
 
+    def _without_duplicates(self, group: Group) -> Group:
+        if self._duplicates is None:
+            return group
+        kept, reasons = self._duplicates.select(group, sorted(self._recipe.form.needs))
+        for reason in reasons:
+            self._counts.leave(reason)
+        return kept
+
     def _redacted(self, row: Row) -> Row | Left:
         """The last look before something leaves that was not redacted when it was made, or by other rules than ours."""
         found = redact_json(row.value)
@@ -216,6 +252,16 @@ class _Run:
         if found.value is not row.value:
             self._counts.redacted += 1
         return row._replace(value=found.value)
+
+
+def _barred(group: Group) -> frozenset[str]:
+    """Rows with tokens of whose messages something is removed on the way out."""
+    rows: list[SftRecord | PpoRecord] = [*group.sft, *group.ppo]
+    told = [row for row in rows if row.streams]
+    return frozenset(
+        row.record_id for row in told
+        if redact_json([said.model_dump() for said in messages_of(row)]).counts or redact_json(row.tools).counts
+    )  # fmt: skip
 
 
 def _is_looked_at_again(whole: Whole, recipe: Recipe) -> bool:

@@ -10,6 +10,7 @@ from agents.formats.selection import NUMBER_FILTERS, Filters, Split
 from agents.formats.shape import PLAIN, FileKind, Format, Layout, Style
 from schemas.extras import require
 from streams.jobs.export.checkpoint import ExportError
+from streams.jobs.export.duplicates import KINDS, Dedupe
 from streams.jobs.export.ledger import NAMES as LEDGER_NAMES
 
 SHARD_ROWS = 50_000
@@ -28,6 +29,8 @@ class Recipe:
     redact: bool = True
     style: Style = PLAIN
     layout: Layout = "files"
+    dedupe: Dedupe | None = None
+    """Which rows that repeat an earlier one are left out."""
 
     @classmethod
     def of(cls, form: Format, kind: FileKind | None, **more: Any) -> "Recipe":
@@ -56,6 +59,8 @@ class Recipe:
             raise ExportError(
                 f"--loss {self.style.loss} is for trl-sft; {self.form.name} has one way to say what is learnt"
             )
+        if self.dedupe is not None and not self.form.needs <= {*KINDS}:
+            raise ExportError(f"--dedupe is for formats that are made of rows; {self.form.name} tells whole branches")
         if self.layout not in self.form.layouts:
             raise ExportError(f"{self.form.name} has no layout {self.layout}; leave --layout out")
         if self.layout == "directory" and self.kind == "parquet":
@@ -79,6 +84,7 @@ class Recipe:
             "redact": self.redact,
             # Only what differs from the defaults: directories of earlier versions do not have these names.
             **{name: value for name, value in self.style._asdict().items() if value != getattr(PLAIN, name)},
+            **({} if self.dedupe is None else {"dedupe": self.dedupe}),
             **({"layout": self.layout} if self.layout != self.form.layouts[0] else {}),
         }
 

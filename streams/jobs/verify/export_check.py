@@ -14,8 +14,10 @@ from agents.evidence.canonical import CanonicalError, parse_evidence
 from agents.evidence.signing import Json
 from agents.evidence.structure import quoted
 from schemas.extras import require
+from schemas.jsontext import parse_object
 from streams.jobs.export.checkpoint import CARD, METADATA, PUBLISHING
 from streams.jobs.export.croissant import CROISSANT
+from streams.jobs.export.duplicates import FILE as KEPT
 from streams.jobs.export.ledger import EVIDENCE, ROWS
 from streams.jobs.export.row_file import values_digest
 from streams.jobs.export.shards import ALONE
@@ -31,6 +33,14 @@ NOT_OURS = "not of this dataset: no line of its provenance has its digest"
 def files_of(folder: Path) -> list[Path]:
     """Every file with rows or provenance."""
     return sorted(path for path in folder.rglob("*") if (path.suffix in DATA or path.name in ALONE) and path.is_file())
+
+
+def _kept(checkpoint: Path) -> str:
+    """The digest that a checkpoint states of what was kept beside duplicates; empty where it states none."""
+    try:
+        return str(parse_object(checkpoint.read_bytes()).get("kept_sha256") or "")
+    except (OSError, ValueError):
+        return ""  # the manifest states the checkpoint's own digest
 
 
 class _Row(NamedTuple):
@@ -67,6 +77,9 @@ class DatasetCheck:
         if "checkpoint" in said:
             self.directory.files({CHECKPOINT: {"sha256": said["checkpoint"]}})
         self.directory.know(CHECKPOINT)
+        kept = _kept(self.folder / CHECKPOINT)
+        if kept:
+            self.directory.files({KEPT: {"sha256": kept}})
         if (self.folder / PUBLISHING).is_file():
             self.directory.know(PUBLISHING)
             self._tell(str(self.folder / PUBLISHING), ["file: an export was cut off here; run it again"])

@@ -10,6 +10,7 @@ from typing import Protocol
 import orjson
 from aiokafka.errors import KafkaError
 
+from agents.conversations.token_deltas import TokenDeltas
 from agents.facts.fact import Fact
 from agents.fork.fork_error import ForkError
 from agents.fork.history import History, read_history
@@ -17,7 +18,9 @@ from agents.fork.log import Log
 from agents.importers.line_error import LineError
 from agents.importers.line_writer import lines_of
 from agents.importers.lines import LineReader
+from agents.importers.slices import fitting, with_deltas
 from schemas.errors import DecodeError
+from schemas.events import AgentEvents
 from streams.cluster.config import Settings
 from streams.cluster.locks.file_lock import LockedError, locked
 from streams.log.durable_files import naming
@@ -44,9 +47,12 @@ class KafkaForkLog:
     def __init__(self, writer: FactWriter) -> None:
         self.place = f"Kafka at {writer.settings.kafka}"
         self._writer = writer
+        self._deltas = TokenDeltas()
 
     async def append(self, fact: Fact) -> None:
         """Add a fact; all replicas have it when this returns."""
+        if isinstance(fact, AgentEvents):
+            fact = with_deltas(self._deltas, fact)
         try:
             await self._writer.append(fact)
         except KafkaError as error:
@@ -83,6 +89,8 @@ class FileLog:
 
     async def append(self, fact: Fact) -> None:
         """Add a fact; it is on disk when this returns."""
+        if isinstance(fact, AgentEvents):
+            fact = fitting(fact)
         lines = b"".join(orjson.dumps(line) + b"\n" for line in lines_of(fact))
         async with self._lock:
             await asyncio.to_thread(self._write, lines)

@@ -6,8 +6,9 @@ Pure. Each piece knows its items, so that the broker's answer about a record can
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from agents.conversations.token_deltas import TokenDeltas, size_of
 from agents.facts.fact import Fact
-from agents.importers.slices import Limits, Piece, SlicePacker
+from agents.importers.slices import Limits, Piece, SlicePacker, with_deltas
 from schemas.base import Record
 from schemas.events import AgentEvent, AgentEvents
 from streams.log.topics import BY_RECORD, SLICE_LIMIT
@@ -35,11 +36,16 @@ class Packer:
     def __init__(self, encode: Encode) -> None:
         self._encode = encode
         self._packer: SlicePacker[Position] = SlicePacker(LIMITS)
+        self._deltas = TokenDeltas()
 
     def add(self, facts: Sequence[Fact], at: Position) -> list[Piece[Position]]:
         """Take the facts of one item, all or none; returns what is ready. Raises ItemError."""
-        weighed = [weighed for fact in facts for weighed in self._weigh(fact)]
+        weighed = [weighed for fact in facts for weighed in self._weigh(self._with_deltas(fact))]
         return [piece for fact, weight in weighed for piece in self._packer.add(fact, weight, at)]
+
+    def _with_deltas(self, fact: Fact) -> Fact:
+        """The fact with prompts as differences to calls of the same request: of others nobody knows here that they are on the log."""
+        return with_deltas(self._deltas, fact) if isinstance(fact, AgentEvents) else fact
 
     def flush(self, rollout_id: str | None = None) -> Iterator[Piece[Position]]:
         """Let go of what waits: of one rollout, or everything."""
@@ -87,4 +93,6 @@ def _singles(fact: AgentEvents) -> list[AgentEvents]:
 
 def _text_bytes(event: AgentEvent) -> int:
     texts = (event.data, event.trace_id, event.parent_trace_id or "", event.channel, event.event)
-    return EVENT_ROOM + sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+    return (
+        EVENT_ROOM + size_of(event.tokens) + sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+    )

@@ -14,6 +14,8 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from agents.capture.event_stream import is_event_stream
+from agents.capture.token_request import EventFilter, without_token_ids
 from streams.cluster.config import ProxyConfig, Upstream
 from streams.services.gateway.problems import RefusedError
 from streams.services.proxy.exchange import ClientGoneError, Exchange, Headers
@@ -94,6 +96,10 @@ class Passage:
         self.first_byte_ms: int | None = None
         self.cut: str | None = None
         """Why the response is not whole."""
+        self.asked: bytes | None = None
+        """The caller's own request, where fields were added to it."""
+        self.added: frozenset[str] = frozenset()
+        """These fields: what they bring is taken out of the answer."""
 
     def release(self) -> None:
         """Let go of both bodies."""
@@ -204,6 +210,9 @@ class Forwarder:
         passage.response_encoding = response.headers.get("Content-Encoding", "")
         passage.content_type = response.headers.get("Content-Type", "")
         length = response.content_length if exchange.method != "HEAD" else 0
+        if passage.added and not passage.response_encoding:
+            await self._filtered(exchange, response, headers, passage, done, beside)
+            return
         try:
             await exchange.start(response.status, response.reason or "", [*headers, *beside])
             async for piece in response.content.iter_any():
@@ -217,6 +226,49 @@ class Forwarder:
         except (ClientGoneError, asyncio.CancelledError):
             passage.cut = "the client hung up"
             response.close()  # the upstream must notice
+            raise
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            passage.cut = f"the upstream cut the response: {_words(error)}"
+            raise
+        with suppress(ClientGoneError):
+            await exchange.finish()
+
+    async def _filtered(
+        self, exchange: Exchange, response: aiohttp.ClientResponse, headers: Headers, passage: Passage, done: Done,
+        beside: Iterable[tuple[str, str]],
+    ) -> None:  # fmt: skip
+        """Answer without what was added to the request: a stream line by line, anything else when all of it has come."""
+        named = [(name, value) for name, value in headers if name.lower() != "content-length"]
+        events = EventFilter(passage.added) if is_event_stream(passage.content_type, b"") else None
+        try:
+            if events is not None:
+                await exchange.start(response.status, response.reason or "", [*named, *beside])
+            whole = bytearray()
+            async for piece in response.content.iter_any():
+                if passage.first_byte_ms is None:
+                    passage.first_byte_ms = passage.latency_ms
+                passage.response.add(piece)
+                if events is not None:
+                    await exchange.write(events.take(piece))
+                    continue
+                whole += piece
+                if len(whole) > self._config.max_body_bytes:
+                    passage.cut = "the answer is too long to be filtered"
+                    response.close()
+                    break
+            await done(passage)
+            if passage.cut is not None:
+                raise RefusedError(502, passage.cut)
+            if events is not None:
+                await exchange.write(events.end())
+            else:
+                body = without_token_ids(bytes(whole), passage.added)
+                named.append(("Content-Length", str(len(body))))
+                await exchange.start(response.status, response.reason or "", [*named, *beside])
+                await exchange.write(body)
+        except (ClientGoneError, asyncio.CancelledError):
+            passage.cut = "the client hung up"
+            response.close()
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             passage.cut = f"the upstream cut the response: {_words(error)}"

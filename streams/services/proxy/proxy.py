@@ -19,6 +19,7 @@ from agents.capture.event_stream import is_event_stream
 from agents.capture.keys_of_calls import KEY_HEADERS, keys_of
 from agents.capture.parts import MAX_BYTES
 from agents.capture.protocol import Protocol, protocol_of
+from agents.capture.token_request import with_token_ids
 from agents.importers.line_error import LineError
 from schemas.captures import Capture
 from schemas.errors import BraidError
@@ -227,6 +228,8 @@ class Proxy:
             finally:
                 passage.release()
             return
+        if self.config.token_ids and protocol == "openai-chat" and not passage.request_encoding:
+            exchange, headers = await self._asking(exchange, headers, passage)
         full = self.outlet.spool.is_full
         beside = [("X-Braid-Captured", "no")] if full else []
         keep = _Once(lambda: self._keep(passage, protocol, branch, dropped=full))
@@ -240,6 +243,18 @@ class Proxy:
                 self._let_go(passage, branch)
             else:
                 await shield(ensure_future(self._finish(keep, passage, branch)))
+
+    async def _asking(
+        self, exchange: Exchange, headers: list[tuple[str, str]], passage: Passage
+    ) -> tuple[Exchange, list[tuple[str, str]]]:
+        """The request with the fields that ask for token ids, and its headers. Raises RefusedError (408, 413)."""
+        body = await _small_body(exchange, self.config.max_body_bytes)
+        asked = with_token_ids(body)
+        if asked is None:
+            return WholeBody(exchange, body), headers
+        passage.asked, passage.added = body, asked.added
+        kept = [(name, value) for name, value in headers if name.lower() not in ("content-length", "accept-encoding")]
+        return WholeBody(exchange, asked.body), [*kept, ("Accept-Encoding", "identity")]
 
     async def _finish(self, keep: "_Once", passage: Passage, branch: BranchId) -> None:
         try:
@@ -296,7 +311,7 @@ class Proxy:
         request, response, cut = passage.request.whole(), passage.response.whole(), passage.cut
         if request is None:
             raise CodingError("there is no room for its request")
-        request = decoded(request, passage.request_encoding, limit)
+        request = decoded(request, passage.request_encoding, limit) if passage.asked is None else passage.asked
         if response is not None:
             try:
                 response = decoded(response, passage.response_encoding, limit)

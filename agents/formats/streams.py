@@ -1,0 +1,27 @@
+"""Token streams as columns: what came before the first sampled token, and everything from it on with its mask."""
+
+from typing import Any
+
+from agents.formats.shape import Group
+from schemas.training import TokenStream
+
+
+def group_key(group: Group, task: str) -> str:
+    """The name of the group of samples of one task."""
+    return group.rollout_id if task == group.ranking.task else f"{group.rollout_id}/{task}"
+
+
+def stream_columns(stream: TokenStream) -> dict[str, Any]:
+    """Return prompt_ids, response_ids, loss_mask and logprobs; the last two have a place for each id of the response."""
+    ids, mask = [*stream.token_ids], [*stream.loss_mask]
+    first = mask.index(1) if 1 in mask else len(mask)
+    known = iter(stream.logprobs)
+    logprobs = [next(known) if bit else None for bit in mask[first:]] if stream.logprobs else None
+    return {
+        "prompt_ids": ids[:first], "response_ids": ids[first:], "loss_mask": mask[first:], "logprobs": logprobs,
+    }  # fmt: skip
+
+
+def versions_of(stream: TokenStream) -> list[str | None]:
+    """The versions of the policy that sampled a stream, in order, each once."""
+    return [*dict.fromkeys(each.version for each in stream.policy_versions)]
