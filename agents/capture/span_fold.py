@@ -120,7 +120,7 @@ class SpanFold:
                 if isinstance(each, Problem):
                     bad.append(Bad("", each.place, "", each.reason, each.raw))
                 elif each.name or each.start or any(event.name.startswith("gen_ai.") for event in each.events):
-                    yield each if identity is None else _identified(each, identity)
+                    yield each if identity is None else identified(each, identity)
 
     def _moved_spans(self) -> Iterator[tuple[bool, Span]]:
         for body in self._moved:
@@ -152,7 +152,7 @@ def _bodies(values: list[Any]) -> Iterator[bytes]:
     yield b"[" + b",".join(held) + b"]"
 
 
-def _identified(span: Span, identity: str) -> Span:
+def identified(span: Span, identity: str) -> Span:
     """A span with the branch that its sender names beside it: after its resource, unless the sender's token is bound to that branch."""
     told = parse_object(identity)
     given = {key: told[name] for key, name in _KEYS.items() if told.get(name) is not None}

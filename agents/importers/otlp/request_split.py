@@ -16,6 +16,7 @@ from agents.importers.line_error import LineError, TooLargeError
 from agents.importers.otlp.request_json import Problem, read_request
 from agents.importers.otlp.request_proto import read_body
 from agents.importers.otlp.spans import Span, plain, read_plain
+from agents.redaction.redaction import redact_json
 from schemas.jsontext import compact, parse
 
 try:
@@ -126,7 +127,7 @@ def _place(signal: Signal, one: int, two: int, three: int) -> str:
     return f"{signal.outer}[{one}].{signal.inner}[{two}].{signal.members}[{three}]"
 
 
-def split_json(request: Any) -> SplitRequest:
+def split_json(request: Any, *, redacting: bool = False) -> SplitRequest:
     """Split a request in JSON, which was parsed: its spans are read, and written in their one spelling. Raises LineError."""
     made: dict[bytes, list[Any]] = {}
     bad: list[Problem] = []
@@ -136,7 +137,8 @@ def split_json(request: Any) -> SplitRequest:
         if isinstance(each, Problem):
             bad.append(each)
         else:
-            made.setdefault(bytes.fromhex(each.trace_id), []).append(plain(each))
+            value = redact_json(plain(each)).value if redacting else plain(each)
+            made.setdefault(bytes.fromhex(each.trace_id), []).append(value)
     count = sum(map(len, made.values()))
     return SplitRequest({key: written(values) for key, values in made.items()}, count, bad)
 

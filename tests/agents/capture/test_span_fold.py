@@ -32,15 +32,15 @@ def plain(event: dict[str, Any]) -> dict[str, Any]:
     return {**event, "data": left}
 
 
-def chat(sent: str = "hi", said: str = "hello", **more: Any) -> dict[str, Any]:
+def spoken(role: str, text: str) -> str:
+    return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+
+def chat(sent: str = "hi", said: str = "hello", more: dict[str, Any] | None = None) -> dict[str, Any]:
     """Attributes of a model call."""
-    sent, said = (
-        json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
-        for role, text in (("user", sent), ("assistant", said))
-    )
     return {
-        "gen_ai.operation.name": "chat", "gen_ai.request.model": "m", "gen_ai.input.messages": sent,
-        "gen_ai.output.messages": said, **more,
+        "gen_ai.operation.name": "chat", "gen_ai.request.model": "m", "gen_ai.input.messages": spoken("user", sent),
+        "gen_ai.output.messages": spoken("assistant", said), **(more or {}),
     }  # fmt: skip
 
 
@@ -101,14 +101,14 @@ def test_traces_that_name_one_branch_become_one_branch() -> None:
 
 def test_a_header_names_the_branch_where_spans_and_resources_do_not() -> None:
     identity = json.dumps({"rollout_id": "h", "branch_index": 3})
-    own = request(span(1, trace=2, attributes=chat(**{"braid.rollout_id": "own"})))
+    own = request(span(1, trace=2, attributes=chat(more={"braid.rollout_id": "own"})))
     slices, _ = folded(captures_of([request(span(0, attributes=chat())), own], identity=identity))
     assert sorted(slices) == [("h", 3, 0), ("own", 3, 0)]
 
 
 def test_a_token_of_one_branch_writes_to_no_other() -> None:
     identity = json.dumps({"rollout_id": "mine", "branch_index": 1, "bound": True})
-    named = request(span(0, attributes=chat(**{"braid.rollout_id": "other", "braid.branch_index": 7})))
+    named = request(span(0, attributes=chat(more={"braid.rollout_id": "other", "braid.branch_index": 7})))
     assert list(folded(captures_of([named], identity=identity))[0]) == [("mine", 1, 0)]
 
 
