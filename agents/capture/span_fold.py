@@ -12,7 +12,7 @@ from agents.importers.line_error import LineError
 from agents.importers.otlp.branch_name import ATTEMPT, BRANCH, ROLLOUT, BranchName
 from agents.importers.otlp.request_heads import heads_of
 from agents.importers.otlp.request_json import Problem
-from agents.importers.otlp.request_split import read_split, written
+from agents.importers.otlp.request_split import read_split, read_written, written
 from agents.importers.otlp.spans import Span, read_plain
 from agents.importers.traces.format import Bad, Episode, Options, Piece
 from schemas.captures import Capture
@@ -124,7 +124,7 @@ class SpanFold:
 
     def _moved_spans(self) -> Iterator[tuple[bool, Span]]:
         for body in self._moved:
-            for outside, value in parse(body):
+            for outside, value in read_written(body):
                 yield outside, read_plain(value)
 
     def _moves(self, named: Mapping[str, list[Any]]) -> Iterator[Capture]:
