@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -306,7 +307,7 @@ async def _send(url: str, bodies: Sequence[bytes], until: float, senders: int) -
             while time.monotonic() < until:
                 body = bodies[next(numbers) % len(bodies)]
                 headers = {"Content-Type": "application/x-protobuf"}
-                async with client.post(f"{url}/v1/traces", data=body, headers=headers) as answer:
+                async with client.post(f"{url}/v1/traces", data=BytesIO(body), headers=headers) as answer:
                     await answer.read()
                     taken += answer.status == 200
                     refused += answer.status != 200

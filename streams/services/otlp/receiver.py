@@ -6,7 +6,8 @@ the process a request gets 503 with Retry-After before anything of it is written
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from itertools import count
 from secrets import token_hex
@@ -52,6 +53,12 @@ if TYPE_CHECKING:
 LARGE = 256 * 1024
 """A body beyond this is unpacked, or read as JSON, in a thread."""
 
+WORK_BYTES = 16 * 1024 * 1024
+"""Bytes of bodies that are split and written at once, of which there are copies then. Others wait for their turn; a larger one is alone."""
+
+PACKED = 12
+"""How much a packed body is taken to unfold."""
+
 MARK: Final = b"gen_ai."
 """Log records without it say nothing about a model."""
 
@@ -69,12 +76,35 @@ class OtlpMetrics:
         self.bytes = Counter("braid_otlp_bytes_total", "Bytes of bodies, unpacked", ["signal"], registry=registry)
 
 
+class Gate:
+    """Lets bodies pass while there is room for them."""
+
+    def __init__(self, room: int) -> None:
+        self._room = self._free = room
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def room(self, size: int) -> AsyncIterator[None]:
+        """Wait for room, and hold it."""
+        taken = min(size, self._room)
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._free >= taken)
+            self._free -= taken
+        try:
+            yield
+        finally:
+            self._free += taken
+            async with self._changed:
+                self._changed.notify_all()
+
+
 class Receiver:
     """Takes export requests for a gateway: its sender, its tokens, its limits."""
 
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
         self._metrics = OtlpMetrics(gateway.metrics.registry)
+        self._gate = Gate(WORK_BYTES)
         self._name = token_hex(8)
         self._numbers = count()
 
@@ -91,9 +121,10 @@ class Receiver:
             raise RefusedError(503, gateway.sender.trouble, headers=RETRY_AFTER)
         with gateway.budget.hold() as hold:
             body = await read_body(request, hold, gateway.config)
-            size, split = await self._split(body, form, signal, hold)
-            del body
-            await self._write(split, signal, caller if refusal is None else None, caller, identity)
+            async with self._gate.room(len(body) * (PACKED if form.is_packed else 1)):
+                size, split = await self._split(body, form, signal, hold)
+                del body
+                await self._write(split, signal, caller if refusal is None else None, caller, identity)
         self._metrics.bytes.labels(signal.name).inc(size)
         self._metrics.taken.labels(signal.name).inc(split.count)
         if split.bad:
