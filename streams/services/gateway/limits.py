@@ -24,9 +24,9 @@ RETRY_AFTER = {"Retry-After": "2"}
 class Budget:
     """Bytes and requests that are being worked on."""
 
-    def __init__(self, max_body_bytes: int) -> None:
+    def __init__(self, max_body_bytes: int, bodies_at_once: int = BODIES_AT_ONCE) -> None:
         self.max_body_bytes = max_body_bytes
-        self.free_bytes = max_body_bytes * BODIES_AT_ONCE
+        self.free_bytes = max_body_bytes * bodies_at_once
         self.free_unpacked = UNPACKED_AT_ONCE
         self.free_requests = REQUESTS_AT_ONCE
 

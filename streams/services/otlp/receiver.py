@@ -30,7 +30,7 @@ from streams.services.gateway.bodies import MAX_CONTAINERS, TOO_MANY_CONTAINERS,
 from streams.services.gateway.fact_reader import FactReader, typed
 from streams.services.gateway.gateway_metrics import REASONS
 from streams.services.gateway.intake import Intake
-from streams.services.gateway.limits import RETRY_AFTER, Hold, read_body
+from streams.services.gateway.limits import RETRY_AFTER, Budget, Hold, read_body
 from streams.services.gateway.problems import BAD_CONTENT, FORBIDDEN, TOO_LARGE, Position, RefusedError
 from streams.services.gateway.sender import BrokerAwayError
 from streams.services.otlp.evaluation_checks import evaluation_checks
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 LARGE = 256 * 1024
 """A body beyond this is unpacked, or read as JSON, in a thread."""
+
+BODIES_AT_ONCE = 2
+"""Bodies of full size that are held at once; of smaller ones accordingly more."""
 
 WORK_BYTES = 16 * 1024 * 1024
 """Bytes of bodies that are split and written at once, of which there are copies then. Others wait for their turn; a larger one is alone."""
@@ -104,6 +107,7 @@ class Receiver:
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
         self._metrics = OtlpMetrics(gateway.metrics.registry)
+        self._budget = Budget(gateway.config.max_body_bytes, BODIES_AT_ONCE)
         self._gate = Gate(WORK_BYTES)
         self._name = token_hex(8)
         self._numbers = count()
@@ -119,7 +123,7 @@ class Receiver:
             raise RefusedError(FORBIDDEN, refusal)
         if not gateway.sender.is_ready:
             raise RefusedError(503, gateway.sender.trouble, headers=RETRY_AFTER)
-        with gateway.budget.hold() as hold:
+        with self._budget.hold() as hold:
             body = await read_body(request, hold, gateway.config)
             async with self._gate.room(len(body) * (PACKED if form.is_packed else 1)):
                 size, split = await self._split(body, form, signal, hold)
