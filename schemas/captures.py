@@ -6,12 +6,12 @@ and never a capture.
 
 from typing import Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from schemas.base import Count, Id, Index, Millis, Record
 
 CaptureKind = Literal["span", "log", "call", "event", "end"]
-"""span and log: OpenTelemetry. call: one request to a model. event: one event of a tracer. end: the branch is over."""
+"""span and log: those of a trace that came in one request. call: a request to a model. event: one of a tracer. end: the branch is over."""
 
 
 class Capture(Record):
@@ -30,11 +30,11 @@ class Capture(Record):
     kind: CaptureKind
     """The kind of material in the body."""
     source: str = ""
-    """The writer: proxy, tracer, fold."""
+    """The writer: proxy, tracer, otlp, trace, fold."""
     trace_id: str | None = None
-    """The trace of a span or log, in hex."""
+    """The trace of spans or log records, in hex."""
     span_id: str | None = None
-    """The span of a span or log, in hex."""
+    """The span, where the body is a single one, in hex."""
     received_ms: Millis
     """When it came, by the receiver's clock."""
     body: bytes = b""
@@ -47,3 +47,6 @@ class Capture(Record):
     """Bytes of the whole, where this is not all of it."""
     digest: str | None = None
     """SHA-256 of the whole, where this is not all of it."""
+    identity: str | None = Field(default=None, exclude_if=lambda identity: identity is None)
+    """The branch that a sender of spans names beside them, in a header or by its token: JSON with rollout_id, branch_index, attempt, and
+    `bound` where its token writes to no other."""

@@ -34,6 +34,7 @@ _GROUPS = {
         ),
         "ingest": ("streams.commands.ingest:ingest", "Write the lines of files to the log."),
         "gateway": ("streams.commands.gateway:gateway", "Take events and verdicts over HTTP."),
+        "otlp": ("streams.commands.otlp:otlp", "Take traces of instrumented agents (OpenTelemetry)."),
         "proxy": ("streams.commands.proxy:proxy", "Capture model calls on their way to the API."),
     },
     "Verify and judge": {

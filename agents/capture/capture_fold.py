@@ -12,6 +12,8 @@ from pydantic import ValidationError
 from agents.capture.lost_calls import LOST_BY
 from agents.capture.parts import PartJoin
 from agents.capture.request_delta import TooManyItemsError, UnknownBeginningError
+from agents.capture.span_episode import branch_info, events_of_spans
+from agents.capture.span_fold import SpanFold
 from agents.capture.told_call import CallReader
 from agents.capture.tool_events import ToolEvents
 from agents.conversations.token_deltas import TokenDeltas, size_of
@@ -42,7 +44,7 @@ UNREADABLE = (
 )  # fmt: skip
 """Errors of a body that is not what it says: it comes from outside, and must not stop the fold."""
 
-DECIDED = ("idle", "age", "size")
+DECIDED = ("idle", "age", "size", "whole")
 """Reasons of ends that the fold's worker decides: void when something came before they were written."""
 
 _CHANNELS = {
@@ -86,9 +88,16 @@ class CaptureFold:
         """Why something that the agent did is not among its events."""
         self._response: Spoken | None = None
         self._calls = 0
+        self.spans: SpanFold | None = None
+        """The spans of the branch, or of the trace that it stands for."""
 
-    def take(self, capture: Capture, offset: int) -> list[AgentEvents]:
-        """Return the slices that follow from a capture. Raises RefusedCaptureError."""
+    @property
+    def has_events(self) -> bool:
+        """Whether any event followed."""
+        return self._next_seq > 0
+
+    def take(self, capture: Capture, offset: int) -> list[AgentEvents | Capture]:
+        """Return the slices that follow from a capture, and captures of branches that a trace names. Raises RefusedCaptureError."""
         name = (capture.kind == "end", capture.capture_id)  # an agent's event takes no id from an end
         if name in self._seen:
             return []
@@ -105,6 +114,11 @@ class CaptureFold:
         self.bytes += len(body or b"")
         if capture.source == LOST_BY:
             self._missing = self._missing or "calls found no room in the proxy's spool"
+        if capture.kind in ("span", "log") and body is not None and capture.parts:
+            if self.spans is None:
+                self.spans = SpanFold(self._place)
+            self.spans.add(capture, body)
+            return []
         try:
             return list(self._slices(self._events(capture, body)))
         except RefusedCaptureError:
@@ -160,7 +174,7 @@ class CaptureFold:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _ended(self, capture: Capture) -> list[AgentEvents]:
+    def _ended(self, capture: Capture) -> list[AgentEvents | Capture]:
         try:
             told = parse_object(capture.body or b"{}")
         except ValueError as error:
@@ -169,6 +183,31 @@ class CaptureFold:
             return []  # something came before it was written
         self.is_ended = True
         self._seen.add((True, capture.capture_id))
+        if self.spans is not None:
+            spans, self.spans = self.spans, None
+            if not self._calls and not self._next_seq:
+                return self._spans_ended(spans, told)
+            data = {"message": "spans left out: the calls of this branch were captured"}
+            return [*self._slices([{"channel": "status", "event": "status", "data": data}]), *self._branch_ended(told)]
+        return list(self._branch_ended(told))
+
+    def _spans_ended(self, spans: SpanFold, told: dict[str, Any]) -> list[AgentEvents | Capture]:
+        """The events of spans, and the captures that go to other branches; nothing where no span tells of a model, a tool or an agent."""
+        found = spans.finish()
+        if found.episode is None:
+            return list(found.moved)
+        self._info = branch_info(found.episode)
+        end = found.episode.status
+        if end is None:
+            status, error = _STATUSES.get(str(told.get("status")), "aborted"), "its trace had not ended"
+        else:
+            status, error = end, found.episode.error
+        if self._missing is not None:
+            status, error = "infra_error", f"not captured whole: {self._missing}"
+        slices = list(self._slices(events_of_spans(found.episode, found.bad)))
+        return [*slices, self._bare_end(TracedEnd(status, error)), *found.moved]
+
+    def _branch_ended(self, told: dict[str, Any]) -> list[AgentEvents]:
         events = self._tools.release()
         answer = text_in(told, "answer")
         if answer is not None:
@@ -177,13 +216,16 @@ class CaptureFold:
             )
         end = self._end(told)
         slices = list(self._slices(events))
+        bare = self._bare_end(end)
+        self._forget()
+        return [*slices, bare]
+
+    def _bare_end(self, end: TracedEnd) -> AgentEvents:
         last = self._next_seq - 1 if self._next_seq else None
-        bare = AgentEvents(
+        return AgentEvents(
             **self._place, first_seq=self._next_seq, ended=True, last_seq=last, status=end.status, error=end.error, captured=True,
             branch=self._untold_info(),
         )  # fmt: skip
-        self._forget()
-        return [*slices, bare]
 
     def _end(self, told: dict[str, Any]) -> TracedEnd:
         """How the branch ended: as its agent says, else as its last call did. What is not known whole is neither right nor wrong."""

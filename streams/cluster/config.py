@@ -290,6 +290,8 @@ class CaptureConfig(_Section):
 
     idle_s: float = Field(default=600.0, gt=0)
     """A captured branch that nobody ended is over when nothing came for this long."""
+    trace_idle_s: float = Field(default=60.0, gt=0)
+    """A trace with spans that are missing or open, and a branch that traces name, are over when no span came for this long."""
     max_age_s: float = Field(default=24 * 3600.0, gt=0)
     """It is over at the latest this long after its first capture."""
     max_branch_bytes: int = Field(default=64 * 1024 * 1024, gt=0)

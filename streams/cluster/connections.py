@@ -58,10 +58,10 @@ def partition_of(rollout_id: str, partitions: int) -> int:
 
 
 async def start_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
-    """A producer that has reached the cluster: acknowledged by all replicas, idempotent, lz4."""
+    """A producer that has reached the cluster: acknowledged by all replicas, idempotent, lz4 unless `options` say otherwise."""
     producer = AIOKafkaProducer(
-        **client_options(settings), acks="all", enable_idempotence=True, compression_type="lz4", linger_ms=5,
-        max_request_size=REQUEST_BYTES, **options,
+        **client_options(settings), acks="all", enable_idempotence=True, linger_ms=5, max_request_size=REQUEST_BYTES,
+        **{"compression_type": "lz4", **options},
     )  # fmt: skip
     await reach(producer.start, producer.stop, settings)
     return producer

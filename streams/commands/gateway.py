@@ -1,11 +1,14 @@
 """`braid gateway`: facts over HTTP."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from streams.commands.console_output import print_json
 from streams.commands.numbers import PORTS, number
 from streams.commands.options import Flag, LogLevel, given
+
+if TYPE_CHECKING:
+    from streams.cluster.config import Settings
 
 
 def gateway(
@@ -19,7 +22,8 @@ def gateway(
 
     Prints the address once it listens. Listens on loopback unless told otherwise; any other address needs tokens
     (`gateway.tokens` in braid.toml, or BRAID_GATEWAY__TOKENS). How to send is shown at /docs. With upstreams in `[proxy.upstreams]` it
-    is also the capturing proxy (`braid proxy --help`); with `gateway.view` the pages of `braid view` are there, too.
+    is also the capturing proxy (`braid proxy --help`); it takes traces of OpenTelemetry (`braid otlp --help`); with `gateway.view`
+    the pages of `braid view` are there, too.
 
     Example: `braid gateway --port 8790`
 
@@ -32,19 +36,25 @@ def gateway(
     json
         Print the address as one JSON object.
     """
+    from streams.cluster.config import load
+
+    run_gateway(load(gateway=given(host=host, port=port)), json=json, log_level=log_level)
+
+
+def run_gateway(configured: "Settings", *, json: bool, log_level: str) -> None:
+    """Run the gateway until a signal ends it, and print where it listens."""
     import asyncio
 
     import uvloop
 
     from streams.cluster import structured_logs as logs
-    from streams.cluster.config import load
     from streams.cluster.connections import resolve
     from streams.cluster.garbage_collector import tune_gc
     from streams.commands.view import view_app
     from streams.services.proxy.proxy_mount import create_gateway
     from streams.services.web.server import address_of, listen, serve
 
-    settings = resolve(load(gateway=given(host=host, port=port)))
+    settings = resolve(configured)
     pages = view_app(settings, mounted=True) if settings.gateway.view else None
     app = create_gateway(settings, pages)
     bound = listen(settings.gateway.host, settings.gateway.port)

@@ -75,8 +75,12 @@ EMPTY = Bad("", "", "", "a trace of something else")
 
 
 def _trace(item: Item, options: Options) -> Iterator[Episode | Piece | Bad]:
+    return trace_episodes(item.file, [read_plain(value) for value in item.value], options)
+
+
+def trace_episodes(file: str, told: Sequence[Span], options: Options) -> Iterator[Episode | Piece | Bad]:
     """The episode of a trace that names no branch; the pieces of one that does."""
-    tree = _tree([read_plain(value) for value in item.value])
+    tree = _tree(told)
     branches = names(tree)
     unnamed = {key: span for key, span in tree.spans.items() if branches[key] is None}
     for key, span in tree.spans.items():
@@ -87,27 +91,25 @@ def _trace(item: Item, options: Options) -> Iterator[Episode | Piece | Bad]:
     if unnamed:
         spans = BranchSpans(SpanTree(unnamed, tree.parent_of), frozenset())
         if spans.tells_something or len(unnamed) == len(tree.spans):
-            yield _episode(item, spans, None, options) if spans.tells_something else EMPTY
+            yield _episode(file, spans, None, options) if spans.tells_something else EMPTY
 
 
 def _branch(item: Item, options: Options) -> Iterator[Episode | Bad]:
-    """The episode of a branch that one or more traces name."""
     name = BranchName(*parse(item.position.removeprefix("branch ")))
-    spans = [read_plain(value) for _, value in item.value]
-    outside = frozenset(key_of(span) for span, (is_outside, _) in zip(spans, item.value, strict=True) if is_outside)
-    found = BranchSpans(_tree(spans), outside)
+    yield branch_episode(item.file, name, [(outside, read_plain(value)) for outside, value in item.value], options)
+
+
+def branch_episode(file: str, name: BranchName, told: Sequence[tuple[bool, Span]], options: Options) -> Episode | Bad:
+    """The episode of a branch that one or more traces name; each span with whether its parent belongs to another branch."""
+    outside = frozenset(key_of(span) for is_outside, span in told if is_outside)
+    found = BranchSpans(_tree([span for _, span in told]), outside)
     if found.tells_something:
-        yield _episode(item, found, name, options)
-    else:
-        yield Bad(
-            item.file,
-            _position(found),
-            "",
-            f"names {name.rollout_id}, and holds no span of a model, a tool or an agent",
-        )
+        return _episode(file, found, name, options)
+    reason = f"names {name.rollout_id}, and holds no span of a model, a tool or an agent"
+    return Bad(file, _position(found), "", reason)
 
 
-def _episode(item: Item, spans: BranchSpans, name: BranchName | None, options: Options) -> Episode:
+def _episode(file: str, spans: BranchSpans, name: BranchName | None, options: Options) -> Episode:
     root, end = spans.root, spans.end()
     checks = [] if end.status == "infra_error" else checks_of(spans.evaluations(), "import:otel", options)
     source: dict[str, Any] = {
@@ -118,13 +120,13 @@ def _episode(item: Item, spans: BranchSpans, name: BranchName | None, options: O
         del source["root"]
     position = _position(spans)
     return Episode(
-        file=item.file, position=position, run="", task_key=root.trace_id if name is None else list(name),
+        file=file, position=position, run="", task_key=root.trace_id if name is None else list(name),
         rollout_id=f"otel-{root.trace_id}" if name is None else name.rollout_id,
         branch_index=None if name is None else name.branch_index, attempt=None if name is None else name.attempt,
         order=order_of(list(spans.tree.spans.values())), source=source, record=spans.record(),
         events=spans.run.events(answered=end.status == "answered"), system=spans.run.system, tools=spans.run.offered,
         info=spans.info(), verdicts=checks, status=end.status, error=end.error,
-        unreadable=[Bad(item.file, position, field, reason, raw) for field, reason, raw in spans.unread.found],
+        unreadable=[Bad(file, position, field, reason, raw) for field, reason, raw in spans.unread.found],
     )  # fmt: skip
 
 

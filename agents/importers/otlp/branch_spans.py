@@ -6,6 +6,7 @@ from typing import Any
 from agents.importers.otlp import gen_ai, openinference
 from agents.importers.otlp.attribute_tree import nested, parsed
 from agents.importers.otlp.branch_name import BranchName, declares
+from agents.importers.otlp.known_messages import KnownMessages
 from agents.importers.otlp.model_span import ModelSpan
 from agents.importers.otlp.spans import Span, trouble_of
 from agents.importers.otlp.told_calls import calls_once
@@ -42,7 +43,9 @@ class BranchSpans:
         """The first span of all that have no parent here."""
         self.session = self._session()
         self._agents = self._agents_of()
-        told = {key: self._model(tree.spans[key]) for key, kind in self.kinds.items() if kind == "model"}
+        self._known = KnownMessages()
+        read = {key: self._model(tree.spans[key]) for key in self._models_in_time()}
+        told = {key: read[key] for key, kind in self.kinds.items() if kind == "model"}
         self._calls = calls_once(told, tree)
         self.run = TracedRun(
             [self._call(each) for each in self._calls], list(self._tools()), list(self._notes()), self._task()
@@ -105,10 +108,14 @@ class BranchSpans:
 
     # -- spans ---------------------------------------------------------------------------------------------------------
 
+    def _models_in_time(self) -> list[str]:
+        """Model spans in the order of their calls: each begins with the history of the one before."""
+        return [key for each in self._ordered if self.kinds[key := key_of(each)] == "model"]
+
     def _model(self, span: Span) -> ModelSpan:
         if openinference.kind_of(span) == "model":
-            return openinference.read_model(span, self.unread)
-        return gen_ai.read_model(span, self.unread)
+            return openinference.read_model(span, self.unread, self._known)
+        return gen_ai.read_model(span, self.unread, self._known)
 
     def _call(self, told: ModelSpan) -> RunCall:
         key = key_of(told.span)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agents.importers.otlp.attribute_tree import at, listed, nested, parsed, parsed_list
+from agents.importers.otlp.known_messages import KnownMessages
 from agents.importers.otlp.model_span import ModelSpan, known, source_of, trouble
 from agents.importers.otlp.spans import Span, SpanEvent
 from agents.importers.traces.call_facts import CallFacts
@@ -62,13 +63,13 @@ def kind_of(span: Span) -> str | None:
     return "model" if operation is None and "gen_ai.completion.0.role" in attributes else None
 
 
-def read_model(span: Span, unread: Unread) -> ModelSpan:
+def read_model(span: Span, unread: Unread, known_messages: KnownMessages) -> ModelSpan:
     """The call that a span tells."""
     attributes = dict(span.attributes)
     for event in span.events:
         if event.name == DETAILS:
             attributes |= event.attributes
-    sent, said, finish = _messages(span, attributes, unread)
+    sent, said, finish = _messages(span, attributes, unread, known_messages)
     failed = trouble(span)
     if failed is not None:
         said = []
@@ -87,22 +88,16 @@ def read_model(span: Span, unread: Unread) -> ModelSpan:
 
 
 def _messages(
-    span: Span, attributes: Mapping[str, Any], unread: Unread
+    span: Span, attributes: Mapping[str, Any], unread: Unread, known_messages: KnownMessages
 ) -> tuple[list[Spoken] | None, list[Spoken], str | None]:
     """The messages sent, the responses, and why they ended: from the first form that is there."""
     place = f"span {span.span_id}"
     reasons = attributes.get("gen_ai.response.finish_reasons")
     finish = str(reasons[0]) if isinstance(reasons, list) and reasons else reasons if isinstance(reasons, str) else None
-    sent, said = (
-        parsed_list(attributes.get("gen_ai.input.messages")),
-        parsed_list(attributes.get("gen_ai.output.messages")),
-    )
+    sent = known_messages.of_text(attributes.get("gen_ai.input.messages"), f"{place} gen_ai.input.messages", unread)
+    said = parsed_list(attributes.get("gen_ai.output.messages"))
     if sent is not None or said is not None:
-        given = (
-            None
-            if sent is None
-            else _system(attributes) + read_messages(sent, f"{place} gen_ai.input.messages", unread)
-        )
+        given = None if sent is None else _system(attributes) + sent
         answers = read_messages(said or [], f"{place} gen_ai.output.messages", unread)
         return given, _choices(answers, reasons), finish or _ended(said)
     tree = at(nested(attributes, "gen_ai.prompt.", "gen_ai.completion."), "gen_ai") or {}

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agents.importers.otlp.attribute_tree import at, listed, nested, parsed
+from agents.importers.otlp.known_messages import KnownMessages
 from agents.importers.otlp.model_span import ModelSpan, known, source_of, trouble
 from agents.importers.otlp.spans import Span
 from agents.importers.traces.call_facts import CallFacts
@@ -53,14 +54,12 @@ def kind_of(span: Span) -> str | None:
     return _KINDS.get(kind.upper()) if isinstance(kind, str) else None
 
 
-def read_model(span: Span, unread: Unread) -> ModelSpan:
+def read_model(span: Span, unread: Unread, known_messages: KnownMessages) -> ModelSpan:
     """The call that a span tells."""
     attributes = span.attributes
     tree = (
         at(
-            nested(
-                attributes, "llm.input_messages.", "llm.output_messages.", "llm.tools.", "llm.prompts.", "llm.choices."
-            ),
+            nested(attributes, "llm.output_messages.", "llm.tools.", "llm.prompts.", "llm.choices."),
             "llm",
         )
         or {}
@@ -68,7 +67,7 @@ def read_model(span: Span, unread: Unread) -> ModelSpan:
     raw = parsed(attributes.get("output.value"))
     place = f"span {span.span_id}"
     failed = trouble(span)
-    sent = _sent(tree, attributes, place, unread)
+    sent = _sent(tree, attributes, place, unread, known_messages)
     said = [] if failed is not None else _said(tree, attributes, raw, place, unread)
     asked = parsed(attributes.get("llm.invocation_parameters"))
     options = asked if isinstance(asked, dict) else {}
@@ -90,14 +89,18 @@ def read_model(span: Span, unread: Unread) -> ModelSpan:
     return ModelSpan(span, known(sent), said, facts, text_in(raw, "id") if isinstance(raw, dict) else None)
 
 
-def _sent(tree: Mapping[str, Any], attributes: Mapping[str, Any], place: str, unread: Unread) -> list[Spoken] | None:
-    messages = [_chat(at(each, "message")) for each in listed(tree.get("input_messages"))]
+def _sent(
+    tree: Mapping[str, Any], attributes: Mapping[str, Any], place: str, unread: Unread, known_messages: KnownMessages
+) -> list[Spoken] | None:
+    where = f"{place} llm.input_messages"
+    messages = known_messages.of_attributes(attributes, "llm.input_messages.", _chat, where, unread)
     if messages:
         failed = _failed(attributes.get("input.value"))
-        return [
-            each._replace(is_error=True) if each.call_id in failed else each
-            for each in read_messages(messages, f"{place} llm.input_messages", unread)
-        ]
+        return (
+            [each._replace(is_error=True) if each.call_id in failed else each for each in messages]
+            if failed
+            else messages
+        )
     prompts = [at(each, "prompt", "text") for each in listed(tree.get("prompts"))]
     if prompts:
         return [Spoken("user", each) for each in prompts if isinstance(each, str)]

@@ -99,11 +99,11 @@ class RolloutBook:
         known = episode.error or episode.may_be_empty
         if not known and all(event["event"] == "run_start" for event in episode.events):
             return Bad(episode.file, episode.position, "", "an empty episode: no model turn, no call, no message", None)
-        first = _first_message(episode.events)
+        first = first_message(episode.events)
         key, name, is_grouped = self._identity(episode, first)
         kept = self._grouping.subagents == "keep"
         events = with_subagents(episode.events, episode.subagents) if kept else list(episode.events)
-        events.insert(0, _source_event(self._format, episode))
+        events.insert(0, source_event(self._format, episode))
         told = self._head(episode, name, key, first, is_grouped=is_grouped)
         plain = [list(each) if isinstance(each, tuple) else each for each in told]
         head = self._spool.put(_written(plain))
@@ -152,7 +152,7 @@ class RolloutBook:
             episode.task_shown,
             episode.branches,
             dict(episode.labels),
-            {name: value for name, value in episode.info.items() if _is_fitting(name, value)},
+            {name: value for name, value in episode.info.items() if is_fitting(name, value)},
             None if episode.status is None else {"status": episode.status, "error": episode.error},
             list(episode.verdicts),
         )
@@ -296,19 +296,20 @@ def _apart(episode: Episode, sub: SubAgent, number: int, parent: str) -> Episode
     )  # fmt: skip
 
 
-def _source_event(format_name: str, episode: Episode) -> dict[str, Any]:
+def source_event(format_name: str, episode: Episode) -> dict[str, Any]:
+    """The first event of a branch: where it comes from, and every field without another place."""
     data: dict[str, Any] = {"format": format_name}
     if episode.version is not None:
         data["version"] = episode.version
     data |= {"file": episode.file, "position": episode.position}
-    unfit = {name: value for name, value in episode.info.items() if not _is_fitting(name, value)}
+    unfit = {name: value for name, value in episode.info.items() if not is_fitting(name, value)}
     source = dict(episode.source) | ({"info": unfit} if unfit else {})
     if source:
         data["source"] = fitting_source(source, MAX_NOTE)
     return {"channel": "status", "event": "import_source", "data": data}
 
 
-def _is_fitting(name: str, value: Any) -> bool:
+def is_fitting(name: str, value: Any) -> bool:
     """Whether the log takes what a trace says about its branch; the rest stays in its `import_source`."""
     if name not in ("seed", "temperature") or value is None:
         return True
@@ -319,7 +320,7 @@ def _is_fitting(name: str, value: Any) -> bool:
     return name == "temperature" and isinstance(value, float) and abs(value) < 2.0**63
 
 
-def _first_message(events: Sequence[dict[str, Any]]) -> str | None:
+def first_message(events: Sequence[dict[str, Any]]) -> str | None:
     """The task as the model saw it, or None."""
     for event in events:
         if event["event"] == "run_start":
@@ -332,20 +333,25 @@ def _first_message(events: Sequence[dict[str, Any]]) -> str | None:
 
 
 def _fitted(event: Mapping[str, Any]) -> list[bytes]:
-    """An event as lines; one over the limit has references in place of its longest members, and says so where a row would miss them."""
     text = _written(event)
-    if len(text) <= MAX_EVENT:
-        return [text]
+    return [text] if len(text) <= MAX_EVENT else [_written(each) for each in fitted_event(event)]
+
+
+def fitted_event(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """An event; one over the limit has references in place of its longest members, and says so where a row would miss them."""
+    if len(_written(event)) <= MAX_EVENT:
+        return [event]
     data = dict(event["data"])
+    made: Mapping[str, Any] = event
     for name in sorted(data, key=lambda each: (each not in _ASIDE, -len(compact(data[each])))):
         data[name] = referred(data[name])
-        text = _written({**event, "data": data})
-        if len(text) <= MAX_EVENT:
+        made = {**event, "data": dict(data)}
+        if len(_written(made)) <= MAX_EVENT:
             if name in _ASIDE:
-                return [text]
+                return [made]
             break
     left_out = {"channel": "status", "event": "content_left_out", "data": {"reason": "too_large", "count": 1}}
-    return [text, _written(left_out)]
+    return [made, left_out]
 
 
 def _branch_lines(name: str, place: Place, head: _Head, body: bytes, config: dict[str, Any]) -> Iterator[bytes]:
@@ -356,7 +362,7 @@ def _branch_lines(name: str, place: Place, head: _Head, body: bytes, config: dic
     for seq, event in enumerate(body.split(b"\n")):
         told = event
         if config and b'"event":"run_start"' in event[:200]:
-            told, config = _configured(event, config), {}
+            told, config = _written(configured(parse_object(event), config)), {}
         yield b'%b%d,%b"event":%b}\n' % (beginning, seq, info_text, told)
         info_text = b""
     if head.end is not None:
@@ -365,11 +371,10 @@ def _branch_lines(name: str, place: Place, head: _Head, body: bytes, config: dic
         yield _line({"type": verdict["type"], **where, **verdict})
 
 
-def _configured(event: bytes, config: dict[str, Any]) -> bytes:
+def configured(event: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """A run_start that says its own system prompt and tools."""
-    read = parse_object(event)
-    read["data"]["agentConfig"] = {**read["data"].get("agentConfig", {}), **config}
-    return compact(read).encode()
+    data = event["data"]
+    return {**event, "data": {**data, "agentConfig": {**data.get("agentConfig", {}), **config}}}
 
 
 def _line(value: Any) -> bytes:

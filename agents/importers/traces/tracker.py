@@ -128,6 +128,8 @@ class ConversationTracker:
         self._outcomes: dict[str, list[Outcome]] = {}
         self._failed: set[str] = set()
         """Ids of tool calls that failed."""
+        self._keys: dict[int, tuple[Spoken, bytes]] = {}
+        """Keys of the last call's messages, by the identity of their objects."""
         self._prompts: dict[str, str | None] = {}
         """By system prompt, the agent that it tells apart."""
         self._seen: dict[bytes, str | None] = {}
@@ -140,7 +142,7 @@ class ConversationTracker:
     def take(self, call: TracedCall) -> list[Event]:
         """Return the events of a call: its new messages, and the call itself."""
         call_id = self._unique(short(call.id) if call.id else f"c{len(self._call_ids)}")
-        keys = [key_of(each, reasoning=self._reasoning) for each in call.messages]
+        keys = self._keys_of(call.messages)
         agent = call.agent if call.agent is not None else self._agent(call.messages, keys)
         shared = self._shared(agent, keys)
         path, waiting = list(shared.path), _Open(shared.path)
@@ -183,6 +185,14 @@ class ConversationTracker:
                 events.append(_event("message", "conversation", data, each.time))
         self._outcomes = {}
         return events
+
+    def _keys_of(self, messages: Sequence[Spoken]) -> list[bytes]:
+        """Keys of messages; those that are the very objects of the last call have theirs already."""
+        known, self._keys = self._keys, {}
+        for each in messages:
+            told = known.get(id(each))
+            self._keys[id(each)] = (each, key_of(each, reasoning=self._reasoning)) if told is None else told
+        return [self._keys[id(each)][1] for each in messages]
 
     # -- histories -----------------------------------------------------------------------------------------------------
 

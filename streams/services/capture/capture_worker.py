@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from agents.capture.capture_fold import CaptureFold, RefusedCaptureError
 from schemas.captures import Capture
 from schemas.closures import RolloutSettled
+from schemas.events import AgentEvents
 from schemas.jsontext import compact
 from streams.cluster.config import Settings
 from streams.log.headers import identity
@@ -23,7 +24,7 @@ from streams.log.kafka_writer import FactWriter
 from streams.log.letters import bury, letter_of
 from streams.log.record import consumed
 from streams.log.topics import AGENT_EVENTS, CAPTURES, CLOSURES
-from streams.services.group_worker import REMEMBERED, GroupWorker, Held, Role, run_in_group
+from streams.services.group_worker import REMEMBERED, GroupWorker, Held, Recent, Role, run_in_group
 
 LOOK_BACK_MS = 60_000
 """Events and closures are looked for from this long before the first capture on."""
@@ -33,6 +34,9 @@ VISIBLE_MS = 200
 
 LOOK_S = 0.5
 """How often branches are looked at for their ends."""
+
+WHOLE_MS = 2_000
+"""A trace is over this long after its last span, when all of its spans are there and have ended."""
 
 PARALLEL = 64
 
@@ -59,7 +63,10 @@ class Branch:
             return None
         if self.fold.bytes > config.max_branch_bytes:
             return "size"
-        if now >= self.last_at + config.idle_s * 1000:
+        spans = self.fold.spans
+        if spans is not None and spans.is_whole and now >= self.last_at + WHOLE_MS:
+            return "whole"
+        if now >= self.last_at + (config.idle_s if spans is None else config.trace_idle_s) * 1000:
             return "idle"
         return "age" if now >= self.first_at + config.max_age_s * 1000 else None
 
@@ -84,6 +91,8 @@ class CaptureWorker(GroupWorker):
         self._branches: dict[Held, dict[str, dict[BranchKey, Branch]]] = defaultdict(dict)
         self._offsets: dict[Held, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self._settled: dict[Held, dict[str, int]] = defaultdict(dict)
+        self._over: dict[Held, Recent] = defaultdict(Recent)
+        """Traces that have ended, and left nothing under their own ids."""
         self._looked = 0.0
 
     async def do(self, held: Held, record: Capture, stored: Any) -> bool:
@@ -95,6 +104,10 @@ class CaptureWorker(GroupWorker):
             return True
         if settled_at is not None:
             # Read again, by chance from somewhere in the middle: a fold of the rest would tell another branch.
+            return True
+        if rollout_id in self._over[held]:
+            if record.kind != "end":
+                await self._refuse(stored, "late", "its trace has ended")
             return True
         key = (rollout_id, record.branch_index, record.attempt)
         branches = self._branches[held].setdefault(rollout_id, {})
@@ -113,7 +126,19 @@ class CaptureWorker(GroupWorker):
             for each in slices:
                 if identity(each) not in held.written and not held.lost:
                     await self.write(each)
+        if branch.fold.is_ended and not any(isinstance(each, AgentEvents) for each in slices):
+            self._release(held, rollout_id)
         return False  # the commit waits for the rollout to settle
+
+    def _release(self, held: Held, rollout_id: str) -> None:
+        """A trace that left nothing here never settles: all that follows from it is in the log. Its later spans are late."""
+        branches = self._branches[held].get(rollout_id, {})
+        if any(not each.fold.is_ended or each.fold.has_events for each in branches.values()):
+            return
+        for offset in self._offsets[held].pop(rollout_id, ()):
+            held.finish(offset)
+        self._over[held].add(rollout_id)
+        self._branches[held].pop(rollout_id, None)
 
     def settled(self, held: Held, settled: RolloutSettled) -> None:
         """Forget a rollout: what counts of it stands in the log, and whatever comes later is late."""
@@ -157,6 +182,7 @@ class CaptureWorker(GroupWorker):
             del self._branches[lost]
             self._offsets.pop(lost, None)
             self._settled.pop(lost, None)
+            self._over.pop(lost, None)
 
     async def _decide(self, branch: Branch, key: BranchKey, reason: str, now: int) -> None:
         read_to = branch.decided = branch.fold.last_offset

@@ -23,6 +23,9 @@ LOOK_BACK_MS = 24 * 3_600_000
 REMEMBERED = 100_000
 """Attempts; the oldest are forgotten."""
 
+FETCH_BYTES = 1024 * 1024
+"""Of a partition at once: bodies of spans are passed over. A larger batch comes all the same."""
+
 AGAIN_S = 2.0
 
 _PLACE = re.compile(r"/b(\d+)/a(\d+)/c/")
@@ -56,7 +59,7 @@ class CapturedBranches:
             await asyncio.sleep(AGAIN_S)
 
     async def _follow(self, since: int) -> None:
-        consumer = await start_consumer(self._settings, max_partition_fetch_bytes=8 * 1024 * 1024)
+        consumer = await start_consumer(self._settings, max_partition_fetch_bytes=FETCH_BYTES)
         try:
             topic = self._settings.prefix + CAPTURES.name
             places = [TopicPartition(topic, number) for number in range(self._settings.partitions)]

@@ -12,6 +12,9 @@ from streams.services.gateway.problems import TOO_LARGE, RefusedError
 BODIES_AT_ONCE = 4
 """Bodies of full size that may be held at once; of smaller ones accordingly more."""
 
+UNPACKED_AT_ONCE = 80 * 1024 * 1024
+"""Bytes that packed bodies may unfold to at once: one of full size, or several smaller ones."""
+
 REQUESTS_AT_ONCE = 512
 """Requests under way; each holds at least a connection and some objects."""
 
@@ -21,9 +24,10 @@ RETRY_AFTER = {"Retry-After": "2"}
 class Budget:
     """Bytes and requests that are being worked on."""
 
-    def __init__(self, max_body_bytes: int) -> None:
+    def __init__(self, max_body_bytes: int, bodies_at_once: int = BODIES_AT_ONCE) -> None:
         self.max_body_bytes = max_body_bytes
-        self.free_bytes = max_body_bytes * BODIES_AT_ONCE
+        self.free_bytes = max_body_bytes * bodies_at_once
+        self.free_unpacked = UNPACKED_AT_ONCE
         self.free_requests = REQUESTS_AT_ONCE
 
     def hold(self) -> "Hold":
@@ -37,6 +41,7 @@ class Hold:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._bytes = 0
+        self._unpacked = 0
 
     def __enter__(self) -> Self:
         if self._budget.free_requests <= 0:
@@ -53,11 +58,19 @@ class Hold:
         self._bytes += count
         self._budget.free_bytes -= count
 
+    def unpack(self, count: int) -> None:
+        """Take bytes that a packed body unfolds to. Raises RefusedError (503) when all bodies together have too many."""
+        if count > self._budget.free_unpacked:
+            raise RefusedError(503, "too much is being sent at once; try again in a moment", headers=RETRY_AFTER)
+        self._unpacked += count
+        self._budget.free_unpacked -= count
+
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._budget.free_requests += 1
         self._budget.free_bytes += self._bytes
+        self._budget.free_unpacked += self._unpacked
 
 
 async def read_body(request: Request, hold: Hold, config: GatewayConfig) -> bytes:

@@ -33,6 +33,12 @@ ACKNOWLEDGE_S = 10.0
 START_S = 10.0
 """How long the gateway waits for its broker before it listens without one."""
 
+BATCH_BYTES = 1024 * 1024
+"""Of records of a partition that travel together. With the client's 16 KiB a request's captures went one by one, 7 ms each."""
+
+COMPRESSION = "snappy"
+"""Bodies of spans come by the megabyte: 720 MB/s, and a quarter of their bytes; the client's lz4 (level 9) does 18 MB/s, and a fifth."""
+
 STOP_S = 5.0
 """How long the last records may take when the gateway ends; all answered requests have theirs by then."""
 
@@ -160,7 +166,9 @@ class Sender:
             try:
                 await ensure_topics(self._settings)
                 await self._codec.register()
-                self._producer = await start_producer(self._settings)
+                self._producer = await start_producer(
+                    self._settings, max_batch_size=BATCH_BYTES, compression_type=COMPRESSION
+                )
                 break
             except (ClusterError, RegistryUnreachableError, SchemaError, KafkaError, OSError) as error:
                 self.trouble = str(error) or type(error).__name__

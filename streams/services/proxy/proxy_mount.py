@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator
 
 from fastapi import FastAPI
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streams.cluster.config import Settings
 from streams.services.gateway.app import create_app
+from streams.services.otlp.receiver import OtlpMount, Receiver
 from streams.services.proxy.exchange import ClientGoneError, Headers
 from streams.services.proxy.proxy import Proxy
 
@@ -88,13 +90,15 @@ class AsgiExchange:
 
 
 def create_gateway(settings: Settings, view: Starlette | None = None) -> FastAPI:
-    """The gateway, with the proxy in it where upstreams are configured, and the pages of `braid view` where they are given.
+    """The gateway, with the routes of OTLP; the proxy where upstreams are configured; the pages of `braid view` where they are given.
 
     Raises ConfigError when it would be open to others.
     """
     app = create_app(settings, view)
+    gateway = app.state.gateway
+    # The innermost: what every request passes first is around it.
+    app.user_middleware.append(Middleware(OtlpMount, receiver=Receiver(gateway), gateway=gateway))
     if settings.proxy.upstreams:
-        gateway = app.state.gateway
         proxy = Proxy(settings, gateway.metrics, gateway.sender)
         gateway.beside.append(proxy)
         gateway.write_captures = proxy.outlet.write

@@ -92,7 +92,12 @@ def slices_of(exchanges: Iterable[Exchange]) -> list[AgentEvents]:
     """The slices of a branch with these exchanges, and its end."""
     fold = CaptureFold("r", 0)
     captures = [*captures_of(exchanges), _capture("end", "end", b'{"reason": "client"}')]
-    return [made for offset, capture in enumerate(captures) for made in fold.take(capture, offset)]
+    return [
+        made
+        for offset, capture in enumerate(captures)
+        for made in fold.take(capture, offset)
+        if isinstance(made, AgentEvents)
+    ]
 
 
 class Folded(NamedTuple):

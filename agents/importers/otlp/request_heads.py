@@ -1,0 +1,28 @@
+"""Ids, parents and ends of the spans in a body, so that it is known when a trace is whole: nothing else of them is read."""
+
+from agents.importers.line_error import LineError
+from agents.importers.otlp.request_split import COMPILED, read_split
+from agents.importers.otlp.spans import Span
+
+if COMPILED:
+    from agents.importers.otlp._wire import heads
+
+Head = tuple[bytes, bytes | None, bool]
+"""Of a span: its id, its parent's (None for a root), and whether it has ended."""
+
+
+def heads_of(body: bytes) -> list[Head]:
+    """The heads of a body that a split made; none of one that cannot be read."""
+    if COMPILED and body[:1] != b"[":
+        found = heads(body)
+        if found is not None:
+            return found
+    try:
+        spans = read_split(body)
+    except (LineError, ValueError, TypeError):
+        return []
+    return [
+        (bytes.fromhex(each.span_id), None if each.parent_id is None else bytes.fromhex(each.parent_id), each.end > 0)
+        for each in spans
+        if isinstance(each, Span)
+    ]

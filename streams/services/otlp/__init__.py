@@ -1,0 +1,1 @@
+"""Traces of instrumented agents over HTTP, as OpenTelemetry's exporters send them."""
