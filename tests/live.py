@@ -20,7 +20,17 @@ from agents.rollouts.rollout import Rollout
 from schemas.base import Record
 from streams.cluster.config import Settings
 from streams.cluster.connections import registry_of, start_consumer
-from streams.log.topics import BRANCHES, BY_RECORD, EVIDENCE, FACTS, MARKS_TABLE, RANKINGS, Topic, changelog
+from streams.log.topics import (
+    BRANCHES,
+    BY_RECORD,
+    COMPLIANCE_EVALS,
+    EVIDENCE,
+    FACTS,
+    MARKS_TABLE,
+    RANKINGS,
+    Topic,
+    changelog,
+)
 from streams.log.wire import Codec, body_of
 from tests.processes import Forked
 
@@ -206,7 +216,13 @@ class Sinks(NamedTuple):
     """How many records in all, repetitions included."""
 
 
-SINKS = (BRANCHES, RANKINGS, EVIDENCE, *(topic for topic in BY_RECORD.values() if topic.name.startswith("training.")))
+SINKS = (
+    BRANCHES,
+    RANKINGS,
+    COMPLIANCE_EVALS,
+    EVIDENCE,
+    *(topic for topic in BY_RECORD.values() if topic.name.startswith("training.")),
+)
 
 
 async def sinks_of(settings: Settings) -> Sinks:
@@ -254,6 +270,7 @@ async def refold(settings: Settings) -> dict[str, dict[str, bytes]]:
             for record in (
                 *emission.branches,
                 emission.ranking,
+                *emission.compliance,
                 *emission.rows,
                 *emission.rejected,
                 *emission.evidence,

@@ -134,6 +134,27 @@ def test_the_commands_of_the_training_page_work(tmp_path: Path) -> None:
     assert re.search(r"ppo +changed: .*reward", done.stdout), done.stdout
 
 
+def test_the_commands_of_the_compliance_page_work(tmp_path: Path) -> None:
+    """Three tasks in three modes: one repaired by a patch, one by the model, one by nothing."""
+    for path in (ROOT / "docs" / "examples" / "comply").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (script,) = blocks(ROOT / "docs" / "compliance.md", "sh")
+    said = {}
+    for line in script.splitlines():
+        done = run_braid(*line.split()[1:], cwd=tmp_path)
+        assert done.returncode == 0, line + done.stderr
+        said[line.split()[2]] = done.stdout + done.stderr
+    records = [json.loads(line) for line in (tmp_path / "results" / "compliance.jsonl").read_text("utf-8").splitlines()]
+    repaired = {
+        (each["task_id"], each["mode"]): (each["status"], each["made_by"], "exhausted" in each["flags"])
+        for each in records
+    }
+    assert repaired["garden-note", "full_pcl"] == ("pass", "edit", False)
+    assert repaired["train-plan", "full_pcl"] == ("pass", "model", False)
+    assert repaired["never-both", "full_pcl"][::2] == ("fail", True)
+    assert "do not show a difference" in said["report"]
+
+
 def test_the_library_example_of_the_fork_page_works(tmp_path: Path) -> None:
     """The code forks two branches in real sandboxes."""
     (code,) = blocks(ROOT / "docs" / "fork.md", "python")

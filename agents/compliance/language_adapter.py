@@ -124,7 +124,7 @@ class _Detector:
         chances = self._numpy.full(count, 1.0 / count)
         found, total = [1.0], 1.0
         for wanted in (1, *(5,) * (ITERATIONS // 5)):
-            rows = []
+            rows: list[int] = []
             while len(rows) < wanted:  # as random.choice draws
                 row = draw(bits)
                 if row < size:

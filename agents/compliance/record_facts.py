@@ -19,10 +19,9 @@ MODES: Final = ("direct", "prompt_retry", "full_pcl")
 Produced = Lifecycle | AgentEvents
 
 
-def facts_of(label: str, task: Task, records: Sequence[EvalView], seed: str) -> Iterator[Produced]:
-    """Yield the facts of the records of one task in one file."""
+def facts_of(rollout_id: str, label: str, task: Task, records: Sequence[EvalView], seed: str) -> Iterator[Produced]:
+    """Yield the facts of the records of one task and seed in one file."""
     ordered = sorted(records, key=lambda each: MODES.index(each.mode))
-    rollout_id = f"{label}/{task.id}"
     yield Lifecycle(
         opened=RolloutOpened(
             rollout_id=rollout_id,

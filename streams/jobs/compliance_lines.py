@@ -1,7 +1,7 @@
 """Lines of task files, answers and records: read, checked, verified one by one, each bad one with its place."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -163,10 +163,10 @@ def stored_records(files: Sequence[Path], bad: list[str], say: Say = quiet) -> I
 
 
 def outcomes_of(
-    files: Sequence[Path], tasks: dict[str, Task], semantics: str, bad: list[str], say: Say = quiet
+    stored: Iterable[StoredLine], tasks: dict[str, Task], semantics: str, bad: list[str]
 ) -> Iterator[RunOutcome]:
     """Yield the outcome of every stored record: as recorded, or verified again."""
-    for place, _, record, seed in stored_records(files, bad, say):
+    for place, _, record, seed in stored:
         passed: bool | None = record.final_pass
         if record.error is not None:
             passed = None

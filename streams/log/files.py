@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from schemas.compliance import ComplianceEvalRecord
 from streams.log.container import EmbeddedLogError
 from streams.log.directory_lock import RUN_LOCK
 from streams.log.durable_files import PARTIAL, digest_of
@@ -86,7 +87,8 @@ def _is_older_run(home: Path) -> bool:
 
     Runs with manifests leave a lock.
     """
-    has_all = all((home / name).is_file() for name in SINK_FILES.values()) and not (home / RUN_LOCK).exists()
+    names = [name for record, name in SINK_FILES.items() if record is not ComplianceEvalRecord]  # it came later
+    has_all = all((home / name).is_file() for name in names) and not (home / RUN_LOCK).exists()
     return has_all and not any(
         path.suffix == PARTIAL or path.name.startswith(SPOOL) for path in (*home.iterdir(), *(home / LOG).glob("*/*"))
     )

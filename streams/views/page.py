@@ -7,12 +7,13 @@ from rich.text import Text
 
 from agents.rollouts.branch_outcomes import required_verdicts
 from schemas.branches import BranchRecord
+from schemas.compliance import ComplianceEvalRecord
 from schemas.evidence import AepClosing
 from schemas.rankings import RankedBranch, Ranking
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.cluster.config import Settings
 from streams.log.terminal_text import WHOLE, cut, line, listed, moment, number, several
-from streams.log.topics import BRANCHES
+from streams.log.topics import BRANCHES, COMPLIANCE_EVALS
 from streams.views.account import Account
 from streams.views.bars import bars, interval, powered_sentence
 from streams.views.branch_status import branch_standings, config_of, verdict_standings
@@ -228,7 +229,10 @@ def evidence_lines(account: Account) -> list[str]:
     closing = next((record.closing for record in records if record.closing is not None), None)
     if closing is None:
         return [*texts, "the closing record is not there yet"]
-    present = {record.record_id for record in (*account.all(BranchRecord), *account.rows, *account.rejected)}
+    present = {
+        record.record_id
+        for record in (*account.all(BranchRecord), *account.all(ComplianceEvalRecord), *account.rows, *account.rejected)
+    }
     missing = [record for record in closing.emitted if record.record_id not in present]
     found = "all of them are in the log" if not missing else f"{len(missing)} of them are NOT in the log"
     texts.append(f"the closing record lists {listing_of(closing)}: {found}")
@@ -242,7 +246,9 @@ def evidence_lines(account: Account) -> list[str]:
 def listing_of(closing: AepClosing) -> str:
     """What a closing record lists, counted."""
     branches = branches_listed(closing)
-    rows = several(len(closing.emitted) - branches, "row")
+    evals = sum(record.topic == COMPLIANCE_EVALS.name for record in closing.emitted)
+    rows = several(len(closing.emitted) - branches - evals, "row")
+    rows += f", {several(evals, 'compliance record')}" if evals else ""
     return f"{rows} and {several(branches, 'branch record')}" if branches else rows
 
 

@@ -1,5 +1,6 @@
 """`braid comply report`: which modes pass how often, and whether the data show a difference."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -7,16 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from streams.commands.console_output import complain, print_json
-from streams.commands.options import Json
+from streams.commands.options import Json, LogFlags
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from streams.jobs.compliance_lines import StoredLine
+
 
 def report(
-    files: Annotated[list[Path], Parameter(help="ComplianceEvalRecords, one JSON object a line.")],
+    files: Annotated[list[Path], Parameter(help="ComplianceEvalRecords, one JSON object a line.")] = [],  # noqa: B006 - read only
     /,
     *,
+    run: str = "",
+    source: LogFlags = LogFlags(),
     tasks: list[Path] | None = None,
     semantics: Literal["recorded", "ifeval", "wasmagent"] = "recorded",
     json: Json = False,
@@ -30,6 +35,8 @@ def report(
 
     Parameters
     ----------
+    run
+        Read the records of this run from the log instead: Kafka, or --from-dir DIR.
     tasks
         Task files; needed to verify again.
     semantics
@@ -37,15 +44,18 @@ def report(
     """
     from agents.compliance.report import report_of
     from agents.compliance.task_file import TaskError
-    from streams.jobs.compliance_lines import load_tasks, outcomes_of
+    from streams.jobs.compliance_lines import load_tasks, outcomes_of, stored_records
     from streams.views.progress import progress
 
+    if bool(files) == bool(run):
+        raise TaskError("give files of records, or --run ID")
     if semantics != "recorded" and not tasks:
         raise TaskError(f"--semantics {semantics} verifies again: give the task files with --tasks")
     bad: list[str] = []
     loaded = load_tasks(tasks) if tasks else {}
     with progress() as say:
-        found = report_of(outcomes_of(files, loaded, semantics, bad, say))
+        stored = asyncio.run(_of_run(run, source)) if run else stored_records(files, bad, say)
+        found = report_of(outcomes_of(stored, loaded, semantics, bad))
     complain(*bad)
     if json:
         print_json({"semantics": semantics, **found, "bad": len(bad)})
@@ -55,6 +65,28 @@ def report(
         show(*_shown(found))
     if bad or not found["modes"]:
         sys.exit(1)
+
+
+async def _of_run(run: str, source: LogFlags) -> "list[StoredLine]":
+    """Return the records of a run on the log."""
+    from agents.compliance.stored_record import record_of, seed_of
+    from schemas.compliance import ComplianceEvalRecord
+    from streams.cluster.config import load
+    from streams.jobs.compliance_lines import StoredLine
+    from streams.log.kafka_reader import hush
+    from streams.log.readers import reader_of
+    from streams.log.topics import COMPLIANCE_EVALS
+
+    hush()
+    found: dict[str, StoredLine] = {}
+    async with reader_of(load(), source.from_dir, unfinished=source.unfinished) as log:
+        async for placed in log.records([COMPLIANCE_EVALS]):
+            record = await log.decode(placed)
+            if isinstance(record, ComplianceEvalRecord) and record.rollout_id.startswith(f"{run}/"):
+                view = record_of(record.model_dump(mode="json"))
+                seed = seed_of(view, run) if record.seed is None else str(record.seed)
+                found[record.trace_uri] = StoredLine(record.trace_uri, run, view, seed)
+    return [found[name] for name in sorted(found)]
 
 
 def _shown(found: dict[str, Any]) -> "list[RenderableType]":
