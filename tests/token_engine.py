@@ -168,7 +168,9 @@ def _whole(told: Reply, served: Served, tokenizer: Tokenizer, number: int, asked
     }  # fmt: skip
     usage = {"prompt_tokens": len(served.prompt_ids), "completion_tokens": len(served.ids), "total_tokens": 0}
     body = {**_head(number, served, "chat.completion"), "choices": [choice], "usage": usage}
-    return json.dumps(body | ({"prompt_token_ids": served.prompt_ids} if ids else {}), separators=(",", ":")).encode()
+    return json.dumps(
+        body | ({"prompt_token_ids": served.prompt_ids} if ids else {}), separators=(",", ":"), ensure_ascii=False
+    ).encode()
 
 
 def _stream(told: Reply, served: Served, tokenizer: Tokenizer, number: int, asked: tuple[bool, bool]) -> bytes:
@@ -198,7 +200,7 @@ def _stream(told: Reply, served: Served, tokenizer: Tokenizer, number: int, aske
         )
     usage = {"prompt_tokens": len(served.prompt_ids), "completion_tokens": len(served.ids), "total_tokens": 0}
     chunks.append({**head, "choices": [], "usage": usage})
-    lines = [json.dumps(each, separators=(",", ":")) for each in chunks]
+    lines = [json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in chunks]
     return "".join(f"data: {each}\n\n" for each in [*lines, "[DONE]"]).encode()
 
 

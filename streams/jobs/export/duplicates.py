@@ -33,7 +33,7 @@ half, 32 of 100, which are then told apart by all values."""
 ALIKE: Final = 0.8
 """Share of equal hash values from which two texts are near duplicates."""
 
-WORDS: Final = 5
+WORDS: Final = 3
 """Words of a shingle."""
 
 KINDS: Final[tuple[Kind, ...]] = ("sft", "dpo", "ppo")

@@ -1,5 +1,6 @@
 """`--dedupe`: rows that repeat an earlier row are left out with their reason, the same ones every time, and groups stay whole."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ from streams.jobs.run.run import run_files
 from streams.log.file_reader import FileReader
 from tests.agents.formats.rollouts import encoded, mixed
 
-WORDS = "The build fails because the parser drops the last column of a table when a row ends in an empty field so I changed it"
+WORDS = (
+    "The build fails because the parser drops the last column of a table when a row ends in an empty field. The old tests never had such a "
+    "row, so nobody saw it until the new sample came in last week. A row is split at each comma outside of quotes now, and an empty field at "
+    "its end counts as a column. All thirteen tests pass, the two new ones included, and so I changed it"
+)
 
 
 def lines(rollout_id: str, words: str) -> list[dict[str, Any]]:
@@ -37,8 +42,8 @@ def log_of(folder: Path, told: dict[str, str]) -> Path:
     return folder / "log"
 
 
-async def exported(log: Path, out: Path, form: str = "trl-sft", **more: Any) -> tuple[set[str], dict[str, int]]:
-    counts = await export(FileReader(log), out, Recipe.of(FORMATS[form], None, **more))
+def exported(log: Path, out: Path, form: str = "trl-sft", **more: Any) -> tuple[set[str], dict[str, int]]:
+    counts = asyncio.run(export(FileReader(log), out, Recipe.of(FORMATS[form], None, **more)))
     rows = [json.loads(line) for path in sorted(out.glob("train-*.jsonl")) for line in path.read_text().splitlines()]
     return {row["rollout_id"] for row in rows}, counts.rejected
 
@@ -46,33 +51,33 @@ async def exported(log: Path, out: Path, form: str = "trl-sft", **more: Any) -> 
 TOLD = {
     "a": WORDS,
     "b": WORDS,
-    "c": WORDS.replace("empty", "blank"),
+    "c": WORDS.replace("changed it", "mended it"),
     "d": "Nothing of the kind: the tests were wrong, not the code",
 }
 
 
 @pytest.mark.parametrize(("dedupe", "kept", "reason"), [("exact", 3, "duplicate"), ("near", 2, "near_duplicate")])
-async def test_rows_that_repeat_another_are_left_out(tmp_path: Path, dedupe: str, kept: int, reason: str) -> None:
+def test_rows_that_repeat_another_are_left_out(tmp_path: Path, dedupe: str, kept: int, reason: str) -> None:
     log = log_of(tmp_path / "in", TOLD)
-    found, rejected = await exported(log, tmp_path / "one", dedupe=dedupe)
+    found, rejected = exported(log, tmp_path / "one", dedupe=dedupe)
     assert (len(found), "d" in found, rejected[reason]) == (kept, True, 4 - kept)
-    assert (await exported(log, tmp_path / "two", dedupe=dedupe))[0] == found
+    assert (exported(log, tmp_path / "two", dedupe=dedupe))[0] == found
 
 
-async def test_without_it_all_rows_stay(tmp_path: Path) -> None:
-    assert len((await exported(log_of(tmp_path / "in", TOLD), tmp_path / "out"))[0]) == 4
+def test_without_it_all_rows_stay(tmp_path: Path) -> None:
+    assert len((exported(log_of(tmp_path / "in", TOLD), tmp_path / "out"))[0]) == 4
 
 
 @pytest.mark.parametrize("dedupe", ["exact", "near"])
-async def test_groups_stay_whole(tmp_path: Path, dedupe: str) -> None:
+def test_groups_stay_whole(tmp_path: Path, dedupe: str) -> None:
     """Equal samples of one task are members of its group; a second group that says the same is left out as a whole."""
     log = tmp_path / "in"
     log.mkdir()
-    (log / "lines.ndjson").write_bytes(encoded([*mixed("one"), *mixed("two")]))
+    (log / "lines.ndjson").write_bytes(encoded([*mixed("one", task="Do it"), *mixed("two", task="Do it")]))
     run_files([log / "lines.ndjson"], log / "log", Settings(), None)
-    everything, _ = await exported(log / "log", tmp_path / "all", "trl-kto")
+    everything, _ = exported(log / "log", tmp_path / "all", "trl-kto")
     assert everything == {"one", "two"}
-    found, rejected = await exported(log / "log", tmp_path / "some", "trl-kto", dedupe=dedupe)
+    found, rejected = exported(log / "log", tmp_path / "some", "trl-kto", dedupe=dedupe)
     assert len(found) == 1
     kept = (tmp_path / "some" / "train-00000.jsonl").read_text().count("\n")
     assert (tmp_path / "all" / "train-00000.jsonl").read_text().count("\n") == 2 * kept > 2
