@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -293,3 +294,38 @@ def test_tasks_are_audited_with_their_own_tests(capsys: pytest.CaptureFixture[st
     found = braid(capsys, "audit", "tasks", task, tmp_path / "none", "--run", code=1)
     assert [each["id"] for each in found["tasks"][0]["findings"]] == ["broken-passes", "untouched-passes"]
     assert len(found["tasks"]) == len(found["errors"]) == 1
+
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_the_lines_of_the_readme_are_what_is_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From two log files to the reason why nothing is shown."""
+    monkeypatch.chdir(ROOT)
+    (block,) = re.findall(r"```console\n(\$ braid audit.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    shown = ""
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            assert run(*line.split("#")[0].split()[2:]) == 0
+            shown += capsys.readouterr().out
+        elif line:
+            assert line in shown.splitlines()
+
+
+def test_the_commands_of_the_page_run(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other; those that find something end with 1."""
+    copytree(ROOT / "docs" / "examples" / "audit", tmp_path / "docs" / "examples" / "audit")
+    copytree(log, tmp_path / "results")
+    (tmp_path / "items.jsonl").write_text(
+        '{"id": "q", "question": "what is the airspeed velocity of an unladen swallow"}\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "audit.md").read_text()
+    commands = [
+        line.split()[1:] for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()
+    ]
+    found = {" ".join(words[:2]): run(*words) for words in commands if "--run" not in words}
+    assert {name for name, code in found.items() if code} == {"audit verifiers"}
+    assert len(found) == 9
