@@ -5,6 +5,7 @@ Values are exact fractions, compared as such. Patterns are linear: texts are hos
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 NUMBER: Final = r"(?<![A-Za-z0-9_.,])[-\u2212]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
@@ -18,6 +19,10 @@ _PLAIN: Final = re.compile(r"[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
 _CURRENCY: Final = re.compile(r"[$€£\s]+")
 LONGEST_VALUE: Final = 400
 """Characters of a number beyond which a text is none: nobody writes such an answer, and exact fractions of it are slow."""
+
+
+CACHED_TO: Final = 24
+"""Characters of a number whose value is kept: the same ones come again and again."""
 
 
 class Stated(NamedTuple):
@@ -37,10 +42,17 @@ def value_of(text: str | None) -> Fraction | None:
     """The value of a text that is a number, with or without a currency, thousands commas, or a percent sign; else None."""
     if text is None:
         return None
+    return _value(text) if len(text) <= CACHED_TO else _read(text)
+
+
+def _read(text: str) -> Fraction | None:
     bare = _CURRENCY.sub("", plain(text)).rstrip(".%")
     if len(bare) > LONGEST_VALUE or not bare or _PLAIN.fullmatch(bare) is None or not any(map(str.isdigit, bare)):
         return None
     return Fraction(bare.replace(",", "").replace("\u2212", "-"))
+
+
+_value = lru_cache(maxsize=16_384)(_read)
 
 
 class Placed(NamedTuple):

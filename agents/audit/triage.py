@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from agents.audit.equations import repaired
 from agents.audit.eval_row import EvalRow, named
-from agents.audit.number_text import Stated, numbers_in, placed_numbers, plain, stated, value_of
+from agents.audit.number_text import Placed, Stated, placed_numbers, plain, stated, value_of
 from schemas.numbers import nine
 
 LABELS: Final = (
@@ -57,6 +57,7 @@ class Read(NamedTuple):
     """Plain; empty where nothing was logged."""
     stated: Stated
     expected: Fraction | None
+    numbers: list[Placed]
 
     @property
     def has_marker(self) -> bool:
@@ -154,7 +155,7 @@ def triage(rows: tuple[EvalRow, ...], lottery: Lottery | None = None) -> Triage:
 def read_row(row: EvalRow) -> Read:
     """Prepare a row."""
     text = plain(row.text or "")
-    return Read(row, text, stated(text), _expected(row.expected))
+    return Read(row, text, stated(text), _expected(row.expected), placed_numbers(text))
 
 
 def _expected(text: str | None) -> Fraction | None:
@@ -178,7 +179,7 @@ def flags_of(read: Read) -> dict[str, bool]:
     """What is odd about a row, right or wrong."""
     end = read.stated.marker_end
     after = len(read.text.rstrip()) - (end or 0)
-    said = read.expected is not None and read.expected in numbers_in(read.text)
+    said = read.expected is not None and any(number.value == read.expected for number in read.numbers)
     return {"goes_on": end is not None and after >= GOES_ON_FROM, "loops": _loops(read.text), "mentioned": said}
 
 
@@ -233,10 +234,11 @@ def _has_cut_tail(text: str) -> bool:
 
 def _corrected_itself(read: Read) -> bool:
     """Whether the expected number was the last one before the model changed its mind."""
-    found = placed_numbers(read.text)
-    ends = [number.end for number in found]
+    ends = [number.end for number in read.numbers]
     before = (bisect_right(ends, again.start()) for again in _AGAIN.finditer(read.text))
-    return read.expected is not None and any(count and found[count - 1].value == read.expected for count in before)
+    return read.expected is not None and any(
+        count and read.numbers[count - 1].value == read.expected for count in before
+    )
 
 
 def _loops(text: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from agents.formats.branch_story import AUDIT_ONLY
 from agents.formats.chat import arguments, tool_list
 from agents.formats.shape import Format, Group, Left, Row, Speech, ToolUse
 from agents.training.messages import is_blank
@@ -28,13 +29,14 @@ PART = "rows"
 
 
 def trajectories(group: Group) -> Iterator[Row | Left]:
-    """One row for each branch that nothing keeps out of training."""
+    """One row for each branch that is neither quarantined nor rejected; one that is kept for audit has no reward."""
     mains = {row.branch_index: row for row in group.by_branch().ppo}
     offered = {tool["function"]["name"]: tool for row in group.ppo for tool in tool_list(row.tools)}
     for branch in group.branches:
         task = branch.task or group.ranking.task
         category = group.barred(branch.branch_index)
-        if category or is_blank(task):
+        category = None if category == AUDIT_ONLY else category
+        if category is not None or is_blank(task):
             yield Left(category or "empty_task")
             continue
         steps = _steps(branch)

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -293,3 +294,95 @@ def test_tasks_are_audited_with_their_own_tests(capsys: pytest.CaptureFixture[st
     found = braid(capsys, "audit", "tasks", task, tmp_path / "none", "--run", code=1)
     assert [each["id"] for each in found["tasks"][0]["findings"]] == ["broken-passes", "untouched-passes"]
     assert len(found["tasks"]) == len(found["errors"]) == 1
+
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_the_lines_of_the_readme_are_what_is_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From two log files to the reason why nothing is shown."""
+    monkeypatch.chdir(ROOT)
+    (block,) = re.findall(r"```console\n(\$ braid audit.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    shown = ""
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            assert run(*line.split("#")[0].split()[2:]) == 0
+            shown += capsys.readouterr().out
+        elif line:
+            assert line in shown.splitlines()
+
+
+def test_the_commands_of_the_page_run(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other; those that find something end with 1."""
+    copytree(ROOT / "docs" / "examples" / "audit", tmp_path / "docs" / "examples" / "audit")
+    copytree(log, tmp_path / "results")
+    (tmp_path / "items.jsonl").write_text(
+        '{"id": "q", "question": "what is the airspeed velocity of an unladen swallow"}\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "audit.md").read_text()
+    commands = [
+        line.split()[1:] for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()
+    ]
+    found = {" ".join(words[:2]): run(*words) for words in commands if "--run" not in words}
+    assert {name for name, code in found.items() if code} == {"audit verifiers"}
+    assert len(found) == 9
+
+
+def valid_adp(row: dict[str, Any], metadata: dict[str, Any]) -> int:
+    """Check a trajectory by the rules of the protocol's validator; returns how many calls it has."""
+    keys = {
+        "text_observation": {"class_", "content", "name", "source", "tool_call_id"},
+        "api_action": {"class_", "function", "kwargs", "description", "tool_call_id"},
+        "code_action": {"class_", "language", "content", "description", "tool_call_id"},
+        "message_action": {"class_", "content", "description", "reward"},
+    }
+    assert set(row) == {"schema_version", "id", "content", "details"}
+    functions = {tool["function"]["name"] for tool in metadata["custom_tools"]}
+    waiting: set[str] = set()
+    seen: set[str] = set()
+    for step, after in zip(row["content"], [*row["content"][1:], {"class_": ""}], strict=True):
+        assert set(step) <= keys[step["class_"]]
+        if step["class_"] in ("api_action", "code_action"):
+            assert step["tool_call_id"] not in seen
+            seen.add(step["tool_call_id"])
+            waiting.add(step["tool_call_id"])
+            assert step.get("function") in functions or step.get("language") in metadata["code_enabled"]
+        elif "tool_call_id" in step:
+            waiting.remove(step["tool_call_id"])
+        elif step["class_"] == "message_action":
+            assert after["class_"] != "text_observation"
+    assert not waiting
+    return len(seen)
+
+
+def test_adp_loses_no_call_and_passes_the_rules_of_its_validator(log: Path, tmp_path: Path) -> None:
+    """Every call of every branch is an action with one later observation."""
+    assert run("export", "--format", "adp", "--from-dir", log, "--out", tmp_path / "adp", "--json") == 0
+    metadata = json.loads((tmp_path / "adp" / "metadata.json").read_bytes())
+    lines = [
+        json.loads(line) for path in (tmp_path / "adp").glob("rows-*.jsonl") for line in path.read_text().splitlines()
+    ]
+    branches = [json.loads(line) for line in (log / "branches.jsonl").read_text().splitlines()]
+    assert lines, "the branches of the log are there"
+    assert sum(valid_adp(line, metadata) for line in lines) == sum(len(each["tool_calls"]) for each in branches)
+    assert metadata["code_enabled"] == ["bash"]
+    assert run("verify", tmp_path / "adp") == 0
+
+
+def test_croissant_names_every_file_with_its_digest(log: Path, tmp_path: Path) -> None:
+    """A FileObject and a RecordSet each, with ids that are unique."""
+    assert run("export", "--format", "trl-kto", "--from-dir", log, "--out", tmp_path / "kto", "--json") == 0
+    card = json.loads((tmp_path / "kto" / "croissant.json").read_bytes())
+    files = {each["@id"]: each["sha256"] for each in card["distribution"]}
+    manifest = json.loads((tmp_path / "kto" / "manifest.json").read_bytes())
+    assert files == {each["name"]: each["sha256"] for each in manifest["files"]} != {}
+    fields = [each["@id"] for records in card["recordSet"] for each in records["field"]]
+    assert len(set(fields)) == len(fields)
+    assert {each["source"]["fileObject"]["@id"] for records in card["recordSet"] for each in records["field"]} == set(
+        files
+    )
+    (tmp_path / "kto" / "croissant.json").write_text("{}")
+    assert run("verify", tmp_path / "kto") == 1
