@@ -122,8 +122,8 @@ def group_of_facts(
         tuple(row for row in made.rows if isinstance(row, PpoRecord)),
         made.rejected,
         made.branches,
-        dict(enumerate(made.evidence[:-1])),
-        made.evidence,
+        evidence=dict(enumerate(made.evidence[:-1])),
+        chain=made.evidence,
     )
 
 
