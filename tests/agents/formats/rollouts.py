@@ -31,6 +31,9 @@ SHAPES: tuple[dict[str, Any], ...] = (
 )
 """Arguments of one tool, each of another shape."""
 
+ELSEWHERE = ("dsse", "tokens-parquet", "compliance-eval")
+"""Formats that need a key, token ids or constraints: these rollouts have none."""
+
 
 def opening(rollout_id: str, branches: int, **more: Any) -> Line:
     return {

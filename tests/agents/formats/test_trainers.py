@@ -8,7 +8,7 @@ import pytest
 from agents.formats import FORMATS
 from agents.formats.shape import Group
 from tests.agents.formats.conversations import exact
-from tests.agents.formats.rollouts import SHAPES, branch, group_of, left, mixed, opening, rows
+from tests.agents.formats.rollouts import ELSEWHERE, SHAPES, branch, group_of, left, mixed, opening, rows
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "Do the thing of r1"}
@@ -28,12 +28,14 @@ def test_every_format_of_the_contract_is_there() -> None:
     """All names that the command takes, and no others."""
     assert list(FORMATS) == [
         "trl-sft", "trl-dpo", "trl-kto", "trl-grpo", "trl-reward", "openai-sft", "openai-dpo", "messages",
-        "verl-parquet", "nemo-preference", "sharegpt", "rollout-wire", "atif", "sts", "adp", "rl-transitions", "trl-stepwise",
-        "dsse",
+        "verl-parquet", "tokens-parquet", "nemo-preference", "sharegpt", "rollout-wire", "atif", "sts", "adp", "rl-transitions",
+        "trl-stepwise", "dsse", "compliance-eval",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name for name, form in FORMATS.items() if not form.verbatim])
+@pytest.mark.parametrize(
+    "name", [name for name, form in FORMATS.items() if not form.verbatim and name not in ELSEWHERE]
+)
 def test_rows_have_only_declared_columns_and_are_strict_json(name: str, group: Group) -> None:
     """What Parquet would not know is never in a row, and no row holds a NaN."""
     plain = group_of([opening("r1", 2), *branch("r1", 0, "Yes.", passes=True), *branch("r1", 1, "No.", passes=False)])
@@ -201,10 +203,12 @@ def test_openai_sft_defines_a_tool_that_nobody_offered() -> None:
     assert [tool["function"]["name"] for tool in row["tools"]] == ["write_file"]
 
 
-def test_verl_has_its_five_columns(group: Group) -> None:
+def test_verl_has_its_five_columns_and_none_of_tokens_where_there_are_none(group: Group) -> None:
     """One prompt for each rollout, with the digest of its task, its verifiers and rewards, and a stable index."""
     (row,) = rows("verl-parquet", group)
-    assert list(row) == ["data_source", "prompt", "ability", "reward_model", "extra_info"]
+    assert [name for name, value in row.items() if value is not None] == [
+        "data_source", "prompt", "ability", "reward_model", "extra_info",
+    ]  # fmt: skip
     assert row["prompt"] == [SYSTEM, USER]
     truth = {"task": sha256(b"Do the thing of r1").hexdigest(), "verifiers": ["build"]}
     assert (row["reward_model"]["style"], json.loads(row["reward_model"]["ground_truth"])) == ("rule", truth)
