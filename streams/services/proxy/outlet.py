@@ -109,7 +109,8 @@ class Outlet:
 
     def _tell_lost(self) -> None:
         """Write notes of lost calls: into a reserve that captures leave them, else with the next capture that finds room."""
-        for branch in list(self._lost):
+        while self._lost:
+            branch = next(iter(self._lost))
             note = self._codec.encode(lost_calls(*branch, f"lost-{uuid4().hex[:20]}", int(time.time() * 1000)))
             if not self.spool.append([note], beyond=RESERVE):
                 return

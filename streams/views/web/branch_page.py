@@ -39,7 +39,7 @@ def branch_page(sight: Sight, strand: Strand, links: Links, first: int = 0, *, p
     return join(
         _title(sight, strand),
         _facts(sight, strand, links),
-        _signals(sight, strand, links),
+        _signals(sight, strand, links, prefix),
         _verdicts(strand),
         _screenshot(sight, strand, links),
         _files(sight, strand, links),
@@ -131,11 +131,13 @@ def _recorded(record: BranchRecord, *, exact: bool) -> Iterator[tuple[str, Conte
         yield "redacted", ", ".join(f"{kind} {count}" for kind, count in record.redactions.items())
 
 
-def _signals(sight: Sight, strand: Strand, links: Links) -> Markup:
+def _signals(sight: Sight, strand: Strand, links: Links, prefix: str) -> Markup:
     if not strand.signals:
         so_far = "" if sight.account.rollout.settled is not None else " so far"
         looked = "" if strand.is_examined else f" {NOT_LOOKED_AT.removesuffix(':')}."
-        return tag("p", f"No sign of a hack is on record{so_far}.{looked}", class_="note", id="signals")
+        return tag(
+            "p", f"No sign of a hack is on record{so_far}.{looked}", class_="note unflagged", id=f"{prefix}signals"
+        )
     items = [
         tag(
             "li",
@@ -150,7 +152,7 @@ def _signals(sight: Sight, strand: Strand, links: Links) -> Markup:
         )
         for signal in strand.signals
     ]
-    return tag("aside", tag("h2", "Hack signals"), tag("ul", *items), class_="signals", id="signals")
+    return tag("aside", tag("h2", "Hack signals"), tag("ul", *items), class_="signals", id=f"{prefix}signals")
 
 
 def _verdicts(strand: Strand) -> Markup:

@@ -53,7 +53,11 @@ class Kept(dict[str, tuple[Any, Any]]):
         async with lock:
             known = self.get(key)
             if known is None or known[0] != version:
-                self[key] = (version, await make())
+                try:
+                    self[key] = (version, await make())
+                finally:
+                    if key not in self:  # keys come from addresses: there is no end of those that name nothing
+                        self._locks.pop(key, None)
             self._order[key] = None
             self._order.move_to_end(key)
             while len(self._order) > self._size:

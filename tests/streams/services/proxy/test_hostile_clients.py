@@ -297,7 +297,7 @@ async def test_a_client_that_does_not_read_its_answer_is_given_up(
         host, _, port = url.removeprefix("http://").partition(":")
         client.connect((host, int(port)))
         client.sendall(request(CHAT, body))
-        await until(lambda: _captured(tmp_path), "the call is over", 20)
+        await until(lambda: _captured(tmp_path), "the call is over", 60)
     (capture,) = spooled(tmp_path)
     assert json.loads(capture.body)["error"]["message"] == "the client hung up"
 
