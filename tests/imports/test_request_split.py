@@ -36,7 +36,7 @@ def test_requests_are_split_alike() -> None:
     random.Random(2).shuffle(shuffled)
     for body in [*bodies(), b"".join(shuffled)]:
         ours, theirs = split_proto(body, TRACES), split_by_library(body, TRACES)
-        assert (ours.count, ours.bad, ours.bodies.keys()) == (theirs.count, theirs.bad, theirs.bodies.keys())
+        assert (ours.members, ours.bad, ours.bodies.keys()) == (theirs.members, theirs.bad, theirs.bodies.keys())
         for trace in ours.bodies:
             assert list(by_library(ours.bodies[trace])) == list(by_library(theirs.bodies[trace]))
 
@@ -102,7 +102,10 @@ def test_members_without_ids_are_named_and_their_neighbours_are_there() -> None:
     records.add(trace_id=b"t")
     for split in (split_proto, split_by_library):
         found = split(made.SerializeToString(), LOGS)
-        assert (found.count, [each.place for each in found.bad]) == (1, ["resourceLogs[0].scopeLogs[0].logRecords[1]"])
+        assert (found.members, [each.place for each in found.bad]) == (
+            1,
+            ["resourceLogs[0].scopeLogs[0].logRecords[1]"],
+        )
         assert list(found.bodies) == [b"t" * 16]
 
 
@@ -125,7 +128,7 @@ def test_without_the_compiled_file_the_library_does_all(monkeypatch: pytest.Monk
     for module in (request_split, request_proto, request_heads):
         monkeypatch.setattr(module, "COMPILED", False)
     again = split_proto(body, TRACES)
-    assert (again.count, again.bodies.keys()) == (first.count, first.bodies.keys())
+    assert (again.members, again.bodies.keys()) == (first.members, first.bodies.keys())
     assert list(read_body(body)) == spans
     assert sorted(map(repr, request_heads.heads_of(body))) == heads
     assert not [each for each in spans if isinstance(each, Problem)]
