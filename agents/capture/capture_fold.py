@@ -197,15 +197,13 @@ class CaptureFold:
         if found.episode is None:
             return list(found.moved)
         self._info = branch_info(found.episode)
-        end = found.episode.status
-        if end is None:
-            status, error = _STATUSES.get(str(told.get("status")), "aborted"), "its trace had not ended"
-        else:
-            status, error = end, found.episode.error
+        end = TracedEnd(_STATUSES.get(str(told.get("status")), "aborted"), "its trace had not ended")
+        if found.episode.status is not None:
+            end = TracedEnd(_STATUSES[found.episode.status], found.episode.error)
         if self._missing is not None:
-            status, error = "infra_error", f"not captured whole: {self._missing}"
+            end = TracedEnd("infra_error", f"not captured whole: {self._missing}")
         slices = list(self._slices(events_of_spans(found.episode, found.bad)))
-        return [*slices, self._bare_end(TracedEnd(status, error)), *found.moved]
+        return [*slices, self._bare_end(end), *found.moved]
 
     def _branch_ended(self, told: dict[str, Any]) -> list[AgentEvents]:
         events = self._tools.release()

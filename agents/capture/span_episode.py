@@ -20,7 +20,7 @@ def events_of_spans(episode: Episode, bad: Sequence[Bad]) -> Iterator[Event]:
     for event in episode.events:
         if config and event["event"] == "run_start":
             event, config = configured(event, config), {}  # noqa: PLW2901 - there is no opening that says them
-        yield from fitted_event(event)
+        yield from map(dict, fitted_event(event))
     for each in (*bad, *episode.unreadable):
         data = {"position": each.position or each.field, "reason": each.reason}
         yield {"channel": "status", "event": "unreadable", "data": data}

@@ -1,5 +1,7 @@
 """The page "Connect an instrumented agent", run: its blocks as they stand, in one shell."""
 
+import importlib.util
+import json
 import os
 import re
 import socket
@@ -10,6 +12,11 @@ from pathlib import Path
 import pytest
 
 from streams.cluster.config import Settings
+from tests.agents.capture.span_captures import events_in
+from tests.model_server import Reply, model_server, reply
+from tests.model_server import text as words
+from tests.streams.services.otlp.test_receiver import slices
+from tests.streams.services.proxy.proxying import folding, gateway_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "otlp.md").read_text("utf-8")
 
@@ -35,3 +42,58 @@ def test_the_blocks_of_the_page_end_in_events_of_the_branch(settings: Settings, 
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "The capital of France" in done.stdout
     assert "{}" in done.stdout, "the receiver's answer"
+
+
+NEEDED = {
+    "with_openai": ("openai", "openinference.instrumentation.openai"),
+    "with_anthropic": ("anthropic", "openinference.instrumentation.anthropic"),
+    "with_langgraph": ("langgraph.graph", "langchain_openai", "openinference.instrumentation.langchain"),
+    "with_pydantic_ai": ("pydantic_ai.models.openai",),
+}
+
+
+def is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+async def play(_body: dict[str, object], _number: int) -> Reply:
+    return reply([words("Paris")])
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("name", NEEDED)
+def test_an_instrumented_agent_of_the_page_becomes_an_exact_branch(
+    name: str, settings: Settings, tmp_path: Path
+) -> None:
+    missing = [each for each in (*NEEDED[name], "opentelemetry.exporter.otlp.proto.http") if not is_there(each)]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        (tmp_path / code[2 : code.index("\n")]).write_text(code)
+    house = settings.model_copy(update={"capture": settings.capture.model_copy(update={"trace_idle_s": 4.0})})
+    with gateway_of(house) as url, folding(house), model_server(play) as model:
+        env = os.environ | {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_RESOURCE_ATTRIBUTES": f"braid.rollout_id={name},braid.branch_index=2",
+            "OPENAI_API_KEY": "sk-played", "ANTHROPIC_API_KEY": "sk-played", "OPENAI_BASE_URL": model.chat_url,
+            "ANTHROPIC_BASE_URL": model.url, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        }  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, f"{name}.py"],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, "Paris"), done.stderr[-3000:]
+        ((place, found),) = slices(house, name).items()
+    events = events_in(found)
+    said = [(each["data"]["role"], each["data"]["content"]) for each in events if each["event"] == "message"]
+    assert (place, said) == ((name, 2, 0), [("user", "The capital of France, in one word?"), ("assistant", "Paris")])
+    assert sum(each["event"] == "model_call" for each in events) == 1, "told twice, counted once"
+    assert "sk-played" not in json.dumps(events)

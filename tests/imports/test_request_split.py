@@ -9,6 +9,7 @@ from agents.importers.line_error import LineError, TooLargeError
 from agents.importers.otlp import request_heads, request_proto, request_split
 from agents.importers.otlp.request_json import Problem
 from agents.importers.otlp.request_proto import by_library, read_body
+from agents.importers.otlp.request_redaction import redacted
 from agents.importers.otlp.request_split import LOGS, MAX_MEMBERS, TRACES, split_by_library, split_json, split_proto
 from agents.importers.otlp.spans import Span
 from tests.conformance import conformance
@@ -36,7 +37,7 @@ def test_requests_are_split_alike() -> None:
     random.Random(2).shuffle(shuffled)
     for body in [*bodies(), b"".join(shuffled)]:
         ours, theirs = split_proto(body, TRACES), split_by_library(body, TRACES)
-        assert (ours.count, ours.bad, ours.bodies.keys()) == (theirs.count, theirs.bad, theirs.bodies.keys())
+        assert (ours.members, ours.bad, ours.bodies.keys()) == (theirs.members, theirs.bad, theirs.bodies.keys())
         for trace in ours.bodies:
             assert list(by_library(ours.bodies[trace])) == list(by_library(theirs.bodies[trace]))
 
@@ -102,7 +103,10 @@ def test_members_without_ids_are_named_and_their_neighbours_are_there() -> None:
     records.add(trace_id=b"t")
     for split in (split_proto, split_by_library):
         found = split(made.SerializeToString(), LOGS)
-        assert (found.count, [each.place for each in found.bad]) == (1, ["resourceLogs[0].scopeLogs[0].logRecords[1]"])
+        assert (found.members, [each.place for each in found.bad]) == (
+            1,
+            ["resourceLogs[0].scopeLogs[0].logRecords[1]"],
+        )
         assert list(found.bodies) == [b"t" * 16]
 
 
@@ -125,7 +129,33 @@ def test_without_the_compiled_file_the_library_does_all(monkeypatch: pytest.Monk
     for module in (request_split, request_proto, request_heads):
         monkeypatch.setattr(module, "COMPILED", False)
     again = split_proto(body, TRACES)
-    assert (again.count, again.bodies.keys()) == (first.count, first.bodies.keys())
+    assert (again.members, again.bodies.keys()) == (first.members, first.bodies.keys())
     assert list(read_body(body)) == spans
     assert sorted(map(repr, request_heads.heads_of(body))) == heads
     assert not [each for each in spans if isinstance(each, Problem)]
+
+
+def test_a_redacted_request_holds_no_secret_and_all_the_rest() -> None:
+    secret = "sk-proj-" + "a1B2c3D4" * 6
+    made = TRACES.request()
+    block = made.resource_spans.add()
+    block.resource.attributes.add(
+        key="process.command_args"
+    ).value.array_value.values.add().string_value = f"--key={secret}"
+    one = block.scope_spans.add().spans.add(
+        trace_id=b"t" * 16, span_id=b"s" * 8, name=f"call {secret}", end_time_unix_nano=1
+    )
+    one.status.message = f"refused: Bearer {secret}"
+    one.attributes.add(
+        key="gen_ai.input.messages"
+    ).value.string_value = f'[{{"role": "user", "content": "my key is {secret}"}}]'
+    one.attributes.add(key="nested").value.kvlist_value.values.add(key="api_key").value.string_value = secret
+    one.attributes.add(key="kept").value.string_value = "words"
+    one.events.add(name="e").attributes.add(key="header").value.string_value = f"Authorization: Bearer {secret}"
+    cleaned = redacted(made.SerializeToString(), TRACES)
+    assert secret.encode() not in cleaned
+    (span_read,) = (each for each in read_body(cleaned) if isinstance(each, Span))
+    assert span_read.attributes["kept"] == "words"
+    assert "REDACTED" in span_read.attributes["gen_ai.input.messages"]
+    for body in bodies():
+        assert list(read_body(redacted(body, TRACES))) == list(read_body(body))

@@ -61,7 +61,7 @@ class SplitRequest(NamedTuple):
 
     bodies: Mapping[bytes, bytes]
     """By trace id, a request with its members alone."""
-    count: int
+    members: int
     """Members in them."""
     bad: list[Problem]
     """Members that have no ids."""

@@ -7,7 +7,7 @@ A branch that nobody ends is ended by a capture that this worker writes, decided
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import Any
 
 import structlog
@@ -37,6 +37,9 @@ LOOK_S = 0.5
 
 WHOLE_MS = 2_000
 """A trace is over this long after its last span, when all of its spans are there and have ended."""
+
+REPEATED_S = 120.0
+"""Exporters give up sending a span again within this."""
 
 PARALLEL = 64
 
@@ -93,7 +96,12 @@ class CaptureWorker(GroupWorker):
         self._settled: dict[Held, dict[str, int]] = defaultdict(dict)
         self._over: dict[Held, Recent] = defaultdict(Recent)
         """Traces that have ended, and left nothing under their own ids."""
+        self._leaving: dict[Held, deque[tuple[float, list[int]]]] = defaultdict(deque)
+        """Their offsets, and when they are finished."""
         self._looked = 0.0
+        self._ends: tuple[int, dict[TopicPartition, int]] = (0, {})
+        """A time, and where the partitions ended then. An end is decided as of that time, once all of it was read: where captures come
+        without a pause, nobody ever stands at the end of now."""
 
     async def do(self, held: Held, record: Capture, stored: Any) -> bool:
         """Fold a capture, and write what follows. Nothing is waited for before it is folded: captures keep their order."""
@@ -131,12 +139,14 @@ class CaptureWorker(GroupWorker):
         return False  # the commit waits for the rollout to settle
 
     def _release(self, held: Held, rollout_id: str) -> None:
-        """A trace that left nothing here never settles: all that follows from it is in the log. Its later spans are late."""
+        """A trace that left nothing here never settles: all that follows from it is in the log. Its later spans are late.
+
+        Its offsets are held for a while: after a crash it is known again that it is over, and a repeated span begins no other.
+        """
         branches = self._branches[held].get(rollout_id, {})
         if any(not each.fold.is_ended or each.fold.has_events for each in branches.values()):
             return
-        for offset in self._offsets[held].pop(rollout_id, ()):
-            held.finish(offset)
+        self._leaving[held].append((time.monotonic() + REPEATED_S, self._offsets[held].pop(rollout_id, [])))
         self._over[held].add(rollout_id)
         self._branches[held].pop(rollout_id, None)
 
@@ -156,8 +166,8 @@ class CaptureWorker(GroupWorker):
             return
         self._looked = time.monotonic()
         await asyncio.sleep(0)  # all that was taken is folded by now
-        asked_at = int(time.time() * 1000) - VISIBLE_MS
         self._forget()
+        asked_at, ends = self._ends
         due = [
             (held, branch, key, reason)
             for held, rollouts in self._branches.items()
@@ -165,24 +175,27 @@ class CaptureWorker(GroupWorker):
             for key, branch in branches.items()
             if key[0] not in self._settled[held] and (reason := branch.due(self.settings, asked_at)) is not None
         ]
-        if not due:
-            return
         topic = self.settings.prefix + CAPTURES.name
-        tps = {held: TopicPartition(topic, held.partition) for held, *_ in due}
-        ends = await decisions.end_offsets(list(tps.values()))
         for held, branch, key, reason in due:
-            tp = tps[held]
-            read = held.partition in self._held and await consumer.position(tp) >= ends[tp]
-            if read:
+            tp = TopicPartition(topic, held.partition)
+            if held.partition in self._held and tp in ends and await consumer.position(tp) >= ends[tp]:
                 await self._decide(branch, key, reason, asked_at)
+        tps = [TopicPartition(topic, held.partition) for held, rollouts in self._branches.items() if rollouts]
+        now = int(time.time() * 1000) - VISIBLE_MS
+        self._ends = now, await decisions.end_offsets(tps) if tps else {}
 
     def _forget(self) -> None:
         """Let go of lost partitions."""
-        for lost in [held for held in self._branches if held.lost]:
-            del self._branches[lost]
+        for lost in [held for held in {*self._branches, *self._leaving} if held.lost]:
+            self._branches.pop(lost, None)
             self._offsets.pop(lost, None)
             self._settled.pop(lost, None)
             self._over.pop(lost, None)
+            self._leaving.pop(lost, None)
+        for held, leaving in self._leaving.items():
+            while leaving and leaving[0][0] <= self._looked:
+                for offset in leaving.popleft()[1]:
+                    held.finish(offset)
 
     async def _decide(self, branch: Branch, key: BranchKey, reason: str, now: int) -> None:
         read_to = branch.decided = branch.fold.last_offset

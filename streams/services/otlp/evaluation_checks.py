@@ -17,7 +17,7 @@ from agents.importers.traces.evaluated import checks_of
 from agents.importers.traces.format import Options
 from agents.importers.traces.span_tree import SpanTree
 
-MARKS = (b"gen_ai.evaluation.result", b"EVALUATOR", b"annotations.", b"evaluations.")
+MARKS = (b"evaluation", b"EVALUATOR", b"annotations.")
 """A body without any of these holds no evaluation."""
 
 OPTIONS = Options()

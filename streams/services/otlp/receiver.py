@@ -130,7 +130,7 @@ class Receiver:
                 del body
                 await self._write(split, signal, caller if refusal is None else None, caller, identity)
         self._metrics.bytes.labels(signal.name).inc(size)
-        self._metrics.taken.labels(signal.name).inc(split.count)
+        self._metrics.taken.labels(signal.name).inc(split.members)
         if split.bad:
             self._metrics.rejected.labels(signal.name).inc(len(split.bad))
         return success(signal, form.media_type, split.bad)

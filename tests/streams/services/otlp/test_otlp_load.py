@@ -29,6 +29,9 @@ LARGE, SMALL = 12 * 1024 * 1024, 40 * 1024
 
 PIECE = 64 * 1024
 
+PATIENCE_S = 30.0
+"""A machine that does other work at the same time is given longer."""
+
 
 def body_of(number: int, size: int) -> bytes:
     """A span of a trace of its own, with a long attribute."""
@@ -72,7 +75,7 @@ async def load(settings: Settings, folder: Path, seconds: float) -> str:
 
             async def sender(size: int) -> None:
                 nonlocal without_pause, sent
-                while time.monotonic() < until:
+                while time.monotonic() < until or (not (taken and refused) and time.monotonic() < until + PATIENCE_S):
                     number = next(numbers)
                     body = body_of(number, size)
                     try:
