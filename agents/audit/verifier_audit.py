@@ -117,7 +117,7 @@ class VerifierAudit:
 
     def add(self, facts: RolloutFacts) -> None:
         """Count a rollout."""
-        branches = {branch.index: branch for branch in facts.branches}
+        branches = {branch.number: branch for branch in facts.branches}
         current = _current(facts, branches)
         for index in sorted({*branches, *(branch for branch, _ in current)}):
             self._count(
@@ -183,7 +183,7 @@ class VerifierAudit:
                 self._tallies[name].found["shrinking_tests"].add(facts.name(index))
 
     def _look_for_leaks(self, facts: RolloutFacts) -> None:
-        leaking = [facts.name(branch.index) for branch in facts.branches if any(map(names_answer, branch.calls))]
+        leaking = [facts.name(branch.number) for branch in facts.branches if any(map(names_answer, branch.calls))]
         if leaking:
             for name in facts.required:
                 self._tallies[name].found["leaks"].add(*leaking)
@@ -224,7 +224,7 @@ class VerifierAudit:
             | dict(_position_bias(tally) if judge else _rates(tally, n))
             | dict(_agreement(name, pairs))
         )
-        made = [
+        made: list[dict[str, Any]] = [
             {"id": each, "severity": SEVERITIES[each], "count": found.count, "branches": found.branches}
             for each, found in sorted(findings.items())
         ]
