@@ -78,6 +78,8 @@ class _Tally:
     fails: int = 0
     asked: int = 0
     """Branches that have a verdict of it, or required one."""
+    spoke: bool = False
+    """Whether any verdict of it is there: one that never ran is not silent, it is not known."""
     unknown: Found = field(default_factory=Found)
     totals: Counter[int] = field(default_factory=Counter)
     """How many verdicts had so many tests."""
@@ -135,6 +137,7 @@ class VerifierAudit:
         for name in sorted(rulings.keys() | (facts.required if testable else ())):
             tally = self._tallies[name]
             tally.asked += 1
+            tally.spoke = tally.spoke or name in rulings
             outcome = rulings[name].outcome if name in rulings else "unknown"
             tally.passes += outcome == "pass"
             tally.fails += outcome == "fail"
@@ -237,6 +240,13 @@ class VerifierAudit:
         }  # fmt: skip
 
 
+def rate_strength(passes: int, fails: int) -> float | None:
+    """The strength that pass and fail alone leave a verifier; None below 20 of them."""
+    if passes + fails < ENOUGH:
+        return None
+    return strength(SEVERITIES[name] for name, _ in _rates(_Tally(passes, fails), passes + fails))
+
+
 def strength(severities: Iterable[str]) -> float:
     """1 less the penalty of each finding, never below 0."""
     return nine(max(0.0, 1.0 - sum(PENALTIES.get(severity, 0.0) for severity in severities)))
@@ -263,7 +273,7 @@ def _rates(tally: _Tally, n: int) -> Iterator[tuple[str, Found]]:
         yield "never_passes", Found(n)
     elif n >= ENOUGH and tally.passes / n >= TOO_HIGH:
         yield "high_pass_rate", Found(tally.passes)
-    if tally.asked >= ENOUGH and tally.unknown.count / tally.asked >= SILENT_FROM:
+    if tally.spoke and tally.asked >= ENOUGH and tally.unknown.count / tally.asked >= SILENT_FROM:
         yield "silent", tally.unknown
     tested = tally.totals.total()
     if tested >= TESTED_FROM and _median(tally.totals) < FEW_TESTS:
