@@ -16,7 +16,7 @@ from agents.ranking.statistics import mcnemar, wilson
 from schemas.numbers import nine
 
 CLAIM = 0.05
-"""The difference that somebody wants to claim."""
+"""The difference that is to be claimed."""
 LEVEL = 0.05
 CAPS = frozenset({"max_tokens", "max_new_tokens", "max_gen_toks"})
 """Names of the cap on tokens."""
@@ -37,7 +37,7 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What two logs say together."""
+    """Two logs item by item."""
 
     a: Side
     b: Side

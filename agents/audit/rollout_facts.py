@@ -42,7 +42,8 @@ class ToolCall(NamedTuple):
 class AuditedBranch(NamedTuple):
     """A branch, by the attempt that counts."""
 
-    index: int
+    number: int
+    """Its index."""
     attempt: int
     ended: BranchStatus
     status: ObjectiveStatus

@@ -1,7 +1,7 @@
 """Audit of a task directory: could an agent get the reward without doing the work, or fail although it did it?
 
 A pure function of the files of the directory (`TaskTree`). Modes of files are not looked at: an agent that is root may write
-anything. Runs of the task's own tests are added by whoever has a sandbox.
+anything. Runs of the task's own tests are added by a caller with a sandbox.
 """
 
 import re
@@ -75,7 +75,7 @@ class TaskTree:
         return "environment/" if self.is_harbor and "environment" in self.folders else ""
 
     def visible(self) -> dict[str, bytes]:
-        """What the agent starts with, by its path there."""
+        """The files that the agent starts with, by their path there."""
         return {
             path.removeprefix(self.start): content
             for path, content in self.files.items()
@@ -88,7 +88,7 @@ class TaskTree:
 
     @property
     def instruction(self) -> str | None:
-        """What the agent is asked."""
+        """The text that the agent is given."""
         raw = self.files.get("instruction.md")
         return None if raw is None else raw.decode(errors="replace")
 

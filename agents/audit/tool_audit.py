@@ -120,7 +120,7 @@ class ToolAudit:
             for name, count in called.items():
                 self._tools[name].calls += count
                 if tools is not None and name not in names:
-                    self._note(self._tools[name], "unlisted", facts.name(branch.index))
+                    self._note(self._tools[name], "unlisted", facts.name(branch.number))
 
     @staticmethod
     def _note(seen: _Seen, finding: str, where: str) -> None:

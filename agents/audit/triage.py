@@ -176,7 +176,7 @@ def label_of(read: Read) -> str | None:
 
 
 def flags_of(read: Read) -> dict[str, bool]:
-    """What is odd about a row, right or wrong."""
+    """The flags of a row, right or wrong."""
     end = read.stated.marker_end
     after = len(read.text.rstrip()) - (end or 0)
     said = read.expected is not None and any(number.value == read.expected for number in read.numbers)

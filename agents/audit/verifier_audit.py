@@ -78,6 +78,8 @@ class _Tally:
     fails: int = 0
     asked: int = 0
     """Branches that have a verdict of it, or required one."""
+    spoke: bool = False
+    """Whether any verdict of it is there: one that never ran is not silent, it is not known."""
     unknown: Found = field(default_factory=Found)
     totals: Counter[int] = field(default_factory=Counter)
     """How many verdicts had so many tests."""
@@ -117,7 +119,7 @@ class VerifierAudit:
 
     def add(self, facts: RolloutFacts) -> None:
         """Count a rollout."""
-        branches = {branch.index: branch for branch in facts.branches}
+        branches = {branch.number: branch for branch in facts.branches}
         current = _current(facts, branches)
         for index in sorted({*branches, *(branch for branch, _ in current)}):
             self._count(
@@ -135,6 +137,7 @@ class VerifierAudit:
         for name in sorted(rulings.keys() | (facts.required if testable else ())):
             tally = self._tallies[name]
             tally.asked += 1
+            tally.spoke = tally.spoke or name in rulings
             outcome = rulings[name].outcome if name in rulings else "unknown"
             tally.passes += outcome == "pass"
             tally.fails += outcome == "fail"
@@ -183,7 +186,7 @@ class VerifierAudit:
                 self._tallies[name].found["shrinking_tests"].add(facts.name(index))
 
     def _look_for_leaks(self, facts: RolloutFacts) -> None:
-        leaking = [facts.name(branch.index) for branch in facts.branches if any(map(names_answer, branch.calls))]
+        leaking = [facts.name(branch.number) for branch in facts.branches if any(map(names_answer, branch.calls))]
         if leaking:
             for name in facts.required:
                 self._tallies[name].found["leaks"].add(*leaking)
@@ -224,7 +227,7 @@ class VerifierAudit:
             | dict(_position_bias(tally) if judge else _rates(tally, n))
             | dict(_agreement(name, pairs))
         )
-        made = [
+        made: list[dict[str, Any]] = [
             {"id": each, "severity": SEVERITIES[each], "count": found.count, "branches": found.branches}
             for each, found in sorted(findings.items())
         ]
@@ -235,6 +238,13 @@ class VerifierAudit:
             "wilson": None if judge or not n else [*map(nine, wilson(tally.passes, n))],
             "findings": made, "strength": None if n < ENOUGH else strength(each["severity"] for each in made),
         }  # fmt: skip
+
+
+def rate_strength(passes: int, fails: int) -> float | None:
+    """The strength that pass and fail alone leave a verifier; None below 20 of them."""
+    if passes + fails < ENOUGH:
+        return None
+    return strength(SEVERITIES[name] for name, _ in _rates(_Tally(passes, fails), passes + fails))
 
 
 def strength(severities: Iterable[str]) -> float:
@@ -263,7 +273,7 @@ def _rates(tally: _Tally, n: int) -> Iterator[tuple[str, Found]]:
         yield "never_passes", Found(n)
     elif n >= ENOUGH and tally.passes / n >= TOO_HIGH:
         yield "high_pass_rate", Found(tally.passes)
-    if tally.asked >= ENOUGH and tally.unknown.count / tally.asked >= SILENT_FROM:
+    if tally.spoke and tally.asked >= ENOUGH and tally.unknown.count / tally.asked >= SILENT_FROM:
         yield "silent", tally.unknown
     tested = tally.totals.total()
     if tested >= TESTED_FROM and _median(tally.totals) < FEW_TESTS:

@@ -7,7 +7,7 @@ from typing import Any
 
 from streams.log.terminal_text import visible
 
-Table = tuple[Sequence[str], list[Sequence[str]]]
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 WIDTH, ROW, LEFT = 640, 24, 200
 COLOURS = {
@@ -124,7 +124,7 @@ def html(report: dict[str, Any]) -> str:
     return "\n".join([*parts, "</body></html>", ""])
 
 
-def _html_table(head: Sequence[str], rows: list[Sequence[str]]) -> str:
+def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     body = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

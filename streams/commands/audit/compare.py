@@ -75,8 +75,8 @@ def compare(
         from streams.views.audit_page import comparison_page
         from streams.views.tables import show
 
-        for each, numbers in zip(found, made, strict=True):
-            show(*comparison_page(each, numbers, flags.claim))
+        for comparison, numbers in zip(found, made, strict=True):
+            show(*comparison_page(comparison, numbers, flags.claim))
     if any(side.log.bad for side in sides):
         sys.exit(1)
 

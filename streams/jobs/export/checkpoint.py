@@ -16,11 +16,13 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from agents.audit.verifier_audit import rate_strength
 from agents.evidence.signing import SigningKey
 from agents.formats.shape import FileKind, Format, Layout, ToolUse
 from schemas.base import Record
 from schemas.codec.body import first_problem
 from schemas.errors import BraidError
+from schemas.evidence import AepRecord
 from schemas.versions import RECORDS, latest
 from streams.jobs.export.croissant import CROISSANT, write_croissant
 from streams.jobs.export.ledger import EVIDENCE, FOLDER
@@ -68,6 +70,8 @@ class State:
     """By name, the definitions of tools that stand beside the rows; the first one counts."""
     languages: list[str] = field(default_factory=list)
     """Languages of code that rows run, for the same formats."""
+    verifiers: dict[str, list[int]] = field(default_factory=dict)
+    """By verifier, how many passes and fails the evidence of the exported rollouts states."""
     configs: Counter[str] = field(default_factory=Counter)
     """Rollouts by the digest of the configuration they were made under."""
     reward_range: list[float] | None = None
@@ -93,6 +97,11 @@ class State:
         for name, definition in uses.tools.items():
             self.tools.setdefault(name, definition)
         self.languages = sorted({*self.languages, *uses.languages})
+
+    def judge(self, evidence: Iterable[AepRecord]) -> None:
+        """Note the outcomes that evidence states."""
+        for result in (result for record in evidence for result in record.verifier_results):
+            self.verifiers.setdefault(result.verifier_id, [0, 0])[not result.passed] += 1
 
     def packed(self) -> bytes:
         """The checkpoint."""
@@ -136,6 +145,7 @@ class _Checkpoint(BaseModel):
     languages: list[str] = []
     kept: int = 0
     kept_sha256: str = ""
+    verifiers: dict[str, list[int]] = {}
 
 
 def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:
@@ -277,6 +287,7 @@ def write_card(folder: Path, state: State, form: Format, kind: FileKind, layout:
     lines += _table("Left out", "reason", state.rejected)
     lines += _table("Repeats of evaluation items", "item", state.contaminated)
     lines += _table("Not carried", "field that the format has no place for", state.not_carried, "messages")
+    lines += _verifiers(state.verifiers)
     if layout == "files":
         lines += ["## Files", "", "| file | rows | SHA-256 |", "|---|---:|---|"]
         lines += [f"| {shard.name} | {shard.rows:,} | `{shard.sha256}` |" for shard in state.shards]
@@ -286,6 +297,19 @@ def write_card(folder: Path, state: State, form: Format, kind: FileKind, layout:
     write_whole(folder / CARD, "\n".join(lines).encode())
     write_croissant(folder, form, kind, state.shards, redacted=bool(state.recipe.get("redact")))
     _write_metadata(folder, state, form)
+
+
+def _verifiers(counts: Mapping[str, list[int]]) -> list[str]:
+    """The verifiers behind the rows; `braid audit verifiers` looks at more than their rates."""
+    if not counts:
+        return []
+    rows = []
+    for name, (passes, fails) in sorted(counts.items()):
+        strength = rate_strength(passes, fails)
+        rows.append(
+            f"| {name.replace('|', '/')} | {passes:,} | {fails:,} | {'-' if strength is None else f'{strength:g}'} |"
+        )
+    return ["## Verifiers", "", "| verifier | pass | fail | strength by its rates |", "|---|---:|---:|---:|", *rows, ""]
 
 
 def _table(title: str, what: str, counts: Mapping[str, int], counted: str = "rows") -> list[str]:

@@ -204,6 +204,7 @@ class _Run:
             self._counts.leave(f"filtered:{refusal}")
             return
         self._counts.uncovered += whole.uncovered
+        self._state.judge(whole.chain)
         split = self._recipe.split.of(whole.rollout_id)
         group, refused = self._selection.select(
             _group(whole, split, self._attestor, self._recipe), self._recipe.form.needs

@@ -83,7 +83,7 @@ def test_the_same_instruction_twice_is_found() -> None:
 
 @pytest.mark.parametrize("name", sample_names())
 def test_the_samples_are_trusted(name: str) -> None:
-    """What the product forks itself."""
+    """They are forked by the demo."""
     assert audited(read_tree(SAMPLES / name)).trusted
 
 
@@ -113,3 +113,16 @@ def test_links_are_told_apart_on_disk(tmp_path: object) -> None:
     assert read_tree(folder).links == {
         "environment/abs": True, "environment/chain": True, "environment/in": False, "environment/up": True
     }  # fmt: skip
+
+
+def test_a_link_inside_the_task_shows_what_it_leads_to(tmp_path: object) -> None:
+    """An agent reads the solution through it."""
+    from pathlib import Path
+
+    folder = Path(str(tmp_path)) / "task"
+    for path, content in GOOD.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    (folder / "environment" / "notes").symlink_to("../solution")
+    found = audited(read_tree(folder)).findings
+    assert [(each.id, each.path) for each in found] == [("answer-visible", "environment/notes/solve.sh")]

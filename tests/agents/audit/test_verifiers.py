@@ -100,6 +100,21 @@ def test_an_unfinished_branch_does_not_make_its_verifier_silent() -> None:
     assert audited(*unfinished) == {}
 
 
+def test_a_verifier_that_never_ran_is_not_silent() -> None:
+    """Nothing is known of it, and nothing is found."""
+    audit = VerifierAudit()
+    for at in range(40):
+        audit.add(rollout(f"r{at}", [branch(0)], []))
+    (found,) = audit.plain()["verifiers"]
+    assert (found["id"], found["n"], found["unknown"], found["strength"], found["findings"]) == (
+        "build",
+        0,
+        40,
+        None,
+        [],
+    )
+
+
 def test_a_log_where_nothing_is_known_gives_nulls() -> None:
     """No finding, no rate, no strength."""
     audit = VerifierAudit()

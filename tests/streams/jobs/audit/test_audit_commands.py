@@ -376,6 +376,7 @@ def test_croissant_names_every_file_with_its_digest(log: Path, tmp_path: Path) -
     """A FileObject and a RecordSet each, with ids that are unique."""
     assert run("export", "--format", "trl-kto", "--from-dir", log, "--out", tmp_path / "kto", "--json") == 0
     card = json.loads((tmp_path / "kto" / "croissant.json").read_bytes())
+    assert "| build | 24 | 24 | 1 |" in (tmp_path / "kto" / "README.md").read_text()
     files = {each["@id"]: each["sha256"] for each in card["distribution"]}
     manifest = json.loads((tmp_path / "kto" / "manifest.json").read_bytes())
     assert files == {each["name"]: each["sha256"] for each in manifest["files"]} != {}
