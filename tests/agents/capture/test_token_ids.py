@@ -105,6 +105,31 @@ def test_a_caller_keeps_the_fields_that_it_asked_for() -> None:
     assert choice["logprobs"]["content"]
 
 
+def test_the_version_of_the_policy_is_that_of_the_engine_else_the_callers() -> None:
+    for answer, version in (({"policy_version": "step-7"}, "step-7"), ({"weight_version": "w3"}, "w3"), ({}, "told")):
+        response = {"choices": [{"message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}], **answer}
+        call = Exchanged(
+            "openai-chat",
+            json.dumps(REQUEST).encode(),
+            json.dumps(response).encode(),
+            200,
+            False,
+            None,
+            1,
+            2,
+            3,
+            policy_version="told",
+        )
+        capture = Capture(
+            rollout_id="r", branch_index=0, attempt=0, capture_id="c", kind="call", source="proxy", received_ms=1,
+            body=call_body(call, frozenset()).body,
+        )  # fmt: skip
+        events = [event for piece in CaptureFold("r", 0).take(capture, 0) for event in piece.events]
+        assert [json.loads(event.data)["policy_version"] for event in events if event.event == "model_call"] == [
+            version
+        ]
+
+
 REFUSED = {
     "no JSON": b"{", "no object": b"[1]", "several choices": json.dumps({**REQUEST, "n": 2}).encode(),
     "a caller that wants none": json.dumps({**REQUEST, "logprobs": False}).encode(),
