@@ -38,6 +38,8 @@ class Exchanged(NamedTuple):
     redacting: bool = False
     keys: tuple[str, ...] = ()
     """Keys that authorized the call."""
+    policy_version: str = ""
+    """The version of the policy, as the caller says it."""
 
 
 class CallBody(NamedTuple):
@@ -65,6 +67,7 @@ def call_body(call: Exchanged, known: AbstractSet[bytes]) -> CallBody:
     shrunk = shrink(request, HISTORY[call.protocol], known)
     told: dict[str, Any] = {
         "protocol": call.protocol, "is_delta": True, "request": shrunk.delta, "response": response, "tokens": tokens,
+        "policy_version": call.policy_version or None,
         "status": call.status,
         "error": error, "repeated_keys": is_ambiguous or None, "started_ms": call.started_ms,
         "first_byte_ms": call.first_byte_ms, "latency_ms": call.latency_ms,

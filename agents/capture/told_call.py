@@ -211,7 +211,7 @@ def _facts(
         ended_ms=None if started is None or latency is None else started + latency,
         source=source,
         tokens=_tokens(body, response) if protocol in ("openai-chat", "openai-completions") and error is None else None,
-        policy_version=text_in(response, "policy_version") or text_in(response, "weight_version"),
+        policy_version=text_in(response, "policy_version", "weight_version") or text_in(body, "policy_version"),
     )
 
 

@@ -96,6 +96,8 @@ class Passage:
         self.first_byte_ms: int | None = None
         self.cut: str | None = None
         """Why the response is not whole."""
+        self.policy_version = ""
+        """The version of the policy, as the caller says it."""
         self.asked: bytes | None = None
         """The caller's own request, where fields were added to it."""
         self.added: frozenset[str] = frozenset()

@@ -19,7 +19,10 @@ HOW = (
     "and X-Braid-Branch, or with a token that is bound to a branch; `braid proxy --adopt` captures calls without it"
 )
 
-HEADERS = frozenset({"x-braid-rollout", "x-braid-branch", "x-braid-attempt", "x-braid-token"})
+POLICY_VERSION = "x-braid-policy-version"
+"""The version of the policy that is asked, for engines that do not say it."""
+
+HEADERS = frozenset({"x-braid-rollout", "x-braid-branch", "x-braid-attempt", "x-braid-token", POLICY_VERSION})
 """Headers of ours: never forwarded."""
 
 

@@ -36,6 +36,7 @@ from streams.services.proxy.exchange import ClientGoneError, Exchange, WholeBody
 from streams.services.proxy.forwarder import Forwarder, Passage, Room, forwarded, upstream_key
 from streams.services.proxy.identity import (
     HOW,
+    POLICY_VERSION,
     BranchId,
     Target,
     branch_id,
@@ -57,6 +58,9 @@ LARGE = 256 * 1024
 
 BODIES_AT_ONCE = 16
 """Of the largest size, in memory. A call beyond that passes, and is not captured."""
+
+MAX_VERSION = 256
+"""Characters of a policy's version."""
 
 MAX_END_BYTES = 1024 * 1024
 MAX_CAPTURES_BYTES = 16 * 1024 * 1024
@@ -221,6 +225,7 @@ class Proxy:
         path = target.path + (f"?{target.query}" if target.query else "")
         passage = Passage(self.config.max_body_bytes, self._room)
         passage.keys = keys_of(headers, target.query)
+        passage.policy_version = own_headers(exchange.headers).get(POLICY_VERSION, "")[:MAX_VERSION]
         passage.request_encoding = next((value for name, value in headers if name.lower() == "content-encoding"), "")
         if branch is None or protocol is None:
             try:
@@ -319,7 +324,7 @@ class Proxy:
                 response, cut = None, cut or f"the response could not be decoded: {error}"
         call = Exchanged(
             protocol, request, response, passage.status, is_event_stream(passage.content_type, response or b""), cut, passage.started_ms,
-            passage.first_byte_ms, passage.latency_ms, self._redacting, passage.keys,
+            passage.first_byte_ms, passage.latency_ms, self._redacting, passage.keys, passage.policy_version,
         )  # fmt: skip
         return call_body(call, known)
 

@@ -65,6 +65,20 @@ def test_a_captured_call_has_the_tokens_of_its_engine(stream: bool) -> None:
     assert found == engine.served
 
 
+def test_a_call_that_the_client_recorded_has_the_tokens_of_its_response() -> None:
+    """The client sends a whole request and a whole response, as its SDK has them."""
+    engine = Engine(play)
+    request = {**REQUEST, "return_token_ids": True, "logprobs": True}
+    raw, _ = engine.answer(request)
+    body = {"protocol": "openai-chat", "request": request, "response": json.loads(raw), "status": 200, "started_ms": 1}
+    capture = Capture(
+        rollout_id="r", branch_index=0, attempt=0, capture_id="c", kind="call", source="tracer", received_ms=1,
+        body=json.dumps(body).encode(),
+    )  # fmt: skip
+    slices = CaptureFold("r", 0).take(capture, 0)
+    assert [told(event, []) for piece in slices for event in piece.events if event.tokens is not None] == engine.served
+
+
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 def test_the_caller_gets_the_answer_that_it_would_have_got(stream: bool, size: int) -> None:
@@ -89,6 +103,31 @@ def test_a_caller_keeps_the_fields_that_it_asked_for() -> None:
     choice = json.loads(without_token_ids(raw, asked.added))["choices"][0]
     assert "token_ids" not in choice
     assert choice["logprobs"]["content"]
+
+
+def test_the_version_of_the_policy_is_that_of_the_engine_else_the_callers() -> None:
+    for answer, version in (({"policy_version": "step-7"}, "step-7"), ({"weight_version": "w3"}, "w3"), ({}, "told")):
+        response = {"choices": [{"message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}], **answer}
+        call = Exchanged(
+            "openai-chat",
+            json.dumps(REQUEST).encode(),
+            json.dumps(response).encode(),
+            200,
+            False,
+            None,
+            1,
+            2,
+            3,
+            policy_version="told",
+        )
+        capture = Capture(
+            rollout_id="r", branch_index=0, attempt=0, capture_id="c", kind="call", source="proxy", received_ms=1,
+            body=call_body(call, frozenset()).body,
+        )  # fmt: skip
+        events = [event for piece in CaptureFold("r", 0).take(capture, 0) for event in piece.events]
+        assert [json.loads(event.data)["policy_version"] for event in events if event.event == "model_call"] == [
+            version
+        ]
 
 
 REFUSED = {

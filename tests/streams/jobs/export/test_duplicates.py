@@ -17,9 +17,10 @@ from streams.log.file_reader import FileReader
 from tests.agents.formats.rollouts import encoded, mixed
 
 WORDS = (
-    "The build fails because the parser drops the last column of a table when a row ends in an empty field. The old tests never had such a "
-    "row, so nobody saw it until the new sample came in last week. A row is split at each comma outside of quotes now, and an empty field at "
-    "its end counts as a column. All thirteen tests pass, the two new ones included, and so I changed it"
+    "The build fails because the parser drops the last column of a table when a row ends in an empty field. "
+    "The old tests never had such a row, so nobody saw it until the new sample came in last week. "
+    "A row is split at each comma outside of quotes now, and an empty field at its end counts as a column. "
+    "All thirteen tests pass, the two new ones included, and so I changed it"
 )
 
 
