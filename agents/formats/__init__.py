@@ -19,7 +19,7 @@ from agents.formats.shape import Format
 
 FORMATS: dict[str, Format] = {
     each.name: within_limits(each)
-    for family in (trl, openai, chat_lines, verl, nemo, sharegpt, rollout_wire, atif, sts, steps, dsse, compliance_eval)
+    for family in (trl, openai, chat_lines, verl, nemo, sharegpt, rollout_wire, atif, sts, steps, compliance_eval, dsse)
     for each in family.FORMATS
 }
 """Every format, in the order in which the documentation lists them."""
