@@ -22,7 +22,7 @@ from schemas.verdicts import CheckVerdict
 
 INCONSISTENT: Final = "inconsistent_compliance"
 
-MOST_ROUNDS: Final = 64
+MOST_ROUNDS: Final = 16
 """Rounds of a branch that are verified; an agent may claim any number."""
 
 

@@ -13,7 +13,7 @@ from schemas.codec.body import first_problem
 from schemas.compliance import ConstraintCategory, Strategy, TaskSpec
 from schemas.errors import BraidError
 
-MOST_CONSTRAINTS: Final = 1_000
+MOST_CONSTRAINTS: Final = 200
 
 _CATEGORIES: Final[dict[str, ConstraintCategory]] = {
     "keywords": "content", "detectable_content": "content", "language": "style",

@@ -4,7 +4,7 @@ A text fails if a hard constraint fails, else it is unknown if one is unknown, e
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from agents.compliance.checked_text import CheckedText, checked_text
 from agents.compliance.ifeval_rules import RULES, Finding, Where
@@ -16,6 +16,9 @@ from schemas.compliance import (
     EvidenceSpan,
     TaskSpec,
 )
+
+MOST_HINT: Final = 500
+"""Characters of a hint in a violation: the rounds of a branch travel in one verdict."""
 
 _BLANK = Finding(False, "the text is blank")
 
@@ -74,7 +77,7 @@ def violation_of(verdict: ConstraintVerdict) -> dict[str, Any]:
         constraint_id=constraint.id,
         level=constraint.level,
         category=constraint.category,
-        hint=verdict.hint or "",
+        hint=(verdict.hint or "")[:MOST_HINT],
         evidence_span=verdict.span,
         detected_at="post_tool_call" if constraint.category == "tool" else "post_decode",
     ).view()

@@ -34,8 +34,8 @@ FORMATS: dict[str, Format] = {
         sts,
         adp,
         steps,
-        dsse,
         compliance_eval,
+        dsse,
     )
     for each in family.FORMATS
 }

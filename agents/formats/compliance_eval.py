@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from agents.formats.shape import Column, Format, Group, Left, Row
+from agents.formats.shape import Column, Format, Group, Left, Row, Speech
 from schemas.compliance import eval_view
 
 
@@ -22,5 +22,6 @@ FORMATS = (
     Format(
         "compliance-eval", "compliance-eval-record/v1: every compliance run with its repairs", frozenset({"evals"}), _records,
         {"evals": _COLUMNS},
+        speech=Speech(reasoning=False),
     ),
 )  # fmt: skip

@@ -138,7 +138,6 @@ class Group:
     ppo: tuple[PpoRecord, ...] = ()
     rejected: tuple[RejectedRecord, ...] = ()
     branches: tuple[BranchRecord, ...] = ()
-    evals: tuple[ComplianceEvalRecord, ...] = ()
     evidence: Mapping[int, AepRecord] = field(default_factory=dict)
     """The evidence of each branch, by its index."""
     chain: tuple[AepRecord, ...] = ()
@@ -149,6 +148,8 @@ class Group:
     """How rows are written."""
     facts: Facts = NO_FACTS
     """The facts of its branches, for formats that tell whole branches."""
+    evals: tuple[ComplianceEvalRecord, ...] = ()
+    """Of branches that are compliance runs."""
     barred_tokens: frozenset[str] = frozenset()
     """Rows whose tokens may not leave, by id: something of their messages is removed on the way out, and ids would give it back."""
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from agents.redaction.redaction import redact_json
 from agents.summarize.pieces import Piece, Round
+from agents.training.compliance_rows import verified_rounds
 from agents.verdicts.meaning import COMPLIANCE, INCONSISTENT_COMPLIANCE, Verdict, compliance_details, compliance_flags
 from schemas.branches import BranchRecord
 from schemas.compliance import ENGINE, ComplianceAttempt, ComplianceEvalRecord
@@ -29,7 +30,7 @@ def eval_record(
     details = {} if check is None else compliance_details(check)
     failed = branch.status != "answered"
     status = "unknown" if failed or check is None else check.status
-    seen = _by_round(details)
+    seen = verified_rounds(rounds, details)
     first = seen.get(rounds[0].number, {})
     answer = branch.final_answer if branch.final_answer is not None else rounds[-1].output
     flags = [
@@ -67,12 +68,6 @@ def eval_record(
         flags=tuple(sorted(flags)),
         attempts=tuple(_attempt(each, seen) for each in rounds),
     )
-
-
-def _by_round(details: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    found = details.get("rounds")
-    rounds = found if isinstance(found, list) else []
-    return {each["round"]: each for each in rounds if isinstance(each, dict) and type(each.get("round")) is int}
 
 
 def _cleaned(violations: Any) -> str:

@@ -24,7 +24,7 @@ from agents.verdicts.meaning import (
     UNDECIDED_ENDS,
     comparable,
     counting,
-    is_final,
+    is_last_word,
 )
 from schemas.closures import RolloutSettled, SettleCause, SettledBranch
 from schemas.codec.maker import unchecked
@@ -150,7 +150,7 @@ def _final_verdicts(rollout: Rollout, until: int) -> set[tuple[int, int, str]]:
     found = set()
     for stamped in rollout.verdicts.values():
         verdict = stamped.fact
-        if stamped.at <= until and not isinstance(verdict, JudgeVote) and is_final(verdict):
+        if stamped.at <= until and not isinstance(verdict, JudgeVote) and is_last_word(verdict):
             kind = next(iter(counting([verdict])))
             found.add((verdict.branch_index, verdict.attempt, kind))
     return found

@@ -370,6 +370,7 @@ def _round(data: dict[str, Any], redacting: bool, _canonical: Canonical, _texts:
         number, str(mode), str(strategy),
         tuple([_clean(each, redacting, counts) for each in target if isinstance(each, str)]) if isinstance(target, list) else (),
         _clean(output, redacting, counts),
+        digest(output.encode("utf-8", "surrogatepass")),
         "edit" if data.get("made_by") == "edit" else "model",
         base=_count(data.get("base_round")),
         committed=data.get("committed") is True,

@@ -147,12 +147,13 @@ class Round:
     """One round of an answer that has to keep a specification, as its runner tells it."""
 
     __slots__ = (
-        "base", "cached_tokens", "committed", "input_tokens", "latency_ms", "made_by", "mode", "number", "output", "output_tokens",
-        "reason", "rolled_back", "strategy", "target", "truncated",
+        "base", "cached_tokens", "committed", "digest", "input_tokens", "latency_ms", "made_by", "mode", "number", "output",
+        "output_tokens", "reason", "rolled_back", "strategy", "target", "truncated",
     )  # fmt: skip
 
     def __init__(
-        self, number: int, mode: str, strategy: str, target: tuple[str, ...], output: str, made_by: str, *,
+        self, number: int, mode: str, strategy: str, target: tuple[str, ...], output: str, digest: str,
+        made_by: str, *,
         base: int | None, committed: bool, rolled_back: bool, reason: str | None, truncated: bool,
         input_tokens: int | None, output_tokens: int | None, cached_tokens: int | None, latency_ms: int | None,
     ) -> None:  # fmt: skip
@@ -161,6 +162,8 @@ class Round:
         self.strategy = strategy
         self.target = target
         self.output = output
+        self.digest = digest
+        """SHA-256 of the raw text, as its verdict names it."""
         self.made_by = made_by
         self.base = base
         self.committed = committed

@@ -28,6 +28,8 @@ class ComplianceRun(NamedTuple):
     answer: str
     details: Mapping[str, Any]
     """Of its verdict."""
+    seen: Mapping[int, dict[str, Any]]
+    """By round, its verdict."""
 
     @property
     def draft(self) -> Round | None:
@@ -52,23 +54,28 @@ class ComplianceRun(NamedTuple):
 
     def status_of(self, number: int) -> str:
         """Return the verifier's status of a round."""
-        found = self.details.get("rounds")
-        for each in found if isinstance(found, list) else ():
-            if isinstance(each, dict) and each.get("round") == number:
-                return str(each.get("status"))
-        return "unknown"
+        return str(self.seen.get(number, {}).get("status", "unknown"))
 
     def share_of(self, number: int) -> float:
         """Return the share of hard constraints that a round keeps."""
-        total = self.details.get("constraints_total")
-        rounds = self.details.get("rounds")
-        for each in rounds if isinstance(rounds, list) else ():
-            if isinstance(each, dict) and each.get("round") == number and type(total) is int and total > 0:
-                broken = [
-                    one for one in each.get("violations", ()) if isinstance(one, dict) and one.get("level") == "hard"
-                ]
-                return max(0.0, 1 - len(broken) / total)
-        return 0.0
+        total, violations = self.details.get("constraints_total"), self.seen.get(number, {}).get("violations", ())
+        if type(total) is not int or total <= 0:
+            return 0.0
+        broken = sum(1 for each in violations if isinstance(each, dict) and each.get("level") == "hard")
+        return max(0.0, 1 - broken / total)
+
+
+def verified_rounds(rounds: Sequence[Round], details: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """Return the verdicts of rounds by number: of those alone that are told once, with the text that was verified."""
+    listed = details.get("rounds")
+    entries = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    found = {}
+    for each in rounds:
+        own = [entry for entry in entries if entry.get("round") == each.number]
+        alone = len(own) == 1 and sum(1 for other in rounds if other.number == each.number) == 1
+        if alone and own[0].get("output_digest") == each.digest and isinstance(own[0].get("violations"), list):
+            found[each.number] = own[0]
+    return found
 
 
 def compliance_run(
@@ -80,7 +87,7 @@ def compliance_run(
     if not rounds or answer is None:
         return None
     details = compliance_details(verdict) if isinstance(verdict, CheckVerdict) else {}
-    return ComplianceRun(rounds, answer, details)
+    return ComplianceRun(rounds, answer, details, verified_rounds(rounds, details))
 
 
 class Side(NamedTuple):

@@ -176,6 +176,11 @@ def is_final(verdict: Verdict) -> bool:
     return meaning(verdict, _ANY_TERMS).outcome != "unknown"
 
 
+def is_last_word(verdict: Verdict) -> bool:
+    """Whether a settling need not wait for another verdict of the kind. Compliance is a function of the texts: unknown stays so."""
+    return is_final(verdict) or (isinstance(verdict, CheckVerdict) and verdict.name == COMPLIANCE)
+
+
 _ANY_TERMS = Terms(RULES[1])
 
 

@@ -283,12 +283,12 @@ def _group(whole: Whole, split: str, attestor: Attestor | None, recipe: Recipe) 
         cast("tuple[PpoRecord, ...]", whole.rows.get(PPO, ())),
         cast("tuple[RejectedRecord, ...]", whole.rows.get(REJECTED, ())),
         whole.branches,
-        cast("tuple[ComplianceEvalRecord, ...]", whole.rows.get(COMPLIANCE_EVALS, ())),
         whole.evidence,
         whole.chain,
         attestor,
         recipe.style,
         facts_of(whole.settled, whole.told, whole.opened, redact=recipe.redact),
+        cast("tuple[ComplianceEvalRecord, ...]", whole.rows.get(COMPLIANCE_EVALS, ())),
     )
 
 

@@ -29,7 +29,7 @@ def test_every_format_of_the_contract_is_there() -> None:
     assert list(FORMATS) == [
         "trl-sft", "trl-dpo", "trl-kto", "trl-grpo", "trl-reward", "openai-sft", "openai-dpo", "messages",
         "verl-parquet", "tokens-parquet", "nemo-preference", "sharegpt", "rollout-wire", "atif", "sts", "adp", "rl-transitions",
-        "trl-stepwise", "dsse", "compliance-eval",
+        "trl-stepwise", "compliance-eval", "dsse",
     ]  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def test_rows_are_chosen_by_how_their_messages_are_known(ran: Path, tmp_path: Pa
     row = exact(fidelity="transcript").ppo[0]
     assert (exactly.refuses(row), either.refuses(row)) == ("fidelity", None)
     assert exactly.refuses(exact().dpo[0]) is None
-    with pytest.raises(SelectionError, match="exact, transcript, reconstructed"):
+    with pytest.raises(SelectionError, match="exact, composed, transcript, reconstructed"):
         Filters.parse(["fidelity=perfect"])
 
 
