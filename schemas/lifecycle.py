@@ -54,6 +54,8 @@ class RolloutOpened(Record):
     task_shown: bool = True
     """Whether the models saw the task. False where it is the instruction of a simulated user: rows then begin with the
     branch's own first message."""
+    awaited: tuple[str, ...] = Field(default=(), exclude_if=lambda awaited: not awaited)
+    """Verdicts that settling waits for and that do not decide the objective: `hacks`. One that says unknown is one."""
 
 
 class RolloutCancelled(Record):

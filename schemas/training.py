@@ -8,7 +8,7 @@ from schemas.base import Count, Id, Index, Json, Real, Record
 from schemas.rankings import RewardComponent
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
-Basis = Literal["objective", "judge"]
+Basis = Literal["objective", "judge", "hack"]
 Category = Literal["train", "audit_only", "quarantine", "reject"]
 RowKind = Literal["sft", "dpo", "ppo"]
 Fidelity = Literal["exact", "transcript", "reconstructed"]
@@ -153,7 +153,7 @@ class DpoRecord(TrainingRecord):
     rejected_answer: str | None = None
     """The worse one."""
     basis: Basis
-    """objective: one passes, the other fails. judge: both of one tier, told apart by votes."""
+    """objective: one passes, the other fails. judge: both of one tier, told apart by votes. hack: the rejected one gamed its tests."""
     margin: Real
     """Difference of the totals."""
     p_chosen: Real | None = None

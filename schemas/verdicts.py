@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from schemas.base import Count, Id, Index, Record, Share, Whole
+from schemas.base import Count, Id, Index, Json, Record, Share, Whole
 
 BuildStatus = Literal["success", "failure", "running", "unknown", "infra_error"]
 Stage = Literal["install", "build", "test", "dev"]
@@ -151,6 +151,8 @@ class CheckVerdict(Record):
     """A degree, where the check has one."""
     hint: str | None = None
     """What would make it pass."""
+    details: Json | None = Field(default=None, exclude_if=lambda details: details is None)
+    """More, as JSON text; its shape follows from the name. Of `hacks`: {signals[], looks[{name, made, why}]}."""
     produced_by: str = "unknown"
     """Which verifier said so."""
     signature: VerdictSignature | None = Field(default=None, exclude_if=lambda signature: signature is None)

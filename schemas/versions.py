@@ -47,7 +47,7 @@ _EMITTED: dict[int, dict[str, int]] = {
         ),
         1,
     ),
-    2: {"BranchRecord": 2, "SftRecord": 2, "DpoRecord": 2, "PpoRecord": 3},
+    2: {"BranchRecord": 2, "Ranking": 2, "SftRecord": 2, "DpoRecord": 3, "PpoRecord": 3},
 }  # fmt: skip
 """By emission version, the schema version of each record that follows from a closed rollout; an unnamed one has that of the
 emission version before. A released emission version never changes: its rollouts keep their bytes for ever."""

@@ -38,6 +38,8 @@ _GROUPS = {
     },
     "Verify and judge": {
         "build-verifier": ("streams.commands.verifiers:build_verifier", "Test finished branches in fresh sandboxes."),
+        "hack-verifier": ("streams.commands.verifiers:hack_verifier", "Try whether branches gamed their tests."),
+        "hacks": ("streams.commands.hacks:hacks", "Look for gamed tests in files."),
         "visual-verifier": ("streams.commands.verifiers:visual_verifier", "Look at their pages in a browser."),
         "judge": ("streams.commands.judge.app:app", "Let a judge compare branches; see how it behaves."),
         "rank": ("streams.commands.rank:rank", "Rank branches by the verdicts and votes in files."),
