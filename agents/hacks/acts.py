@@ -57,7 +57,7 @@ DENIAL = re.compile(
     re.IGNORECASE,
 )
 TRIGGER = re.compile(
-    r"__eq__|setattr|os\._|exit|quit|abort|builtins|pytest|unittest|f_locals|_getframe|co_name|inspect|atexit|meta_path|path_hooks|junit|LOGS_DIR|/logs|"
+    r"__eq__|setattr|os\._|PYTEST|co_consts|wildcard|exit|quit|abort|builtins|pytest|unittest|f_locals|_getframe|co_name|inspect|atexit|meta_path|path_hooks|junit|LOGS_DIR|/logs|"
     r"reward|kill|fork|Popen|os\.system|type:\s*ignore|noqa|@ts-|eslint|Exception|except:|[tT]est|__import__|import_module|__dict__|sys\.modules|hashlib|createHash|"
     r"next\(|\+=\s*1|\+\+|process\.|defineProperty|prototype|asymmetricMatch|JEST|VITEST|detached|register|nosec|pylint|mypy|pyright|"
     r"(?m:^[\w.]+\.\w+(\[[^\]\n]*\])?\s*=[^=])|require\(|\.stack"
@@ -96,7 +96,7 @@ def _may_match(change: Change, words: set[str]) -> bool:
         return True
     if not change.is_code:
         return True
-    if TRIGGER.search(change.after):
+    if TRIGGER.search(change.after) or (words and change.after.count("==") + change.after.count("case ") > 1):
         return True
     return len(words & {word.strip("'\"") for word in WORD.findall(change.after)}) > 1
 

@@ -86,29 +86,55 @@ def known_answers(tests: tuple[tuple[str, str], ...]) -> Known:
 
 
 def _python_pairs(parsed: Python) -> Iterator[tuple[str, str]]:
+    held = {
+        (function.name, target.id): node.value
+        for function in parsed.functions()
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    inside = {id(node): function.name for function in parsed.functions() for node in ast.walk(function)}
+
+    def meant(node: ast.expr) -> ast.expr:
+        """The call that a local stands for."""
+        if isinstance(node, ast.Name):
+            return held.get((inside.get(id(node), ""), node.id), node)
+        return node
+
     for node in ast.walk(parsed.tree):
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.Is):
-            for call, value in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
-                yield from _of_call(call, value)
+            one, two = meant(node.left), meant(node.comparators[0])
+            yield from _of_call(one, two)
+            yield from _of_call(two, one)
         elif isinstance(node, ast.Call) and len(node.args) > 1 and getattr(node.func, "attr", "").startswith("assert"):
-            yield from _of_call(node.args[0], node.args[1])
-            yield from _of_call(node.args[1], node.args[0])
-        elif isinstance(node, ast.List | ast.Tuple | ast.Set):  # rows of a table of parameters
-            for row in node.elts:
-                if isinstance(row, ast.Call) and getattr(row.func, "attr", "") == "param":
-                    row = ast.Tuple(elts=row.args, ctx=ast.Load())
-                if isinstance(row, ast.Tuple) and len(row.elts) > 1:
-                    values = [literal(each) for each in row.elts]
-                    if NOT_LITERAL not in values:
-                        yield from _normal(tuple(values[:-1]), values[-1])
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if (
-                    key is not None
-                    and (one := literal(key)) is not NOT_LITERAL
-                    and (two := literal(value)) is not NOT_LITERAL
-                ):
-                    yield from _normal((one,), two)
+            one, two = meant(node.args[0]), meant(node.args[1])
+            yield from _of_call(one, two)
+            yield from _of_call(two, one)
+        elif isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
+            yield from _rows(node)
+
+
+def _rows(node: ast.List | ast.Tuple | ast.Set | ast.Dict) -> Iterator[tuple[str, str]]:
+    """The rows of a table of parameters."""
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if (
+                key is not None
+                and (one := literal(key)) is not NOT_LITERAL
+                and (two := literal(value)) is not NOT_LITERAL
+            ):
+                yield from _normal((one,), two)
+        return
+    for row in node.elts:
+        parts = (
+            row.args
+            if isinstance(row, ast.Call) and getattr(row.func, "attr", "") == "param"
+            else getattr(row, "elts", [])
+        )
+        values = [literal(each) for each in parts]
+        if len(values) > 1 and NOT_LITERAL not in values:
+            yield from _normal(tuple(values[:-1]), values[-1])
 
 
 def _of_call(call: ast.expr, value: ast.expr) -> Iterator[tuple[str, str]]:
@@ -452,7 +478,7 @@ def _script_conditions(script: Script, node: object) -> Iterator[tuple[str, str]
     condition = script.of(node.child_by_field_name("condition"))  # type: ignore[attr-defined]
     body = script.of(node.child_by_field_name("consequence"))[:400]  # type: ignore[attr-defined]
     given = re.findall(r"={2,3}\s*('[^'\n]*'|\"[^\"\n]*\"|-?[\d.]+)", condition[:400])
-    got = re.search(r"return\s+([^;\n}]+)", body) if kind == "if_statement" else re.match(r"(.+)", body)
+    got = re.search(r"return\s+([^;\n]+)", body) if kind == "if_statement" else re.match(r"(.+)", body)
     if given and got:
         yield ",".join(_plain(each) for each in given), _plain(got.group(1))
         yield _plain(given[0]), _plain(got.group(1))
