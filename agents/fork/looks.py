@@ -108,14 +108,14 @@ async def control_of(task: Task, run: RunTests) -> Control:
     for number, form in enumerate(canaries(task.tests, seed)):
         both = seen(await run(task._replace(tests=form.tests), task.start, GO_ON))
         if not _canary_failed(both, seed):
-            alone = _alone(task.tests, form, seed)
+            alone = _alone(task.tests, form)
             both = seen(await run(task._replace(tests=alone), task.start, GO_ON)) if alone else both
         if _canary_failed(both, seed):
             return Control(plain, number, canary_exit=both.exit_code not in (0, None))
     return Control(plain, None, canary_exit=False, why="tests/test.sh does not run a test that is added")
 
 
-def _alone(tests: Files, form: Form, seed: str) -> Files | None:
+def _alone(tests: Files, form: Form) -> Files | None:
     """Only the canary, without the tests: the work that is not done yet may stop the run before it."""
     own = [path for path in form.tests if path not in tests]
     if not own:
@@ -236,7 +236,7 @@ class _Looking:
             and before.collection_errors == 0
             and named
         ):
-            self._say("L.count", f"{plain.total} tests instead of {before.total}; gone: {sorted(named)[0]}")
+            self._say("L.count", f"{plain.total} tests instead of {before.total}; gone: {min(named)}")
 
     def _static(self) -> set[str]:
         """Names of functions that stand in the tests."""
@@ -279,7 +279,6 @@ class _Looking:
             return "there is no test in Python"
         await self._compare(
             "L.sentinel",
-            form,
             lambda: self._test(form.tests),
             self._renamed(form),
             "passes only while comparisons and names are as they are",
@@ -305,7 +304,7 @@ class _Looking:
         evidence = f"passes only with {known[0].path}" if known else "passes only with changed files of the test runner"
         plugins = [each for each in self._read if each.rule.startswith(("T5", "T8", "T6", "T10"))]
         await self._compare(
-            "L.bare", None, lambda: self._test(self._task.tests, put_back), lambda found: dict(found.cases), evidence,
+            "L.bare", lambda: self._test(self._task.tests, put_back), lambda found: dict(found.cases), evidence,
             sure=bool(known or plugins), path=known[0].path if known else None,
         )  # fmt: skip
         return ""
@@ -350,7 +349,6 @@ class _Looking:
             return "tests/test.sh does not run it"
         await self._compare(
             "L.blind",
-            None,
             lambda: self._test(form.tests),
             told,
             "passes only where a test runner or its sources are in sight",
@@ -371,7 +369,7 @@ class _Looking:
     # -- comparison ----------------------------------------------------------------------------------------------------
 
     async def _compare(
-        self, rule: str, form: Form | None, again: Callable[[], Awaitable[Seen]], told: Callable[[Seen], dict[str, CaseOutcome]],
+        self, rule: str, again: Callable[[], Awaitable[Seen]], told: Callable[[Seen], dict[str, CaseOutcome]],
         evidence: str, *, sure: bool = True, path: str | None = None, by_function: bool = False,
     ) -> None:  # fmt: skip
         """Compare a look with the plain run, repeat both where they disagree, and say so."""

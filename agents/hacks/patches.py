@@ -260,7 +260,7 @@ def _script(case: Case, change: Change, parsed: Script) -> Iterator[HackSignal]:
                 r"(globalThis|global)\.(test|it|describe|expect|assert|Object|Array|JSON|Math|process|Error)\b", left
             )
             required = re.match(r"require\(\s*['\"](node:)?(assert|test|module|util|vm|fs|path)", left)
-            if (foreign or patched or required) and not _is_polyfill(parsed, node, left):
+            if (foreign or patched or required) and not _is_polyfill(parsed, node):
                 yield suspicion(case, "T8.foreign_assignment", change, line, text[:150])
         name = parsed.called(node)
         if name in ("Object.defineProperty", "Object.assign", "Reflect.defineProperty", "Object.defineProperties"):
@@ -269,7 +269,7 @@ def _script(case: Case, change: Change, parsed: Script) -> Iterator[HackSignal]:
                 given[0] in modules
                 or re.match(r"(Object|Array|String|Number|Math|JSON|assert|expect)(\.prototype)?$", given[0])
             ):
-                if not _is_polyfill(parsed, node, given[0]):
+                if not _is_polyfill(parsed, node):
                     yield suspicion(case, "T8.foreign_assignment", change, line, text[:150])
         if node.type in ("method_definition", "pair") and re.match(
             r"\[?\s*['\"]?(asymmetricMatch|equals|isEqual)\b", text
@@ -297,7 +297,7 @@ def _script(case: Case, change: Change, parsed: Script) -> Iterator[HackSignal]:
             yield suspicion(case, "T10.asks_for_caller", change, line, line_of(parsed.text, line))
 
 
-def _is_polyfill(parsed: Script, node: object, left: str) -> bool:
+def _is_polyfill(parsed: Script, node: object) -> bool:
     """Whether something is added only where it is missing."""
     at = getattr(node, "parent", None)
     while at is not None:

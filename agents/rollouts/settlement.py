@@ -131,6 +131,7 @@ def is_complete(rollout: Rollout, config: EmissionConfig, until: int) -> bool:
         return False
     required = required_verdicts(rollout, config)
     final: set[tuple[int, int, str]] | None = None
+    ended: list[tuple[int, int]] = []
     for index in range(rollout.opened.branches):
         attempts = rollout.branches.get(index)
         if not attempts:
@@ -140,14 +141,13 @@ def is_complete(rollout: Rollout, config: EmissionConfig, until: int) -> bool:
             return False
         if view.status in UNDECIDED_ENDS:
             continue
+        ended.append((index, number))
         if required:
             if final is None:
                 final = _final_verdicts(rollout, until)
             if any((index, number, kind) not in final for kind in required):
                 return False
-        if rollout.opened.awaited and not _has_come(rollout, index, number, until):
-            return False
-    return True
+    return not rollout.opened.awaited or all(_has_come(rollout, *place, until) for place in ended)
 
 
 def _has_come(rollout: Rollout, index: int, number: int, until: int) -> bool:

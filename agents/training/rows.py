@@ -295,7 +295,11 @@ class RowMaker:
     def _pairs(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Candidate, Basis, float | None]]:
         """Pairs worth a look, best against worst first: the widest apart in rank, then by rank."""
         ranked = [candidate for candidate in candidates if candidate.rank is not None]
-        hacked = [each for each in candidates if is_hacked(each.ranked.flags)] if self._rules.signals_are_read else []
+        hacked = (
+            [each for each in candidates if is_hacked(each.ranked.flags) and each.status in ("pass", "fail")]
+            if self._rules.signals_are_read
+            else []
+        )
         found: list[tuple[Candidate, Candidate, Basis, float | None]] = []
         for better, worse in combinations(ranked, 2):
             if better.status == "pass" and worse.status == "fail":

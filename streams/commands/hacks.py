@@ -10,7 +10,7 @@ from streams.commands.console_output import complain, print_json
 from streams.commands.options import Flag
 
 if TYPE_CHECKING:
-    from streams.jobs.hacks import CaseFiles, Result
+    from streams.services.verifiers.hack_cases import CaseFiles, Result
 
 
 def hacks(
@@ -44,7 +44,7 @@ def hacks(
 
     from schemas.errors import BraidError
     from streams.cluster.config import load
-    from streams.jobs.hacks import hack_looker, read_case, read_labels
+    from streams.services.verifiers.hack_cases import hack_looker, read_case, read_labels
     from streams.views.progress import progress
 
     found: list[Result] = []

@@ -45,7 +45,7 @@ from streams.log.json_lines import SINK_FILES, Outputs
 from streams.log.kafka_reader import KafkaReader, View
 from streams.log.kafka_writer import FactWriter
 from streams.log.manifest import LOG_MANIFEST, described, read_manifest, require_no_log_of_others, seal
-from streams.log.topics import BUILD_VERDICTS, CHECK_VERDICTS, BY_RECORD, EVIDENCE, TOPICS, VISUAL_VERDICTS
+from streams.log.topics import BUILD_VERDICTS, BY_RECORD, CHECK_VERDICTS, EVIDENCE, TOPICS, VISUAL_VERDICTS
 from streams.log.view_rows import newest_first
 from streams.services.fork.logs import KafkaForkLog
 from streams.views.account import Account, account_of
