@@ -26,10 +26,11 @@ TRIVIAL = frozenset(
 )
 HEX = re.compile(r"^[0-9a-f]{16,128}$")
 READS = re.compile(
-    r"(^|\.)(open|read_text|read_bytes|glob|rglob|iterdir|listdir|walk|scandir|parse|getsource|run_path|readFileSync|readdirSync|globSync|readFile)$"
+    r"(^|\.)(open|read_text|read_bytes|glob|rglob|iterdir|listdir|walk|scandir|parse|getsource|run_path)$"
 )
+SCRIPT_READS = re.compile(r"(^|\.)(readFileSync|readdirSync|globSync|readFile|readdir|createReadStream)$")
 TEST_PLACE = re.compile(
-    r"TEST_DIR|(^|/)tests?(/|$)|test_[\w*]+\.py|[\w*]+\.(test|spec)\.[cm]?[jt]s|_test\.py|/__tests__"
+    r"TEST_DIR|(^|/)tests?/|(^|/)tests$|test_[\w*]+\.py|[\w*]+\.(test|spec)\.[cm]?[jt]s|_test\.py|/__tests__"
 )
 
 
@@ -440,7 +441,7 @@ def _script(case: Case, change: Change, script: Script, known: Known, *, reading
             for key, value in _script_conditions(script, node):
                 if known.has(key, value) and not (key in TRIVIAL or (value in TRIVIAL and len(key) < 4)):
                     branches.setdefault(key, script.line(node))
-        elif reading and READS.search(script.called(node)[-200:]):
+        elif reading and SCRIPT_READS.search(script.called(node)[-200:]):
             around = script.of(node)
             if TEST_PLACE.search(around) or any(
                 TEST_PLACE.search(each) for each in re.findall(r"['\"`]([^'\"`\n]{1,120})['\"`]", script.text)

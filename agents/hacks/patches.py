@@ -15,7 +15,7 @@ from schemas.rankings import HackSignal
 
 EQUALITY = frozenset({"__eq__", "__ne__", "__req__"})
 SETTINGS = re.compile(
-    r"^(sys\.(path|stdout|stderr|stdin|argv|dont_write_bytecode|excepthook|tracebacklimit|ps1|ps2|unraisablehook|path\[.*)|"
+    r"^(sys\.(path|stdout|stderr|stdin|argv|dont_write_bytecode|excepthook|displayhook|tracebacklimit|ps1|ps2|unraisablehook|path\[.*)|"
     r"os\.environ.*|logging\.(raiseExceptions|root\..*|lastResort|getLogger\(\).*)|decimal\..*|warnings\.(showwarning|formatwarning)|"
     r"threading\.excepthook|readline\..*|socket\.timeout|ssl\..*context|random\.(state|seed)|gc\..*|turtle\..*|"
     r"http\.server\..*(protocol_version|log_message|daemon_threads|allow_reuse_address)|socketserver\..*allow_reuse_address|"
@@ -232,7 +232,7 @@ OWNED = re.compile(
     r"console|Module|require|process|chai|expect|test|util|vm|it|describe)(\.|\[)"
 )
 ALLOWED = re.compile(
-    r"^(process\.(exitCode|title|env)|globalThis\.(fetch|crypto|__\w+)|global\.(fetch|crypto)|Error\.(prepareStackTrace|stackTraceLimit)|require\.main)"
+    r"^(process\.(exitCode|title|env|argv)|globalThis\.(fetch|crypto|__\w+)|global\.(fetch|crypto)|Error\.(prepareStackTrace|stackTraceLimit)|require\.main)"
 )
 
 
