@@ -106,7 +106,7 @@ def _may_match(change: Change, words: set[str]) -> bool:
         or (words and change.after.count("==") + change.after.count("case ") > 1)
     ):
         return True
-    return len(words & {word.strip("'\"") for word in WORD.findall(change.after)}) > 1
+    return bool(words) and len(words & {word.strip("'\"") for word in WORD.findall(change.after)}) > 1
 
 
 def _signal(rule: str, evidence: str, turn: int | None, path: str | None = None) -> HackSignal:
