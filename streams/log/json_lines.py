@@ -94,7 +94,7 @@ def _members(known: Known, record: Record) -> dict[str, Any] | orjson.Fragment:
             found = known[id(record)] = orjson.Fragment(orjson.dumps(members, default=vars))
         return found
     members = vars(record)
-    hidden = [name for name in _optional(kind) if members[name] is None]
+    hidden = [name for name in _optional(kind) if members[name] is None or members[name] == ()]
     return {name: value for name, value in members.items() if name not in hidden} if hidden else members
 
 
@@ -109,5 +109,5 @@ def _of_message(message: Record) -> dict[str, Any]:
 
 @cache
 def _optional(record: type[Record]) -> tuple[str, ...]:
-    """The fields that views leave out where they are null: those that were added later."""
+    """The fields that views leave out where they are null or empty: those that were added later."""
     return tuple([name for name, field in record.model_fields.items() if field.exclude_if is not None])
