@@ -163,7 +163,7 @@ def _targets(parsed: Python, node: ast.AST) -> Iterator[str]:
         if name in ("setattr", "delattr", "__setattr__") and len(node.args) > 1:
             held = parsed.dotted(node.args[0])
             key = node.args[1]
-            yield f"{held}.{key.value if isinstance(key, ast.Constant) else '?'}" if held else ""
+            yield f"{held}.{str(key.value) if isinstance(key, ast.Constant) else '?'}" if held else ""
         elif (
             name == "update"
             and isinstance(node.func, ast.Attribute)

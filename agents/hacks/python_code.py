@@ -62,7 +62,7 @@ class Python(NamedTuple):
             key = node.slice.value if isinstance(node.slice, ast.Constant) else "?"
             if inner == "sys.modules" and isinstance(key, str) and key != "?":
                 return ".".join([key, *reversed(parts)])
-            return ".".join([f"{inner}[{key}]", *reversed(parts)]) if inner else ""
+            return ".".join([f"{inner}[{key!s}]", *reversed(parts)]) if inner else ""
         if not isinstance(node, ast.Name):
             return ""
         return ".".join([self.imports.get(node.id, node.id), *reversed(parts)])

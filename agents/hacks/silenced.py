@@ -130,7 +130,7 @@ def _patched(parsed: Python, node: ast.AST) -> str | None:
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
                 return first.value
             if len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-                return f"{parsed.dotted(first)}.{node.args[1].value}"
+                return f"{parsed.dotted(first)}.{node.args[1].value!s}"
     if (
         isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Call | ast.Lambda)

@@ -46,7 +46,7 @@ class CaseError(BraidError):
 class Left(NamedTuple):
     """What a branch of a case left."""
 
-    index: int
+    number: int
     files: dict[str, File] | None
     record: BranchRecord | None
 
@@ -98,7 +98,7 @@ def read_case(folder: Path) -> CaseFiles:
             f"{folder / 'branches'}: no branches; each has a folder with its number, and in it files/ or events.ndjson"
         )
     return CaseFiles(
-        folder.resolve().name, task, tuple(sorted((_left(path, task) for path in places), key=lambda each: each.index))
+        folder.resolve().name, task, tuple(sorted((_left(path, task) for path in places), key=lambda each: each.number))
     )
 
 
@@ -149,9 +149,9 @@ class HackLooker:
 
     async def look(self, case: CaseFiles) -> AsyncIterator[Result]:
         """Each branch of a case, looked at alone and then beside its siblings."""
-        findings = {each.index: await self._findings(case.task, each) for each in case.branches}
+        findings = {each.number: await self._findings(case.task, each) for each in case.branches}
         signals = {
-            each.index: self._signals(case.task, each, findings[each.index]) for each in case.branches
+            each.number: self._signals(case.task, each, findings[each.number]) for each in case.branches
         }  # fmt: skip
         passing = frozenset(index for index, each in findings.items() if each.passes)
         together = without_common(signals, passing)

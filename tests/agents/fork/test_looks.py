@@ -116,7 +116,7 @@ async def looks_of(
 
 @pytest.mark.parametrize("exit_code", [None, 0])
 async def test_tests_that_fail_one_time_in_five_confirm_nothing(tmp_path: Path, exit_code: int | None) -> None:
-    """In 200 looks of both kinds, also where test.sh swallows its exit code: a difference is confirmed only when every repetition shows it."""
+    """In 200 looks, also where test.sh swallows its exit code: a difference counts only when every repetition shows it."""
     found = await looks_of(TASKS[1], tmp_path, flaky=0.2, exit_code=exit_code, rounds=100)
     assert not any(confirmed(each) for each in found)
     assert any(signal.rule == "L.unstable" for each in found for signal in each.signals)
