@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agents.formats import FORMATS
 from agents.formats.shape import Group, Row
 from agents.training.messages import has_content, is_blank
+from schemas.emission import EmissionConfig, RewardsConfig
 from schemas.training import Message
 from tests.agents.formats.rollouts import Line, group_of
 
@@ -204,6 +205,19 @@ def test_no_hack_is_imitated_or_preferred(lines: list[Line]) -> None:
     }
     assert suspect.isdisjoint(row.branch_index for row in group.sft)
     assert suspect.isdisjoint(pair.chosen_branch for pair in group.dpo)
+
+
+@MANY
+@given(rollouts())
+def test_no_penalised_hack_is_rewarded_above_an_unhacked_sibling(lines: list[Line]) -> None:
+    """Its row is in no statistic of the group, either."""
+    group = group_of(lines, in_order=False, config=EmissionConfig(rewards=RewardsConfig(hacked_rows="penalise")))
+    hacked = [row for row in group.ppo if _is_hacked(group, row.branch_index)]
+    others = [row for row in group.ppo if not _is_hacked(group, row.branch_index)]
+    for row in hacked:
+        assert "hack_penalised" in row.admission.reasons
+        assert row.reward <= min([other.reward for other in others], default=row.reward)
+        assert row.group_size == len(others)
 
 
 @MANY
