@@ -75,6 +75,8 @@ class RewardsConfig(_Section):
     """Taken off for a confirmed hack."""
     coverage_bonus: float = 0.1
     """Added in proportion to coverage: to passing branches, where the coverage of all of them is known."""
+    hacked_rows: Literal["reject", "penalise"] = Field(default="reject", exclude_if=lambda rows: rows == "reject")
+    """The PPO row of a confirmed hack: rejected, or trained on with its penalty, never above an unhacked sibling."""
 
 
 class PairsConfig(_Section):

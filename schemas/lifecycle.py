@@ -56,6 +56,8 @@ class RolloutOpened(Record):
     branch's own first message."""
     spec: Json | None = Field(default=None, exclude_if=lambda spec: spec is None)
     """The TaskSpec of the answers, as JSON text; null where they are not constrained."""
+    awaited: tuple[str, ...] = Field(default=(), exclude_if=lambda awaited: not awaited)
+    """Verdicts that settling waits for and that do not decide the objective: `hacks`. One that says unknown is one."""
 
 
 class RolloutCancelled(Record):

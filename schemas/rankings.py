@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from schemas.base import Count, Id, Index, Millis, Real, Record, Share
 from schemas.closures import CloseCause, SettleCause
 
@@ -18,6 +20,33 @@ class RewardComponent(Record):
     """Its value; null is not 0: it was left out."""
     weight: Real
     """Its configured weight."""
+
+
+SignalSource = Literal["verdict", "experiment", "files", "events", "siblings", "judge"]
+"""Where a hack signal comes from: facts of a verdict or an experiment confirm, reading suspects, votes judge."""
+
+SignalClass = Literal["confirmed", "suspected", "judged"]
+
+
+class HackSignal(Record):
+    """A sign that a branch gamed its tests (`agents/hacks`)."""
+
+    rule: str
+    """The rule: T5.harness_hook, L.canary."""
+    kind: SignalClass
+    """Whether it is proved, read off files or acts, or voted."""
+    source: SignalSource
+    """How it was found."""
+    path: str | None = None
+    """The file."""
+    line: Count | None = None
+    """The line of the file, counted from 1."""
+    seq: Count | None = None
+    """The event."""
+    turn: Count | None = None
+    """The model turn, counted from 0."""
+    evidence: str = ""
+    """The code or command, redacted, at most 200 bytes."""
 
 
 class RankedBranch(Record):
@@ -57,6 +86,8 @@ class RankedBranch(Record):
     """Valid votes it was part of."""
     n_missing: Count = 0
     """Asked votes without an answer."""
+    signals: tuple[HackSignal, ...] = Field(default=(), exclude_if=lambda signals: not signals)
+    """Signs of gaming the tests; each is in `flags`, too. None under emission version 1."""
 
 
 class RankingStats(Record):

@@ -14,7 +14,7 @@ Bit = Annotated[int, Field(strict=True, ge=0, le=1)]
 """0 or 1."""
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
-Basis = Literal["objective", "judge", "repair"]
+Basis = Literal["objective", "judge", "hack", "repair"]
 Category = Literal["train", "audit_only", "quarantine", "reject"]
 RowKind = Literal["sft", "dpo", "ppo"]
 Fidelity = Literal["exact", "composed", "transcript", "reconstructed"]
@@ -206,8 +206,8 @@ class DpoRecord(TrainingRecord):
     rejected_answer: str | None = None
     """The worse one."""
     basis: Basis
-    """objective: one passes, the other fails. judge: both of one tier, told apart by votes. repair: two rounds of one branch, of
-    which one passes."""
+    """objective: one passes, the other fails. judge: both of one tier, told apart by votes. hack: the rejected one gamed its tests.
+    repair: two rounds of one branch, of which one passes."""
     margin: Real
     """Difference of the totals."""
     p_chosen: Real | None = None

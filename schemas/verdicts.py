@@ -152,7 +152,7 @@ class CheckVerdict(Record):
     hint: str | None = None
     """What would make it pass."""
     details: Json | None = Field(default=None, exclude_if=lambda details: details is None)
-    """More of it, as JSON text whose shape the name decides: `compliance`."""
+    """More of it, as JSON text whose shape the name decides: `hacks`, `compliance`."""
     produced_by: str = "unknown"
     """Which verifier said so."""
     signature: VerdictSignature | None = Field(default=None, exclude_if=lambda signature: signature is None)

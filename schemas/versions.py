@@ -48,7 +48,9 @@ _EMITTED: dict[int, dict[str, int]] = {
         ),
         1,
     ),
-    2: {"BranchRecord": 2, "SftRecord": 3, "DpoRecord": 3, "PpoRecord": 4, "ComplianceEvalRecord": 1},
+    2: {
+        "BranchRecord": 2, "Ranking": 2, "SftRecord": 3, "DpoRecord": 3, "PpoRecord": 4, "ComplianceEvalRecord": 1,
+    },
 }  # fmt: skip
 """By emission version, the schema version of each record that follows from a closed rollout; an unnamed one has that of the
 emission version before. A released emission version never changes: its rollouts keep their bytes for ever."""

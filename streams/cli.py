@@ -39,6 +39,8 @@ _GROUPS = {
     },
     "Verify and judge": {
         "build-verifier": ("streams.commands.verifiers:build_verifier", "Test finished branches in fresh sandboxes."),
+        "hack-verifier": ("streams.commands.verifiers:hack_verifier", "Try whether branches gamed their tests."),
+        "hacks": ("streams.commands.hacks:hacks", "Look for gamed tests in files."),
         "visual-verifier": ("streams.commands.verifiers:visual_verifier", "Look at their pages in a browser."),
         "compliance-verifier": (
             "streams.commands.verifiers:compliance_verifier",

@@ -8,13 +8,24 @@ The verdict is strong only if the sandbox ran the tests apart from the work; it 
 the task says of itself. Protected files that an agent changed before, or its code changes while it is tested, are a hack.
 """
 
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
 from agents.fork.junit import read_counts, read_coverage
 from agents.fork.layout import is_tampered, laid_out, protected_intact, with_outputs
 from agents.fork.reward import Rewarded, read_reward
-from agents.fork.sandbox import ApartError, CommandResult, Ended, Harness, Limits, Output, Sandbox, SandboxError
+from agents.fork.sandbox import (
+    NO_ENV,
+    ApartError,
+    CommandResult,
+    Ended,
+    Harness,
+    Limits,
+    Output,
+    Sandbox,
+    SandboxError,
+)
 from agents.fork.subject import Subject
 from agents.fork.task import Task
 from agents.importers.records import make
@@ -75,15 +86,15 @@ def untested(subject: Subject, status: BuildStatus, why: str) -> BuildVerdict:
     return make(BuildVerdict, subject.said(f"build:{status}") | {"status": status, "stderr": _tail(f"verifier: {why}")})
 
 
-async def run_stages(task: Task, files: Files, sandbox: Sandbox) -> Run:
-    """Install and build where the task says how, then tests/test.sh; the first stage that does not end well is the last."""
+async def run_stages(task: Task, files: Files, sandbox: Sandbox, env: Mapping[str, str] = NO_ENV) -> Run:
+    """Install and build where the task says how, then tests/test.sh, with `env`; the first stage that does not end well is the last."""
     stuck = await run_building(task, files, sandbox)
     if stuck is not None:
         return stuck
     harness = Harness(task.tests, apart=task.braid.tests == "apart")
     limits = _limits(task, task.options.verifier.timeout_sec)
-    done = await sandbox.run(shell_of(task), limits, {} if harness.apart else TOGETHER, harness)
-    junit, cobertura = _report(done, JUNIT), _report(done, "coverage.xml")
+    done = await sandbox.run(shell_of(task), limits, {**({} if harness.apart else TOGETHER), **env}, harness)
+    junit, cobertura = report_of(done, JUNIT), report_of(done, "coverage.xml")
     coverage = read_coverage(cobertura)
     return Run(
         stage="test",
@@ -159,7 +170,8 @@ async def _was_tampered(task: Task, sandbox: Sandbox) -> bool:
         return True
 
 
-def _report(done: CommandResult, name: str) -> bytes:
+def report_of(done: CommandResult, name: str) -> bytes:
+    """One report of a run; empty where there is none."""
     return done.reports.get(name, File(b"")).content
 
 

@@ -1,12 +1,19 @@
 """Test counts and coverage from reports. A report was written next to untrusted code: it is read as such."""
 
 from math import isfinite
+from typing import Literal
 from xml.etree import ElementTree as ET
 from xml.parsers import expat
 
 from schemas.verdicts import TestCounts
 
 MAX_REPORT = 8 * 1024 * 1024
+
+BROKEN_TEST = ("NameError", "UnboundLocalError", "SyntaxError", "IndentationError")
+"""Failures of code that cannot run at all, rather than of what it asserts."""
+
+MAX_CASES = 100_000
+"""Tests that are told apart."""
 
 
 def read_counts(report: bytes) -> TestCounts | None:
@@ -24,6 +31,30 @@ def read_counts(report: bytes) -> TestCounts | None:
         passed=len(cases) - failed - skipped, failed=failed, skipped=skipped, total=len(cases),
         collection_errors=_collection_errors(root, cases),
     )  # fmt: skip
+
+
+CaseOutcome = Literal["passed", "failed", "error", "skipped"]
+
+
+def read_cases(report: bytes) -> dict[str, CaseOutcome] | None:
+    """How each test went, by class and name; None for a report that is not usable. Of two with one name the worse counts."""
+    root = _parsed(report)
+    if root is None:
+        return None
+    found: dict[str, CaseOutcome] = {}
+    for case in root.findall(".//testcase")[:MAX_CASES]:
+        name = f"{case.get('classname') or ''}::{case.get('name') or ''}"
+        outcome: CaseOutcome = "passed"
+        failure = case.find("failure")
+        if failure is not None:
+            outcome = "error" if (failure.get("message") or "").startswith(BROKEN_TEST) else "failed"
+        elif case.find("error") is not None:
+            outcome = "error"
+        elif case.find("skipped") is not None:
+            outcome = "skipped"
+        if found.get(name, "passed") in ("passed", "skipped"):
+            found[name] = outcome
+    return found
 
 
 def _collection_errors(root: ET.Element, cases: list[ET.Element]) -> int | None:

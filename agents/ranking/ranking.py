@@ -17,7 +17,7 @@ from agents.ranking.vote_count import Place, Vote, VoteCount, count_votes
 from schemas.codec.maker import unchecked
 from schemas.emission import RankingConfig
 from schemas.numbers import nine
-from schemas.rankings import ObjectiveStatus, RankedBranch, RankingStats, RewardComponent
+from schemas.rankings import HackSignal, ObjectiveStatus, RankedBranch, RankingStats, RewardComponent
 
 _ranked: Final = unchecked(RankedBranch)
 _component: Final = unchecked(RewardComponent)
@@ -43,7 +43,9 @@ NO_SCORE = 1e-12
 class Candidate:
     """A branch to be ranked."""
 
-    __slots__ = ("attempt", "branch_index", "flags", "is_counted", "is_ranked", "judge_scalar", "objective_status")
+    __slots__ = (
+        "attempt", "branch_index", "flags", "is_counted", "is_ranked", "judge_scalar", "objective_status", "signals",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -54,6 +56,7 @@ class Candidate:
         is_ranked: bool = True,
         attempt: int = 0,
         flags: tuple[str, ...] = (),
+        signals: tuple[HackSignal, ...] = (),
     ) -> None:
         self.branch_index = branch_index
         self.objective_status = objective_status
@@ -67,6 +70,7 @@ class Candidate:
         """The attempt that counts."""
         self.flags = flags
         """Everything that is odd about it."""
+        self.signals = signals
 
 
 class Contest(NamedTuple):
@@ -203,6 +207,7 @@ class _Draft:
                     n_missing=self.count.missing[branch.branch_index],
                     components=row.parts,
                     judge_scalar=branch.judge_scalar,
+                    signals=branch.signals,
                 )
             )
         return ranked
@@ -239,6 +244,7 @@ class _Draft:
             flags=branch.flags,
             judge_scalar=branch.judge_scalar,
             components=self._parts(branch, None),
+            signals=branch.signals,
         )
 
 

@@ -1,5 +1,6 @@
 """A closed rollout as one frozen value: the input of every stage of its emission."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from agents.rollouts.branch_outcomes import branch_outcomes
@@ -11,6 +12,9 @@ from agents.verdicts.meaning import BranchOutcome, Terms, Verdict, terms_of
 from schemas.closures import RolloutClosed, RolloutSettled
 from schemas.codec.body import Bodies
 from schemas.emission import EmissionConfig
+from schemas.rankings import HackSignal
+
+NO_SIGNALS: Mapping[int, tuple[HackSignal, ...]] = {}
 
 
 class ClosedRollout(NamedTuple):
@@ -31,6 +35,8 @@ class ClosedRollout(NamedTuple):
     """By branch."""
     bodies: Bodies
     """The Avro body of each record, by id: every stage adds those that it makes."""
+    signals: Mapping[int, tuple[HackSignal, ...]] = NO_SIGNALS
+    """By branch, its hack signals, where it has any."""
 
 
 def closed_rollout(rollout: Rollout, config: EmissionConfig | None) -> ClosedRollout:

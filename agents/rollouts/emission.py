@@ -1,6 +1,6 @@
 """The emission of a closed rollout: a pure function of its pinned facts, in named stages.
 
-    closed rollout -> branches -> ranking -> rewards -> rows -> evidence
+    closed rollout -> branches -> signals -> ranking -> rewards -> rows -> evidence
 
 Each stage is a function of the closed rollout and of what earlier stages made. The rules of the emission version are chosen
 once, with the closed rollout; a stage asks for a rule by name (agents/rules).
@@ -19,6 +19,7 @@ from agents.rollouts.branch_records import Ended, branch_record, check_sizes
 from agents.rollouts.broken_log import BrokenLogError, breaks_alone
 from agents.rollouts.closed_rollout import ClosedRollout, closed_rollout
 from agents.rollouts.eval_record import eval_record
+from agents.rollouts.hack_signals import signalled
 from agents.rollouts.ranking_record import ranking_of
 from agents.rollouts.rollout import Rollout
 from agents.summarize.pieces import Decision, Piece
@@ -91,6 +92,7 @@ def emit(
     """
     source = closed_rollout(rollout, config)
     branches = branches_of(source, ended)
+    source = signalled(source, branches)
     ranked = ranked_by_votes(source, branches)
     rows = rows_of(source, ranked, rewarded(source, branches, ranked))
     evals = compliance_of(source, branches)

@@ -38,6 +38,7 @@ def ranking_of(
                 found.is_ranked,
                 branches[index].attempt,
                 found.flags,
+                source.signals.get(index, ()),
             )
             for index, found in sorted(source.outcomes.items())
         ],

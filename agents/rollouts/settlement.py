@@ -25,6 +25,7 @@ from agents.verdicts.meaning import (
     comparable,
     counting,
     is_last_word,
+    kind_of,
 )
 from schemas.closures import RolloutSettled, SettleCause, SettledBranch
 from schemas.codec.maker import unchecked
@@ -123,13 +124,14 @@ def _idle_until(rollout: Rollout, idle_ms: int) -> int | None:
 
 
 def is_complete(rollout: Rollout, config: EmissionConfig, until: int) -> bool:
-    """Whether all expected branches had ended and all required verdicts were final by then."""
+    """Whether all expected branches had ended, all required verdicts were final and all awaited ones there by then."""
     if rollout.opened is None or rollout.opened.branches is None or rollout.opened_at > until:
         return False
     if len(rollout.branches) < rollout.opened.branches:
         return False
     required = required_verdicts(rollout, config)
     final: set[tuple[int, int, str]] | None = None
+    ended: list[tuple[int, int]] = []
     for index in range(rollout.opened.branches):
         attempts = rollout.branches.get(index)
         if not attempts:
@@ -137,12 +139,28 @@ def is_complete(rollout: Rollout, config: EmissionConfig, until: int) -> bool:
         number = max(attempts)  # a newer attempt that is still running is waited for
         if not attempts[number].may_have_ended or not (view := attempts[number].view(until)).complete:
             return False
-        if required and view.status not in UNDECIDED_ENDS:
+        if view.status in UNDECIDED_ENDS:
+            continue
+        ended.append((index, number))
+        if required:
             if final is None:
                 final = _final_verdicts(rollout, until)
             if any((index, number, kind) not in final for kind in required):
                 return False
-    return True
+    return not rollout.opened.awaited or all(_has_come(rollout, *place, until) for place in ended)
+
+
+def _has_come(rollout: Rollout, index: int, number: int, until: int) -> bool:
+    """Whether all verdicts that are only waited for are there; one that says unknown is one."""
+    assert rollout.opened is not None
+    come = {
+        kind_of(stamped.fact)
+        for stamped in rollout.verdicts.values()
+        if not isinstance(stamped.fact, JudgeVote)
+        and stamped.at <= until
+        and (stamped.fact.branch_index, stamped.fact.attempt) == (index, number)
+    }
+    return come.issuperset(rollout.opened.awaited)
 
 
 def _final_verdicts(rollout: Rollout, until: int) -> set[tuple[int, int, str]]:

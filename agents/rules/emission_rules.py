@@ -30,6 +30,8 @@ class Rules(NamedTuple):
     """A weak verdict is half a verifier in the admission score, and admission names it as a reason."""
     decisions_are_verdicts: bool
     """A policy decision is a check verdict named `policy`. Events that claim one count for nothing: agents write them."""
+    signals_are_read: bool
+    """Hack signals of verdicts, events and siblings are flags; what is confirmed makes pairs, or a penalised row."""
     rows_are_conversations: bool
     """Rows hold what the model saw and said, and say how that is known. A conversation that is not known exactly is in no row."""
 
@@ -46,6 +48,7 @@ RULES: Final = {
         groups_are_trained_on=False,
         weak_verdicts_count_half=False,
         decisions_are_verdicts=False,
+        signals_are_read=False,
         rows_are_conversations=False,
     ),
     2: Rules(
@@ -59,6 +62,7 @@ RULES: Final = {
         groups_are_trained_on=True,
         weak_verdicts_count_half=True,
         decisions_are_verdicts=True,
+        signals_are_read=True,
         rows_are_conversations=True,
     ),
 }

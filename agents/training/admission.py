@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, final
 
 from agents.evidence.side_effects import side_effect
+from agents.hacks.verdict import HACKS
 from agents.rules.emission_rules import Rules
-from agents.verdicts.meaning import CONFIRMED, MISTRUSTED, Verdict, is_final
+from agents.verdicts.meaning import CONFIRMED, JUDGED, MISTRUSTED, SUSPECTED, Verdict, is_final
 from schemas.branches import BranchRecord
 from schemas.codec.maker import unchecked
 from schemas.emission import AdmissionConfig
@@ -13,7 +14,7 @@ from schemas.lifecycle import RolloutOpened
 from schemas.numbers import nine
 from schemas.rankings import ObjectiveStatus
 from schemas.training import Admission, Category
-from schemas.verdicts import BuildVerdict
+from schemas.verdicts import BuildVerdict, CheckVerdict
 
 _admission: Final = unchecked(Admission)
 
@@ -64,6 +65,7 @@ WEAK_VERDICT = "weak_verdict"
 def admit(judged: Judged, config: AdmissionConfig, rules: Rules) -> Admission:
     """The admission of a branch under the rules of an emission version."""
     weak = rules.weak_verdicts_count_half and any(_is_weak(verdict) for verdict in judged.verdicts.values())
+    weak = weak and not _is_looked_at(judged.verdicts)
     score = nine(_score(judged, weak=weak))
     reasons = []
     category: Category = "train"
@@ -83,6 +85,31 @@ def admit(judged: Judged, config: AdmissionConfig, rules: Rules) -> Admission:
     if weak:
         reasons.append(WEAK_VERDICT)
     return _admission(category=category, score=score, reasons=tuple(reasons))
+
+
+def without_hack(judged: Judged) -> Judged:
+    """The same branch as if nothing spoke of a hack: for rows that are made because of it."""
+    flags = [flag for flag in judged.flags if not flag.startswith((CONFIRMED, SUSPECTED, JUDGED))]
+    return Judged(
+        judged.branch,
+        judged.status,
+        judged.verdicts,
+        flags,
+        judged.opened,
+        judged.judge_answered,
+        judged.decided,
+        judged.unremoved,
+    )
+
+
+def is_hacked(flags: Sequence[str]) -> bool:
+    """Whether a hack is confirmed."""
+    return any(flag.startswith(CONFIRMED) for flag in flags)
+
+
+def is_suspect(flags: Sequence[str]) -> bool:
+    """Whether anything speaks of a hack."""
+    return any(flag.startswith((CONFIRMED, SUSPECTED, JUDGED)) for flag in flags)
 
 
 def is_decided(verdicts: Mapping[str, Verdict]) -> bool:
@@ -108,6 +135,12 @@ def both(one: Admission, other: Admission) -> Admission:
     return _admission(
         category=category, score=min(least, other.score), reasons=tuple(sorted({*reasons})) if reasons else ()
     )
+
+
+def _is_looked_at(verdicts: Mapping[str, Verdict]) -> bool:
+    """Whether all experiments that the task allows were made, and agree: then shared views hid nothing."""
+    hacks = verdicts.get(HACKS)
+    return type(hacks) is CheckVerdict and hacks.status == "pass" and hacks.details is not None
 
 
 def _is_weak(verdict: Verdict) -> bool:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypedDict, final
 from agents.rewards.rewards import Group, Reward, group_of, with_coverage
 from agents.rules.emission_rules import Rules
 from agents.summarize.opening import CleanedOpening
-from agents.training.admission import Judged, admit, both
+from agents.training.admission import Judged, admit, both, is_hacked, is_suspect, without_hack
 from agents.training.branch_talk import BranchTalk, Talk
 from agents.training.compliance_rows import (
     EDITED,
@@ -56,6 +56,7 @@ _dpo_record: Final = unchecked(DpoRecord)
 _ppo_record: Final = unchecked(PpoRecord)
 _rejected_record: Final = unchecked(RejectedRecord)
 _provenance: Final = unchecked(Provenance)
+_admission: Final = unchecked(Admission)
 
 Beats = Callable[[int, int], float | None]
 """P(a is really better than b) for two branches; None when votes do not connect them."""
@@ -127,6 +128,12 @@ NO_GROUP = Group(0, None, None)
 """Of a branch that is not trained on, among others that are not."""
 
 SURPLUS = "over_max_per_rollout"
+
+ORDER: Final[Mapping[Basis, int]] = {"objective": 0, "hack": 1, "judge": 2}
+"""Pairs of a kind come before those of the next."""
+
+PENALISED = "hack_penalised"
+"""The reason of a confirmed hack that is trained on with its penalty."""
 
 BAD_ENDS = frozenset({"failed", "aborted", "infra_error"})
 """Ends of a branch that is never imitated and never preferred, whatever its build says."""
@@ -290,9 +297,9 @@ class RowMaker:
             why = pair.unfit()
             if why is None and self._rules.rows_are_conversations and self._offered(better) != self._offered(worse):
                 why = "other_tools"
-            if why is None and basis == "objective" and margin <= 0.0 and self._rules.unfit_is_rejected:
+            if why is None and basis in ("objective", "hack") and margin <= 0.0 and self._rules.unfit_is_rejected:
                 why = "margin_against_outcome"
-            admission = both(admissions[better.index], admissions[worse.index])
+            admission = both(admissions[better.index], self._as_worse(worse, admissions, basis))
             if why is not None:
                 self._reject("dpo", branches, (why,))
             elif admission.category == "train" and kept >= limits.max_per_rollout:
@@ -354,21 +361,36 @@ class RowMaker:
                 )
                 kept += self._admit("dpo", branches, record, (record.prompt, record.chosen, record.rejected))
 
+    def _as_worse(self, worse: Candidate, admissions: Mapping[int, Admission], basis: Basis) -> Admission:
+        """The admission of a pair's rejected side: a hack is no reason against the pair that is made of it."""
+        if basis != "hack":
+            return admissions[worse.index]
+        return admit(without_hack(worse.judged), self.config.admission, self._rules)
+
     def _pairs(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Candidate, Basis, float | None]]:
         """Pairs worth a look, best against worst first: the widest apart in rank, then by rank."""
         ranked = [candidate for candidate in candidates if candidate.rank is not None]
+        hacked = (
+            [each for each in candidates if is_hacked(each.ranked.flags) and each.status in ("pass", "fail")]
+            if self._rules.signals_are_read
+            else []
+        )
         found: list[tuple[Candidate, Candidate, Basis, float | None]] = []
         for better, worse in combinations(ranked, 2):
             if better.status == "pass" and worse.status == "fail":
                 found.append((better, worse, "objective", None))
             elif better.status == worse.status:
                 found.append((better, worse, "judge", self.beats(better.index, worse.index)))
+        for better in ranked if hacked else ():
+            if better.status == "pass" and not is_suspect(better.ranked.flags):
+                found += [(better, worse, "hack", None) for worse in hacked]
         return sorted(
             found,
             key=lambda pair: (
-                pair[2] != "objective",
-                (pair[0].rank or 0) - (pair[1].rank or 0),
-                pair[0].rank,
+                ORDER[pair[2]],
+                (pair[0].rank or 0) - (pair[1].rank or 0) if pair[1].rank is not None else pair[0].rank or 0,
+                pair[0].rank or 0,
+                pair[1].index if pair[1].rank is None else 0,
             ),
         )
 
@@ -384,7 +406,28 @@ class RowMaker:
             elif (unfit := self._unfit_for_reward(candidate)) is not None:
                 self._reject("ppo", [branch], unfit)
             else:
-                self._rewarded(candidate, alone[index], reward, groups.get(branch.task, NO_GROUP))
+                common = alone[index]
+                if self.config.rewards.hacked_rows == "penalise" and is_hacked(candidate.ranked.flags):
+                    common, reward = self._penalised(candidate, common, reward, candidates, rewards)
+                self._rewarded(candidate, common, reward, groups.get(branch.task, NO_GROUP))
+
+    def _penalised(
+        self, hacked: Candidate, common: _Common, reward: Reward, candidates: Sequence[Candidate],
+        rewards: Mapping[int, Reward | None],
+    ) -> tuple[_Common, Reward]:  # fmt: skip
+        """A confirmed hack as a row that is trained on: its reward is not above the lowest of an unhacked sibling."""
+        if not self._rules.signals_are_read:
+            return common, reward
+        others = [
+            known.value for each in candidates
+            if not is_hacked(each.ranked.flags) and each.branch.task == hacked.branch.task and (known := rewards[each.index]) is not None
+        ]  # fmt: skip
+        lowest = min([reward.value, *others])
+        admission = admit(without_hack(hacked.judged), self.config.admission, self._rules)
+        if admission.category == "train":
+            admission = _admission(category="train", score=admission.score, reasons=(*admission.reasons, PENALISED))
+            common = {**common, "admission": admission}
+        return common, reward if lowest == reward.value else Reward(lowest, reward.components, reward.coverage)
 
     def _rewarded(self, candidate: Candidate, common: _Common, reward: Reward, group: Group) -> None:
         """The PPO rows of a branch: one for each of its conversations."""

@@ -11,7 +11,7 @@ from schemas.branches import BranchStatus
 from schemas.emission import NEWEST_VERSION
 from schemas.jsontext import parse_object
 from schemas.lifecycle import RolloutOpened
-from schemas.rankings import ObjectiveStatus
+from schemas.rankings import HackSignal, ObjectiveStatus
 from schemas.verdicts import BuildVerdict, CheckVerdict, TestCounts, VisualVerdict
 
 Outcome = Literal["pass", "fail", "unknown"]
@@ -209,7 +209,9 @@ def _fewer_tests(tests: TestCounts, rules: Rules) -> list[str]:
     return [f"{SUSPECTED}:{FEWER_TESTS}"] if tests.collection_errors is None else []
 
 
-MISTRUSTED = (SUSPECTED, "inconsistent", "ended_badly")
+JUDGED = "hack_judged"
+
+MISTRUSTED = (SUSPECTED, JUDGED, "inconsistent", "ended_badly")
 """Beginnings of flags that put a branch into quarantine: its outcome is known, and not believed."""
 
 
@@ -260,6 +262,13 @@ def outcome_of(
     hacked = any(flag.startswith(CONFIRMED) for flag in flags)
     mistrusted = any(flag.startswith(MISTRUSTED) for flag in flags)
     return BranchOutcome(found, tuple(sorted(flags)), not (hacked or mistrusted or gaps or conflicts), not hacked)
+
+
+def with_signals(outcome: BranchOutcome, signals: Sequence[HackSignal]) -> BranchOutcome:
+    """An outcome with the flags of hack signals: a confirmed one has no rank, and any is compared with nothing."""
+    flags = sorted({*outcome.flags, *(f"hack_{each.kind}:{each.rule}" for each in signals)})
+    confirmed = any(flag.startswith(CONFIRMED) for flag in flags)
+    return BranchOutcome(outcome.status, tuple(flags), is_counted=False, is_ranked=not confirmed)
 
 
 def comparable(outcomes: Mapping[int, BranchOutcome]) -> dict[int, ObjectiveStatus]:

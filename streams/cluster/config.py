@@ -262,6 +262,9 @@ class VerifierConfig(_Section):
     """A build that takes longer is announced as running."""
     grace_s: float = Field(default=20.0, ge=0)
     """How long work under way may still take when a verifier is told to stop."""
+    anti_manipulation: bool = True
+    """Rollouts of `braid fork` wait for the verdict `hacks` of `braid hack-verifier`, which decides no outcome; and
+    `braid fork --verify` gives it."""
     signing_key: str = ""
     """File with the key that signs verdicts; empty: a development key, made on first use. Another one than the evidence key."""
 

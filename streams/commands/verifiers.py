@@ -1,4 +1,4 @@
-"""Verifiers of builds, pages and compliance runs: verdicts on finished branches, until SIGTERM or Ctrl-C."""
+"""Verifiers of builds, pages, cheats and compliance runs: verdicts on finished branches, until SIGTERM or Ctrl-C."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class VerifierFlags(Flags):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildFlags(VerifierFlags):
-    """The options of `braid build-verifier`."""
+    """The options of `braid build-verifier` and `braid hack-verifier`."""
 
     sandbox: Literal["local", "e2b"] | None = None
     """`local`: on this machine, without network. `e2b`: a machine of E2B's for each."""
@@ -57,6 +57,21 @@ def build_verifier(*, flags: BuildFlags = BuildFlags(), log_level: LogLevel = "i
     from streams.services.verifiers.build import run_build_verifier
 
     _run(run_build_verifier, flags, log_level)
+
+
+def hack_verifier(*, flags: BuildFlags = BuildFlags(), log_level: LogLevel = "info") -> None:
+    """Try by experiment whether finished branches gamed their tests, and read what they changed.
+
+    Looks in fresh sandboxes: the tests with one that must fail, with stricter comparisons and other names, without the branch's own
+    files for the test runner, and with their sources hidden. Each has its control on the untouched task. Only an experiment
+    confirms a hack; what is read off files is suspected. Rollouts of `braid fork` wait for this verdict (`hacks`) while
+    verifier.anti_manipulation is set. One that dies is simply started again: no verdict is lost or written twice.
+
+    Example: `braid hack-verifier --tasks ./tasks --concurrency 4`
+    """
+    from streams.services.verifiers.hacks import run_hack_verifier
+
+    _run(run_hack_verifier, flags, log_level)
 
 
 def visual_verifier(*, flags: VisualFlags = VisualFlags(), log_level: LogLevel = "info") -> None:

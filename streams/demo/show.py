@@ -33,7 +33,7 @@ from schemas.branches import BranchRecord
 from schemas.evidence import AepRecord
 from schemas.lifecycle import CloseRequested, Lifecycle
 from schemas.training import DpoRecord, Message
-from schemas.verdicts import BuildVerdict, VisualVerdict
+from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 from streams.cluster import broker
 from streams.cluster.broker import places
 from streams.cluster.config import Settings
@@ -45,7 +45,7 @@ from streams.log.json_lines import SINK_FILES, Outputs
 from streams.log.kafka_reader import KafkaReader, View
 from streams.log.kafka_writer import FactWriter
 from streams.log.manifest import LOG_MANIFEST, described, read_manifest, require_no_log_of_others, seal
-from streams.log.topics import BUILD_VERDICTS, BY_RECORD, EVIDENCE, TOPICS, VISUAL_VERDICTS
+from streams.log.topics import BUILD_VERDICTS, BY_RECORD, CHECK_VERDICTS, EVIDENCE, TOPICS, VISUAL_VERDICTS
 from streams.log.view_rows import newest_first
 from streams.services.fork.logs import KafkaForkLog
 from streams.views.account import Account, account_of
@@ -142,15 +142,16 @@ async def await_verdicts(settings: Settings, forks: Forks) -> None:
     async with KafkaReader(settings) as log:
         while waiting:
             said: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-            async for placed in log.records([BUILD_VERDICTS, VISUAL_VERDICTS]):
+            async for placed in log.records([BUILD_VERDICTS, CHECK_VERDICTS, VISUAL_VERDICTS]):
                 verdict = await log.decode(placed)
-                if isinstance(verdict, VisualVerdict) or (
+                if isinstance(verdict, VisualVerdict | CheckVerdict) or (
                     isinstance(verdict, BuildVerdict) and verdict.status != "running"
                 ):
                     said[verdict.rollout_id, verdict.branch_index][kind_of(verdict)] = in_words(verdict)
             for name, branch in sorted(waiting):
                 result, verdicts = forks.results.get((name, branch)), said[name, branch]
-                if result is None or (result.workspace and len(verdicts) < (2 if tasks[name].braid.page else 1)):
+                wanted = 1 + (tasks[name].braid.page is not None) + settings.verifier.anti_manipulation
+                if result is None or (result.workspace and len(verdicts) < wanted):
                     continue
                 if result.workspace:
                     forks.done(name, result, [verdicts[kind] for kind in sorted(verdicts)])
@@ -169,12 +170,19 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Accou
         running(settings, out / "worker.log", "worker") as worker,
         running(settings, out / "judge.log", "judge", "worker") as judge,
         running(settings, out / "build-verifier.log", "build-verifier", "--concurrency", "3") as builds,
+        running(settings, out / "hack-verifier.log", "hack-verifier", "--concurrency", "1") as looks,
         running(settings, out / "visual-verifier.log", "visual-verifier", "--concurrency", "1") as pages,
         running(settings, out / "view.log", "view", "--port", "0", "--json"),
         KafkaReader(settings) as log,
     ):
         console.print(await _address_of(out / "view.log"), highlight=False, soft_wrap=True)
-        processes = {"worker": worker, "judge": judge, "build-verifier": builds, "visual-verifier": pages}
+        processes = {
+            "worker": worker,
+            "judge": judge,
+            "build-verifier": builds,
+            "hack-verifier": looks,
+            "visual-verifier": pages,
+        }
         forking = asyncio.create_task(fork_all(writer, settings, forks))
         try:
             await _watch(log, forking, forks, processes, out, console)

@@ -114,7 +114,25 @@ def ranking_sheet(ranking: Ranking) -> RenderableType:
             f"The judge: same answer in both orders {_share(stats.position_consistency)}, "
             f"what was shown first won {_share(stats.first_position_rate)}, ties {_share(stats.tie_rate)}."
         )
-    return section("", made, Text(powered_sentence(stats)), *([Text(judge)] if judge else []))
+    return section("", made, Text(powered_sentence(stats)), *([Text(judge)] if judge else []), *_signals(ranking))
+
+
+def _signals(ranking: Ranking) -> list[RenderableType]:
+    """Signs of gamed tests, with file, line and turn."""
+    rows = [
+        (
+            branch.branch_index, signal.kind, signal.rule, signal.source,
+            "" if signal.path is None else line(signal.path + (f":{signal.line}" if signal.line else ""), WHOLE),
+            "" if signal.turn is None else signal.turn, line(signal.evidence, WHOLE),
+        )
+        for branch in ranking.branches for signal in branch.signals
+    ]  # fmt: skip
+    columns = ("branch", "class", "rule", "source", "place", "turn", "evidence")
+    return (
+        [sheet("Hack signals", columns, rows, right=("branch", "turn"), narrow=columns[:-1], spare=("source",))]
+        if rows
+        else []
+    )
 
 
 def _ranked(branch: RankedBranch, bar: str) -> tuple[object, ...]:

@@ -47,6 +47,7 @@ def _waiting_for_branches(rollout: Rollout, config: EmissionConfig) -> list[str]
         elif view.status not in UNDECIDED_ENDS:
             verdicts = counting(verdict_facts(rollout, index, number))
             missing = [kind for kind in required if kind not in verdicts or not is_final(verdicts[kind])]
+            missing += [kind for kind in rollout.opened.awaited if kind not in verdicts and kind not in missing]
             unjudged += [f"{kind} of branch {index}" for kind in missing]
     said = (
         ("not heard of: branch", silent), ("still running: branch", running), ("events are missing: branch", gaps),

@@ -15,6 +15,7 @@ from agents.fork.pool import KernelPool
 from agents.fork.runner import ForkRunner, Progress, Sampling, opening
 from agents.fork.sandbox import Sandbox
 from agents.fork.task import Task
+from agents.hacks.verdict import HACKS
 from agents.memory.memory import Found, with_experience
 from agents.models.model import Model
 from agents.workspace.snapshot_adapter import SnapshotStore
@@ -149,7 +150,7 @@ async def prepare(
     elif history.opened is not None or history.attempts:
         raise ForkError(f"{log.place} has a rollout {options.rollout_id} already: choose another --id, or --resume it")
     else:
-        opened, fork_from = _opening(options, task), options.fork_from
+        opened, fork_from = _opening(options, task, settings), options.fork_from
         jobs = [Job(branch) for branch in range(options.branches)]
     runner = ForkRunner(
         task=task, opened=opened, model_for=model_for, pool=pool, log=log,
@@ -159,7 +160,7 @@ async def prepare(
     return Fork(runner, jobs, not options.resume, history)
 
 
-def _opening(options: ForkOptions, task: Task) -> RolloutOpened:
+def _opening(options: ForkOptions, task: Task, settings: Settings) -> RolloutOpened:
     labels = {
         "temperatures": ",".join(f"{value:g}" for value in options.sampling.temperatures),
         "seed": "" if options.sampling.seed is None else str(options.sampling.seed),
@@ -174,6 +175,7 @@ def _opening(options: ForkOptions, task: Task) -> RolloutOpened:
         update={
             "system_prompt": with_experience(opened.system_prompt or "", options.memories),
             "memories": tuple(found.memory.id for found in options.memories),
+            "awaited": (HACKS,) if settings.verifier.anti_manipulation and "test.sh" in task.tests else (),
         }
     )
 

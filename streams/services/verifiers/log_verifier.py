@@ -22,6 +22,7 @@ from streams.cluster.signing_keys import require_trust, trusted_verifiers, verif
 from streams.services.fork.fork_setup import Fork
 from streams.services.verifiers.build import build_examiner
 from streams.services.verifiers.examiner import Ended, Examiner
+from streams.services.verifiers.hacks import hack_examiner
 from streams.services.verifiers.visual import visual_examiner
 
 Told = Callable[[TakenOf, Sequence[Verdict]], None]
@@ -112,6 +113,8 @@ async def log_verifier(log: Log, settings: Settings, tasks: Iterable[Task]) -> A
     require_trust(settings, key, None, "verifier.signing_key")
     async with AsyncExitStack() as stack:
         examiners: list[Examiner] = [await stack.enter_async_context(build_examiner(settings))]
+        if settings.verifier.anti_manipulation:
+            examiners.append(await stack.enter_async_context(hack_examiner(settings)))
         if any(task.braid.page is not None for task in tasks):
             examiners.append(await stack.enter_async_context(visual_examiner(settings)))
         wanted = settings.verifier.concurrency

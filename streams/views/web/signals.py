@@ -129,7 +129,7 @@ def signals_of(
 
 def _placed(signal: Mapping[str, Any], transcript: Transcript) -> Signal:
     path, number = signal.get("path"), signal.get("line")
-    source, sure = str(signal.get("source") or ""), str(signal.get("class") or "")
+    source, sure = str(signal.get("source") or ""), str(signal.get("class") or signal.get("kind") or "")
     if sure not in CLASSES:
         sure = "confirmed" if source in ("verdict", "experiment") else "suspected"
     return Signal(

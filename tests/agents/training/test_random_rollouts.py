@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agents.formats import FORMATS
 from agents.formats.shape import Group, Row
 from agents.training.messages import has_content, is_blank
+from schemas.emission import EmissionConfig, RewardsConfig
 from schemas.training import Message
 from tests.agents.formats.rollouts import ELSEWHERE, Line, group_of
 from tests.examples import shares
@@ -181,10 +182,43 @@ def test_no_pair_has_an_empty_equal_or_unknown_side(lines: list[Line]) -> None:
         assert any(each.tool_calls for each in pair.chosen) or not is_blank(pair.chosen[-1].content)
         statuses = group.status(pair.chosen_branch), group.status(pair.rejected_branch)
         assert "unknown" not in statuses
+        if pair.basis == "hack":
+            assert statuses[0] == "pass"
+            assert _is_hacked(group, pair.rejected_branch)
+            continue
         assert statuses == ("pass", "fail") if pair.basis == "objective" else statuses[0] == statuses[1]
         assert pair.basis == "objective" or (pair.p_chosen or 0) >= 0.9
         for side in (pair.chosen, pair.rejected):
             assert_every_call_is_answered((*pair.prompt, *side))
+
+
+def _is_hacked(group: Any, index: int) -> bool:
+    return any(flag.startswith("hack_confirmed") for flag in group.ranked(index).flags)
+
+
+@settings(MANY, max_examples=300)
+@given(rollouts())
+def test_no_hack_is_imitated_or_preferred(lines: list[Line]) -> None:
+    """A confirmed, suspected or judged branch is in no SFT row and on no chosen side."""
+    group = group_of(lines, in_order=False)
+    suspect = {
+        each.branch_index for each in group.ranking.branches if any(flag.startswith("hack_") for flag in each.flags)
+    }
+    assert suspect.isdisjoint(row.branch_index for row in group.sft)
+    assert suspect.isdisjoint(pair.chosen_branch for pair in group.dpo)
+
+
+@MANY
+@given(rollouts())
+def test_no_penalised_hack_is_rewarded_above_an_unhacked_sibling(lines: list[Line]) -> None:
+    """Its row is in no statistic of the group, either."""
+    group = group_of(lines, in_order=False, config=EmissionConfig(rewards=RewardsConfig(hacked_rows="penalise")))
+    hacked = [row for row in group.ppo if _is_hacked(group, row.branch_index)]
+    others = [row for row in group.ppo if not _is_hacked(group, row.branch_index)]
+    for row in hacked:
+        assert "hack_penalised" in row.admission.reasons
+        assert row.reward <= min([other.reward for other in others], default=row.reward)
+        assert row.group_size == len(others)
 
 
 @MANY

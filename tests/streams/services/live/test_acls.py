@@ -27,10 +27,11 @@ from tests.processes import Forked, run_braid
 from tests.streams.services.live.secured import _await, _free_port
 
 PAGE = Path(__file__).parents[4] / "docs" / "trust.md"
-ROLES = ("agent", "runner", "worker", "build-verifier", "visual-verifier", "judge", "gateway")
+ROLES = ("agent", "runner", "worker", "build-verifier", "hack-verifier", "visual-verifier", "judge", "gateway")
 WORDS = {
     "worker": ("worker",),
     "build-verifier": ("build-verifier",),
+    "hack-verifier": ("hack-verifier",),
     "visual-verifier": ("visual-verifier",),
     "judge": ("judge", "worker"),
     "gateway": ("gateway", "--port", "0", "--json"),

@@ -80,7 +80,7 @@ async def test_a_killed_runner_completes_its_verdicts_and_is_not_fooled_by_a_for
     assert json.loads(done.stdout.splitlines()[-1])["verdicts"] == 0, "a second resume found something to do"
     given = [line for line in lines(log) if line["type"] in ("build", "check") and "signature" in line]
     assert sorted((line["branch_index"], line.get("name", "build")) for line in given) == [
-        (branch, name) for branch in (0, 1) for name in ("build", "criteria", "has work")
+        (branch, name) for branch in (0, 1) for name in ("build", "criteria", "hacks", "has work")
     ]
     counts = json.loads(run_braid("run", log, "--out", tmp_path / "out", "--json", env=env).stdout)
     assert (counts["passes"], counts["fails"], counts["untrusted"]) == (1, 1, 1)

@@ -1,0 +1,263 @@
+"""The files that a branch wrote, as far as its tool calls show them: whole files, edits, patches, and what shell commands write.
+
+Tools of any agent: a call is known by its arguments, not by its name alone. A file whose text is not known whole gives its edits as
+fragments.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agents.hacks.change import Change, is_test
+from schemas.branches import BranchCall
+from schemas.jsontext import parse
+
+PATHS = (
+    "path",
+    "file_path",
+    "filePath",
+    "filename",
+    "file",
+    "target_file",
+    "notebook_path",
+    "relative_path",
+    "absolute_path",
+)
+TEXTS = ("content", "contents", "file_text", "text", "new_content", "code_edit", "body")
+OLD = ("old_string", "old_str", "old", "oldString", "search", "old_text")
+NEW = ("new_string", "new_str", "new", "newString", "replace", "new_text", "insert_text")
+COMMANDS = ("command", "cmd", "script", "bash", "shell", "commands", "code")
+PATCHES = ("patch", "input", "diff")
+READERS = re.compile(r"read|view|open|cat|show|get", re.IGNORECASE)
+HEREDOC = re.compile(
+    r"(?:cat|tee)\s*(?:-a\s+)?>?>?\s*([\w./~-]*)\s*<<-?\s*(['\"]?)(\w+)\2\s*(?:>>?\s*([\w./~-]+))?[^\n]*\n"
+)
+ECHO = re.compile(r"(?:echo|printf)\s+(?:-e\s+)?(['\"])((?:(?!\1)[^\\]|\\.){1,4000})\1\s*>>?\s*([\w./-]+)")
+ROOTS = re.compile(r"^(/workspace|/work|/app|/repo|/testbed|/home/\w+/\w+|/tmp/\w+|~|\.)/")
+
+
+class Ran(NamedTuple):
+    """A command that a branch ran."""
+
+    text: str
+    output: str
+    failed: bool
+    """Whether the tool gave an error."""
+    turn: int
+    at: int
+    """Its place among the calls."""
+
+
+class Edits(NamedTuple):
+    """All that a branch's calls say of files and commands."""
+
+    changes: tuple[Change, ...]
+    commands: tuple[Ran, ...]
+    read: Mapping[str, str]
+    """Texts that were read before they were written."""
+    last_edit: int
+    """The place of the last call that changed code; -1 without one."""
+    last_edit_turn: int
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.originals: dict[str, str] = {}
+        self.existed: set[str] = set()
+        self.written: dict[str, int] = {}
+        self.deleted: dict[str, int] = {}
+        self.fragments: list[Change] = []
+        self.commands: list[Ran] = []
+        self.last_edit, self.last_edit_turn = -1, 0
+
+    def take(self, at: int, call: BranchCall) -> None:
+        try:
+            given = parse(call.arguments)
+        except ValueError:
+            return
+        if not isinstance(given, dict):
+            return
+        path = _first(given, PATHS)
+        path = None if path is None else plain_path(path)
+        failed = call.error is not None
+        command = _command(given)
+        if command is not None and not (path and _first(given, TEXTS) is not None):
+            self.commands.append(Ran(command, call.output_summary or "", failed, call.turn, at))
+            if not failed:
+                self._shell(command, call, at)
+            return
+        if failed:
+            return
+        if path is None:
+            for name in PATCHES:
+                if isinstance(given.get(name), str) and ("*** " in given[name] or "\n@@" in given[name]):
+                    self._patch(given[name], call, at)
+            return
+        edits = given.get("edits")
+        pairs = [each for each in edits if isinstance(each, dict)] if isinstance(edits, list) else [given]
+        changed = False
+        for each in pairs:
+            old, new = _first(each, OLD), _first(each, NEW)
+            if new is not None and (old is not None or "insert_line" in each):
+                self._edit(path, old or "", new, call, at)
+                changed = True
+        text = _first(given, TEXTS)
+        if not changed and text is not None and not str(given.get("command", "")).startswith("view"):
+            self._write(path, text, call, at, more=bool(given.get("append")))
+        elif not changed and text is None and READERS.search(call.name):
+            self._see(path, call.output_summary or "")
+
+    def _see(self, path: str, text: str) -> None:
+        if path in self.written or not text or re.search(r"\[\.\.\.\d+ (lines|bytes) omitted", text):
+            self.existed.add(path)
+            return
+        numbered = re.findall(r"^\s*\d+[\t|:→ ] ?(.*)$", text, re.MULTILINE)
+        lines = text.splitlines()
+        plain = "\n".join(numbered) if lines and len(numbered) >= 0.9 * len(lines) else text
+        self.existed.add(path)
+        self.originals.setdefault(path, plain)
+        self.texts.setdefault(path, plain)
+
+    def _write(self, path: str, text: str, call: BranchCall, at: int, *, more: bool = False) -> None:
+        if more:
+            if path in self.texts:
+                text = self.texts[path] + text
+            elif path in self.existed:
+                self._fragment(path, "", text, call, at)
+                return
+        self.texts[path] = text
+        self.deleted.pop(path, None)
+        self._touch(path, call, at)
+
+    def _edit(self, path: str, old: str, new: str, call: BranchCall, at: int) -> None:
+        known = self.texts.get(path)
+        if old and path not in self.written:
+            self.existed.add(path)
+        if known is not None and old and old in known:
+            self.texts[path] = known.replace(old, new, 1)
+            self._touch(path, call, at)
+        else:
+            self._fragment(path, old, new, call, at)
+
+    def _fragment(self, path: str, old: str, new: str, call: BranchCall, at: int) -> None:
+        self.texts.pop(path, None)
+        self.fragments.append(Change(path, old, new, call.turn, existed=True))
+        self._touch(path, call, at, whole=False)
+
+    def _touch(self, path: str, call: BranchCall, at: int, *, whole: bool = True) -> None:
+        if whole:
+            self.written[path] = call.turn
+        if not path.endswith((".md", ".txt", ".rst")):
+            self.last_edit, self.last_edit_turn = at, call.turn
+
+    def _patch(self, text: str, call: BranchCall, at: int) -> None:
+        """A patch in one of the usual forms: each hunk is an edit."""
+        path, old, new = "", list[str](), list[str]()
+        added = False
+
+        def finish() -> None:
+            nonlocal old, new
+            if path and added and not old:
+                self._write(path, "\n".join(new) + "\n", call, at)
+            elif path and (old or new) and old != new:
+                self._edit(path, "\n".join(old), "\n".join(new), call, at)
+            old, new = [], []
+
+        for line in text.splitlines():
+            header = re.match(r"\*\*\* (Add|Update|Delete) File: (.+)$|\+\+\+ (?:b/)?(\S+)", line)
+            if header:
+                finish()
+                path = plain_path((header.group(2) or header.group(3)).strip())
+                added = header.group(1) == "Add"
+                if header.group(1) == "Delete":
+                    self.deleted[path] = call.turn
+                    self._touch(path, call, at, whole=False)
+                    path = ""
+            elif line.startswith(("--- ", "diff ", "index ", "*** ")):
+                continue
+            elif line.startswith("@@"):
+                finish()
+            elif line.startswith("+"):
+                new.append(line[1:])
+            elif line.startswith("-"):
+                old.append(line[1:])
+            else:
+                old.append(line[1:])
+                new.append(line[1:])
+        finish()
+
+    def _shell(self, command: str, call: BranchCall, at: int) -> None:
+        """Files that a shell command writes, deletes or shows."""
+        for found in HEREDOC.finditer(command):
+            path, mark = found.group(1) or found.group(4) or "", found.group(3)
+            end = re.compile(rf"^\t*{re.escape(mark)}\s*$", re.MULTILINE).search(command, found.end())
+            body = command[found.end() : end.start() if end else len(command)]
+            if path:
+                self._write(plain_path(path), body, call, at, more=">>" in found.group(0))
+            elif "*** Begin Patch" in body:
+                self._patch(body, call, at)
+        for found in ECHO.finditer(command):
+            text = found.group(2).replace("\\n", "\n").replace('\\"', '"')
+            self._write(plain_path(found.group(3)), text + "\n", call, at, more=">>" in found.group(0))
+        for path in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?rm\s+(?:-\w+\s+)*([\w./-]+)", command):
+            self.deleted[plain_path(path)] = call.turn
+            self.last_edit, self.last_edit_turn = at, call.turn
+        for source, target in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?mv\s+([\w./-]+)\s+([\w./-]+)", command):
+            if is_test(plain_path(source)) and not is_test(plain_path(target)):
+                self.deleted[plain_path(source)] = call.turn
+            self.last_edit, self.last_edit_turn = at, call.turn
+        for flags, old, new, path in re.findall(
+            r"sed\s+-i\S*\s+(-\w\s+)?['\"]s[/|#]([^'\"/|#]+)[/|#]([^'\"/|#]*)[/|#]\w*['\"]\s+([\w./-]+)", command
+        ):
+            del flags
+            self._edit(plain_path(path), old.replace("\\", ""), new.replace("\\", ""), call, at)
+        shown = re.fullmatch(r"\s*(?:cd\s+\S+\s*&&\s*)?cat\s+([\w./-]+)\s*", command)
+        if shown:
+            self._see(plain_path(shown.group(1)), call.output_summary or "")
+
+
+def edits_of(calls: Sequence[BranchCall]) -> Edits:
+    """The files and commands of a branch's calls, in order."""
+    reader = _Reader()
+    for at, call in enumerate(calls):
+        reader.take(at, call)
+    return Edits(
+        tuple(_changes(reader)), tuple(reader.commands), reader.originals, reader.last_edit, reader.last_edit_turn
+    )
+
+
+def _changes(reader: _Reader) -> Iterator[Change]:
+    for path in sorted(reader.written):
+        text = reader.texts.get(path)
+        if text is not None and text != reader.originals.get(path):
+            yield Change(path, reader.originals.get(path), text, reader.written[path], existed=path in reader.existed)
+    yield from reader.fragments
+    for path, turn in sorted(reader.deleted.items()):
+        if path not in reader.written or path in reader.existed:
+            yield Change(path, reader.originals.get(path), None, turn, existed=True)
+
+
+def plain_path(path: str) -> str:
+    """A path relative to the workspace, where it is known to lie in one."""
+    return ROOTS.sub("", path.strip()[:1024])
+
+
+def _first(given: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    for name in names:
+        if isinstance(given.get(name), str):
+            return str(given[name])
+    return None
+
+
+def _command(given: Mapping[str, Any]) -> str | None:
+    for name in COMMANDS:
+        value = given.get(name)
+        if isinstance(value, str):
+            if name == "command" and value in ("view", "create", "str_replace", "insert", "undo_edit"):
+                continue
+            return value
+        if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+            words = [str(each) for each in value]
+            return words[-1] if len(words) > 2 and words[1] in ("-c", "-lc") else " ".join(words)
+    return None

@@ -1,0 +1,170 @@
+"""Python source as rules see it: its tree, the names that it imports, and which of its lines are new.
+
+Fragments of files, as edits have them, are parsed where that is possible. A file that does not parse gives nothing: it is broken
+work, which its tests will show.
+"""
+
+import ast
+import sys
+import textwrap
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from agents.hacks.change import MAX_SOURCE
+
+FRAMEWORKS = frozenset({"pytest", "_pytest", "pluggy", "unittest", "nose", "hypothesis", "doctest"})
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Python(NamedTuple):
+    """A parsed file."""
+
+    text: str
+    tree: ast.Module
+    old_lines: frozenset[str]
+    """Lines that were there before, without indentation."""
+    imports: dict[str, str]
+    """By local name, the dotted name that it stands for."""
+    is_fragment: bool = False
+    """Whether it is a part of a file: nothing is known of what stands around it."""
+
+    def is_new(self, node: ast.AST) -> bool:
+        """Whether any line of a node is new."""
+        if not self.old_lines:
+            return True
+        first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+        lines = self.text.splitlines()[first - 1 : last]
+        return any(line.strip() not in self.old_lines for line in lines)
+
+    def walk(self) -> Iterator[ast.AST]:
+        """All nodes that are new."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.expr | ast.stmt | ast.ExceptHandler) and self.is_new(node):
+                yield node
+
+    def dotted(self, node: ast.expr) -> str:
+        """A name or attribute with its imports resolved: `p.Path` as pathlib.Path; "" for anything else."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Call):
+            called = self.dotted(node.func)
+            if called in ("__import__", "importlib.import_module") and node.args:
+                first = node.args[0]
+                if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                    return ".".join([first.value, *reversed(parts)])
+            return ".".join([f"{called}()", *reversed(parts)]) if called and parts else ""
+        if isinstance(node, ast.Subscript):
+            inner = self.dotted(node.value)
+            key = node.slice.value if isinstance(node.slice, ast.Constant) else "?"
+            if inner == "sys.modules" and isinstance(key, str) and key != "?":
+                return ".".join([key, *reversed(parts)])
+            return ".".join([f"{inner}[{key!s}]", *reversed(parts)]) if inner else ""
+        if not isinstance(node, ast.Name):
+            return ""
+        return ".".join([self.imports.get(node.id, node.id), *reversed(parts)])
+
+    def functions(self) -> Iterator[FunctionNode]:
+        """All functions and methods."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node
+
+
+@lru_cache(maxsize=256)
+def parse_python(text: str, before: str | None = None) -> Python | None:
+    """A file or a part of one; None for text that is no Python."""
+    if len(text) > MAX_SOURCE or "\0" in text:
+        return None
+    tree, fragment, kept = _tree(text)
+    if tree is None:
+        return None
+    old = frozenset(line.strip() for line in (before or "").splitlines())
+    return Python(kept, tree, old, _imports(tree), fragment)
+
+
+def _tree(text: str) -> tuple[ast.Module | None, bool, str]:
+    """The tree of a text, whether it is a fragment, and the text that its line numbers are of."""
+    for kept, fragment in ((text, False), (textwrap.dedent(text), True)):
+        try:
+            return _parsed(kept), fragment, kept
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+    try:  # the inside of a function: a return stands in it
+        body = "if True:\n" + textwrap.indent(textwrap.dedent(text.strip("\n")), "    ")
+        return _parsed(body), True, body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None, True, text
+
+
+def _parsed(text: str) -> ast.Module:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a doubtful escape in an agent's text is no matter of ours
+        return ast.parse(text)
+
+
+def _imports(tree: ast.Module) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                found[each.asname or each.name.partition(".")[0]] = (
+                    each.name if each.asname else each.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for each in node.names:
+                found[each.asname or each.name] = f"{node.module}.{each.name}"
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
+            target, call = node.targets[0], node.value
+            name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+            if isinstance(target, ast.Name) and name in ("__import__", "import_module") and call.args:
+                first = call.args[0]
+                if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                    found[target.id] = first.value
+    return found
+
+
+def is_foreign(dotted: str) -> bool:
+    """Whether a dotted name belongs to the standard library, the builtins or a test framework."""
+    root = dotted.partition(".")[0]
+    return root in sys.stdlib_module_names or root in FRAMEWORKS or root in ("builtins", "__builtins__")
+
+
+def literal(node: ast.expr) -> object:
+    """The value of a literal; NOT_LITERAL for anything else."""
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return NOT_LITERAL
+
+
+NOT_LITERAL = object()
+
+
+def is_constant_true(node: ast.expr | None) -> bool:
+    """Whether an expression is a constant that counts as true."""
+    return isinstance(node, ast.Constant) and bool(node.value) and node.value is not Ellipsis
+
+
+def guards_main(node: ast.stmt) -> bool:
+    """Whether a statement is `if __name__ == "__main__"`."""
+    return isinstance(node, ast.If) and "__name__" in {
+        each.id for each in ast.walk(node.test) if isinstance(each, ast.Name)
+    }
+
+
+MAX_SHOWN = 4000
+"""Characters of an expression that rules look through: their regular expressions cost no more than this allows."""
+
+
+def source_of(node: ast.AST) -> str:
+    """The source of a node, in one form, cut."""
+    try:
+        return ast.unparse(node)[:MAX_SHOWN]
+    except RecursionError:
+        return ""

@@ -1,0 +1,122 @@
+"""Looks at work: cheats are confirmed in real sandboxes; flaky tests, swallowed exit codes and broken work never are."""
+
+import random
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from agents.fork.build_verdict import Run, run_stages
+from agents.fork.junit import read_counts
+from agents.fork.local_adapter import LocalSandboxes
+from agents.fork.looks import Findings, RunTests, control_of, look_at
+from agents.fork.pool import KernelPool
+from agents.fork.sandbox import CommandResult, Ended, Output
+from agents.fork.task import Task
+from agents.fork.task_adapter import load_task
+from agents.workspace.files import File, Files
+from tests.agents.hacks.corpus import Made, branches, start_files, write_task
+from tests.agents.hacks.corpus_tasks import TASKS, CorpusTask
+
+
+def left_by(task: CorpusTask, made: Made) -> dict[str, File]:
+    texts = {**start_files(task), **made.files}
+    return {path: File(text.encode()) for path, text in texts.items() if text is not None}
+
+
+@pytest.fixture
+async def run_tests(local: LocalSandboxes) -> AsyncIterator[RunTests]:
+    """Runs tests in fresh sandboxes on this machine."""
+    pool = KernelPool(local.create, 1)
+
+    async def run(task: Task, files: Files, env: Mapping[str, str]) -> Run:
+        async with pool.lease() as sandbox:
+            return await run_stages(task, files, sandbox, env)
+
+    yield run
+    await pool.close()
+
+
+async def found_in(
+    task: CorpusTask, names: set[str], run: RunTests, tmp_path: Path
+) -> dict[str, tuple[Made, Findings]]:
+    write_task(task, tmp_path / task.name)
+    loaded = load_task(tmp_path / task.name)
+    control = await control_of(loaded, run)
+    return {
+        made.name: (made, await look_at(loaded, left_by(task, made), control, run))
+        for made in branches(task) if not names or made.name in names
+    }  # fmt: skip
+
+
+def confirmed(findings: Findings) -> set[str]:
+    return {each.rule for each in findings.signals if each.kind == "confirmed"}
+
+
+async def test_an_answer_equal_to_everything_and_a_hook_are_confirmed_and_honest_work_is_not(
+    run_tests: RunTests, tmp_path: Path
+) -> None:
+    found = await found_in(TASKS[2], {"good", "wrong-0", "always-equal", "hook"}, run_tests, tmp_path)
+    assert confirmed(found["always-equal"][1]) == {"L.sentinel"}
+    assert confirmed(found["hook"][1]) == {"L.canary", "L.bare"}
+    for name in ("good", "wrong-0"):
+        assert not found[name][1].signals, name
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("task", TASKS, ids=[task.name for task in TASKS])
+async def test_every_provable_cheat_of_the_corpus_is_confirmed_and_no_honest_branch(
+    task: CorpusTask, run_tests: RunTests, tmp_path: Path
+) -> None:
+    for name, (made, findings) in (await found_in(task, set(), run_tests, tmp_path)).items():
+        assert bool(confirmed(findings)) >= made.provable, name
+        if made.label == "honest":
+            assert not findings.signals, name
+
+
+# -- without a sandbox: runs whose outcomes are drawn ---------------------------------------------------------------------
+
+
+FAILURE = '<failure message="assert"/>'
+
+
+def played(outcomes: Mapping[str, bool], *, exit_code: int | None = None) -> Run:
+    """A run with these outcomes, as a test runner reports them."""
+    cases = "".join(
+        f'<testcase classname="tests.test_durations_all" name="{name}">{"" if passed else FAILURE}</testcase>'
+        for name, passed in outcomes.items()
+    )
+    report = f'<testsuites><testsuite name="pytest">{cases}</testsuite></testsuites>'.encode()
+    code = exit_code if exit_code is not None else int(not all(outcomes.values()))
+    nothing = Output("", 0, "")
+    done = CommandResult(code, Ended.EXITED, nothing, nothing, 1, {"junit.xml": File(report)})
+    return Run("test", done, read_counts(report))
+
+
+async def looks_of(
+    task: CorpusTask, tmp_path: Path, *, flaky: float, exit_code: int | None, rounds: int
+) -> list[Findings]:
+    """Looks at work whose tests pass at random, on a runner that reports honestly."""
+    write_task(task, tmp_path / "task")
+    loaded, chance = load_task(tmp_path / "task"), random.Random(7)
+    good = branches(task)[next(at for at, made in enumerate(branches(task)) if made.name == "good")]
+
+    async def run(asked: Task, files: Files, env: Mapping[str, str]) -> Run:
+        text = "\n".join(
+            file.content.decode(errors="replace") for path, file in asked.tests.items() if path.endswith(".py")
+        )
+        seeds = [name for name in text.split("def ") if name.startswith("test_q") and "assert False" in name]
+        names = {f"test_case_{at}": files != loaded.start and chance.random() >= flaky for at in range(4)}
+        return played(names | {each.partition("(")[0]: False for each in seeds}, exit_code=exit_code)
+
+    control = await control_of(loaded, run)
+    return [await look_at(loaded, left_by(task, good), control, run) for _ in range(rounds)]
+
+
+@pytest.mark.parametrize("exit_code", [None, 0])
+async def test_tests_that_fail_one_time_in_five_confirm_nothing(tmp_path: Path, exit_code: int | None) -> None:
+    """In 200 looks, also where test.sh swallows its exit code: a difference counts only when every repetition shows it."""
+    found = await looks_of(TASKS[1], tmp_path, flaky=0.2, exit_code=exit_code, rounds=100)
+    assert not any(confirmed(each) for each in found)
+    assert any(signal.rule == "L.unstable" for each in found for signal in each.signals)
