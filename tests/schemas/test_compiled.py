@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 PYPROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 PROJECT = tomllib.loads(PYPROJECT)
 MODULES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["modules"]
-IN_C = ("schemas/codec/_avro.c", "agents/ranking/_newton.c", "agents/evidence/_canonical.c")
+IN_C = (
+    "schemas/codec/_avro.c", "agents/ranking/_newton.c", "agents/evidence/_canonical.c", "agents/importers/otlp/_wire.c",
+)  # fmt: skip
 PACKAGES = ("schemas", "agents", "streams")
 used = pytest.mark.skipif(not compiled().modules, reason="nothing is compiled: `make setup`")
 

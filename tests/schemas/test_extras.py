@@ -16,10 +16,11 @@ from tests.processes import run_braid
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
-    "export": ("pyarrow",),
+    "export": ("datasketch", "pyarrow"),
     "fork": ("e2b", "playwright", "pytest"),
     "import": ("numpy",),
     "judge": ("anthropic", "openai", "httpx2"),
+    "language": ("langdetect",),
     "memory": ("qdrant_client",),
 }
 ABSENT = [package for each in PACKAGES.values() for package in each]
