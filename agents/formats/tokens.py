@@ -9,12 +9,8 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from agents.formats.shape import Column, Format, Group, Left, ListOf, Row, Speech, Struct
-from agents.formats.streams import group_key, stream_columns, versions_of
-from schemas.jsontext import compact
+from agents.formats.streams import DATA_SOURCE, reader_columns, stream_columns, versions_of
 from schemas.training import PpoRecord
-
-DATA_SOURCE = "braidstream"
-"""What verl chooses the reward function by, and SkyRL the environment."""
 
 
 def rows(group: Group) -> Iterator[Row | Left]:
@@ -28,7 +24,8 @@ def rows(group: Group) -> Iterator[Row | Left]:
             yield Left("tokens_redacted" if barred else "no_tokens")
             continue
         group_id = sha256(f"{record.rollout_id}\0{record.task}".encode()).hexdigest()[:32]
-        asked = group_key(group, record.task)
+        prompt = [{"role": said.role, "content": said.content or ""} for said in record.prompt]
+        beside = reader_columns(group, record.task, prompt)
         for number, stream in enumerate(streams):
             versions = versions_of(stream)
             yield Row(
@@ -52,19 +49,8 @@ def rows(group: Group) -> Iterator[Row | Left]:
                     "sequence": record.sequence,
                     "stream": number,
                     "record_id": record.record_id,
-                    "data_source": DATA_SOURCE,
-                    "ability": "agent",
                     "env_class": DATA_SOURCE,
-                    "prompt": [{"role": said.role, "content": said.content or ""} for said in record.prompt],
-                    "reward_model": {
-                        "style": "rule",
-                        "ground_truth": compact({"task": sha256(record.task.encode()).hexdigest()}),
-                    },
-                    "extra_info": {
-                        "split": group.split,
-                        "index": int(sha256(asked.encode()).hexdigest()[:12], 16),
-                        "uid": sha256(asked.encode()).hexdigest()[:32],
-                    },
+                    **beside,
                 },
                 (record,),
                 lost=() if number else _left_out(record),

@@ -6,20 +6,13 @@ sequences. `prompt` has roles and texts only, as verl reads it: one that holds c
 """
 
 from collections.abc import Iterator
-from hashlib import sha256
 from typing import Any
 
 from agents.formats.chat import message, tool_text
 from agents.formats.shape import Format, Group, Left, ListOf, Row, Speech, Struct, each_prompt
-from agents.formats.streams import group_key, stream_columns
+from agents.formats.streams import reader_columns, stream_columns
 from agents.rewards.rewards import group_of
-from schemas.jsontext import compact
 from schemas.training import Message
-
-DATA_SOURCE = "braidstream"
-"""What verl chooses the reward function by."""
-
-ABILITY = "agent"
 
 _SPEECH = Speech(reasoning=False)
 
@@ -37,23 +30,12 @@ def _prompt(group: Group) -> Iterator[Row | Left]:
         yield from [Left("calls_in_prompt")] * len(group.ppo)
         return
     stats = group_of([row.reward for row in group.ppo])
-    asked = group_key(group, first.task)
+    beside = reader_columns(group, first.task, [_said(said) for said in first.prompt])
     yield Row(
         {
-            "data_source": DATA_SOURCE,
-            "prompt": [_said(said) for said in first.prompt],
-            "ability": ABILITY,
-            "reward_model": {
-                "style": "rule",
-                "ground_truth": compact(
-                    {"task": sha256(first.task.encode()).hexdigest(), "verifiers": group.verifiers()}
-                ),
-            },
+            **beside,
             "extra_info": {
-                "split": group.split,
-                # The same number for the same prompt in every export, small enough for any reader of integers.
-                "index": int(sha256(asked.encode()).hexdigest()[:12], 16),
-                "uid": sha256(asked.encode()).hexdigest()[:32],
+                **beside["extra_info"],
                 "rollout_id": group.rollout_id,
                 "task": first.task,
                 "tools": tool_text(first.tools),

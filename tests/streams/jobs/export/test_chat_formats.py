@@ -18,7 +18,7 @@ def braid(*words: str | Path) -> str:
 
 
 def test_an_exact_chat_goes_out_in_every_format(tmp_path: Path) -> None:
-    """Every format has rows of it, but one that labels single steps, and that of compliance runs."""
+    """Every format has rows of it, but those of tokens, of labels for single steps, and of compliance runs."""
     wanted = [word for name in FORMATS for word in ("--format", name)]
     braid("run", CHAT, "--out", tmp_path / "out", "--json", *wanted)
     assert {path.parent.name for path in (tmp_path / "out").glob("*/manifest.json")} == {*FORMATS}
@@ -26,7 +26,9 @@ def test_an_exact_chat_goes_out_in_every_format(tmp_path: Path) -> None:
     for name in FORMATS:
         manifest = json.loads((tmp_path / "out" / name / "manifest.json").read_text("utf-8"))
         rows[name] = sum(file.get("rows", 0) for file in manifest["files"])
-    assert [name for name, count in rows.items() if not count] == ["trl-stepwise", "compliance-eval"], (
-        "rows do not say whether a call failed"
-    )
+    assert [name for name, count in rows.items() if not count] == [
+        "tokens-parquet",
+        "trl-stepwise",
+        "compliance-eval",
+    ], "the chat has no tokens, and its rows do not say whether a call failed"
     braid("verify", tmp_path / "out")

@@ -71,8 +71,8 @@ def test_every_format_is_traced_to_signed_evidence(signed: Path, tmp_path: Path,
         files["*/session.jsonl" if name == "sts" else file["name"]] += file["rows"]
     assert outcome.rows == files
     assert sum(outcome.rows.values()) == manifest["counts"]["rows"]
-    # All pairs differ in their calls, and no branch is a compliance run.
-    assert outcome.rows or name in ("openai-dpo", "compliance-eval")
+    # All pairs differ in their calls, no branch has tokens, and none is a compliance run.
+    assert outcome.rows or name in ("openai-dpo", "tokens-parquet", "compliance-eval")
 
 
 def data_file(out: Path) -> Path:

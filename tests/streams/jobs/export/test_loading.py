@@ -82,10 +82,13 @@ def test_parquet_holds_what_the_lines_hold(ran: Path, tmp_path: Path, name: str)
 
 
 def test_verl_columns_have_the_types_that_verl_reads(ran: Path, tmp_path: Path) -> None:
-    """Five columns; the prompt a list of role and content, the ground truth text, the index a whole number."""
+    """The prompt is a list of role and content, the ground truth text, the index a whole number; columns of tokens stand behind."""
     take(ran, tmp_path / "out", "verl-parquet")
     table = pyarrow.parquet.read_table(tmp_path / "out" / "train-00000.parquet")
-    assert table.column_names == ["data_source", "prompt", "ability", "reward_model", "extra_info"]
+    assert table.column_names == [
+        "data_source", "prompt", "ability", "reward_model", "extra_info",
+        "stream_branches", "prompt_ids", "response_ids", "response_mask", "rollout_log_probs",
+    ]  # fmt: skip
     assert table.to_pylist()[0]["reward_model"] == {
         "style": "rule",
         "ground_truth": json.dumps(

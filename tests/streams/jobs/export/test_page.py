@@ -23,7 +23,7 @@ def test_the_page_says_of_every_format_what_it_carries() -> None:
     for line in table.strip().splitlines()[2:]:
         names, reasoning, media, _, roles, arguments = (cell.strip() for cell in line.strip("|").split("|"))
         for name in names.split(", "):
-            told[name] = (reasoning == "yes", media != "no", roles == "all", arguments == "text, object")
+            told[name] = (reasoning != "no", media != "no", roles == "all", arguments == "text, object")
     speeches = {name: form.speech for name, form in FORMATS.items() if not form.verbatim}
     assert told == {
         name: (speech.reasoning, speech.media, speech.developer, speech.objects) for name, speech in speeches.items()
@@ -36,12 +36,11 @@ def test_the_commands_on_the_page_run(tmp_path: Path) -> None:
     (tmp_path / "items.jsonl").write_text(
         '{"id": "q", "question": "what is the airspeed velocity of an unladen swallow"}\n'
     )
-    (script,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-    for line in script.splitlines():
+    for line in "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)).splitlines():
         done = run_braid(*line.split()[1:], cwd=tmp_path)
         assert done.returncode == 0, line + done.stderr
     found = {path.parent.name for path in tmp_path.glob("*/manifest.json")}
-    assert found == {"conversations", "turns", "trajectories", "traces", "sure", "exact", "clean"}
+    assert found == {"conversations", "turns", "trajectories", "traces", "tokens", "sure", "exact", "clean"}
     assert len(list((tmp_path / "trajectories").glob("*/trajectory.json"))) == 3
     assert len(list((tmp_path / "traces").glob("*/session.jsonl"))) == 3
 

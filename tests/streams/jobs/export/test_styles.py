@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from agents.formats import FORMATS
 from agents.formats.shape import Row, Style
+from schemas.training import TokenStream
 from streams.jobs.export.checkpoint import ExportError, State, write_card, write_dataset_manifest
 from streams.jobs.export.row_file import as_columns, values_digest
 from streams.jobs.export.shards import Shards
@@ -76,11 +78,13 @@ SPOKEN = [name for name, form in FORMATS.items() if form.needs & {"sft", "dpo", 
     "name", [name for name in SPOKEN if name not in ("trl-stepwise", "sharegpt", "nemo-preference")]
 )
 def test_columns_hold_exact_conversations(tmp_path: Path, name: str) -> None:
-    """Reasoning, calls and results come back from Parquet as they are."""
+    """Reasoning, calls, results and tokens come back from Parquet as they are."""
     form = FORMATS[name]
     group = exact(
         completion=(model("x", ("call_0", {"a": 1}), reasoning_content="r"), result("call_0", "y"), model("z"))
     )
+    streams = (TokenStream(token_ids=(1, 2, 3, 4), loss_mask=(0, 1, 0, 1), logprobs=(-0.5, -0.25)),)
+    group = replace(group, ppo=tuple(row.model_copy(update={"streams": streams}) for row in group.ppo))
     made = [each for each in form.make(group) if isinstance(each, Row)]
     columns = Shards(tmp_path, form, "parquet", 1000, {})
     columns.write(made, "train", 0)
