@@ -66,7 +66,7 @@ long: $(COMPILED)
 properties: $(COMPILED)
 	@$(PYTEST) -m "hypothesis and not long and not trainers" --hypothesis-profile long
 
-test-trainers: $(TRAINERS)/.ready ## Exported files through TRL's trainers and torch (some 6 GB, once, in an environment of its own)
+test-trainers: $(TRAINERS)/.ready ## Exported files through TRL's trainers, verl's and SkyRL's readers, and torch (some 6 GB, once, in an environment of its own)
 	@HF_HUB_OFFLINE=1 $(TRAINERS)/bin/pytest -m trainers -p no:cacheprovider tests/trainers
 
 check: $(READY) ## Lint, types, import direction, schemas, the bytes of old logs
@@ -117,9 +117,10 @@ $(COMPILED): $(READY) hatch_build.py $(shell find schemas agents streams -name '
 	@$(BIN)/python hatch_build.py
 	@touch $@
 
-$(TRAINERS)/.ready: requirements-trainers.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
+$(TRAINERS)/.ready: requirements-trainers.lock tests/trainers/readers.txt pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@echo "installing torch and TRL into $(TRAINERS) (some 6 GB) ..."
 	@$(UV) venv -q --allow-existing --python '$(VENV_PYTHON)' $(TRAINERS)
 	@$(UV) pip sync -q --compile-bytecode --python $(TRAINERS)/bin/python --require-hashes requirements-trainers.lock
+	@$(UV) pip install -q --compile-bytecode --python $(TRAINERS)/bin/python --no-deps -r tests/trainers/readers.txt
 	@$(UV) pip install -q --python $(TRAINERS)/bin/python --no-deps -e . -e clients/python
 	@touch $@

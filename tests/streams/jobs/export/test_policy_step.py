@@ -57,7 +57,7 @@ def played(policy: Policy, chosen: Any) -> list[dict[str, Any]]:
                 ids.append(
                     int(
                         chosen.choice(
-                            VOCABULARY, p=np.exp(found.astype(np.float64)) / np.exp(found.astype(np.float64)).sum()
+                            len(found), p=np.exp(found.astype(np.float64)) / np.exp(found.astype(np.float64)).sum()
                         )
                     )
                 )
