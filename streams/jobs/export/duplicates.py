@@ -71,7 +71,7 @@ class Duplicates:
             group = replace(group, sft=self._each(group.sft, reasons))
         if "dpo" in kinds:
             group = replace(group, dpo=self._each(group.dpo, reasons))
-        if "ppo" in kinds and group.ppo and not self._takes("\n".join(map(_text, group.ppo))):
+        if "ppo" in kinds and group.ppo and not self._takes("\n".join([_text(row, self.kind) for row in group.ppo])):
             reasons += [self._reason] * len(group.ppo)
             group = replace(group, ppo=())
         return group, reasons
@@ -81,7 +81,7 @@ class Duplicates:
         return "duplicate" if self.kind == "exact" else "near_duplicate"
 
     def _each(self, rows: tuple[_Row, ...], reasons: list[str]) -> tuple[_Row, ...]:
-        kept = tuple([row for row in rows if self._takes(f"{type(row).__name__}\n{_text(row)}")])
+        kept = tuple([row for row in rows if self._takes(f"{type(row).__name__}\n{_text(row, self.kind)}")])
         reasons += [self._reason] * (len(rows) - len(kept))
         return kept
 
@@ -134,10 +134,15 @@ class Duplicates:
         return self.count, sha256(raw).hexdigest()
 
 
-def _text(row: Spoken) -> str:
-    """All that is said in a row, with who says it."""
+def _text(row: Spoken, kind: Dedupe) -> str:
+    """All that is said in a row, with who says it.
+
+    Near duplicates are found without system prompts: one long prompt that all rows share would make them all alike.
+    """
     said: list[str] = []
     for each in messages_of(row):
+        if kind == "near" and each.role in ("system", "developer"):
+            continue
         said += [each.role, each.content or "", each.reasoning_content or ""]
         said += [f"{call.function.name} {call.function.arguments}" for call in each.tool_calls]
     return "\n".join(said)

@@ -65,6 +65,20 @@ def test_rows_that_repeat_another_are_left_out(tmp_path: Path, dedupe: str, kept
     assert (exported(log, tmp_path / "two", dedupe=dedupe))[0] == found
 
 
+def test_a_long_system_prompt_makes_no_near_duplicates(tmp_path: Path) -> None:
+    """Rows of one agent share its system prompt, and are told apart by what is said under it."""
+    opened = [
+        {"type": "rollout", "rollout_id": name, "task": task, "branches": 1, "required": ["build"],
+         "system_prompt": WORDS * 5}
+        for name, task in (("a", "Mend the table"), ("b", "Sort the list"))
+    ]  # fmt: skip
+    told = [line for name in ("a", "b") for line in lines(name, f"It is done, says {name}")[1:]]
+    (tmp_path / "lines.ndjson").write_bytes(encoded([*opened, *told]))
+    run_files([tmp_path / "lines.ndjson"], tmp_path / "log", Settings(), None)
+    found, rejected = exported(tmp_path / "log", tmp_path / "out", dedupe="near")
+    assert (found, rejected.get("near_duplicate", 0)) == ({"a", "b"}, 0)
+
+
 def test_without_it_all_rows_stay(tmp_path: Path) -> None:
     assert len((exported(log_of(tmp_path / "in", TOLD), tmp_path / "out"))[0]) == 4
 
