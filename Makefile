@@ -11,7 +11,7 @@ READY := .venv/.ready
 COMPILED := .venv/.compiled
 TRAINERS := .venv-trainers
 
-.PHONY: help setup plain browser demo test test-cores test-fork test-live test-log test-kafka long properties test-long test-trainers check same-bytes lock schemas bench sizes faults clean
+.PHONY: help setup plain browser demo test test-cores test-fork test-live test-log test-kafka long properties test-long test-trainers check same-bytes lock schemas docs bench sizes faults clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -88,6 +88,9 @@ lock: $(READY) ## Resolve the dependencies anew, into the lock files (what runs,
 
 schemas: $(READY) ## Write the Avro of models that changed, as the next version
 	@$(BIN)/braid schemas write
+
+docs: $(READY) ## Write the pages of the reference anew, from the code
+	@$(BIN)/python -m tests.write_docs
 
 bench: $(COMPILED) ## Benchmarks, each with its baseline beside it
 	@for name in ranking contamination live export replay soak; do $(BIN)/python -m benchmarks.$$name || exit 1; done

@@ -1,14 +1,14 @@
-"""`braid schemas`: models, committed Avro files and the registry agree; the kinds of events as a page."""
+"""`braid schemas`: models, committed Avro files and the registry agree; the reference, as pages and as AsyncAPI."""
 
 import asyncio
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from schemas.errors import SchemaError
 
-app = App(name="schemas", help="Check and register the Avro schemas; describe the kinds of events.")
+app = App(name="schemas", help="Check and register the Avro schemas; write the reference.")
 
 
 @app.command
@@ -72,11 +72,43 @@ def write(*, amend: Annotated[bool, Parameter(negative="")] = False) -> None:
 
 
 @app.command
-def events() -> None:
-    """Write the page about the kinds of events, their fields and an example of each, as Markdown.
+def asyncapi() -> None:
+    """Write the topics as an AsyncAPI 3 document: channels, messages with their Avro and headers, settings of the broker.
 
-    Example: `braid schemas events`
+    Example: `braid schemas asyncapi > asyncapi.json`
     """
-    from streams.views.event_page import event_page
+    import json
 
-    sys.stdout.write(event_page())
+    from streams.views.reference.asyncapi import asyncapi as document
+
+    sys.stdout.write(json.dumps(document(), indent=2, ensure_ascii=False) + "\n")
+
+
+@app.command
+def page(name: Literal["configuration", "events", "records", "topics"]) -> None:
+    """Write a page of the reference as Markdown, made from the code.
+
+    Example: `braid schemas page configuration`
+
+    Parameters
+    ----------
+    name
+        Every setting; every kind of event; every record and field; the table of topics.
+    """
+    if name == "configuration":
+        from streams.views.reference.configuration_page import configuration_page
+
+        text = configuration_page()
+    elif name == "events":
+        from streams.views.reference.event_page import event_page
+
+        text = event_page()
+    elif name == "records":
+        from streams.views.reference.record_page import record_page
+
+        text = record_page()
+    else:
+        from streams.views.reference.topic_table import topic_table
+
+        text = topic_table()
+    sys.stdout.write(text)

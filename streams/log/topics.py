@@ -41,6 +41,8 @@ class Topic(NamedTuple):
     record: type[Record] | None
     """What its values are; None for dead letters, whose values are whatever came."""
     kind: Kind
+    written_by: str
+    """The services and producers that write to it; each topic has an ACL on a real cluster."""
 
     @property
     def max_bytes(self) -> int:
@@ -48,24 +50,24 @@ class Topic(NamedTuple):
         return LIMITS[self.kind]
 
 
-LIFECYCLE = Topic("rollouts.lifecycle.v1", Lifecycle, "fact")
-AGENT_EVENTS = Topic("rollouts.agent-events.v1", AgentEvents, "fact")
-BUILD_VERDICTS = Topic("rollouts.build-verdicts.v1", BuildVerdict, "fact")
-VISUAL_VERDICTS = Topic("rollouts.visual-verdicts.v1", VisualVerdict, "fact")
-CHECK_VERDICTS = Topic("rollouts.check-verdicts.v1", CheckVerdict, "fact")
-CAPTURES = Topic("rollouts.captures.v1", Capture, "raw")
-JUDGE_REQUESTS = Topic("rollouts.judge-requests.v1", JudgeRequest, "work")
-JUDGE_VOTES = Topic("rollouts.judge-votes.v1", JudgeVote, "fact")
-CLOSURES = Topic("rollouts.closures.v1", Closure, "fact")
-BRANCHES = Topic("rollouts.branches.v1", BranchRecord, "derived")
-RANKINGS = Topic("rollouts.rankings.v1", Ranking, "derived")
-COMPLIANCE_EVALS = Topic("compliance.evals.v1", ComplianceEvalRecord, "derived")
-EVIDENCE = Topic("evidence.aep.v1", AepRecord, "sink")
-SFT = Topic("training.sft.v1", SftRecord, "sink")
-DPO = Topic("training.dpo.v1", DpoRecord, "sink")
-PPO = Topic("training.ppo.v1", PpoRecord, "sink")
-REJECTED = Topic("training.rejected.v1", RejectedRecord, "sink")
-DEAD_LETTERS = Topic("rollouts.dead-letters.v1", None, "letters")
+LIFECYCLE = Topic("rollouts.lifecycle.v1", Lifecycle, "fact", "runner, operator")
+AGENT_EVENTS = Topic("rollouts.agent-events.v1", AgentEvents, "fact", "agent, capture fold")
+BUILD_VERDICTS = Topic("rollouts.build-verdicts.v1", BuildVerdict, "fact", "build verifier")
+VISUAL_VERDICTS = Topic("rollouts.visual-verdicts.v1", VisualVerdict, "fact", "visual verifier")
+CHECK_VERDICTS = Topic("rollouts.check-verdicts.v1", CheckVerdict, "fact", "verifiers")
+CAPTURES = Topic("rollouts.captures.v1", Capture, "raw", "proxy, OTLP receiver, tracer")
+JUDGE_REQUESTS = Topic("rollouts.judge-requests.v1", JudgeRequest, "work", "worker")
+JUDGE_VOTES = Topic("rollouts.judge-votes.v1", JudgeVote, "fact", "judge")
+CLOSURES = Topic("rollouts.closures.v1", Closure, "fact", "worker")
+BRANCHES = Topic("rollouts.branches.v1", BranchRecord, "derived", "worker")
+RANKINGS = Topic("rollouts.rankings.v1", Ranking, "derived", "worker")
+COMPLIANCE_EVALS = Topic("compliance.evals.v1", ComplianceEvalRecord, "derived", "worker")
+EVIDENCE = Topic("evidence.aep.v1", AepRecord, "sink", "worker")
+SFT = Topic("training.sft.v1", SftRecord, "sink", "worker")
+DPO = Topic("training.dpo.v1", DpoRecord, "sink", "worker")
+PPO = Topic("training.ppo.v1", PpoRecord, "sink", "worker")
+REJECTED = Topic("training.rejected.v1", RejectedRecord, "sink", "worker")
+DEAD_LETTERS = Topic("rollouts.dead-letters.v1", None, "letters", "worker, gateway")
 
 TOPICS: tuple[Topic, ...] = (
     LIFECYCLE, AGENT_EVENTS, BUILD_VERDICTS, VISUAL_VERDICTS, CHECK_VERDICTS, CAPTURES, JUDGE_REQUESTS, JUDGE_VOTES, CLOSURES,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streams.views.event_page import FORMS, BranchForm, event_page
+from streams.views.reference.event_page import FORMS, BranchForm, event_page
 from tests.processes import run_braid
 
 PAGE = Path(__file__).parents[3] / "docs" / "events.md"
@@ -18,11 +18,11 @@ def form_name(form: BranchForm) -> str:
 
 def test_the_page_about_events_is_that_of_the_table() -> None:
     """A kind that changes in schemas/event_kinds.py changes on the page."""
-    assert PAGE.read_text("utf-8") == event_page(), "run: braid schemas events > docs/events.md"
+    assert PAGE.read_text("utf-8") == event_page(), "run: braid schemas page events > docs/events.md"
 
 
 def test_the_command_prints_the_page() -> None:
-    """`braid schemas events` writes the page as it is committed."""
+    """`braid schemas page events` writes the page as it is committed."""
     assert run_braid("schemas", "events").stdout == PAGE.read_text("utf-8")
 
 

@@ -7,7 +7,7 @@ import orjson
 from schemas.event_kinds import KINDS, OTHER_CHANNEL, EventKind
 
 _HEAD = f"""\
-<!-- Generated from schemas/event_kinds.py: braid schemas events > docs/events.md -->
+<!-- Generated from schemas/event_kinds.py: braid schemas page events > docs/events.md -->
 
 # Events
 
