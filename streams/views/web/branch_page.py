@@ -23,6 +23,9 @@ CALLS = 100
 SEEN = 300
 """Messages before a turn that are shown: the last ones."""
 
+CHIPS = {"trained": "chip good", "rejected": "chip bad", "not": "chip"}
+"""By the first word about a turn and its rows, the colour of the chip."""
+
 HOW_KNOWN = {
     "exact": "Exact: every request to the model is on record.",
     "transcript": "Transcript: the conversation in its order; each turn is taken to have seen everything before it.",
@@ -292,7 +295,7 @@ def _turn(sight: Sight, strand: Strand, turn: Turn, links: Links, trained: Train
             tag("a", f"turn {turn.number}", href=f"#{name}", class_="number"),
             tag("span", " · ".join(said), class_="note"),
             tag("span", time(turn.at), class_="note") if turn.at else None,
-            tag("span", rows, class_="chip good" if rows.startswith("trained") else "chip") if rows else None,
+            tag("span", rows, class_=CHIPS[rows.partition(" ")[0]]) if rows else None,
             link("what it saw", saw, class_="saw") if saw else None,
             class_="bar",
         ),

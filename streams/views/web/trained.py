@@ -1,7 +1,7 @@
 """The rows of a branch beside its transcript: which turns are trained on, and how a row has an output that it shortens."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from schemas.training import DpoRecord, Message, PpoRecord, SftRecord
 from streams.views.web.sight import Row, Sight
@@ -16,6 +16,8 @@ class Trained:
 
     def __init__(self, sight: Sight, branch: int) -> None:
         self._kinds: dict[Key, list[str]] = {}
+        self._against: dict[Key, list[str]] = {}
+        """The same on the rejected side of a preference row."""
         self._tools: set[str] = set()
         self._held: Counter[Key] = Counter()
         """How often a row has words and calls of the model, as something to learn or before it."""
@@ -25,14 +27,10 @@ class Trained:
         self._keys = [_key_of(turn) for turn in strand.transcript.turns] if strand is not None else []
         self._said = Counter(self._keys)
         for row in rows:
-            kind = type(row).__name__.removesuffix("Record").upper()
             messages = _messages(row, branch)
             self._tools |= {message.content for message in messages if message.role == "tool" and message.content}
             self._held |= Counter(_key(message) for message in messages if message.role == "assistant")
-            for message in _learned(row, branch):
-                if message.role == "assistant" and message.trained is not False:
-                    kinds = self._kinds.setdefault(_key(message), [])
-                    kinds += [] if kind in kinds else [kind]
+            self._note(row, branch)
             if strand is not None and not self._outputs:
                 self._outputs = _aligned(strand.transcript.turns, messages)
         self.told = (
@@ -42,18 +40,37 @@ class Trained:
         )
         self._any = bool(rows)
 
+    def _note(self, row: Row, branch: int) -> None:
+        """Note what a trainer learns from the row: towards it, or away from it on the rejected side of a pair."""
+        kind = type(row).__name__.removesuffix("Record").upper()
+        rejected = isinstance(row, DpoRecord) and row.rejected_branch == branch
+        for message in _learned(row, branch):
+            if message.role == "assistant" and message.trained is not False:
+                kinds = (self._against if rejected else self._kinds).setdefault(_key(message), [])
+                kinds += [] if kind in kinds else [kind]
+
     def rows(self, turn: Turn) -> str | None:
-        """The kinds of rows in which the model's words and calls of a turn are trained on; None where there are no rows at all."""
+        """The rows that train on the model's words and calls of a turn, or reject them; None where there are no rows at all."""
         if not self._any:
             return None
+        kinds, against = self._found(self._kinds, turn), self._found(self._against, turn)
+        told = (
+            f"trained on: {', '.join(kinds)}" if kinds else "",
+            f"rejected in: {', '.join(against)}" if against else "",
+        )
+        return " · ".join(filter(None, told)) or "not trained on"
+
+    @staticmethod
+    def _found(noted: Mapping[Key, list[str]], turn: Turn) -> list[str]:
+        """The kinds of rows that have a turn's words and calls."""
         names = tuple(call.name for call in turn.calls if call.paired)
         said = (
             turn.text or (turn.ending.text if turn.ending is not None and turn.ending.kind == "answer" else "")
         ).strip()
-        kinds = self._kinds.get((said, names)) or []
+        kinds = noted.get((said, names)) or []
         if not kinds and turn.text and turn.ending is not None:
-            kinds = self._kinds.get((turn.ending.text.strip(), names)) or []
-        return f"trained on: {', '.join(kinds)}" if kinds else "not trained on"
+            kinds = noted.get((turn.ending.text.strip(), names)) or []
+        return kinds
 
     def differs(self, turn: Turn, call: ShownCall) -> bool:
         """Whether a row has the turn with another output than the one that is shown."""

@@ -128,12 +128,23 @@ def test_a_turn_on_a_later_page_is_reached_by_its_link(address: str) -> None:
 
 def test_a_branch_says_what_of_it_is_trained_on_and_in_which_form(address: str) -> None:
     trained = httpx.get(f"{address}/rollouts/lru-cache/branches/1").text
-    assert trained.count("trained on: SFT, DPO, PPO") == 3
+    assert trained.count("trained on: SFT, PPO · rejected in: DPO<") == 3
     assert trained.count("trained on: SFT, PPO<") == 1  # of the pair it is the prompt
     assert "as the rows have it" in trained
-    left = httpx.get(f"{address}/rollouts/flaky-date-test/branches/1").text
+    best = httpx.get(f"{address}/rollouts/lru-cache/branches/0").text
+    assert best.count("trained on: SFT, DPO, PPO<") == 3
+    assert "rejected in:" not in best
+    left = httpx.get(f"{address}/rollouts/six/branches/4").text
     assert "No row was made of it." in left
     assert "trained on:" not in left
+    assert "rejected in:" not in left
+
+
+def test_a_branch_that_cheated_is_trained_on_in_no_row(address: str) -> None:
+    """Rows may have it as the side to avoid; the page says so, and never that it is trained on."""
+    page = httpx.get(f"{address}/rollouts/flaky-date-test/branches/1").text
+    assert page.count("rejected in: DPO<") == 3
+    assert "trained on: " not in page
 
 
 def test_what_was_left_out_is_grouped_by_its_reasons(address: str) -> None:
