@@ -21,9 +21,9 @@ class Between:
     least: float
     most: float = math.inf
 
-    def __call__(self, kind: object, value: float | tuple[float, ...] | None) -> None:
+    def __call__(self, kind: object, value: float | tuple[float, ...] | list[float] | None) -> None:
         """Raises NumberError for anything else; of several numbers each is looked at."""
-        if isinstance(value, tuple):
+        if isinstance(value, tuple | list):
             for each in value:
                 self(kind, each)
         elif value is not None and not (self.least <= value <= self.most and value != math.inf):

@@ -11,6 +11,8 @@ from agents.importers.traces.transcript_writer import TranscriptWriter
 
 _CHECKPOINT = "checkpoint.json"
 """In every directory that `braid export` wrote."""
+_BESIDE = (_CHECKPOINT, "manifest.json", "croissant.json", "metadata.json", "README.md", "provenance/")
+"""Written there beside the rows."""
 
 _COLON, _COMMA, _OBJECT_END = b":,}"
 
@@ -81,7 +83,7 @@ def each_alone(names: Sequence[str], _head: Head, *, fits: Callable[[str], bool]
 def data_files(names: Sequence[str]) -> list[str]:
     """The files of a folder without those that `braid export` writes beside its rows."""
     homes = {name.removesuffix(_CHECKPOINT) for name in names if name.rpartition("/")[2] == _CHECKPOINT}
-    beside = tuple(f"{home}{name}" for home in homes for name in (_CHECKPOINT, "manifest.json", "provenance/"))
+    beside = tuple(f"{home}{name}" for home in homes for name in _BESIDE)
     return [name for name in names if not beside or not name.startswith(beside)]
 
 

@@ -75,6 +75,7 @@ def test_every_number_has_a_range_under_its_own_name() -> None:
         ("tail events --limit 0", "--limit 0: give at least 1"),
         ("judge stats --spans 0", "--spans 0: give 1 to 1000"),
         ("memory search words --floor 1.5", "--floor 1.5: give 0 to 1"),
+        ("audit adjust 0.5 1.5", "--values 1.5: give 0 to 1"),
         ("fork csv-table --branch-time nan", "--branch-time nan: give at least 0.001"),
         ("fork csv-table --total-time inf", "--total-time inf: give at least 0.001"),
         ("fork csv-table --seed 9007199254740993", "--seed 9007199254740993: give"),
