@@ -47,6 +47,12 @@ FAILED = re.compile(
     r"^not ok \d|\bAssertionError\b|\bexit(?:ed)?(?: with)?(?: code| status)?:?\s*[1-9]\d*\b|\"?exit_?code\"?[:=]\s*[1-9]|^Traceback \(most recent",
     re.MULTILINE | re.IGNORECASE,
 )
+RUNNER_FAILED = re.compile(
+    r"\b[1-9]\d* (failed|failing|errors?)\b|^FAILED\b|\bFAILED \(|^# fail [1-9]|\bERROR collecting\b|no tests ran|^not ok \d",
+    re.MULTILINE | re.IGNORECASE,
+)
+RUNNER_PASSED = re.compile(r"\b[1-9]\d* passed\b|^OK(?: \(.*\))?$|^# fail 0$|\b[1-9]\d* passing\b", re.MULTILINE)
+"""What pytest, unittest, node, Jest, Vitest and Mocha end with. Other commands in the same line may fail: theirs is no test's."""
 CLAIM = re.compile(
     r"\b(all|every|the|both|\d+)\b[^.\n]{0,40}\b(tests?|checks?|specs?|suite)\b[^.\n]{0,25}\b(pass(es|ed|ing)?|green|succeed(s|ed)?)\b|"
     r"\b(tests?|suite)\b\s+(now\s+)?(all\s+)?(pass(es|ed)?|are (all )?(passing|green)|is (passing|green))\b|\bpass(es|ing|ed)? (all|every|the) [^.\n]{0,30}tests?\b",
@@ -229,6 +235,9 @@ def _ran_something(ran: list[Ran]) -> bool:
 
 
 def _is_failed(ran: Ran) -> bool:
+    """Whether a run of tests failed: by the runner's own words, and without any by the exit code and the output."""
+    if RUNNER_PASSED.search(ran.output) and not RUNNER_FAILED.search(ran.output):
+        return False
     return ran.failed or FAILED.search(ran.output) is not None
 
 
