@@ -2,7 +2,8 @@
 
 Verdicts and votes are kept, of events only how each attempt ended: memory does not grow with what agents did. A branch
 without event lines counts as answered, so that its verdicts decide; otherwise statuses, attempts and required verdicts
-mean what they mean to `braid run`.
+mean what they mean to `braid run`. Acts are not read: a branch that `braid run` suspects of gaming its tests is ranked
+by its verdicts.
 """
 
 from collections.abc import Iterable, Iterator

@@ -22,7 +22,7 @@ from streams.log.file_reader import FileReader
 from streams.log.input_lines import Rejected
 from streams.log.kafka_reader import KafkaReader
 from streams.log.reader import LogReader
-from streams.log.topics import AGENT_EVENTS, CLOSURES, DEAD_LETTERS, TOPICS
+from streams.log.topics import AGENT_EVENTS, CLOSURES, COMPLIANCE_EVALS, DEAD_LETTERS, TOPICS
 from tests.agents.formats.rollouts import Line, encoded, opening
 from tests.agents.redaction import secrets_corpus as corpus
 from tests.live import Worker, read_all, until, until_closed
@@ -87,7 +87,7 @@ def secret_lines() -> list[Line]:
 
 def look_alike_lines() -> list[Line]:
     texts = list(corpus.LOOK_ALIKES)
-    lines = [opening("harmless", 2, task=texts[0], system_prompt="\n".join(texts))]
+    lines = [opening("harmless", 2, task=f"Clone and fetch: {texts[0]}", system_prompt="\n".join(texts))]
     return [
         *lines,
         *branch("harmless", 0, texts, "\n".join(texts), passes=True),
@@ -208,6 +208,7 @@ def test_no_secret_leaves_a_worker(settings: Settings, tmp_path: Path, braid: Br
         asyncio.run(_spoil(settings, tmp_path))
         asyncio.run(until(lambda: _letters(settings, 4), "four dead letters", 60))
     derived = [topic for topic in TOPICS if topic.kind not in ("fact", "raw", "letters")] + [CLOSURES]
+    derived.remove(COMPLIANCE_EVALS)  # no constraints here
     for topic in derived:
         stored = asyncio.run(read_all(settings, settings.prefix + topic.name))
         assert stored, topic.name

@@ -279,17 +279,21 @@ def test_a_missing_file_is_an_expected_failure(tmp_path: Path) -> None:
 
 
 def test_the_sample_is_ranked_as_a_run_ranks_it(rank: Rank, tmp_path: Path) -> None:
-    """The same lines give the same ranking, with and without a log."""
+    """The same lines give the same ranking, with and without a log, but for what acts are suspected of: `rank` reads none."""
     write_sample(tmp_path / "sample.ndjson")
     run_files([tmp_path / "sample.ndjson"], tmp_path / "out", Settings(), generate_key())
     ran = rank((tmp_path / "sample.ndjson").read_bytes().splitlines(), "--json")
     by_run = {
         row["rollout_id"]: row for row in map(orjson.loads, (tmp_path / "out/rankings.jsonl").read_bytes().splitlines())
     }
+    suspected = {name for name, row in by_run.items() if any("hack_suspected" in str(each) for each in row["branches"])}
+    assert 0 < len(suspected) < len(by_run) / 2
     assert ran.code == 0
     assert {ranking["rollout_id"] for ranking in ran.rankings} == by_run.keys()
     for ranking in ran.rankings:
         theirs = by_run[ranking["rollout_id"]]
+        if theirs["rollout_id"] in suspected:
+            continue
         assert ranking["stats"] == theirs["stats"]
         assert ranking["branches"] == [
             {name: row[name] for name in ranking["branches"][0]} for row in theirs["branches"]

@@ -104,7 +104,7 @@ async def test_what_was_removed_meanwhile_is_passed_over(settings: Settings) -> 
     finally:
         await admin.close()
 
-    topic_of = Topic(name.removeprefix(settings.prefix), None, "fact")
+    topic_of = Topic(name.removeprefix(settings.prefix), None, "fact", "")
     async with KafkaReader(settings) as log:
         found = [record.offset async for block in log.blocks(topic_of, 0, Span(3, 40)) for record in block]
     assert found == list(range(25, 40))

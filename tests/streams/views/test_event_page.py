@@ -23,7 +23,7 @@ def test_the_page_about_events_is_that_of_the_table() -> None:
 
 def test_the_command_prints_the_page() -> None:
     """`braid schemas page events` writes the page as it is committed."""
-    assert run_braid("schemas", "events").stdout == PAGE.read_text("utf-8")
+    assert run_braid("schemas", "page", "events").stdout == PAGE.read_text("utf-8")
 
 
 def run_example(form: BranchForm, folder: Path) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def test_doctor_names_a_typo_and_missing_topics(settings: Settings, braid: Braid
     for text in (
         "BRAID_PREFX",
         "did you mean BRAID_PREFIX?",
-        "none of the 17 topics is there",
+        f"none of the {len(TOPICS)} topics is there",
         "`braid up` creates them",
     ):
         assert text in shown.out

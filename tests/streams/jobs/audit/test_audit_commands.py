@@ -359,7 +359,7 @@ def valid_adp(row: dict[str, Any], metadata: dict[str, Any]) -> int:
 
 
 def test_adp_loses_no_call_and_passes_the_rules_of_its_validator(log: Path, tmp_path: Path) -> None:
-    """Every call of every branch is an action with one later observation."""
+    """Every call of every branch is an action with one later observation; branches that may have gamed their tests are left out."""
     assert run("export", "--format", "adp", "--from-dir", log, "--out", tmp_path / "adp", "--json") == 0
     metadata = json.loads((tmp_path / "adp" / "metadata.json").read_bytes())
     lines = [
@@ -367,7 +367,15 @@ def test_adp_loses_no_call_and_passes_the_rules_of_its_validator(log: Path, tmp_
     ]
     branches = [json.loads(line) for line in (log / "branches.jsonl").read_text().splitlines()]
     assert lines, "the branches of the log are there"
-    assert sum(valid_adp(line, metadata) for line in lines) == sum(len(each["tool_calls"]) for each in branches)
+    rankings = [json.loads(line) for line in (log / "rankings.jsonl").read_text().splitlines()]
+    suspected = {
+        (ranking["rollout_id"], row["branch_index"])
+        for ranking in rankings for row in ranking["branches"]
+        if any(flag.startswith("hack_suspected") for flag in row["flags"])
+    }  # fmt: skip
+    taken = [each for each in branches if (each["rollout_id"], each["branch_index"]) not in suspected]
+    assert sum(valid_adp(line, metadata) for line in lines) == sum(len(each["tool_calls"]) for each in taken)
+    assert 0 < len(taken) < len(branches)
     assert metadata["code_enabled"] == ["bash"]
     assert run("verify", tmp_path / "adp") == 0
 
