@@ -212,35 +212,3 @@ def test_the_version_is_the_packages_own() -> None:
         [sys.executable, "-m", "streams.cli", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == version("braidstream")
-
-
-def test_every_command_that_is_named_exists() -> None:
-    """No page names a `braid` command that the command line does not have."""
-    help_text = subprocess.run(
-        [sys.executable, "-m", "streams.cli", "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    commands = set(re.findall(r"^│ ([a-z-]+) ", help_text, re.MULTILINE))
-    named = {
-        (page.name, word)
-        for page in PAGES
-        for word in re.findall(
-            r"(?:^|[`\s])braid ([a-z][a-z-]+)",
-            "\n".join(
-                re.findall(r"`[^`\n]+`|^    .*$|```sh\n.*?```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-            ),
-            re.MULTILINE,
-        )
-    }
-    assert named
-    assert {(page, word) for page, word in named if word not in commands} == set()
-
-
-def test_every_link_between_pages_leads_somewhere() -> None:
-    """Relative links in the pages name files that exist."""
-    broken = [
-        f"{page.name}: {target}"
-        for page in PAGES
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8"))
-        if not (page.parent / target).exists()
-    ]
-    assert broken == []

@@ -75,7 +75,7 @@ def write(*, amend: Annotated[bool, Parameter(negative="")] = False) -> None:
 def asyncapi() -> None:
     """Write the topics as an AsyncAPI 3 document: channels, messages with their Avro and headers, settings of the broker.
 
-    Example: `braid schemas asyncapi > asyncapi.json`
+    Example: `braid schemas asyncapi`
     """
     import json
 

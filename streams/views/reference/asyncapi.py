@@ -28,7 +28,10 @@ _HEADERS: Final = {
         "ce_time": {"type": "string", "format": "date-time", "description": "The record's own time, where it has one."},
         "content-type": {"const": CONTENT_TYPE[1].decode()},
         "traceparent": {"type": "string", "description": "The producer's W3C trace context."},
-        "braid_redacted": {"type": "string", "description": "The version of the rules by which the record was redacted."},
+        "braid_redacted": {
+            "type": "string",
+            "description": "The version of the rules by which the record was redacted.",
+        },
     },
 }
 

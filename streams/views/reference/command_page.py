@@ -23,6 +23,7 @@ def command_page(app: App) -> str:
     made = app.generate_docs(output_format="markdown", recursive=True)
     body = made[made.index("## Table of Contents") :].replace("## Table of Contents\n", "", 1)
     body = re.sub(r"\n {8}(?=\S)", " ", body)  # lines of one description
+    body = re.sub(r"^(braid [a-z -]*?) -m \S+", r"\1", body, flags=re.MULTILINE)  # the program that makes this page
     body = re.sub(r"[ \t]+$", "", body, flags=re.MULTILINE)
     return f"{_HEAD}\n{body.strip()}\n"
 

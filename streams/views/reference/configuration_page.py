@@ -60,7 +60,11 @@ def _table(model: type[BaseModel], path: tuple[str, ...] | None) -> list[str]:
     rows = []
     for each in fields(model):
         if each.name not in sections:
-            name = f"`{each.name}`" if path is None else f"`{'.'.join((*path, each.name))}`<br>`{_variable((*path, each.name))}`"
+            name = (
+                f"`{each.name}`"
+                if path is None
+                else f"`{'.'.join((*path, each.name))}`<br>`{_variable((*path, each.name))}`"
+            )
             default = f"`{cell(each.default)}`" if each.default else ""
             rows.append(f"| {name} | {each.kind} | {default} | {cell(each.about)} |")
     return ["| setting | type | default | |", "|---|---|---|---|", *rows]

@@ -63,22 +63,31 @@ def type_text(annotation: Any) -> str:
     """The type of a field in words."""
     if annotation in _PLAIN:
         return _PLAIN[annotation]
-    origin, parts = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return type_text(parts[0])
-    if origin is Literal:
-        return ", ".join(f"`{part}`" for part in parts)
-    if origin in (Union, types.UnionType):
-        return " or ".join(type_text(part) for part in parts)
-    if origin in (tuple, list):
-        return f"list of {type_text(parts[0])}"
-    if origin is dict:
-        return f"{type_text(parts[1])} by name"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return ", ".join(f"`{part.value}`" for part in annotation)
-    return getattr(annotation, "__name__", str(annotation)).lower()
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return _class_text(annotation)
+    parts = get_args(annotation)
+    match get_origin(annotation):
+        case origin if origin is Annotated:
+            text = type_text(parts[0])
+        case origin if origin is Literal:
+            text = ", ".join(f"`{part}`" for part in parts)
+        case origin if origin in (Union, types.UnionType):
+            text = " or ".join(type_text(part) for part in parts)
+        case origin if origin in (tuple, list):
+            text = f"list of {type_text(parts[0])}"
+        case origin if origin is dict:
+            text = f"{type_text(parts[1])} by name"
+        case _:
+            text = str(annotation).lower()
+    return text
+
+
+def _class_text(kind: type) -> str:
+    if issubclass(kind, BaseModel):
+        return f"[{kind.__name__}](#{kind.__name__.lower()})"
+    if issubclass(kind, Enum):
+        return ", ".join(f"`{part.value}`" for part in kind)
+    return kind.__name__.lower()
 
 
 def default_text(field: FieldInfo) -> str:
@@ -95,7 +104,9 @@ def default_text(field: FieldInfo) -> str:
 
 def _bounds(field: FieldInfo) -> str:
     """The range of a number, where it has one that is worth a word."""
-    found = {name: getattr(rule, name) for rule in field.metadata for name in ("ge", "gt", "le", "lt") if hasattr(rule, name)}
+    found = {
+        name: getattr(rule, name) for rule in field.metadata for name in ("ge", "gt", "le", "lt") if hasattr(rule, name)
+    }
     low = f"from {found['ge']}" if "ge" in found else f"above {found['gt']}" if "gt" in found else ""
     high = f"to {found['le']}" if "le" in found else f"below {found['lt']}" if "lt" in found else ""
     if abs(found.get("le", 0)) > 2**40:

@@ -27,7 +27,10 @@ def record_page() -> str:
     for topic in TOPICS:
         if topic.record is not None:
             number = versions.latest(topic.record).number
-            lines += [f"## {topic.record.__name__}\n", f"Topic `{topic.name}`, schema version {number}. {about(topic.record)}\n"]
+            lines += [
+                f"## {topic.record.__name__}\n",
+                f"Topic `{topic.name}`, schema version {number}. {about(topic.record)}\n",
+            ]
             lines += [*table(topic.record), ""]
             inside |= dict.fromkeys(_inside(topic.record, named))
     lines.append("## Records inside of records\n")
