@@ -81,9 +81,10 @@ check: $(READY) ## Lint, types, import direction, schemas, the bytes of old logs
 same-bytes: $(COMPILED) ## Replay the stored logs of released emission versions: every byte as it was, compiled and in plain Python
 	@$(BIN)/python -m tests.same_bytes.check
 
-lock: $(READY) ## Resolve the dependencies anew, into the lock files (what runs, what develops, what trains)
-	@$(UV) pip compile -q --universal --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock
+lock: $(READY) ## Resolve the dependencies anew, into the lock files (what develops, what runs, what trains)
 	@$(UV) pip compile -q --universal --generate-hashes --no-header --all-extras --group dev pyproject.toml -o requirements-dev.lock
+	@cp requirements-dev.lock requirements.lock  # what is written there is kept: what runs has the versions that are tested
+	@$(UV) pip compile -q --universal --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock
 	@$(UV) pip compile -q --universal --generate-hashes --no-header --all-extras --group trainers -c requirements-dev.lock pyproject.toml -o requirements-trainers.lock
 
 schemas: $(READY) ## Write the Avro of models that changed, as the next version

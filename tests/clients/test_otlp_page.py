@@ -1,6 +1,5 @@
 """The page "Connect an instrumented agent", run: its blocks as they stand, in one shell."""
 
-import importlib.util
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from streams.cluster.config import Settings
 from tests.agents.capture.span_captures import events_in
 from tests.model_server import Reply, model_server, reply
 from tests.model_server import text as words
+from tests.real_agents.installed import python
 from tests.streams.services.otlp.test_receiver import slices
 from tests.streams.services.proxy.proxying import folding, gateway_of
 
@@ -44,34 +44,19 @@ def test_the_blocks_of_the_page_end_in_events_of_the_branch(settings: Settings, 
     assert "{}" in done.stdout, "the receiver's answer"
 
 
-NEEDED = {
-    "with_openai": ("openai", "openinference.instrumentation.openai"),
-    "with_anthropic": ("anthropic", "openinference.instrumentation.anthropic"),
-    "with_langgraph": ("langgraph.graph", "langchain_openai", "openinference.instrumentation.langchain"),
-    "with_pydantic_ai": ("pydantic_ai.models.openai",),
-}
-
-
-def is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ImportError:
-        return False
-
-
 async def play(_body: dict[str, object], _number: int) -> Reply:
     return reply([words("Paris")])
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(200)
-@pytest.mark.parametrize("name", NEEDED)
+@pytest.mark.timeout(900)
+@pytest.mark.long
+@pytest.mark.parametrize("sdk", ["openai", "anthropic", "langgraph", "pydantic-ai"])
 def test_an_instrumented_agent_of_the_page_becomes_an_exact_branch(
-    name: str, settings: Settings, tmp_path: Path
+    sdk: str, settings: Settings, tmp_path: Path
 ) -> None:
-    missing = [each for each in (*NEEDED[name], "opentelemetry.exporter.otlp.proto.http") if not is_there(each)]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
+    """Each in an environment of its own, with the SDK and the instrumentation that the registry has."""
+    program, name = python(f"instrumented-{sdk}"), f"with_{sdk.replace('-', '_')}"
     for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         (tmp_path / code[2 : code.index("\n")]).write_text(code)
     house = settings.model_copy(update={"capture": settings.capture.model_copy(update={"trace_idle_s": 4.0})})
@@ -79,10 +64,10 @@ def test_an_instrumented_agent_of_the_page_becomes_an_exact_branch(
         env = os.environ | {
             "OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_RESOURCE_ATTRIBUTES": f"braid.rollout_id={name},braid.branch_index=2",
             "OPENAI_API_KEY": "sk-played", "ANTHROPIC_API_KEY": "sk-played", "OPENAI_BASE_URL": model.chat_url,
-            "ANTHROPIC_BASE_URL": model.url, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "ANTHROPIC_BASE_URL": model.url,
         }  # fmt: skip
         done = subprocess.run(
-            [sys.executable, f"{name}.py"],
+            [program, f"{name}.py"],
             cwd=tmp_path,
             env=env,
             capture_output=True,

@@ -18,13 +18,20 @@ import pytest
 from streams.cluster.broker import places
 
 NODE = ("@anthropic-ai/claude-code@2.1.197", "@openai/codex@0.169.0")
+EXPORTER = ("opentelemetry-exporter-otlp-proto-http==1.45.1", "opentelemetry-sdk==1.45.2")
 SDKS = {
     "openai": ("openai==3.51.0", "anthropic==2.10.0"),
     "openai-agents": ("openai-agents==0.24.0", "openai==3.51.0"),
     "pydantic-ai": ("pydantic-ai-slim[openai,anthropic]==2.66.0", "openai==3.51.0", "anthropic==2.10.0"),
     "litellm": ("litellm==1.106.2", "mcp"),  # this version imports mcp for every completion with tools
     "claude-agent-sdk": ("claude-agent-sdk==0.2.184",),
-}
+    "instrumented-openai": ("openinference-instrumentation-openai==0.1.66", "openai==3.51.0", *EXPORTER),
+    "instrumented-anthropic": ("openinference-instrumentation-anthropic==3.1.0", "anthropic==2.10.0", *EXPORTER),
+    "instrumented-langgraph": (
+        "openinference-instrumentation-langchain==0.1.80", "langgraph==1.2.22", "langchain-openai==1.7.3", *EXPORTER,
+    ),
+    "instrumented-pydantic-ai": ("pydantic-ai-slim[openai]==2.66.0", "openai==3.51.0", *EXPORTER),
+}  # fmt: skip
 """What stands in each environment."""
 
 INSTALL_S = 600

@@ -1,22 +1,21 @@
-"""The SDK's own exporter, batching and flushing as it does in an agent; skipped where the SDK is not installed."""
+"""The SDK's own exporter, batching and flushing as it does in an agent."""
 
 import json
 import uuid
 from collections.abc import Iterator
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from streams.cluster.config import Settings
 from tests.agents.capture.span_captures import events_in
 from tests.agents.capture.test_span_fold import chat
 from tests.streams.services.otlp.test_receiver import slices
 from tests.streams.services.proxy.proxying import folding, gateway_of
-
-sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="opentelemetry-sdk is not installed")
-exporters = pytest.importorskip(
-    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
-    reason="opentelemetry-exporter-otlp-proto-http is not installed",
-)
 
 pytestmark = pytest.mark.kafka
 
@@ -34,13 +33,9 @@ def url(house: Settings) -> Iterator[str]:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_an_agent_with_the_sdk_becomes_an_exact_branch(url: str, house: Settings, packed: bool) -> None:
-    from opentelemetry.exporter.otlp.proto.http import Compression
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
     rollout = f"sdk-{uuid.uuid4().hex[:8]}"
-    provider = sdk.TracerProvider(resource=Resource.create({"braid.rollout_id": rollout, "braid.branch_index": 1}))
-    exporter = exporters.OTLPSpanExporter(
+    provider = TracerProvider(resource=Resource.create({"braid.rollout_id": rollout, "braid.branch_index": 1}))
+    exporter = OTLPSpanExporter(
         endpoint=f"{url}/v1/traces", compression=Compression.Gzip if packed else Compression.NoCompression
     )
     provider.add_span_processor(BatchSpanProcessor(exporter, max_export_batch_size=2))
