@@ -93,6 +93,15 @@ def _without_container_names(node: Any) -> Any:
     return node
 
 
+def without_docs(node: Any) -> Any:
+    """A schema without its descriptions: wording may change, and makes no new version."""
+    if isinstance(node, list):
+        return [without_docs(item) for item in node]
+    if isinstance(node, dict):
+        return {key: without_docs(value) for key, value in node.items() if key != "doc" or not isinstance(value, str)}
+    return node
+
+
 def committed(folder: Path = FOLDER) -> dict[str, tuple[Version, ...]]:
     """All committed versions by record name, oldest first."""
     return _committed(folder)  # the cache takes `committed()` and `committed(FOLDER)` for two things
@@ -156,7 +165,8 @@ def unversioned(record: type[Record]) -> Version:
 
 
 def check(folder: Path = FOLDER) -> list[str]:
-    """What is wrong: models that differ from their file, versions that cannot read an earlier one. Empty when all is well."""
+    """Return what is wrong: models that differ from their file, versions that cannot read an earlier one. Empty when
+    all is well."""
     problems = []
     versions = committed(folder)
     for name, record in RECORDS.items():
@@ -164,7 +174,7 @@ def check(folder: Path = FOLDER) -> list[str]:
             problems.append(f"{name}: no committed schema; run `braid schemas write`")
             continue
         newest = versions[name][-1]
-        if generate(record) != newest.schema:
+        if without_docs(generate(record)) != without_docs(newest.schema):
             problems.append(f"{name}: the model differs from {name}.v{newest.number}.avsc; run `braid schemas write`")
         for earlier in versions[name][:-1]:
             problems += [
@@ -200,7 +210,9 @@ def write(folder: Path = FOLDER, *, amend: bool = False) -> list[Path]:
     versions = committed(folder)
     for name, record in RECORDS.items():
         schema, known = generate(record), versions.get(name, ())
-        if known and known[-1].schema == schema:
+        if known and (
+            known[-1].schema == schema or (not amend and without_docs(known[-1].schema) == without_docs(schema))
+        ):
             continue
         number = (known[-1].number + (0 if amend else 1)) if known else 1
         path = folder / f"{name}.v{number}.avsc"

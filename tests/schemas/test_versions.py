@@ -57,3 +57,13 @@ def test_an_older_writer_is_read_with_defaults() -> None:
 def test_fingerprints_are_those_of_the_avro_specification() -> None:
     """The single-object header of a known schema is the one that the specification's own example gives."""
     assert fastavro.schema.fingerprint('"int"', "CRC-64-AVRO") == "8f5c393f1ad57572"
+
+
+def test_wording_makes_no_new_version(tmp_path: Path) -> None:
+    """A committed file with other descriptions agrees with its model: bytes depend on names and types."""
+    shutil.copytree(versions.FOLDER, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / f"BuildVerdict.v{versions.latest(BuildVerdict).number}.avsc"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"doc": "In other words."}))
+    versions._committed.cache_clear()
+    assert versions.check(tmp_path) == []
+    assert versions.write(tmp_path) == []
