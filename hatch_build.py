@@ -39,7 +39,8 @@ CLIENT_FILE = "clients/python/braidstream/tracer.py"
 """The gateway serves it."""
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 # mypyc type-checks every line that it reads, also of libraries. Those that no compiled module imports are left out: the same C
-# comes out, after 9 instead of 64 CPU seconds. What is left out by mistake is compiled as `Any`: more slowly, the same results.
+# comes out, after 9 instead of 64 CPU seconds. A library that is left out by mistake is compiled as `Any`: more slowly,
+# the same results.
 READ = (
     *PACKAGES, "annotated_types", "cryptography", "dataclasses_avroschema", "fastavro", "orjson", "pydantic", "pydantic_core",
 )  # fmt: skip

@@ -36,7 +36,7 @@ DISGUISE = str.maketrans({"a": "а", "e": "е", "o": "ο", "i": "i\u200b", "t": 
 
 
 class Sets(NamedTuple):
-    """What the plain rule compares."""
+    """The sets that the plain rule compares."""
 
     id: str
     words: set[tuple[str, ...]]

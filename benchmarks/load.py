@@ -13,7 +13,7 @@ BRANCHES = 4
 
 
 class Shape(NamedTuple):
-    """What a branch is made of: turns of text token by token, some of them with a call and its result."""
+    """The parts of a branch: turns of text token by token, some of them with a call and its result."""
 
     name: str
     turns: int

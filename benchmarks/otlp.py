@@ -1,4 +1,4 @@
-"""What OTLP costs: python -m benchmarks.otlp [--bodies DIR] [--turns N] [--traces N] [--live SECONDS] [--profile]
+"""The cost of OTLP: python -m benchmarks.otlp [--bodies DIR] [--turns N] [--traces N] [--live SECONDS] [--profile]
 
 Bodies as exporters send them, in both dialects: runs of agents with tools whose calls hold their whole history, in batches of 512 spans.
 Baselines run on the same bodies, beside: `ExportTraceServiceRequest.FromString` alone, and every attribute read into a dict.

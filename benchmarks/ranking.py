@@ -77,7 +77,7 @@ def scheduled(n: int) -> Sequence[Pair]:
 
 
 def evalica_scores(sample: Sample) -> Any:
-    """What evalica makes of the same wins."""
+    """The scores of evalica for the same wins."""
     return evalica.bradley_terry(*sample.rows, weights=sample.weights).scores
 
 
@@ -137,7 +137,7 @@ def times(groups: int, repeats: int) -> None:
 
 
 def strict_orders() -> None:
-    """What each makes of a judge that never contradicts itself."""
+    """The scores of each for a judge that never contradicts itself."""
     print("\nA strict order a > b > c > d, every pair asked once:\n")
     pairs = list(combinations(range(4), 2))
     theirs = evalica.bradley_terry([i for i, _ in pairs], [j for _, j in pairs], [evalica.Winner.X] * 6).scores

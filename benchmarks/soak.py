@@ -49,7 +49,7 @@ def facts_of(name: str) -> Iterator[Fact]:
 
 
 def kept_open(partitions: int) -> list[Fact]:
-    """One rollout for each of the first partitions that nobody ever ends."""
+    """One rollout that never ends for each of the first partitions."""
     return [
         Lifecycle(opened=RolloutOpened(rollout_id=name, task="soak", branches=2, deadline_ms=DAY_MS))
         for name in one_each("open")[:partitions]

@@ -61,7 +61,7 @@ def wide_lines(
             }
             yield {"type": "event", "rollout_id": rollout_id, "branch_index": branch, "seq": seq, "event": event}
         if branch % 16 == 15:
-            continue  # nobody tested it
+            continue  # it was not tested
         good = branch in passing
         yield {
             "type": "build", "rollout_id": rollout_id, "branch_index": branch, "status": "success" if good else "failure",
@@ -348,7 +348,7 @@ def beside_worker(folder: Path, rollouts: int, rounds: int) -> None:
     print(
         f"worker beside {OPEN_PAGES} open pages  {statistics.median(watched):>8.2f} CPU s   {[round(each, 2) for each in watched]}"
     )
-    # What else the machine does only ever adds to CPU seconds: the least of each say most.
+    # Other work of the machine only ever adds to CPU seconds: the least of each say most.
     middle, least = statistics.median(watched) / statistics.median(alone) - 1, min(watched) / min(alone) - 1
     print(
         f"difference: least {least:+.1%}, median {middle:+.1%}; pages fetched again {fetched:,} times; "

@@ -1,1 +1,1 @@
-"""What flows: every record on the log, as a frozen pydantic model with its Avro committed beside it."""
+"""The records that flow: every record on the log, as a frozen pydantic model with its Avro committed beside it."""

@@ -1,4 +1,4 @@
-"""What every record is: frozen, closed to unknown fields, and an Avro record of the namespace `braidstream`.
+"""The base of every record: frozen, closed to unknown fields, and an Avro record of the namespace `braidstream`.
 
 The pydantic model is the source. Its Avro is generated from it and committed under `schemas/avro/`, one file per version
 (`schemas/versions.py`), so that a reader of the log never needs this code.
@@ -16,7 +16,7 @@ MAX_EXACT = 2**53 - 1
 """The largest integer that JSON readers in every language hold exactly."""
 
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-"""An id that somebody outside gave: kept as it is, never parsed."""
+"""An id that comes from outside: kept as it is, never parsed."""
 
 MAX_INDEX = 99_999
 """The highest branch index or attempt."""

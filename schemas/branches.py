@@ -19,7 +19,7 @@ class ToolFailure(Record):
     code: str | None = None
     """The tool's own code."""
     message: str
-    """What it said, redacted."""
+    """Its text, redacted."""
 
 
 class BranchCall(Record):
@@ -44,7 +44,7 @@ class BranchCall(Record):
     turn: Count = 0
     """The model turn it belongs to, counted from 0: parallel calls share one."""
     text: str | None = None
-    """What the model said before its turn's first call, redacted."""
+    """The model's text before its turn's first call, redacted."""
     step: Whole | None = None
     """The producer's own step number."""
     paired: bool = True
@@ -65,7 +65,7 @@ class BranchRecord(Record):
     rollout_id: Id
     """The rollout; also the Kafka key."""
     task: str
-    """What the agent was asked."""
+    """The task of the agents."""
     branch_index: Index
     """The branch."""
     attempt: Index
@@ -77,7 +77,7 @@ class BranchRecord(Record):
     session_id: str | None = None
     """The session of the agent's own system."""
     agent: AgentInfo | None = None
-    """Who ran it."""
+    """The agent that ran it."""
     observed: Observed = "unknown"
     """Which form of tool outputs the model saw."""
     status: BranchStatus
@@ -89,7 +89,7 @@ class BranchRecord(Record):
     tool_calls: tuple[BranchCall, ...] = ()
     """The calls, in order."""
     usage: Usage | None = None
-    """What the run used in all."""
+    """The usage of the whole run."""
     n_events: Count
     """How many events it has."""
     raw_digest: str
@@ -103,7 +103,7 @@ class BranchRecord(Record):
     gaps: tuple[Count, ...] = ()
     """Seqs that are missing."""
     redactions: dict[str, int] = Field(default_factory=dict)
-    """What was removed, by kind."""
+    """Removed secrets, by kind."""
     fidelity: Fidelity | None = Field(default=None, exclude_if=lambda fidelity: fidelity is None)
     """How its conversation is known. Null under emission version 1."""
     sequences: Count | None = Field(default=None, exclude_if=lambda sequences: sequences is None)

@@ -16,7 +16,7 @@ CloseCause = Literal["complete", "judge_deadline", "no_judge", "cancelled"]
 
 
 class SettledBranch(Record):
-    """What counts of one branch."""
+    """The facts of one branch that count."""
 
     branch_index: Index
     """The branch."""
@@ -27,7 +27,7 @@ class SettledBranch(Record):
     error: str | None = None
     """Why it failed, in the producer's words, cut to 2000 bytes."""
     info: BranchInfo | None = None
-    """What the producer said of the branch."""
+    """The producer's word about the branch."""
     workspace: Workspace | None = None
     """The snapshot that the producer left."""
     n_events: Count = 0
@@ -63,9 +63,9 @@ class RolloutSettled(Record):
     opened: bool
     """Whether a RolloutOpened counts; the first one in the log does."""
     branches: tuple[SettledBranch, ...]
-    """What counts, by branch_index."""
+    """The branches that count, by branch_index."""
     judge_deadline_ms: Millis | None = None
-    """When to close without the votes that are missing; null when nobody is asked."""
+    """When to close without the votes that are missing; null without a judge."""
     config: Json
     """The effective emission configuration, as canonical JSON."""
     config_digest: str

@@ -151,7 +151,7 @@ class TaskSpec(Part):
     constraints: tuple[ConstraintIR, ...] = Field(min_length=1)
     """At least one."""
     priority_hierarchy: tuple[PriorityClass, ...] = Field(min_length=1)
-    """Whose wish goes first."""
+    """The party whose wish goes first."""
     tools: ToolRules | None = None
     """Tools of the task."""
     repair: SpecRepair | None = None
@@ -212,7 +212,7 @@ class ConstraintViolation(Part):
     category: ConstraintCategory
     """Its category."""
     hint: _Text
-    """What would make it pass."""
+    """The change that would make it pass."""
     evidence_span: EvidenceSpan | None = None
     """The place."""
     detected_at: Literal["pre_decode", "post_decode", "post_tool_call"]

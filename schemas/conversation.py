@@ -21,7 +21,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
 class _Data(BaseModel):
-    # Fields that nobody here knows stay in the event; they are not read.
+    # Unknown fields stay in the event; they are not read.
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 

@@ -15,10 +15,11 @@ MAX_SUMMARY_BYTES = 16_384
 """No summary is longer: of every output no more than twice this is held in memory."""
 
 JudgeKind = Literal["none", "external", "scripted", "anthropic", "openai"]
-"""The voter: nobody; a producer outside that writes votes to the log; a rule file; a model by the Messages API or chat completions."""
+"""The voter: no judge; a producer outside that writes votes to the log; a rule file; a model by the Messages API or
+chat completions."""
 
 JudgeMode = Literal["pairwise", "scalar", "pairwise+scalar"]
-"""What a judge is asked: which of two branches is better; how good one is, 0..10; or both."""
+"""The questions to a judge: which of two branches is better; how good one is, 0..10; or both."""
 
 
 class _Section(BaseModel):
@@ -51,7 +52,7 @@ class Weight(_Section):
     weight: float
     """Its weight."""
     component: Literal["objective", "judge", "judge_scalar"]
-    """What it weighs; each is in [0, 1]."""
+    """The component that it weighs; each is in [0, 1]."""
 
 
 class RankingConfig(_Section):
@@ -63,7 +64,7 @@ class RankingConfig(_Section):
         Weight(key="objective", weight=1.0, component="objective"),
         Weight(key="judge", weight=0.3, component="judge"),
     )
-    """What the total is the sum of."""
+    """The components of the total."""
 
 
 class RewardsConfig(_Section):
@@ -89,7 +90,7 @@ class PairsConfig(_Section):
 
 
 class AdmissionConfig(_Section):
-    """What may be trained on."""
+    """Which branches and rows may be trained on."""
 
     reject_below: float = 0.4
     """Scores below this are rejected."""
@@ -98,18 +99,19 @@ class AdmissionConfig(_Section):
 
 
 class JudgeConfig(_Section):
-    """Who compares branches of one tier, and how."""
+    """The judge that compares branches of one tier."""
 
     kind: JudgeKind = "none"
-    """Who votes."""
+    """The source of votes."""
     model: str = ""
     """The judge's model, where there is one."""
     rubric: str = "Overall quality and correctness of the work for the task."
     """The criterion, in words; its hash is its version."""
-    # What was added after the first release is left out of the pinned text where it is the default: the configuration of
+    # A field that was added after the first release is left out of the pinned text where it is the default: the
+    # configuration of
     # an older log keeps its digest, and so the log its bytes.
     mode: JudgeMode = Field(default="pairwise", exclude_if=lambda mode: mode == "pairwise")
-    """What is asked: pairs, scores of single branches, or both."""
+    """The kind of question: pairs, scores of single branches, or both."""
     samples: int = Field(default=2, ge=1, le=16)
     """Calls for each order of a pair."""
     scalar_samples: int = Field(default=3, ge=1, le=16, exclude_if=lambda samples: samples == 3)

@@ -124,7 +124,7 @@ _USER = (
     ),
     EventKind(
         "context_message", "user",
-        "Words that the model was given and nobody asked it: earlier messages, files, reminders (transcript). Before the first model "
+        "Words given to the model without being a question to it: earlier messages, files, reminders (transcript). Before the first model "
         "turn they stand before the task, later where they are.",
         (
             must("text", "text", "The words."),

@@ -1,4 +1,4 @@
-"""What an agent says while it works: events, carried in slices of one branch.
+"""The events of an agent at work: events, carried in slices of one branch.
 
 One Kafka record carries a contiguous run of a branch's events, typically a turn. A single event is a slice of one.
 """
@@ -10,10 +10,10 @@ from pydantic import ConfigDict, Field
 from schemas.base import Count, Id, Index, Json, Millis, Real, Record, Whole
 
 EndStatus = Literal["answered", "failed", "aborted", "infra_error"]
-"""How a branch ended: by an answer, by its own error, because somebody stopped it, or because what it ran on broke."""
+"""How a branch ended: by an answer, by its own error, because it was stopped, or because what it ran on broke."""
 
 Observed = Literal["summarized", "raw", "unknown"]
-"""Which form of a tool's output the model saw: what `summarize` makes of it, the whole, or nobody said."""
+"""Which form of a tool's output the model saw: what `summarize` makes of it, the whole, or not stated."""
 
 
 def _is_none(value: object) -> bool:
@@ -76,7 +76,7 @@ def fields_of(event: AgentEvent) -> EventFields:
 
 
 class AgentInfo(Record):
-    """Who ran the branch."""
+    """The agent that ran the branch."""
 
     name: str | None = None
     """The agent's name."""
@@ -87,7 +87,7 @@ class AgentInfo(Record):
 
 
 class BranchInfo(Record):
-    """What is known of a branch beyond its events; sent once, usually on the first slice."""
+    """Facts about a branch beyond its events; sent once, usually on the first slice."""
 
     temperature: Real | None = None
     """Sampling temperature."""
@@ -96,7 +96,7 @@ class BranchInfo(Record):
     session_id: str | None = None
     """The session of the agent's own system."""
     agent: AgentInfo | None = None
-    """Who ran it."""
+    """The agent that ran it."""
     task: str | None = None
     """The task, when no RolloutOpened says it."""
     observed: Observed = "unknown"
@@ -136,7 +136,7 @@ class AgentEvents(Record):
     error: str | None = None
     """With `ended`: why it failed."""
     branch: BranchInfo | None = None
-    """What is known of the branch beyond its events."""
+    """Facts about the branch beyond its events."""
     workspace: Workspace | None = None
     """With `ended`: the snapshot of its files."""
     captured: bool = False

@@ -9,7 +9,7 @@ from typing import Literal
 from schemas.base import Count, Id, Millis, Real, Record
 
 SideEffect = Literal["read", "mutate-local", "mutate-external", "network-egress", "unknown"]
-"""What a call can do to the world, weakest first; `unknown` counts as the worst."""
+"""The possible side effects of a call, weakest first; `unknown` counts as the worst."""
 
 
 class AepAction(Record):
@@ -26,13 +26,13 @@ class AepAction(Record):
     result_digest: str | None = None
     """SHA-256 of the raw output; absent when no result came."""
     side_effect_class: SideEffect
-    """What it can do to the world."""
+    """Its possible side effects."""
     timestamp_ms: Millis
     """When the call was made; the branch's first known time where the producer gave none."""
 
 
 class AepVerifierResult(Record):
-    """What a verifier found; only outcomes that are known."""
+    """A verifier's finding; only outcomes that are known."""
 
     verifier_id: str
     """build, visual, check:<name>, or judge:<model>."""
@@ -43,7 +43,7 @@ class AepVerifierResult(Record):
 
 
 class AepBudget(Record):
-    """What the run used."""
+    """The usage of the run."""
 
     input_tokens: Count | None = None
     """Prompt tokens."""
@@ -67,7 +67,7 @@ class EmittedRecord(Record):
 
 
 class AepClosing(Record):
-    """What the last record of a rollout states about the whole: a missing row or record is seen by this."""
+    """The last record's statement about the whole rollout: a missing row or record is seen by this."""
 
     records: Count
     """How many evidence records come before this one."""
@@ -118,11 +118,11 @@ class AepRecord(Record):
     raw_digest: str | None = None
     """The branch's raw digest: what the log must hold for this to be true."""
     actions: tuple[AepAction, ...] = ()
-    """What it did."""
+    """Its actions."""
     verifier_results: tuple[AepVerifierResult, ...] = ()
-    """What was found."""
+    """The verifiers' findings."""
     budget_ledger: AepBudget | None = None
-    """What it used."""
+    """Its usage."""
     created_at_ms: Millis
     """Time of the closing decision."""
     prev_record_hash: str | None = None

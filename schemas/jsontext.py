@@ -1,8 +1,9 @@
 """Reading JSON that came from outside: strict, exact, and bounded in depth.
 
-Strict: no NaN, no infinities, no lone surrogates, UTF-8 only. Exact: integers of any size stay integers. Bounded: what is
-nested deeper than `MAX_DEPTH` is refused instead of exhausting somebody's stack later. `parse_unique` is for bytes that come
-in; `parse` also reads facts that are on the log already, of whose repeated keys the last one counts.
+Strict: no NaN, no infinities, no lone surrogates, UTF-8 only. Exact: integers of any size stay integers. Bounded: a
+value that is nested deeper than `MAX_DEPTH` is refused instead of exhausting a reader's stack later. `parse_unique` is
+for bytes that come in; `parse` also reads facts that are on the log already, of whose repeated keys the last one
+counts.
 """
 
 import json
@@ -128,7 +129,7 @@ def depth(value: Any) -> int:
 
 
 def kind_of(value: Any) -> str:
-    """What a person calls the JSON type of a value."""
+    """The name of the JSON type of a value, for people."""
     if value is None:
         return "null"
     return {

@@ -17,7 +17,7 @@ MissingCause = Literal[
 
 
 CONTENT_JUDGE = "content"
-"""The judge of a tie by content: two judged texts were identical, and nobody was asked."""
+"""The judge of a tie by content: two judged texts were identical, and no judge was asked."""
 
 HIGHEST_SCORE = 10
 """Scores of single branches go from 0 to this."""
@@ -44,9 +44,9 @@ class JudgeRequest(Record):
     settled_id: Id
     """The decision this request follows from."""
     task: str
-    """What the agents were asked."""
+    """The task of the agents."""
     shared_prefix: str = ""
-    """What all branches of the rollout share, shown once."""
+    """The beginning that all branches of the rollout share, shown once."""
     a: JudgedBranch
     """The branch with the lower index."""
     b: JudgedBranch | None = None
@@ -60,7 +60,7 @@ class JudgeRequest(Record):
 
 
 class Usage(Record):
-    """What a model call or a run used."""
+    """The usage of a model call or a run."""
 
     input_tokens: Count | None = None
     """Prompt tokens."""
@@ -69,7 +69,7 @@ class Usage(Record):
     cached_tokens: Count | None = None
     """Prompt tokens that came from a cache."""
     usd: Real | None = None
-    """What it cost, where the producer says."""
+    """Its cost, where the producer says."""
 
 
 class JudgeVote(Record):
@@ -106,7 +106,7 @@ class JudgeVote(Record):
     b_digest: str | None = None
     """Digest of the judged text of b."""
     usage: Usage | None = None
-    """What the call used."""
+    """The usage of the call."""
     latency_ms: Count | None = None
     """How long it took."""
     cause: MissingCause | None = None

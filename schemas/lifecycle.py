@@ -1,4 +1,4 @@
-"""How a rollout begins, and how somebody outside ends it: the records of `rollouts.lifecycle.v1`."""
+"""The beginning of a rollout, and its end by an operator: the records of `rollouts.lifecycle.v1`."""
 
 from pydantic import Field
 
@@ -24,7 +24,7 @@ class RolloutOpened(Record):
     rollout_id: Id
     """The rollout; also the Kafka key."""
     task: str
-    """What the agents were asked."""
+    """The task of the agents."""
     branches: int | None = Field(default=None, ge=1, le=100_000)
     """How many branches to expect."""
     required: tuple[str, ...] | None = None
@@ -61,7 +61,7 @@ class RolloutOpened(Record):
 
 
 class RolloutCancelled(Record):
-    """Somebody gave the rollout up: branches and evidence are still emitted, training records are not."""
+    """An operator gave the rollout up: branches and evidence are still emitted, training records are not."""
 
     rollout_id: Id
     """The rollout; also the Kafka key."""

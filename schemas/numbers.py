@@ -1,6 +1,6 @@
 """How a float leaves the product: rounded to nine significant digits.
 
-Two machines may differ in the last bits of a sum; nobody reads those bits. Rounding before a number is written,
+Two machines may differ in the last bits of a sum; no reader uses those bits. Rounding before a number is written,
 compared with a threshold or hashed makes "the same bytes" a promise that can be kept.
 """
 

@@ -8,7 +8,7 @@ from schemas.base import Count, Id, Index, Millis, Real, Record, Share
 from schemas.closures import CloseCause, SettleCause
 
 ObjectiveStatus = Literal["pass", "fail", "unknown", "not_required"]
-"""What the required verdicts say together; `not_required` when none is required."""
+"""The outcome of the required verdicts together; `not_required` when none is required."""
 
 
 class RewardComponent(Record):
@@ -57,11 +57,11 @@ class RankedBranch(Record):
     attempt: Index
     """The attempt that counts."""
     objective_status: ObjectiveStatus
-    """What the required verdicts say together."""
+    """The outcome of the required verdicts together."""
     objective_score: Real | None = None
     """1 for pass, 0 for fail, else null."""
     flags: tuple[str, ...] = ()
-    """What is odd: inconsistent verdicts, hack signals, gaps."""
+    """Oddities: inconsistent verdicts, hack signals, gaps."""
     bt_score: Real | None = None
     """Bradley-Terry score; null when nothing was compared."""
     se: Real | None = None
@@ -71,7 +71,7 @@ class RankedBranch(Record):
     judge_scalar: Real | None = None
     """0..10: mean of the judge's scores; null without any."""
     components: tuple[RewardComponent, ...] = ()
-    """What `total` is the sum of."""
+    """The components of `total`."""
     total: Real | None = None
     """Weighted sum of the components that are known."""
     rank: Count | None = None
@@ -125,7 +125,7 @@ class Ranking(Record):
     rollout_id: Id
     """The rollout; also the Kafka key."""
     task: str
-    """What the agents were asked."""
+    """The task of the agents."""
     settled_id: Id
     """The decision that pinned branches and verdicts."""
     closed_id: Id

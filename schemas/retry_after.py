@@ -8,7 +8,7 @@ from math import isfinite
 def seconds_until(text: str | None, now: float) -> float | None:
     """How many seconds to wait, counted from `now` (seconds since 1970); None when it says nothing that can be read.
 
-    A date that has passed is 0 or less. Whoever waits sets the limit.
+    A date that has passed is 0 or less. The caller sets the limit.
     """
     if text is None:
         return None

@@ -31,7 +31,7 @@ def _is_empty(value: tuple[object, ...]) -> bool:
 
 
 class FunctionCall(Record):
-    """What to call, and with what."""
+    """The function to call, with its arguments."""
 
     name: str
     """The tool."""
@@ -54,9 +54,9 @@ class Message(Record):
     """One chat message, in the shape of OpenAI and TRL."""
 
     role: Role
-    """Who speaks."""
+    """The speaker."""
     content: str | None = None
-    """What is said; null for an assistant that only calls tools."""
+    """The text; null for an assistant that only calls tools."""
     tool_calls: tuple[ToolCall, ...] = ()
     """An assistant's calls."""
     tool_call_id: str | None = None
@@ -115,14 +115,14 @@ class Admission(Record):
     score: Real
     """0..1: how well it is evidenced."""
     reasons: tuple[str, ...] = ()
-    """What speaks against it."""
+    """Reasons against it."""
 
 
 class Provenance(Record):
     """Where a row came from: what to look up in the log to make it again."""
 
     source: str = "braidstream"
-    """What made it."""
+    """The policy that made it."""
     settled_id: Id
     """The decision that pinned branches and verdicts."""
     closed_id: Id
@@ -134,7 +134,7 @@ class Provenance(Record):
 
 
 class TrainingRecord(Record):
-    """What all rows have in common."""
+    """The fields that all rows have in common."""
 
     record_id: Id
     """A function of the content."""
@@ -143,7 +143,7 @@ class TrainingRecord(Record):
     rollout_id: Id
     """The rollout; also the Kafka key."""
     task: str
-    """What the agents were asked."""
+    """The task of the agents."""
     tools: Json = "[]"
     """The tools on offer: a JSON array as text."""
     model: str | None = None
@@ -153,7 +153,7 @@ class TrainingRecord(Record):
     provenance: Provenance
     """Where it came from."""
     redactions: dict[str, int] = Field(default_factory=dict)
-    """What was removed, by kind."""
+    """Removed secrets, by kind."""
     fidelity: Fidelity | None = Field(default=None, exclude_if=_is_none)
     """How the messages are known; of a pair, the weaker of its sides. Null in rows of emission version 1."""
     agent: str | None = Field(default=None, exclude_if=_is_none)
@@ -196,7 +196,7 @@ class DpoRecord(TrainingRecord):
     rejected_branch: Index
     """The worse one."""
     prompt: tuple[Message, ...]
-    """What both share."""
+    """The messages that both share."""
     chosen: tuple[Message, ...]
     """The better continuation."""
     rejected: tuple[Message, ...]
@@ -232,15 +232,15 @@ class PpoRecord(TrainingRecord):
     attempt: Index
     """Its attempt."""
     prompt: tuple[Message, ...]
-    """What the agent was given."""
+    """The messages that the agent was given."""
     completion: tuple[Message, ...]
-    """What it did."""
+    """The messages of its run."""
     final_answer: str | None = None
     """Its answer, plain."""
     reward: Real
     """From 0 to pass_weight + coverage_bonus (1.1 by default); every known pass is above every known fail."""
     components: tuple[RewardComponent, ...] = ()
-    """What the reward is made of."""
+    """The components of the reward."""
     total: Real | None = None
     """The ranking's total."""
     group_mean: Real | None = None

@@ -1,6 +1,6 @@
-"""What verifiers say of a branch. Agents have no way to write these: they have topics of their own.
+"""Verdicts of verifiers about a branch. Agents have no way to write these: they have topics of their own.
 
-What a verdict *means* (pass, fail, unknown) is decided in `agents/verdicts`; here it is only what was seen.
+The *meaning* of a verdict (pass, fail, unknown) is decided in `agents/verdicts`; a record has only observations.
 """
 
 from typing import Literal
@@ -17,7 +17,7 @@ Isolation = Literal["strong", "weak"]
 
 
 class TestCounts(Record):
-    """What a test run counted."""
+    """The counts of a test run."""
 
     __test__ = False  # a record, not a test class: keeps pytest from collecting it
 
@@ -63,7 +63,7 @@ class BuildVerdict(Record):
     verdict_id: Id
     """A function of the content, or the verifier's own id."""
     status: BuildStatus
-    """What the build reported of itself."""
+    """The build's own report."""
     exit_code: Whole | None = None
     """The process's exit code, where there was one."""
     stage: Stage | None = None
@@ -98,7 +98,7 @@ class DomProbe(Record):
     ok: bool
     """Whether it held."""
     detail: str | None = None
-    """What was seen."""
+    """The observations."""
 
 
 class VisualVerdict(Record):
@@ -113,7 +113,7 @@ class VisualVerdict(Record):
     verdict_id: Id
     """A function of the content, or the verifier's own id."""
     verdict: VisualStatus | None = None
-    """What the verifier concluded itself; null when it only reports what it saw."""
+    """The verifier's own conclusion; null when it only reports observations."""
     reason: str | None = None
     """Why."""
     uncaught_errors: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ class CheckVerdict(Record):
     score: Share | None = None
     """A degree, where the check has one."""
     hint: str | None = None
-    """What would make it pass."""
+    """The change that would make it pass."""
     details: Json | None = Field(default=None, exclude_if=lambda details: details is None)
     """More of it, as JSON text whose shape the name decides: `hacks`, `compliance`."""
     produced_by: str = "unknown"

@@ -18,7 +18,7 @@ Try `braid demo` first. With files only: `braid run FILE --out DIR`. `braid COMM
 
 app = App(
     name="braid", help=HELP, help_format="markdown", version=lambda: version("braidstream"),
-    default_parameter=Parameter(negative_iterable=()),  # nobody asks for an empty list
+    default_parameter=Parameter(negative_iterable=()),  # an empty list needs no filter
 )  # fmt: skip
 
 _GROUPS = {

@@ -1,4 +1,4 @@
-"""What tests share: one real Kafka and registry for the whole run, and a prefix of its own for every test."""
+"""Fixtures that tests share: one real Kafka and registry for the whole run, and a prefix of its own for every test."""
 
 import json
 import os
@@ -81,5 +81,5 @@ def braid() -> Braid:
 
 @pytest.fixture
 def settings(cluster: Settings, tmp_path: Path) -> Settings:
-    """The cluster under a prefix that nobody else uses."""
+    """The cluster under a prefix of its own."""
     return cluster.model_copy(update={"prefix": f"t{uuid.uuid4().hex[:8]}.", "partitions": 4})

@@ -208,7 +208,7 @@ async def until_records(settings: Settings, topic: Topic, count: int, deadline_s
 
 
 class Sinks(NamedTuple):
-    """What stands in the sinks."""
+    """The records of the sinks."""
 
     bodies: dict[str, dict[str, set[bytes]]]
     """By topic and record id, every body seen (evidence without its signature)."""
@@ -249,7 +249,8 @@ def _body(record: Record, codec: Codec) -> bytes:
 
 
 async def refold(settings: Settings) -> dict[str, dict[str, bytes]]:
-    """What the facts in the log give when they are folded afresh, topic by topic: body by topic and record id."""
+    """The records that the facts in the log give when they are folded afresh, topic by topic: body by topic and record
+    id."""
     codec = await codec_of(settings)
     rollouts: dict[str, Rollout] = {}
     for topic in FACTS:

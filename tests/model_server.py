@@ -35,7 +35,7 @@ FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", 
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model says, and what goes wrong while it says it."""
+    """The model's answers and failures."""
 
     content: list[Block] = field(default_factory=list)
     stop: str = "end_turn"
@@ -324,13 +324,13 @@ class Received(NamedTuple):
 
 
 class ModelServer:
-    """What was asked, and how it is answered."""
+    """The requests and the answers."""
 
     def __init__(self, play: Play) -> None:
         self.play = play
         self.received: list[Received] = []
         self.replies: dict[int, Said] = {}
-        """What was answered, by the number of the request."""
+        """The answers, by the number of the request."""
         self.others: list[str] = []
         """Requests that are no model calls, as method and path."""
         self.url = ""

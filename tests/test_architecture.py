@@ -118,7 +118,7 @@ def test_benchmarks_know_no_tests() -> None:
 
 
 def test_packages_do_not_import_each_other_in_a_circle() -> None:
-    """Each folder is a package; whoever reads one need not have read those that import it."""
+    """Each folder is a package; a reader of one need not have read those that import it."""
     assert [cycle for root in ACYCLIC for cycle in cycles(package_imports(root))] == []
 
 

@@ -72,7 +72,7 @@ class Served(NamedTuple):
 
 
 class Engine:
-    """What is played, and what was served."""
+    """The answers that are played, and those that were served."""
 
     def __init__(
         self, play: Callable[[dict[str, Any], int], Reply], *, forgets: bool = False, tokenizer: Tokenizer | None = None

@@ -146,7 +146,7 @@ def _settled(rollout: Rollout, pins: Sequence[SettledBranch], config: EmissionCo
 
 
 def _deeds(pieces: Sequence[Piece]) -> tuple[tuple[ToolCall, ...], bool, int]:
-    """The calls of a branch, whether anybody decided about it, and how many results came back."""
+    """The calls of a branch, whether a policy decision was made about it, and how many results came back."""
     bodies = [each.body for piece in pieces for each in piece.noted]
     calls = tuple(ToolCall(body.name, body.arguments) for body in bodies if isinstance(body, Call))
     return calls, any(isinstance(body, Decision) for body in bodies), sum(isinstance(body, Result) for body in bodies)

@@ -1,6 +1,6 @@
 """Audit of dataset rows of any trainer: is each line what its trainer can learn from?
 
-The shape is told by the members of a row. A bad row has its reasons and does not stop the others. What is looked at: the members,
+The shape is told by the members of a row. A bad row has its reasons and does not stop the others. Checks: the members,
 roles, order and calls of messages; empty and equal sides; numbers that are none.
 """
 

@@ -1,4 +1,4 @@
-"""Why a wrong answer is wrong: one label for each wrong row, by predicates that anybody can check by hand.
+"""Why a wrong answer is wrong: one label for each wrong row, by predicates that can be checked by hand.
 
 The first label that holds counts. A failure of the format, of the grader or of the cap on tokens is no failure of reasoning, and
 another sample of the same model may be right: `Triage.route` says which of these is worth repairing first.

@@ -36,7 +36,7 @@ SLICE_BYTES = 512 * 1024
 """Bytes of events in a slice, unless a single event has more."""
 
 MAX_TASK = 64 * 1024
-"""Characters of the first user message that become the task of a rollout that nobody opened."""
+"""Characters of the first user message that become the task of a rollout without an opening."""
 
 UNREADABLE = (
     LineError, UnknownBeginningError, TooManyItemsError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError,
@@ -226,7 +226,8 @@ class CaptureFold:
         )  # fmt: skip
 
     def _end(self, told: dict[str, Any]) -> TracedEnd:
-        """How the branch ended: as its agent says, else as its last call did. What is not known whole is neither right nor wrong."""
+        """How the branch ended: as its agent says, else as its last call did. A conversation that is not known whole is
+        neither right nor wrong."""
         status, error = _STATUSES.get(str(told.get("status"))), text_in(told, "error")
         if self._missing is not None:
             return TracedEnd("infra_error", f"not captured whole: {self._missing}")
@@ -296,7 +297,7 @@ def _agent_event(told: Event) -> AgentEvent:
 
 
 def _info(call: TracedCall) -> BranchInfo:
-    """Facts about a branch from its first call. The task holds where nobody opened the rollout."""
+    """Facts about a branch from its first call. The task holds where the rollout has no opening."""
     user = next((each.text for each in call.messages if each.role == "user" and each.text), None)
     sampling = call.facts.sampling or {}
     warmth = sampling.get("temperature")

@@ -4,7 +4,8 @@ from schemas.captures import Capture
 from schemas.jsontext import compact
 
 LOST_BY = "proxy-lost"
-"""The writer of such notes. What HTTP brings has another name for its writer, so that no agent writes one."""
+"""The writer of such notes. Events that come over HTTP have another name for their writer, so that no agent writes
+one."""
 
 
 def lost_calls(rollout_id: str, branch_index: int, attempt: int, capture_id: str, received_ms: int) -> Capture:

@@ -1,6 +1,7 @@
 """The check `compliance`: verdicts of the rounds and the answer of a branch, from its spec and texts alone.
 
-What a runner or agent claims of its rounds decides nothing; a claim that differs is flagged, and puts the branch into quarantine.
+The claims of a runner or agent about its rounds decide nothing; a claim that differs is flagged, and puts the branch
+into quarantine.
 """
 
 import json
@@ -46,7 +47,7 @@ def read_spec(text: str) -> TaskSpec:
 
 
 def compliance_verdict(place: Place, spec_text: str, events: Sequence[AgentEvent]) -> CheckVerdict:
-    """Return the verdict of a finished branch; unknown, with the reason, where nobody can know."""
+    """Return the verdict of a finished branch; unknown, with the reason, where it cannot be decided."""
     try:
         spec = read_spec(spec_text)
     except TaskError as error:

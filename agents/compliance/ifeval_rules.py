@@ -32,7 +32,7 @@ HOLDS: Final = Finding(True)
 Rule = Callable[[CheckedText, Mapping[str, Any]], Finding]
 
 UNDETECTED: Final = Finding(None, "no language can be detected", None, True)
-"""Google lets a text pass whose language nobody can tell; we do not know."""
+"""Google lets a text pass whose language cannot be detected; here it is unknown."""
 
 
 def compared(found: int, unit: str, relation: str, needed: int) -> Finding:

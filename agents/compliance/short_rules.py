@@ -22,7 +22,7 @@ from agents.compliance.ifeval_rules import (
 from agents.compliance.json_shape import shape_problem
 
 Calls = Sequence[str] | None
-"""Names of the tools that the branch called; None: nobody knows."""
+"""Names of the tools that the branch called; None: unknown."""
 
 ShortRule = Callable[[CheckedText, Any, Calls], Finding]
 

@@ -116,7 +116,7 @@ class _Building:
             self._left[INCOMPLETE] += whole
             self._streams = []
         left = tuple([LeftOut(reason=reason, calls=count) for reason, count in sorted((+self._left).items())])
-        if [each.reason for each in left] == [MISSING]:  # nobody said that there are any
+        if [each.reason for each in left] == [MISSING]:  # the call claims no tokens
             left = ()
         made = tuple([each.made() for each in self._streams])
         return Streams(made, len(made) > 1 if made else None, left)

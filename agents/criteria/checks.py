@@ -1,4 +1,4 @@
-"""What criteria say of a branch's files. Pure: files in, an outcome with a hint out."""
+"""The result of a task's criteria for a branch's files. Pure: files in, an outcome with a hint out."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Checked(NamedTuple):
 
     status: CheckStatus
     hint: str = ""
-    """What was found, when it does not pass."""
+    """The finding, when it does not pass."""
     score: float | None = None
 
 
@@ -33,7 +33,7 @@ PASSED = Checked("pass")
 
 
 def check_files(criterion: OfFiles, files: Files) -> Checked:  # noqa: PLR0911 - one for each method
-    """What the files say."""
+    """The result of checking the files."""
     file = files.get(criterion.path)
     if file is None or file.link:
         return Checked("fail", f"{criterion.path} is {'a link, not a file' if file else 'not there'}")
@@ -62,7 +62,7 @@ def check_files(criterion: OfFiles, files: Files) -> Checked:  # noqa: PLR0911 -
 
 
 def together(checked: Sequence[Checked]) -> Checked:
-    """All criteria of a task as one: no criteria is not a pass, and neither is one that nobody knows."""
+    """All criteria of a task as one: no criteria is not a pass, and neither is an unknown one."""
     if not checked:
         return Checked("unknown", "the task names no criteria")
     failed = sum(each.status == "fail" for each in checked)

@@ -1,4 +1,4 @@
-"""What a task may ask of the files of a branch: one class per method, told apart by `method`.
+"""Criteria that a task may set for the files of a branch: one class per method, told apart by `method`.
 
 An unknown method, a missing field or a pattern that is none is an error where the task is loaded, never a check that passes.
 """
@@ -22,7 +22,7 @@ class _Criterion(BaseModel):
     name: str = Field(min_length=1, max_length=256)
     """The check's name, as `required` names it."""
     hint: str = ""
-    """What would make it pass, for people; empty: what was found."""
+    """A hint for people: how to make it pass; empty: what was found."""
 
     @field_validator("name")
     @classmethod

@@ -30,7 +30,8 @@ _signature: Final = unchecked(AepSignature)
 
 @final
 class Judges:
-    """Who gave an answer about a branch, by name. A tie by content is nobody's answer, a call without one neither."""
+    """The names of all verifiers that gave an answer about a branch. A tie by content is no verifier's answer, and
+    neither is a call without one."""
 
     __slots__ = ("compared", "scored")
 
@@ -74,7 +75,7 @@ def branch_evidence(
     closed: RolloutClosed,
     terms: Terms,
 ) -> AepRecord:
-    """What a branch did and what was found, without its place in the chain."""
+    """The actions and verifier results of a branch, without its place in the chain."""
     started = next(
         (time for time in (branch.first_event_ms, branch.last_event_ms) if time is not None), closed.decided_at_ms
     )
@@ -176,7 +177,7 @@ def chain_of(
 
 
 def _placed(record: AepRecord, head: str | None) -> Placed:
-    vars(record)["prev_record_hash"] = head  # a record without its id is nobody's yet: it need not be copied to get one
+    vars(record)["prev_record_hash"] = head  # not shared before it has an id: no copy is needed
     message = canonical_bytes(json_view(record))
     vars(record)["record_id"] = digest(message)
     return Placed(record, message)
@@ -191,7 +192,7 @@ def unlisting(last: AepRecord, topic: str) -> AepRecord:
 
 
 def sign(record: AepRecord, key: SigningKey, message: bytes | None = None) -> AepRecord:
-    """The record with its signature; `message` has its canonical bytes where somebody has them already."""
+    """The record with its signature; `message` has its canonical bytes where the caller has them already."""
     message = signed_bytes(json_view(record)) if message is None else message
     signature = _signature(alg="ed25519", key_id=key.key_id, sig=key.sign(message))
     return _record(**vars(record) | {"signature": signature})

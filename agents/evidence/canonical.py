@@ -28,7 +28,7 @@ else:
     COMPILED = True
 
 BigIntegers = Literal["error", "exact"]
-"""What becomes of an integer beyond 2^53: refused (evidence), or printed digit by digit (digests of raw events)."""
+"""The treatment of an integer beyond 2^53: refused (evidence), or printed digit by digit (digests of raw events)."""
 
 # The largest integer up to which every integer is a JavaScript number.
 MAX_INTEGER: Final = 9007199254740992  # 2**53; a literal is compiled in

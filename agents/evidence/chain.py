@@ -22,7 +22,7 @@ MAX_REASONS = 20
 
 
 class ChainState(StrEnum):
-    """What the links of a chain prove."""
+    """The result of checking the links of a chain."""
 
     INTACT = "intact"
     PARTIAL = "partial"

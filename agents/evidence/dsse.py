@@ -21,7 +21,7 @@ SUBJECT_PREFIX = "urn:wasmagent:run:"
 
 
 class EnvelopeVerdict(NamedTuple):
-    """What an envelope is worth, and every rule it breaks."""
+    """The verdict on an envelope, with every rule it breaks."""
 
     state: Literal["valid", "legacy", "invalid"]
     reasons: list[str]

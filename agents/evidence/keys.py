@@ -35,7 +35,7 @@ class KeyFileError(BraidError):
 
 
 class PublicKey(NamedTuple):
-    """What others need to check a signature."""
+    """The public data that is needed to check a signature."""
 
     key_id: str
     public: bytes

@@ -1,4 +1,4 @@
-"""What a tool call can do to the world, told from the tool's name and, for shells, from the command."""
+"""The possible side effects of a tool call, from the tool's name and, for shells, from the command."""
 
 import re
 from functools import lru_cache

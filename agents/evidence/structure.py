@@ -1,4 +1,4 @@
-"""What a well-formed AEP record is: the shape of aep/v0.1 .. v0.5, and the rules between its fields.
+"""Rules for a well-formed AEP record: the shape of aep/v0.1 .. v0.5, and the rules between its fields.
 
 Two layers, judged apart. Structural: required fields, types and vocabularies; members that no version names are
 accepted, because producers extend records. Semantic: what cannot be true together, such as an attribution floor that is
@@ -11,9 +11,9 @@ from typing import Any
 
 VERSIONS = ("aep/v0.1", "aep/v0.2", "aep/v0.3", "aep/v0.4", "aep/v0.5")
 SIDE_EFFECTS = ("read", "mutate-local", "mutate-external", "network-egress", "unknown")
-"""What an action can do to the world, weakest first: what is unknown counts as the worst."""
+"""Possible side effects of an action, weakest first: what is unknown counts as the worst."""
 ATTRIBUTION_GRADES = ("unknown", "operator_asserted", "principal_key_signed", "qualified_signature")
-"""What backs the claim that a person stands behind a run, weakest first."""
+"""Evidence that a person stands behind a run, weakest first."""
 CLOSING_SUFFIX = "/ranking"
 """How the run_id of a rollout's last record ends; that record carries `closing`."""
 

@@ -20,7 +20,7 @@ from agents.evidence.structure import printable, semantic_faults, structural_fau
 
 
 class Authenticity(StrEnum):
-    """Who vouches for a record, and how."""
+    """How a record is authenticated."""
 
     DSSE_VALID = "dsse-valid"
     INLINE_VALID = "inline-valid"
@@ -39,7 +39,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordVerdict:
-    """What each layer says about one record."""
+    """The verdict of each layer on one record."""
 
     position: str
     run_id: str | None

@@ -1,4 +1,5 @@
-"""What a branch, and all branches together, may spend. Times are the caller's, so that nothing here needs a clock."""
+"""Limits on the spending of one branch, and of all branches together. Times are the caller's, so that nothing here
+needs a clock."""
 
 from dataclasses import dataclass
 

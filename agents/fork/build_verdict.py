@@ -57,7 +57,7 @@ class Run(NamedTuple):
 async def build_verdict(
     task: Task, files: Files, sandbox: Sandbox, subject: Subject, baseline_tests: int | None = None
 ) -> BuildVerdict:
-    """Test a branch's files; `sandbox` is empty and nobody else's."""
+    """Test a branch's files; `sandbox` is empty and used by no other caller."""
     intact = protected_intact(task, files)
     try:
         run = await run_stages(task, files, sandbox)
@@ -134,7 +134,7 @@ def shell_of(task: Task) -> list[str]:
 
 
 class Decision(NamedTuple):
-    """What a run says of the build."""
+    """The result of a test run, as a build verdict has it."""
 
     status: BuildStatus
     why: str = ""

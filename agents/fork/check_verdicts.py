@@ -41,7 +41,7 @@ async def check_verdicts(
     judge: Judge | None,
     subject: Subject,
 ) -> list[CheckVerdict]:
-    """Run a task's criteria; `sandbox` is empty and nobody else's. Without criteria there are no verdicts."""
+    """Run a task's criteria; `sandbox` is empty and used by no other caller. Without criteria there are no verdicts."""
     criteria = task.braid.criteria
     if not criteria:
         return []
@@ -63,7 +63,7 @@ async def check_verdicts(
 
 
 def check_kind(name: str) -> str:
-    """What the id of a check's verdict is made from."""
+    """The input of the digest that is the id of a check's verdict."""
     return f"check:{name}"
 
 
@@ -111,7 +111,7 @@ async def _in_sandbox(criterion: Command | FileMatches, files: Files, sandbox: S
 
 
 def searched(criterion: FileMatches, exit_code: int | None, said: str) -> Checked:
-    """A search that did not succeed: nothing was found, or nobody could look."""
+    """A search that did not succeed: no finding, or the check could not run."""
     if exit_code == NO_MATCH:
         return Checked("fail", f"{criterion.path} has nothing that matches {criterion.pattern!r}")
     return Checked("unknown", f"the search ended with exit code {exit_code}: {said}")

@@ -26,7 +26,7 @@ class Collector:
             del self._tail[: -self._half]
 
     def finish(self) -> Output:
-        """What came."""
+        """The output, as far as it was kept."""
         left_out = self._n_bytes - len(self._head) - min(len(self._tail), self._half)
         head, tail = bytes(self._head), bytes(self._tail[-self._half :]) if self._tail else b""
         note = b"\n[...%d bytes not kept...]\n" % left_out if left_out else b""

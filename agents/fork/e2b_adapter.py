@@ -1,8 +1,8 @@
 """Sandboxes of E2B: a small machine each, reached through its SDK. The key is E2B_API_KEY.
 
 Commands run under the same keeper as on this machine (limits, and nothing left when they return). Being reset means
-another machine: whatever a branch left in the old one is gone with it. A machine that is lost, or that nobody ends because
-the runner was killed, ends by itself after `lifetime_s`.
+another machine: whatever a branch left in the old one is gone with it. A machine that is lost, or that is left running
+because the runner was killed, ends by itself after `lifetime_s`.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ KEEPER = ("confine_adapter.py", "kernel_adapter.py")
 STOP_S = 5.0
 
 TROUBLE = (SandboxException, AuthenticationException, ServiceBusyException, httpx.HTTPError, OSError)
-"""What the SDK raises when the service or the machine does not do as asked."""
+"""Exceptions that the SDK raises when the service or the machine fails."""
 
 
 class E2bOptions(NamedTuple):

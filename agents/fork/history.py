@@ -1,4 +1,5 @@
-"""What the log says of a fork: which branches are unfinished, and the beginning of one to fork again from. Pure."""
+"""The state of a fork according to the log: which branches are unfinished, and the beginning of one to fork again from.
+Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -35,7 +36,7 @@ class Attempt(NamedTuple):
 
 
 class History(NamedTuple):
-    """What the log holds of a rollout."""
+    """The records of a rollout on the log."""
 
     opened: RolloutOpened | None
     attempts: dict[Job, Attempt]

@@ -17,7 +17,7 @@ MAX_CASES = 100_000
 
 
 def read_counts(report: bytes) -> TestCounts | None:
-    """What a JUnit report counts; None when it is not a usable one."""
+    """Count the tests of a JUnit report; None when it is not a usable one."""
     root = _parsed(report)
     if root is None:
         return None

@@ -204,7 +204,7 @@ def build_apart(spec: dict[str, Any], harness: dict[str, Any]) -> socket.socket:
     name = f"{REPORTER}{HELPER}/socket"
     listener.bind(name)
     listener.listen(64)
-    os.chmod(name, 0o666)  # noqa: PTH101, S103 - the reporter is another user; nobody else has this folder
+    os.chmod(name, 0o666)  # noqa: PTH101, S103 - the reporter is another user; no one but it has this folder
     seal(REPORTER)
     seal(WORK)
     return listener

@@ -137,7 +137,7 @@ def see(browser: Browser, spec: dict[str, Any], origin: str) -> dict[str, Any]:
 
 
 def shot(page: Page) -> bytes:
-    """What is drawn, without what moves."""
+    """A screenshot without animations."""
     return page.screenshot(animations="disabled", caret="hide")
 
 
@@ -169,7 +169,7 @@ def probe(ask: Callable[[str], Any], asked: dict[str, str]) -> dict[str, Any]:
 
 
 def first_line(error: Error) -> str:
-    """What a person needs of the library's message."""
+    """The part of the library's message that helps a person."""
     return error.message.partition("\n")[0][:MAX_MESSAGE]
 
 

@@ -1,4 +1,4 @@
-"""What the model sees of a tool's output: exactly what will be trained on. The same code makes both."""
+"""The form in which the model sees a tool's output: exactly what will be trained on. The same code makes both."""
 
 from collections.abc import Callable
 

@@ -1,8 +1,8 @@
 """A bounded pool of sandboxes: fair, exact in its count, and clean between uses.
 
-A slot is counted before its sandbox is created, so there are never more than `size`, however many ask at once. Who asked
-first is served first. What comes back is reset before anybody else gets it; what cannot be reset is thrown away, and its
-slot makes a new one. Cancelling at any point neither loses a slot nor leaks a sandbox.
+A slot is counted before its sandbox is created, so there are never more than `size`, however many ask at once. Requests
+are served in the order in which they came. A returned sandbox is reset before it is given out again; one that cannot be
+reset is thrown away, and its slot makes a new one. Cancelling at any point neither loses a slot nor leaks a sandbox.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class KernelPool(Generic[AnySandbox]):
                 turn.set_result(None)
 
     def _hand_back(self, sandbox: AnySandbox | None) -> None:
-        """Something was given to somebody who no longer wants it."""
+        """A sandbox was given to a caller that no longer wants it."""
         if self._closed and sandbox is not None:
             self._chore(self._throw_away(sandbox))
         elif sandbox is not None:
@@ -104,7 +104,7 @@ class KernelPool(Generic[AnySandbox]):
         self._serve()
 
     async def _make(self) -> AnySandbox:
-        """A new sandbox for a slot that is counted. One that comes when nobody waits any more is not lost."""
+        """A new sandbox for a slot that is counted. One that arrives after its caller has left is not lost."""
         making = asyncio.ensure_future(self._create())
         try:
             sandbox = await asyncio.shield(making)
@@ -122,7 +122,7 @@ class KernelPool(Generic[AnySandbox]):
     async def _receive(self, making: "asyncio.Future[AnySandbox]") -> None:
         try:
             sandbox = await making
-        except Exception:  # noqa: BLE001 - whoever wanted it is gone; the slot is what matters
+        except Exception:  # noqa: BLE001 - the caller has left; the slot is what matters
             self._hand_back(None)
         else:
             self._hand_back(sandbox)
@@ -142,7 +142,7 @@ class KernelPool(Generic[AnySandbox]):
             self._hand_back(None)
 
     def _chore(self, work: Awaitable[None]) -> None:
-        """Work that nobody's cancellation may stop."""
+        """Work that the cancellation of a caller must not stop."""
         task = asyncio.ensure_future(work)
         self._chores.add(task)
         task.add_done_callback(self._done)

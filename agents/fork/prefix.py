@@ -15,7 +15,7 @@ from schemas.jsontext import compact, parse_object
 
 
 class Prefix(NamedTuple):
-    """What a fork from the middle starts with."""
+    """The start of a fork from the middle of a recorded branch."""
 
     events: tuple[AgentEvent, ...]
     messages: tuple[Message, ...]
@@ -68,7 +68,7 @@ def read_prefix(events: Sequence[AgentEvent], limits: Callable[[str], SummaryLim
 async def replay(prefix: Prefix, tools: Tools) -> list[str]:
     """Make the prefix's calls again, so that the workspace is as it was; returns the calls that answered otherwise.
 
-    What the model sees stays what was recorded: a command that prints the time is no reason to change the past.
+    The model sees the recorded text: a command that prints the time is no reason to change the past.
     """
     recorded = {}
     for event in prefix.events:

@@ -19,7 +19,7 @@ Clock = Callable[[], int]
 
 
 class Recorder:
-    """Writes one attempt of one branch. What was flushed is on the log; a crash loses at most what was not."""
+    """Writes one attempt of one branch. Flushed events are on the log; a crash loses at most the others."""
 
     def __init__(
         self, log: Log, rollout_id: str, branch_index: int, attempt: int, info: BranchInfo, clock: Clock

@@ -18,8 +18,8 @@ _WORST: tuple[Rewarded, ...] = ("less", "other", "all")
 
 
 def read_reward(reports: Files) -> Rewarded | None:
-    """What the reward says; None when there is none, or none that can be read. Of several ones the entry `reward` counts, else
-    the worst."""
+    """Read the reward; None when there is none, or none that can be read. Of several ones the entry `reward` counts,
+    else the worst."""
     for name, read in (("reward.json", _json), ("reward.txt", _text)):
         file = reports.get(name)
         if file is not None:

@@ -245,7 +245,7 @@ def _stop(tasks: Sequence["asyncio.Task[BranchResult]"], why: str) -> None:
 
 
 def _aborted(stop: asyncio.CancelledError) -> Ending:
-    """The end of a branch that somebody stopped."""
+    """The end of a branch that was stopped."""
     task = asyncio.current_task()
     if task is not None:
         with suppress(ValueError):

@@ -1,7 +1,7 @@
-"""What a sandbox is: a place of its own with files and commands, that can be emptied and thrown away.
+"""A sandbox: a place of its own with files and commands, that can be emptied and thrown away.
 
-Whatever runs inside has an exit code, zero or not: that is a result. `SandboxError` means that the sandbox itself is
-broken; the pool then replaces it.
+A command that runs inside has an exit code, zero or not: that is a result. `SandboxError` means that the sandbox itself
+is broken; the pool then replaces it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ NO_ENV: Mapping[str, str] = {}
 
 
 class SandboxError(BraidError):
-    """A sandbox cannot be made, or is broken. What runs inside never raises this: it has an exit code."""
+    """A sandbox cannot be made, or is broken. A command that fails inside never raises this: it has an exit code."""
 
 
 class ApartError(SandboxError):
@@ -83,7 +83,7 @@ def bounded(reports: Files) -> Files:
 
 
 class Limits(NamedTuple):
-    """What a command may use."""
+    """The limits of a command."""
 
     timeout_s: float = 120.0
     cpu_s: int = 120

@@ -50,7 +50,7 @@ Isolation = Literal["namespaces", "processes"]
 
 
 class LocalOptions(NamedTuple):
-    """What sandboxes may use of the machine."""
+    """The limits of sandboxes on this machine."""
 
     isolation: Isolation = "namespaces"
     workspace_mb: int = 1024
@@ -258,7 +258,7 @@ def _reports(folder: Folder) -> Files:
 
 
 def _environment(env: Mapping[str, str], *, helper: bool = False) -> dict[str, str]:
-    """What a command sees: nothing of the runner's own environment, which holds its keys."""
+    """The environment of a command: nothing of the runner's own environment, which holds its keys."""
     places = [str(Path(sys.prefix) / "bin"), "/usr/local/bin", "/usr/bin", "/bin"]
     return {
         "PATH": os.pathsep.join([HELPER, *places] if helper else places),

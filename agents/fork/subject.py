@@ -1,4 +1,4 @@
-"""What a verdict is about, and its id: a function of who looked at what, not of what was seen.
+"""The subject of a verdict, and the verdict's id: a function of who looked at what, not of what was seen.
 
 A look that is repeated after a crash has the same id, so it is known before the look whether its verdict is in the log.
 """

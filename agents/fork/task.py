@@ -1,6 +1,6 @@
 """A task: what agents are asked, the files they start with, and how their work is tested.
 
-The directory is Harbor's (instruction.md, task.toml, environment/, tests/, solution/). What only we know stands under
+The directory is Harbor's (instruction.md, task.toml, environment/, tests/, solution/). Settings of ours stand under
 `[metadata.braid]`, which other runners ignore:
 
     [metadata.braid]
@@ -62,7 +62,7 @@ class Probe(_Part):
 
 
 class Page(_Part):
-    """What a visual verifier opens."""
+    """The page that a visual verifier opens."""
 
     path: str = "index.html"
     """Relative to the workspace."""
@@ -155,13 +155,13 @@ class Task(NamedTuple):
     instruction: str
     options: TaskToml
     start: Files
-    """What the agent starts with."""
+    """The files that the agent starts with."""
     tests: Files
-    """What verifies it; the agent is not given it."""
+    """The files that verify the work; the agent is not given them."""
 
     @property
     def braid(self) -> BraidOptions:
-        """What only we know of."""
+        """The settings of `[metadata.braid]`."""
         return self.options.metadata.braid
 
     @property

@@ -31,7 +31,7 @@ SUMMARIES = (
 
 
 class Outcome(NamedTuple):
-    """What a call came to."""
+    """The result of a call."""
 
     output: Any = None
     error_code: str | None = None
@@ -81,7 +81,7 @@ class Tools:
         self._limits = limits
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Outcome:
-        """Do what a model asked for. What it asked wrongly is an error for it to read; SandboxError is raised."""
+        """Do what a model asked for. A bad argument is an error for the model to read; SandboxError is raised."""
         tool = _TOOLS.get(name)
         if tool is None:
             return Outcome(error_code="unknown_tool", error=f"no tool {name}; there are {', '.join(_TOOLS)}")
@@ -182,7 +182,7 @@ async def call_tool(tools: Tools, call: ToolCall) -> Outcome:
 
 
 def command_output(done: CommandResult, timeout: float) -> str:
-    """What a command said, and last how it ended: what is cut from the middle leaves that."""
+    """The output of a command, with its exit last: what is cut from the middle leaves that."""
     parts = [done.stdout.text, done.stderr.text]
     parts = [part if part.endswith("\n") or not part else f"{part}\n" for part in parts]
     end = f"[stopped after {timeout:g} s]" if done.ended is Ended.TIMEOUT else f"[exit code {done.exit_code}]"

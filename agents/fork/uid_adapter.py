@@ -1,7 +1,8 @@
 """Users of the machine that sandboxes run as when root starts them: each living sandbox has its own.
 
-No program and no file of the machine belongs to them, so that root inside a sandbox is nobody outside, and the limit of
-processes counts one sandbox alone. A lock for each pair says that it is taken; a runner that dies loses its locks.
+No program and no file of the machine belongs to them, so that root inside a sandbox has no rights outside, and the
+limit of processes counts one sandbox alone. A lock for each pair says that it is taken; a runner that dies loses its
+locks.
 """
 
 import fcntl
@@ -43,7 +44,7 @@ def first_mapped(wanted: int, maps: list[str]) -> int | None:
     ranges = [_ranges(each) for each in maps]
     if all(any(start <= wanted and wanted + 2 * PAIRS <= end for start, end in each) for each in ranges):
         return wanted
-    last = min(max(end for _, end in each) for each in ranges) - 1024  # the last ones are taken: nobody is 65534
+    last = min(max(end for _, end in each) for each in ranges) - 1024  # 65534 is the user `nobody`
     return last - 2 * PAIRS if last > 4 * PAIRS else None
 
 

@@ -1,7 +1,7 @@
 """The visual verdict of a branch: its page, opened in headless Chromium inside a sandbox without a network.
 
-What cannot be seen is unknown, with the reason: no browser on this machine, a page that never finishes loading, a browser
-that dies. Everything else is what was seen.
+A page that cannot be seen is unknown, with the reason: no browser on this machine, a page that never finishes loading,
+a browser that dies. Everything else is what was seen.
 """
 
 import json
@@ -36,7 +36,7 @@ Keep = Callable[[bytes], object]
 
 
 class Browser(NamedTuple):
-    """What a look needs."""
+    """The inputs of a look."""
 
     program: str
     """Chromium itself, not a script that starts it."""
@@ -55,7 +55,8 @@ async def visual_verdict(
     subject: Subject,
     keep: Keep = lambda _picture: None,
 ) -> VisualVerdict:
-    """Look at a branch's page; `sandbox` is empty and nobody else's. `keep` takes the screenshot that the verdict names."""
+    """Look at a branch's page; `sandbox` is empty and used by no other caller. `keep` takes the screenshot that the
+    verdict names."""
     try:
         stuck = await run_building(task, files, sandbox)
         if stuck is not None:
@@ -95,7 +96,7 @@ async def look(page: Page, sandbox: Sandbox, browser: Browser, keep: Keep = lamb
 
 
 def read_look(seen: dict[str, Any]) -> dict[str, Any]:
-    """What a look means: the fields of a verdict."""
+    """The verdict that follows from a look: the fields of a verdict."""
     if "trouble" in seen:
         return _unknown(f"browser: {seen['trouble']}")
     if "late" in seen:

@@ -78,7 +78,7 @@ def unanswered(said: Sequence[Message]) -> str | None:
 def tool_list(tools: str, said: Iterable[Message] = ()) -> list[dict[str, Any]]:
     """Tool definitions in OpenAI's shape, from whatever the producer offered, with those that are called without an offer.
 
-    A loader refuses a call to a tool that is not defined; what nobody described takes any arguments.
+    A loader refuses a call to a tool that is not defined; a tool without a description takes any arguments.
     """
     offered = parse(tools) if tools else []
     defined = [found for entry in (offered if isinstance(offered, list) else []) if (found := _tool(entry)) is not None]

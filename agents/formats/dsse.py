@@ -1,6 +1,7 @@
 """Evidence as DSSE: every record of a rollout carries a signed in-toto Statement, for verifiers that know attestations.
 
-Who exports vouches for what it signs, so it signs only evidence that is signed by a key it trusts, and whole chains.
+The exporter vouches for the evidence that it signs, so it signs only evidence that is signed by a key it trusts, and
+whole chains.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,9 @@
 """rollout-wire/v1: whole branches, and the preference and reward records of its second layer. `braid run` reads it back.
 
-The wire format requires fields that we may not know. They are filled, and `filled` names them, so that nobody takes a
-placeholder for a fact. A branch has the calls and results of its conversation where that is known, else those of its events; it
-has one reward, by its main sequence. Its scores are 0 or 1: what has neither has no pair and no reward there.
+The wire format requires fields that we may not know. They are filled, and `filled` names them, so that no reader takes
+a placeholder for a fact. A branch has the calls and results of its conversation where that is known, else those of its
+events; it has one reward, by its main sequence. Its scores are 0 or 1: what has neither has no pair and no reward
+there.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ SOURCE = "wasmagent-rollout"
 """The only source that the wire format knows."""
 
 UNKNOWN_TEMPERATURE = 1.0
-"""What most services sample with when nobody says otherwise."""
+"""The default sampling temperature of most services."""
 
 _SCORES = {"pass": 1, "fail": 0}
 

@@ -69,7 +69,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Filters:
-    """What rows must have; all of it."""
+    """The conditions that rows must meet; all of them."""
 
     wanted: tuple[tuple[str, str], ...] = ()
 

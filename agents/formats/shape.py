@@ -1,8 +1,8 @@
 """A dataset format: a function from the records of one whole rollout to JSON rows, and the types of its columns.
 
-A format never sees half a rollout. What it cannot carry it leaves out with a reason, so that counts always add up. Free-form
-JSON (tool arguments, tool definitions) is text wherever rows become columns: Arrow gives every row of a struct the fields
-of all the others, filled with nulls, and would change what a model is trained to call.
+A format never sees half a rollout. It leaves out rows that it cannot carry, each with a reason, so that counts always
+add up. Free-form JSON (tool arguments, tool definitions) is text wherever rows become columns: Arrow gives every row of
+a struct the fields of all the others, filled with nulls, and would change what a model is trained to call.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -143,7 +143,7 @@ class Group:
     chain: tuple[AepRecord, ...] = ()
     """All evidence in order, the closing record last."""
     attestor: Attestor | None = None
-    """Who signs envelopes."""
+    """The key that signs envelopes."""
     style: Style = PLAIN
     """How rows are written."""
     facts: Facts = NO_FACTS
@@ -220,7 +220,7 @@ def main_sequence(rows: Sequence[PpoRecord]) -> PpoRecord:
 
 
 Made = TrainingRecord | BranchRecord | ComplianceEvalRecord | AepRecord
-"""What rows are made of."""
+"""The inputs of rows."""
 
 
 class ToolUse(NamedTuple):
@@ -243,12 +243,12 @@ class Row(NamedTuple):
     folder: str = ""
     """The name of its directory (`--layout directory`); rows with the same one stand in one file."""
     lost: tuple[str, ...] = ()
-    """What it could not carry of its branch, by name; the command and the manifest count it."""
+    """Parts of its branch that it could not carry, by name; the command and the manifest count them."""
     uses: ToolUse = ToolUse()
 
 
 class Left(NamedTuple):
-    """What the format could not carry."""
+    """The parts that the format could not carry."""
 
     reason: str
 

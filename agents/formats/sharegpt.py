@@ -1,8 +1,8 @@
 """ShareGPT with tools, as LLaMA-Factory reads it: people and observations speak at even places, the model at odd ones.
 
-Calls are JSON in a `function_call` turn, an array when they are parallel, and their results one `observation`. What the
-model said before its calls has no place in `value`; it stays beside it as `text`. The loader drops conversations that do not
-alternate, and learns from every turn of the model: what does not fit is left out here, with its reason.
+Calls are JSON in a `function_call` turn, an array when they are parallel, and their results one `observation`. The
+model's text before its calls has no place in `value`; it stays beside it as `text`. The loader drops conversations that
+do not alternate, and learns from every turn of the model: what does not fit is left out here, with its reason.
 """
 
 from collections.abc import Iterator

@@ -22,8 +22,7 @@ def transitions(group: Group) -> Iterator[Row | Left]:
     """{observation, action, next_observation, reward, components, done}: one row for each turn of the model.
 
     `observation` is all that the model saw before, `next_observation` what came after its action: results, people's words, and
-    assistant messages that were given. `reward` is null before the last step, and has
-    no components there: nobody knows more.
+    assistant messages that were given. `reward` is null before the last step, and has no components there: unknown.
     """
     for record in group.ppo:
         turns = list(_turns(record.completion))
@@ -54,7 +53,7 @@ def transitions(group: Group) -> Iterator[Row | Left]:
 
 
 def _turns(completion: tuple[Message, ...]) -> Iterator[tuple[Message, list[Message]]]:
-    """What the model did, each time with what came back."""
+    """The model's actions, each with its result."""
     starts = [place for place, said in enumerate(completion) if is_trained(said)]
     for start, end in pairwise([*starts, len(completion)]):
         yield completion[start], list(completion[start + 1 : end])

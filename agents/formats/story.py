@@ -25,7 +25,7 @@ class Said(NamedTuple):
 
     message: Message
     context: bool = False
-    """Words that the model was given and nobody asked it; or that another story of the branch tells."""
+    """Words that were given to the model without being a question to it; or that another story of the branch tells."""
     failed: bool = False
     """Of a tool message: whether the producer marks an error."""
     is_value: bool = False

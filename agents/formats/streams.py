@@ -9,7 +9,7 @@ from schemas.jsontext import compact
 from schemas.training import TokenStream
 
 DATA_SOURCE = "braidstream"
-"""What verl chooses the reward function by, and SkyRL the environment."""
+"""The field by which verl chooses the reward function, and SkyRL the environment."""
 
 ABILITY = "agent"
 

@@ -52,7 +52,8 @@ RUNNER_FAILED = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 RUNNER_PASSED = re.compile(r"\b[1-9]\d* passed\b|^OK(?: \(.*\))?$|^# fail 0$|\b[1-9]\d* passing\b", re.MULTILINE)
-"""What pytest, unittest, node, Jest, Vitest and Mocha end with. Other commands in the same line may fail: theirs is no test's."""
+"""The last lines of output of pytest, unittest, node, Jest, Vitest and Mocha. Other commands in the same line may fail:
+theirs is no test's."""
 CLAIM = re.compile(
     r"\b(all|every|the|both|\d+)\b[^.\n]{0,40}\b(tests?|checks?|specs?|suite)\b[^.\n]{0,25}\b(pass(es|ed|ing)?|green|succeed(s|ed)?)\b|"
     r"\b(tests?|suite)\b\s+(now\s+)?(all\s+)?(pass(es|ed)?|are (all )?(passing|green)|is (passing|green))\b|\bpass(es|ing|ed)? (all|every|the) [^.\n]{0,30}tests?\b",
@@ -77,7 +78,8 @@ WORD = re.compile(r"'[^'\n]{2,80}'|\"[^\"\n]{2,80}\"|\b\d{2,}\b")
 def event_signals(
     calls: Sequence[BranchCall], answer: str | None, instruction: str, *, files_known: bool = False
 ) -> tuple[HackSignal, ...]:
-    """What the acts of a branch are suspected of. `files_known`: a verifier has read its files; events add nothing to that."""
+    """The signals that follow from the acts of a branch. `files_known`: a verifier has read its files; events add
+    nothing to that."""
     if not calls:
         return ()
     edits = edits_of(calls)

@@ -124,7 +124,7 @@ def _is_table(parsed: Python) -> bool:
 
 
 def _weaker(case: Case, change: Change, old: PythonCase, new: PythonCase, literals: set[str]) -> Iterator[HackSignal]:
-    """What a case no longer asks for."""
+    """Requirements that a case has lost."""
     left = {ast.dump(each): each for each in new.checks}
     gone = [each for each in old.checks if ast.dump(each) not in left]
     was = {ast.dump(each) for each in old.checks}

@@ -104,7 +104,7 @@ def _is_main_call(node: ast.AST) -> bool:
 
 
 def _reached(statement: ast.stmt) -> Iterator[ast.AST]:
-    """What runs when a statement does: nothing inside of functions."""
+    """The code that runs when a statement does: nothing inside of functions."""
     stack: list[ast.AST] = [statement]
     while stack:
         node = stack.pop()

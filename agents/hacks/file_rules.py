@@ -23,7 +23,7 @@ MAX_SIGNALS = 40
 
 
 def file_signals(case: Case) -> tuple[HackSignal, ...]:
-    """What the files of a branch are suspected of: one signal for each rule and file, in their order."""
+    """The signals that follow from the files of a branch: one signal for each rule and file, in their order."""
     found: dict[tuple[str, str | None], HackSignal] = {}
     for family in FAMILIES:
         try:

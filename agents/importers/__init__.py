@@ -1,1 +1,1 @@
-"""What comes from outside, read tolerantly and turned into facts."""
+"""Input from outside, read tolerantly and turned into facts."""

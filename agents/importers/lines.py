@@ -1,7 +1,7 @@
 """Lines that go in: one JSON object each, of one of a few types, mixed freely and in any order (contract of `braid ingest`).
 
-`LineReader` turns them into facts. What is wrong with a line is a `LineError` with the field and the reason; the next line
-is not touched by it. The gateway reads the same objects with the same code.
+`LineReader` turns them into facts. A bad line raises a `LineError` with the field and the reason; the next line is not
+touched by it. The gateway reads the same objects with the same code.
 """
 
 from collections.abc import Callable
@@ -132,7 +132,8 @@ class LineReader:
         return vote
 
     def _vote_id(self, value: dict[str, Any]) -> str:
-        """What was asked of whom. Another answer to the same is another call, which has to say so: it would not count."""
+        """The pair and the judge that were asked. Another answer to the same is another call, which has to say so: it
+        would not count."""
         asked = ("rollout_id", "a", "b", "order", "sample", "judge", "rubric_hash", "a_digest", "b_digest")
         vote_id = content_id("vote", [value.get(name) for name in asked])
         answer = (value.get("preferred"), value.get("score"))
@@ -155,7 +156,7 @@ _NOT_HERE = ("events", "branch", "first_seq", "last_seq", "ended", "status")
 """Fields of a slice, not of an event line: taken for what they are not, they would be lost."""
 
 _INFO = ("temperature", "seed", "session_id", "agent", "task", "observed")
-"""What an event line may say of its branch."""
+"""The fields of an event line about its branch."""
 
 _APART = {*_INFO, "event", "seq"}
 """Members of an event line that are no members of the slice."""

@@ -1,4 +1,4 @@
-"""Records from plain values that somebody else wrote: the usual spellings, ids from content, errors by field."""
+"""Records from plain values of other programs: the usual spellings, ids from content, errors by field."""
 
 import json
 from hashlib import sha256

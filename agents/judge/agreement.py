@@ -1,6 +1,6 @@
 """How a judge behaves, over many votes: by judge, by time, and whether judges agree with each other.
 
-A number that is not defined is None, never 0. Ties by content are nobody's answer and are left out.
+A number that is not defined is None, never 0. Ties by content are no judge's answer and are left out.
 """
 
 from collections import Counter, defaultdict
@@ -70,7 +70,7 @@ def judge_stats(votes: Sequence[JudgeVote]) -> JudgeStats:
 
 
 def naming(votes: Iterable[TimedVote]) -> Callable[[JudgeVote], str]:
-    """What votes are put together by: their judge, and their rubric too where a judge has votes by several."""
+    """The key by which votes are put together: their judge, and their rubric too where a judge has votes by several."""
     rubrics: dict[str, set[str | None]] = defaultdict(set)
     for timed in votes:
         rubrics[timed.vote.judge].add(timed.vote.rubric_hash)

@@ -1,4 +1,4 @@
-"""What a judge answered: one strict JSON object, read by a JSON parser. Anything else is unusable, and is said to be.
+"""A judge's answer: one strict JSON object, read by a JSON parser. Anything else is unusable, and is said to be.
 
 A pair: {"preferred": "a" | "b" | "tie", "reasoning": "..."}; a score: {"score": 0..10, "reasoning": "..."}. The letters name
 what was shown first and second; `preferred` turns them back into the request's a and b.
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
     """None when a pair was asked about."""
     reasoning: str
     usage: Usage | None = None
-    """What all calls for it used."""
+    """The usage of all calls for it."""
 
 
 def read_text(text: str, *, scalar: bool) -> Answer:

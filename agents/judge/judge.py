@@ -1,4 +1,5 @@
-"""What every judge is: something that answers one prompt, or says why it cannot. Adapters stand beside this file."""
+"""The interface of every judge: something that answers one prompt, or says why it cannot. Adapters stand beside this
+file."""
 
 from typing import Protocol
 
@@ -25,7 +26,7 @@ class Judge(Protocol):
     """A judge."""
 
     name: str
-    """Who it is in votes: the model, or the name of a rule file."""
+    """Its name in votes: the model, or the name of a rule file."""
 
     async def ask(self, prompt: Prompt) -> Answer:
         """The answer. Raises JudgeTroubleError when there is none, JudgeSetupError when there cannot be any."""
@@ -37,7 +38,7 @@ class Judge(Protocol):
 
 
 def added(one: Usage | None, other: Usage | None) -> Usage | None:
-    """What two calls used together; what neither says stays unknown."""
+    """The usage of two calls together; a number that neither has stays unknown."""
     if one is None or other is None:
         return one or other
     return Usage(

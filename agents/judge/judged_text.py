@@ -1,8 +1,9 @@
-"""What a judge sees of a branch: its answer, its summarized calls, its verdicts. No ids, no model, no branch number.
+"""The text of a branch that a judge sees: its answer, its summarized calls, its verdicts. No ids, no model, no branch
+number.
 
-What all compared branches share (the same first messages) is taken out of each and kept once. Whatever an agent had a hand in
-is quoted line by line: it cannot add a call or a verdict of its own. Everything is redacted, and only then cut, with the head
-of a text (the answer) and its tail (the verdicts) kept. The same records give the same bytes.
+The first messages that all compared branches share are taken out of each and kept once. Any text that an agent could
+have influenced is quoted line by line: it cannot add a call or a verdict of its own. Everything is redacted, and only
+then cut, with the head of a text (the answer) and its tail (the verdicts) kept. The same records give the same bytes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +45,7 @@ class JudgedTexts(NamedTuple):
     """All branches of a rollout that are compared."""
 
     shared_prefix: str
-    """What all of them begin with."""
+    """The text that all of them begin with."""
     branches: dict[int, JudgedBranch]
 
 
@@ -123,7 +124,7 @@ def _said(message: Message) -> str:
 
 
 def quoted(text: str) -> str:
-    """Words of somebody else, without their secrets: every line behind a mark, so that none can pass for one of ours."""
+    """Foreign text, without its secrets: every line behind a mark, so that none can pass for one of ours."""
     return "\n".join(f"{MARK}{line}" for line in redact(text).text.splitlines() or [""])
 
 

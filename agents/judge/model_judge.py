@@ -1,8 +1,8 @@
 """A model as a judge: a strict structured answer, asked for as often as it takes.
 
 Every call is counted: an unusable answer is asked for twice more; 429, 5xx and lost connections wait as the server says (up
-to a limit) and are tried again. A time-out is not: the call may have been paid for. What is left without an answer is a
-cause, never a preference.
+to a limit) and are tried again. A time-out is not: the call may have been paid for. A comparison that is left without
+an answer is a cause, never a preference.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

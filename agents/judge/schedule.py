@@ -1,4 +1,4 @@
-"""What is asked of a judge: a function of the settled rollout alone.
+"""The questions to a judge: a function of the settled rollout alone.
 
 Only branches of one tier are compared. All pairs up to six branches; above that each branch with the next three in circular
 order of branch_index. Scores are asked for one branch at a time. Never more calls than the limit: pairs first, whole pairs
@@ -29,7 +29,7 @@ class Pair(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """What is asked, in order."""
+    """The questions, in order."""
 
     pairs: tuple[Pair, ...] = ()
     """Compared, `samples` times in both orders."""
@@ -47,7 +47,7 @@ class Schedule(NamedTuple):
 
 
 def schedule(statuses: Mapping[int, ObjectiveStatus], judge: JudgeConfig) -> Schedule:
-    """What to ask about these branches; nothing when nobody is asked."""
+    """The questions about these branches; none without a judge."""
     if judge.kind == "none":
         return Schedule()
     tiers = [sorted(index for index, status in statuses.items() if status == tier) for tier in TIERS]

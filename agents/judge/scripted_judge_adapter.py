@@ -73,7 +73,7 @@ class Rule(_Part):
         return int.from_bytes(chance[:4], "big") < self.share * 2**32
 
     def letter(self, first: str, second: str) -> Letter | None:
-        """What the rule prefers; None when it does not tell the two apart."""
+        """The side that the rule prefers; None when it does not tell the two apart."""
         if self.prefer in ("first", "second", "tie"):
             return {"first": "a", "second": "b", "tie": "tie"}[self.prefer]  # type: ignore[return-value]
         one, other = self._measure(first), self._measure(second)

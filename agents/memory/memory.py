@@ -1,4 +1,5 @@
-"""What is remembered of a branch, and which branches are: only those that passed, without any sign of a hack.
+"""The fields that are remembered of a branch, and the choice of branches: only those that passed, without any sign of a
+hack.
 
 The id is a function of rollout and branch, so a branch that is remembered again replaces what was there.
 """
@@ -37,17 +38,17 @@ class Memory(BaseModel):
     id: str
     """`<rollout>/b<branch>`: one entry for a branch, whatever its attempt."""
     task: str
-    """What it was asked."""
+    """The task."""
     steps: tuple[str, ...] = ()
     """The tools that it called, in order, with what they were called on."""
     answer: str = ""
-    """What it said at the end."""
+    """The answer."""
     score: float = Field(ge=1.0, le=1.0)
     """The objective score: nothing else is remembered."""
 
     @property
     def text(self) -> str:
-        """What it is found by."""
+        """The text by which it is found."""
         return self.task
 
 
@@ -78,7 +79,7 @@ class MemoryStore(Protocol):
 
 
 def memories_of(ranking: Ranking, branches: Mapping[tuple[int, int], BranchRecord]) -> Iterator[Memory]:
-    """What a closed rollout leaves to remember; `branches` by index and attempt."""
+    """The memories that a closed rollout leaves; `branches` by index and attempt."""
     for ranked in ranking.branches:
         record = branches.get((ranked.branch_index, ranked.attempt))
         if record is not None and is_remembered(ranked):

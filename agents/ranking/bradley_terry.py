@@ -33,7 +33,7 @@ AT_ONCE = 1024
 
 
 _NOBODY: Final = array("d")
-"""Wins of no pair; nobody writes into it."""
+"""Wins of no pair; never written to."""
 
 
 class Observation(NamedTuple):
@@ -48,7 +48,7 @@ class Observation(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Who won between n branches that may be compared with each other. `tally` makes it."""
+    """The wins between n branches that may be compared with each other. `tally` makes it."""
 
     n: int
     pairs: tuple[Pair, ...]
@@ -105,7 +105,8 @@ class Component:
 
 
 class Fit:
-    """What the wins of one group say. Floats are as computed: `nine` is applied to what leaves the ranking."""
+    """The estimate that follows from the wins of one group. Floats are as computed: `nine` is applied to what leaves
+    the ranking."""
 
     __slots__ = ("components", "n", "ridge")
 
@@ -218,7 +219,7 @@ class _Part(NamedTuple):
     """Where its pairs stand among those of the group; None: it has all of them."""
 
     def problem(self, groups: Sequence[Group]) -> Problem:
-        """Who won within the component, in groups that have the same pairs."""
+        """The wins within the component, in groups that have the same pairs."""
         ahead, behind = array("d"), array("d")
         for group in groups:
             if self.places is None:

@@ -1,4 +1,4 @@
-"""What a group of branches can tell, and how its judge behaves: the numbers beside a ranking.
+"""Statistics of a group of branches, and of its judge's behaviour: the numbers beside a ranking.
 
 Pass rate with its Wilson interval, whether the group is large enough to mean anything, an exact McNemar test, and how
 much the judge's votes depend on what it was shown first. A number that is not defined is None, never 0. Nothing here

@@ -27,7 +27,7 @@ class Vote:
         self.b = b
         """Another one."""
         self.order = order
-        """`ab`: a was shown first. None: nobody was asked, the judged texts are identical (see `tie_by_content`)."""
+        """`ab`: a was shown first. None: there was no call, the judged texts are identical (see `tie_by_content`)."""
         self.sample = sample
         """The repetition."""
         self.preferred = preferred
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 
 class VoteCount(NamedTuple):
-    """What all votes of a rollout add up to."""
+    """The sums of all votes of a rollout."""
 
     groups: list[Group]
     """The wins within each tier."""
@@ -64,7 +64,7 @@ def tie_by_content(a: int, b: int) -> Vote:
 
 
 def counted(vote: JudgeVote, b: int) -> Vote:
-    """A vote as the ranking counts it; a tie by content is nobody's answer and has no order."""
+    """A vote as the ranking counts it; a tie by content is no judge's answer and has no order."""
     values = vars(vote)  # all at once: an attribute of a model takes five times as long as an entry of a dict
     if values["judge"] == CONTENT_JUDGE:
         return tie_by_content(values["a"], b)

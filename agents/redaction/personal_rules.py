@@ -1,8 +1,8 @@
-"""What names a person: e-mail addresses and home directories.
+"""Data that names a person: e-mail addresses and home directories.
 
-Of a path only the name is removed, so that it still reads as a path. Left alone: addresses of machines and mailboxes that
-name nobody (`git@github.com`, `noreply@...`), package versions (`foo@1.2.3`), matrix products (`x@w.T`), home directories
-of accounts that every image or runner has (`/home/user`, `/home/runner`), and `/root`.
+Of a path only the name is removed, so that it still reads as a path. Left alone: addresses of machines and mailboxes
+that name no person (`git@github.com`, `noreply@...`), package versions (`foo@1.2.3`), matrix products (`x@w.T`), home
+directories of accounts that every image or runner has (`/home/user`, `/home/runner`), and `/root`.
 """
 
 import re

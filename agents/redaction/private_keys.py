@@ -1,4 +1,4 @@
-"""Private keys: PEM and PGP blocks, also those that lost their beginning or their end to somebody's cut.
+"""Private keys: PEM and PGP blocks, also those that lost their beginning or their end to a cut.
 
 Line ends may be real, or the `\\n` of a JSON string, or those of quoted source lines. A marker without key material, as
 code that looks for keys has it, is left alone.
@@ -15,7 +15,7 @@ _KEY_END = re.compile(r"-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_MATERIAL = re.compile(r"[A-Za-z0-9+/]{16}")
 _KEY_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _BETWEEN = " \t\r\n\"'+,>|\\"
-"""What stands between two lines of a key: line ends, and what source code and quoted mails put there."""
+"""The text between two lines of a key: line ends, and what source code and quoted mails put there."""
 _CUT_KEY = re.compile(
     r"(?:[\s\\nr]{0,8}[A-Z][A-Za-z-]{2,20}: [^\n\\]{0,100}){0,4}"  # Proc-Type, DEK-Info, Version
     r"(?:[\s\"'+,>|\\]{0,64}[A-Za-z0-9+/=]{16,}+)*+"

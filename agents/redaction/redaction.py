@@ -31,11 +31,11 @@ SHORTEST = 6
 """Characters of the shortest thing that any rule removes (an address such as a@b.cd)."""
 SECRET_FIELD = "secret_field"  # noqa: S105 - a kind
 NAME = "key:"
-"""What kinds begin with that were found in the name of a field."""
+"""The first part of the names of kinds that were found in the name of a field."""
 _COOKIE = "Cookie: "
-"""What stands before the text of a field that holds cookies when it is read."""
+"""The prefix under which the text of a field that holds cookies is read."""
 _BETWEEN = '", "'
-"""What stands between the words of a list when it is read as a command."""
+"""The separator of the words of a list when it is read as a command."""
 _AUTHORIZATION = frozenset({"authorization", "proxy-authorization", "proxy_authorization", "x-authorization"})
 
 
@@ -176,7 +176,7 @@ def was_redacted(text: str) -> bool:
 
 
 def placeholder(kind: str) -> str:
-    """What stands where a secret of this kind was."""
+    """The placeholder for a secret of this kind."""
     return f"[REDACTED:{kind}]"
 
 
@@ -190,8 +190,8 @@ _SECTIONS: tuple[tuple[Rule, ...], ...] = (
     (*NAMED_KEYS, *ASSIGNMENTS, *HOMES),
     ADDRESSES,
 )
-"""In the order in which they run: forms before names, secrets before people. What few texts have stands apart from what many
-have: a word such as "secret" sends no text to the rules for rare forms."""
+"""In the order in which they run: forms before names, secrets before people. Patterns that few texts match are apart
+from those that many match: a word such as "secret" sends no text to the rules for rare forms."""
 RULES: tuple[Rule, ...] = tuple(chain.from_iterable(_SECTIONS))
 _GROUP_LITERALS = 16
 """Literals that are looked for at once: with more, the search leaves the processor's vector instructions and is slower. A

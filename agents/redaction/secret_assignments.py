@@ -15,7 +15,7 @@ from agents.redaction.secret_shapes import Rule, Span, after_escape, end_of, is_
 
 
 class SecretName(Enum):
-    """What a name promises about its value; the less it promises, the more random the value must look."""
+    """The kinds of values that names promise; the less a name promises, the more random the value must look."""
 
     PASSWORD = "password"  # noqa: S105 - a name, as is everything here
     SECRET = "secret"  # noqa: S105
@@ -51,7 +51,7 @@ _OTHER_TOKENS = frozenset({
 
 @lru_cache(maxsize=4096)
 def secret_name(name: str) -> SecretName | None:
-    """What kind of secret a variable, field or option of this name holds; None when it holds none."""
+    """The kind of secret that a variable, field or option of this name holds; None when it holds none."""
     words = [word.lower() for word in _WORDS.findall(name)]
     while words and words[-1].isdigit():
         words.pop()
@@ -119,7 +119,7 @@ _CODE = re.compile(r"\A[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z|\A0x|[kK]ey|[tT]oken|[s
 """An attribute, or the name of something that holds a secret."""
 _NETRC = re.compile(r"login[ \t]+\S{1,64}[ \t]+\Z")
 _ODD_PASSWORD = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])(?=.*[!@#$%^&*+?~=])[^$@&*].{7,}")
-"""Letters, digits and symbols: no expression that anybody writes without a space."""
+"""Letters, digits and symbols: no expression that is commonly written without a space."""
 _PLAIN_PASSWORD = re.compile(r"(?!.*(?:pass|pw))[A-Za-z]{3,}[0-9]{1,6}[!@#$%^&*?]{0,3}", re.IGNORECASE)
 
 

@@ -1,9 +1,9 @@
 """Passwords on command lines: `docker login -p ...`, `mysql -p...`, `sshpass -p ...`, `curl -u user:...`, `redis-cli -a ...`.
 
-A short option means something else to every program (`ssh -p 22`, `mkdir -p`, `docker run -p 80:80`), so the program decides
-which of its options has a password. A command ends where a shell ends it, or with the quotes that it stands in. What is
-filled in later (`$PASSWORD`, `<password>`, `{password}`) and what only names a password (`-p PASSWORD`) stays. Commands are
-read as text and as lists of words (`["mysql", "-p..."]`).
+A short option means something else to every program (`ssh -p 22`, `mkdir -p`, `docker run -p 80:80`), so the program
+decides which of its options has a password. A command ends where a shell ends it, or with the quotes that it stands in.
+Placeholders to be filled in later (`$PASSWORD`, `<password>`, `{password}`) and words that only name a password (`-p
+PASSWORD`) stay. Commands are read as text and as lists of words (`["mysql", "-p..."]`).
 """
 
 import re
@@ -45,14 +45,14 @@ class _Program(NamedTuple):
 
     anchor: str
     name: str
-    """What stands at the anchor: patterns, as are the others."""
+    """The expected text at the anchor: patterns, as are the others."""
     joined: str
     """Options that the password follows in the same word."""
     apart: str = r"(?!)"
     """Options whose password is the next word."""
     accept: Accept = _is_password
     before: str = ""
-    """What must stand before the anchor."""
+    """The expected text before the anchor."""
     words: int = _MOST_WORDS
     """How many words are its own: those behind them are another command."""
 

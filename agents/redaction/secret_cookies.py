@@ -37,7 +37,7 @@ _SAID, _UNSAID = 10, 20
 
 
 def is_session(name: str, value: str) -> bool:
-    """Whether who has this cookie is taken for somebody."""
+    """Whether this cookie identifies its holder."""
     if len(value) < _SAID or is_placeholder(value) or name.lower() in _ATTRIBUTES:
         return False
     return random_length(value) >= (_SAID if _SAYS_SESSION.search(name) else _UNSAID)

@@ -17,7 +17,7 @@ _WHOLE = re.compile(r"(?:[A-Za-z0-9+/]{60,}+(?:\r?\n|\\{1,4}n)[ \t]{0,16})*+[A-Z
 
 
 def decoded(text: str) -> bytes | None:
-    """What base64 of either alphabet stands for, with its padding or without; None when it is none."""
+    """Decode base64 of either alphabet, with its padding or without; None when it is none."""
     bare = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
@@ -76,7 +76,7 @@ def _is_encoded(value: str) -> bool:
 
 
 def _values(text: str, at: int) -> Iterator[Span]:
-    """What the manifest's data has: before its kind, as tools sort it, or behind it, as people write it."""
+    """The values of the manifest's data: before its kind, as tools sort it, or behind it, as people write it."""
     data = _DATA.search(text, _start(text, at), at) or _DATA.search(text, at, _end(text, at))
     if data is None:
         return

@@ -1,4 +1,4 @@
-"""What a secret looks like when its form alone gives it away: the table of key formats, headers and URLs.
+"""Secrets that are known by their form alone: the table of key formats, headers and URLs.
 
 Written from the published formats of the vendors and what maintained scanners look for. The tables are tried in their
 order, and within a table the more specific rule stands first. Names that give a secret away (`password = ...`) are in

@@ -1,4 +1,4 @@
-"""What a redaction rule is, and how rules tell a secret from words, names and numbers.
+"""The form of a redaction rule, and the tests by which rules tell a secret from words, names and numbers.
 
 A rule is found by a literal (`anchors`) and then decided by `locate`, which sees the text around that literal and
 answers which characters to remove. Every pattern is bounded up to the point where it can still fail, and what follows a
@@ -37,7 +37,7 @@ class Rule(NamedTuple):
     """One kind of secret."""
 
     kind: str
-    """What the placeholder and the counts call it."""
+    """Its name in the placeholder and the counts."""
     anchors: tuple[str, ...]
     """Literals of which every such secret contains one, and where to look."""
     locate: Locate

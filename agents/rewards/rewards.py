@@ -38,7 +38,7 @@ ALMOST = 0.999_999
 
 @final
 class JudgedScores:
-    """What the judge says of a branch, 0..10; None where it says nothing."""
+    """The judge's score of a branch, 0..10; None without one."""
 
     __slots__ = ("judge_scalar", "judge_score")
 

@@ -33,7 +33,7 @@ class View(NamedTuple):
     status: EndStatus | None
     """How it had ended by then; None when it had not."""
     end: BranchEnd | None
-    """What the producer had said of its end by then."""
+    """The producer's word about its end by then."""
     raw_digest: str
     """Of the events."""
     conflicts: int = 0
@@ -141,7 +141,7 @@ class Attempt:
         return self.terminal or self.end is not None
 
     def view(self, until: int | None = None) -> View:
-        """What had been appended by `until` (None: everything)."""
+        """The part that had been appended by `until` (None: everything)."""
         if until is None or (until >= self.latest and not self._conflicts):
             if self._view is None:
                 self._view = self._make_view([*self.pieces], self.end, len(self._conflicts))

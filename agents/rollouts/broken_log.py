@@ -19,7 +19,7 @@ class BrokenLogError(BraidError):
 def breaks_alone(make: Callable[Concatenate[Rollout, P], R]) -> Callable[Concatenate[Rollout, P], R]:
     """Let a function of one rollout's facts fail with BrokenLogError only.
 
-    The same facts would make it fail again after every restart: one rollout is given up, and nobody waits for it.
+    The same facts would make it fail again after every restart: one rollout is given up, and it holds up no others.
     """
 
     @wraps(make)

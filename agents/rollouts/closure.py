@@ -24,7 +24,7 @@ _closed_record: Final = unchecked(RolloutClosed)
 
 
 def close(rollout: Rollout, watermark: int | None, read_to: Mapping[str, int]) -> RolloutClosed | None:
-    """The closing that is due: nobody to ask, all votes in, or the judge's deadline passed."""
+    """The closing that is due: no judge, all votes in, or the judge's deadline passed."""
     settled = rollout.settled
     if settled is None or not rollout.has_settled_facts() or not has_read(rollout, watermark):
         return None
@@ -32,7 +32,7 @@ def close(rollout: Rollout, watermark: int | None, read_to: Mapping[str, int]) -
     deadline = settled.judge_deadline_ms
     if settled.cause == "cancelled":
         return _closed(rollout, "cancelled", settled.decided_at_ms, read_to)
-    if deadline is None:  # nobody is asked; votes that somebody wrote anyway and that have been read count
+    if deadline is None:  # there is no judge; votes that were written anyway and that have been read count
         return _closed(
             rollout, "no_judge", max([settled.decided_at_ms, *(vote.at for vote in rollout.votes.values())]), read_to
         )
@@ -60,7 +60,8 @@ def close_now(rollout: Rollout) -> RolloutClosed:
 def read_first(rollout: Rollout) -> int | None:
     """The time up to which everything has to be read before facts alone can lead to the next decision; None: nothing has.
 
-    Who settles after a cutoff or a release has read all votes up to it; who closes may be another worker, which has not.
+    A worker that settles after a cutoff or a release has read all votes up to it; the one that closes may be another,
+    which has not.
     """
     settled = rollout.settled
     if settled is None:

@@ -63,7 +63,7 @@ class Emission(NamedTuple):
     """Of branches that are compliance runs."""
     evidence: tuple[AepRecord, ...]
     messages: tuple[bytes, ...]
-    """What a key signs of each evidence record."""
+    """The bytes of each evidence record that a key signs."""
     bodies: Bodies
     """The Avro bodies of all but the evidence, by id."""
     redacted: bool

@@ -1,7 +1,7 @@
 """The fold of one rollout: facts go in one by one, in any interleaving of their topics; decisions come out.
 
 Open rollouts live in memory only; the log is their state. Nothing here reads a clock: times are those at which the log
-took a fact in. What follows from a closed rollout (`emit`) depends on the pinned facts alone, so a crash anywhere, another
+took a fact in. The output of a closed rollout (`emit`) depends on the pinned facts alone, so a crash anywhere, another
 order of topics, or a repetition gives the same bytes.
 """
 
@@ -232,7 +232,7 @@ class Rollout:
     def newly_ended(self) -> list[tuple[int, int]]:
         """(branch, attempt) of those that have ended without gaps since the last call; none before the opening is known.
 
-        What a branch record says depends on the opening (task, summary limits), so it waits for it.
+        A branch record depends on the opening (task, summary limits), so it waits for it.
         """
         if self.opened is None or not self._ending:
             return []

@@ -220,7 +220,7 @@ def _indexes(rollout: Rollout, until: int) -> set[int]:
 
 
 def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBranch, int]:
-    """What counts of a branch, and when the last fact that counts was appended."""
+    """The facts of a branch that count, and when the last of them was appended."""
     number, attempt, view = counting_attempt(rollout.branches.get(index, {}), until)
     stamped = [
         each for each in rollout.verdicts.values()

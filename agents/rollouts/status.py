@@ -6,7 +6,7 @@ from schemas.errors import BraidError
 
 
 class TransitionError(BraidError):
-    """A rollout was asked to go where its state does not lead: a bug in whoever drives it."""
+    """A rollout was asked to go where its state does not lead: a bug in the caller."""
 
 
 class Status(Enum):

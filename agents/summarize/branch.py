@@ -51,7 +51,7 @@ NO_INFO = BranchInfo()
 
 @dataclass(frozen=True, slots=True)
 class BranchEnd:
-    """What the producer said when it ended the branch."""
+    """The producer's word when it ended the branch."""
 
     status: EndStatus | None = None
     error: str | None = None
@@ -104,7 +104,7 @@ class BranchFacts:
         self.info = info
         self.opened = opened
         self.raw_digest = raw_digest
-        """Of these events: whoever brings them together knows it."""
+        """Of these events: the caller that brings them together knows it."""
 
 
 def last_word(pieces: Sequence[Piece]) -> Answer | Failure | None:
@@ -119,8 +119,8 @@ def last_word(pieces: Sequence[Piece]) -> Answer | Failure | None:
 def end_status(word: Answer | Failure | None, ended: BranchEnd | None) -> EndStatus | None:
     """How a branch ended: the producer's word, else its last answer or error; None when it has not.
 
-    Whoever ends a branch may not know why. That it answered, or failed by itself, is not believed against an error that came last:
-    what a provider could not do is nobody's failure.
+    The sender of an end may not know why the branch ended. That it answered, or failed by itself, is not believed
+    against an error that came last: a provider's failure is not the agent's.
     """
     doubted = isinstance(word, Failure) and ended is not None and ended.status in ("answered", "failed")
     if ended is not None and ended.status is not None and not doubted:
@@ -208,7 +208,7 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
 
 
 def task_of(facts: BranchFacts, started: str | None) -> str:
-    """What the agents were asked: RolloutOpened, else what the branch says of itself, else its first event."""
+    """The task of the agents: RolloutOpened, else what the branch says of itself, else its first event."""
     if facts.opened is not None:
         return facts.opened.task
     if facts.info is not None and facts.info.task:
@@ -393,7 +393,7 @@ class _Reading:
         return self.answer if told is None or told.tools or not told.text else told.text
 
     def usage(self) -> Usage | None:
-        """What the run used in all; None when it never said."""
+        """The usage of the whole run; None when it was never stated."""
         spent = self.spent
         if spent is None:
             return None
@@ -405,7 +405,7 @@ class _Reading:
         )
 
     def _spoken(self) -> str | None:
-        """What was said since the last call: deltas of one step joined, steps set apart."""
+        """The text since the last call: deltas of one step joined, steps set apart."""
         if not self._said:
             return None
         steps: list[list[str]] = [[]]

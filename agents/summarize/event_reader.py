@@ -52,7 +52,8 @@ PROVIDER_TROUBLE = (
     "econnreset", "econnrefused", "etimedout", "socket hang up", "timed out", "fetch failed", "quota exceeded",
     "insufficient_quota", "authentication_error", "invalid api key", "529", "503", "502", "504", "500", "429",
 )  # fmt: skip
-"""What an `error` event says when the model's provider failed, not the agent. Numbers count only as whole words."""
+"""Words in an `error` event that say that the model's provider failed, not the agent. Numbers count only as whole
+words."""
 
 
 Canonical = Callable[[Any], bytes]
@@ -60,7 +61,7 @@ Canonical = Callable[[Any], bytes]
 
 
 def keep(event: AgentEvent, *, redacting: bool) -> Body:
-    """What one event says. Raises ValueError when its data is not a JSON object."""
+    """The content of one event. Raises ValueError when its data is not a JSON object."""
     noted = keep_slice((fields_of(event),), 0, 0, redacting=redacting).noted
     return noted[0].body if noted else None
 

@@ -36,7 +36,7 @@ def summarize(
     keep_first_lines: int = DEFAULT_LIMITS.keep_first_lines,
     keep_last_lines: int = DEFAULT_LIMITS.keep_last_lines,
 ) -> str | None:
-    """What is kept of a tool's output. Objects, arrays, numbers and booleans become compact JSON; null stays null."""
+    """The kept part of a tool's output. Objects, arrays, numbers and booleans become compact JSON; null stays null."""
     text = render(output)
     if text is None:
         return None

@@ -134,7 +134,7 @@ class Spent:
 
 @final
 class Decision:
-    """Somebody or something other than the agent decided what it may do: a supervisor, a guardrail."""
+    """A party other than the agent decided what it may do: a supervisor, a guardrail."""
 
     __slots__ = ("kind",)
 
@@ -204,7 +204,7 @@ class Noted:
 
 @final
 class Piece:
-    """What is kept of contiguous events that came together, as long as their rollout is open."""
+    """The kept part of contiguous events that came together, as long as their rollout is open."""
 
     __slots__ = ("at", "digests", "first_seq", "first_time", "form", "last_time", "noted")
 

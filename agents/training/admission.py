@@ -23,7 +23,7 @@ _SEVERITY: dict[Category, int] = {"train": 0, "audit_only": 1, "quarantine": 2, 
 
 @final
 class Judged:
-    """What admission looks at."""
+    """The inputs of admission."""
 
     __slots__ = ("branch", "decided", "flags", "judge_answered", "opened", "status", "unremoved", "verdicts")
 
@@ -44,7 +44,7 @@ class Judged:
         self.flags = flags
         self.opened = opened
         self.judge_answered = judge_answered
-        """Whether a judge said anything of it: then it is a verifier, too. A tie by content is nobody's answer."""
+        """Whether a judge said anything of it: then it is a verifier, too. A tie by content is no judge's answer."""
         self.decided = decided
         """Whether there is a policy decision: of a verifier, under version 1 what an event says."""
         self.unremoved = unremoved

@@ -1,7 +1,7 @@
 """Rows of branches that are compliance runs: which rounds and answers may be trained on, and why others may not.
 
-Prompt = the task, answer = the text: no hints, no repair prompts. What a round was is told by its events; whether it holds is told
-by the verifier alone. A text that was never produced is in no row.
+Prompt = the task, answer = the text: no hints, no repair prompts. The events describe a round; the verifier alone
+decides whether it holds. A text that was never produced is in no row.
 """
 
 import unicodedata

@@ -138,7 +138,7 @@ def _rarest(item: frozenset[str], frequency: Counter[str]) -> list[str]:
 
 
 def _bound(size: int, listed: int) -> int:
-    """What an item of so many 5-grams, so many of them listed, adds to the bound in `_Band.similar`."""
+    """The amount that an item of so many 5-grams, so many of them listed, adds to the bound in `_Band.similar`."""
     least, of = CHAR_JACCARD
     return least * size - (least + of) * (size - listed)
 
@@ -173,7 +173,7 @@ class LineError(NamedTuple):
 
 
 class ItemsRead(NamedTuple):
-    """What an items file holds."""
+    """The content of an items file."""
 
     items: tuple[EvalItem, ...]
     errors: tuple[LineError, ...]

@@ -35,9 +35,9 @@ class Conversation:
         self, prompt: tuple[Message, ...], completion: tuple[Message, ...], says_something: bool | None = None
     ) -> None:
         self.prompt = prompt
-        """What the agent was given."""
+        """The messages that the agent was given."""
         self.completion = completion
-        """What it did."""
+        """The messages of its run."""
         self.messages = prompt + completion
         self.says_something = bool(completion) if says_something is None else says_something
         """Whether it says or calls anything. Steps always do: a blank answer is left out, and every turn has a call."""
@@ -154,7 +154,7 @@ def _is_seen(message: Message) -> bool:
 
 
 def tool_content(call: BranchCall) -> str:
-    """What the tool message says: the summary, the error, both, or that nothing came."""
+    """The text of the tool message: the summary, the error, both, or that nothing came."""
     if call.output_digest is None:
         return NO_RESULT
     parts = [] if call.output_summary is None else [call.output_summary]

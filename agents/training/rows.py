@@ -63,7 +63,7 @@ Beats = Callable[[int, int], float | None]
 
 
 class _Common(TypedDict):
-    """What all rows have."""
+    """The fields of all rows."""
 
     record_id: str
     rollout_id: str
@@ -118,7 +118,7 @@ class Candidate:
 
 
 class Rows(NamedTuple):
-    """What a rollout gives to training."""
+    """The rows of a rollout."""
 
     rows: tuple[Row, ...]
     rejected: tuple[RejectedRecord, ...]

@@ -34,7 +34,7 @@ class OverlapRule(StrEnum):
 
 
 class Grams(NamedTuple):
-    """What a text is compared by."""
+    """The sets by which a text is compared."""
 
     words: frozenset[tuple[str, ...]]
     characters: frozenset[str]

@@ -1,1 +1,1 @@
-"""What a verdict means."""
+"""The meaning of verdicts."""

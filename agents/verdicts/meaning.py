@@ -1,4 +1,4 @@
-"""What a verdict means: pass, fail or unknown; which of several counts; and what a branch's objective status is.
+"""The meaning of a verdict: pass, fail or unknown; which of several counts; and what a branch's objective status is.
 
 `running`, `pending` and `unknown` never pass and never fail. A build and a page are joined, never written over each other.
 """
@@ -52,7 +52,7 @@ class Meaning(NamedTuple):
 
     outcome: Outcome
     flags: tuple[str, ...] = ()
-    """What is odd about it."""
+    """Oddities of the verdict."""
 
 
 PASSED, FAILED, UNKNOWN = Meaning("pass"), Meaning("fail"), Meaning("unknown")
@@ -155,7 +155,8 @@ def counting(verdicts: Iterable[Verdict]) -> dict[str, Verdict]:
 def objective(
     status: BranchStatus, required: Sequence[str], verdicts: Mapping[str, Verdict], terms: Terms
 ) -> ObjectiveStatus:
-    """What the required verdicts say of a branch together. With nothing required: `not_required`, never a vacuous pass."""
+    """The objective status that follows from the required verdicts of a branch. With nothing required: `not_required`,
+    never a vacuous pass."""
     if status in UNDECIDED_ENDS:
         return "unknown"
     if not required:

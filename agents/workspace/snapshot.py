@@ -24,7 +24,7 @@ from schemas.errors import BraidError
 from schemas.events import Workspace
 
 SCHEME = "snapshot:"
-"""The URI names content, not a place: whoever has the store finds it there."""
+"""The URI names content, not a place: any process that has the store finds it there."""
 
 
 class TakenOf(NamedTuple):
@@ -87,7 +87,7 @@ def unpack(archive: bytes) -> dict[str, File]:
 
 
 def reference(archive: bytes) -> Workspace:
-    """What goes on a branch's last slice."""
+    """The fields that go on a branch's last slice."""
     digest = sha256(archive).hexdigest()
     return Workspace(uri=SCHEME + digest, digest=digest)
 

@@ -44,7 +44,7 @@ def _names(folder: Path) -> list[Path]:
 
 
 def _seen(place: Path) -> os.stat_result | None:
-    """What kind of name it is; None for one that cannot be reached, such as one that is too long."""
+    """The kind of the name; None for one that cannot be reached, such as one that is too long."""
     with suppress(OSError):
         return place.lstat()
     return None

@@ -168,7 +168,7 @@ def with_content_id(
     found = sha256(salt + blank).hexdigest()[:ID_LENGTH]
     if bodies is not None:
         bodies[found] = ID_PREFIX + found.encode() + blank[len(BLANK_BYTES) :]
-    values[field] = found  # a record without its id is nobody's yet: it need not be copied to get one
+    values[field] = found  # a record without its id is not shared yet: it need not be copied to get one
     return fresh
 
 

@@ -19,7 +19,7 @@ from schemas.base import Record
 AvroSchema = dict[str, Any]
 
 LONG = (-(2**63), 2**63 - 1)
-"""What Avro's long holds."""
+"""The range of Avro's long."""
 
 TESTED = ("ge", "le", "min_length", "max_length", "allow_inf_nan", "strict")
 """The limits that records have; infinite numbers and NaN fail every test of a float, and Avro is strict by itself."""
@@ -56,7 +56,7 @@ class Double(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """What has no limits."""
+    """A value without limits."""
 
     kind: Literal["bytes", "boolean"]
 
@@ -85,7 +85,7 @@ class Many(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What an instance of a model consists of: its values, and what is set beside them."""
+    """The attributes of an instance of a model: its values, and what is set beside them."""
 
     record: type[Record]
     names: set[str]
@@ -206,11 +206,11 @@ def model_of(record: type[Record]) -> Model:
 
 
 SLOTS = tuple(vars(BaseModel)[f"__pydantic_{name}__"] for name in ("fields_set", "extra", "private"))
-"""What pydantic keeps in an instance beside its values."""
+"""The attributes that pydantic keeps in an instance beside its values."""
 
 
 class _Limits(NamedTuple):
-    """What a field allows beyond its Avro type; `annotation` is None where no model has a say."""
+    """The values that a field allows beyond its Avro type; `annotation` is None where no model has a say."""
 
     annotation: Any
     metadata: Sequence[Any]

@@ -83,7 +83,7 @@ class Security(_Section):
 
 
 class Token(_Section):
-    """Who may do what at the gateway."""
+    """A gateway token and its roles."""
 
     token: SecretStr
     """The bearer token."""
@@ -124,7 +124,7 @@ class GatewayConfig(HttpConfig):
     port: int = Field(default=8790, ge=0, le=65_535)
     """0 takes a free one."""
     tokens: tuple[Token, ...] = ()
-    """Without any, everybody on loopback is an operator and a verifier. The pages ask for the same tokens."""
+    """Without any, every client on loopback is an operator and a verifier. The pages ask for the same tokens."""
     redact: bool = False
     """Remove secrets before they reach the log; digests are then those of the redacted text."""
     view: bool = False
@@ -292,7 +292,7 @@ class CaptureConfig(_Section):
     """The fold of captures: part of `braid worker`."""
 
     idle_s: float = Field(default=600.0, gt=0)
-    """A captured branch that nobody ended is over when nothing came for this long."""
+    """A captured branch without an end is over when nothing came for this long."""
     trace_idle_s: float = Field(default=60.0, gt=0)
     """A trace with spans that are missing or open, and a branch that traces name, are over when no span came for this long."""
     max_age_s: float = Field(default=24 * 3600.0, gt=0)

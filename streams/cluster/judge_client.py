@@ -18,7 +18,7 @@ from streams.cluster.model_client import open_model
 HOUR_S = 3600.0
 
 ASKED_BY_US = frozenset({"scripted", "anthropic", "openai"})
-"""Kinds of judges that we ask; for others nobody reads requests."""
+"""Kinds of judges that we ask; requests for others are left to other programs."""
 
 
 class Budget:
@@ -53,7 +53,7 @@ class Budget:
 
 
 def make_judge(settings: Settings, allow: Callable[[], bool] = lambda: True) -> Judge:
-    """The judge that `emission.judge` names. Raises JudgeSetupError when nobody can be asked."""
+    """The judge that `emission.judge` names. Raises JudgeSetupError when no judge can be asked."""
     chosen, asked = settings.emission.judge, settings.judge
     if chosen.kind == "scripted":
         from agents.judge.scripted_judge_adapter import ScriptedJudge, read_rules
@@ -64,7 +64,7 @@ def make_judge(settings: Settings, allow: Callable[[], bool] = lambda: True) -> 
     if chosen.kind in ("anthropic", "openai"):
         return _model_judge(chosen.kind, chosen.model, asked, allow)
     raise JudgeSetupError(
-        f"emission.judge.kind is {chosen.kind}, so there is nobody to ask; set BRAID_EMISSION__JUDGE__KIND to "
+        f"emission.judge.kind is {chosen.kind}, so there is no judge to ask; set BRAID_EMISSION__JUDGE__KIND to "
         "scripted, anthropic or openai, here and for `braid worker`"
     )
 

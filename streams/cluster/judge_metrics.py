@@ -1,4 +1,5 @@
-"""What a judge worker counts, for Prometheus: answers by position, causes, latency, tokens, and how the judge behaves.
+"""The metrics of a judge worker, for Prometheus: answers by position, causes, latency, tokens, and how the judge
+behaves.
 
 Counters begin with the worker. The shares (same answer in both orders, first position, ties) are those of its last votes, by
 the same code as `braid judge stats`; what is not defined is NaN.

@@ -1,7 +1,7 @@
 """The schema registry, by the Confluent API (Apicurio, Karapace, Confluent): register, look up, check.
 
-Being away is not the same as saying no: an unreachable registry raises `RegistryUnreachableError` and is tried again by whoever
-asked, an unknown id is a plain None.
+Being away is not the same as saying no: an unreachable registry raises `RegistryUnreachableError` and is tried again by
+the caller, an unknown id is a plain None.
 """
 
 import json
@@ -31,7 +31,7 @@ class Registry:
         self._client: httpx.AsyncClient | None = None
 
     def _http(self) -> "httpx.AsyncClient":
-        """Made when somebody asks: a reader that knows all schemas begins sooner."""
+        """Made at the first request: a reader that knows all schemas begins sooner."""
         import httpx
 
         if self._client is None:
@@ -75,7 +75,8 @@ class Registry:
         return answer.status_code == 200
 
     async def _settled(self, method: str, path: str, body: object) -> "httpx.Response":
-        """The answer to a change. A conflict may be somebody who does the same at this moment, so it is asked again once."""
+        """The answer to a change. A conflict may be another process that does the same at this moment, so it is asked
+        again once."""
         answer = await self._ask(method, path, body)
         return await self._ask(method, path, body) if answer.status_code == 409 else answer
 

@@ -66,7 +66,7 @@ def restore(directory: Path, /, *, to_prefix: str, json: Json = False) -> None:
     Parameters
     ----------
     directory
-        What `braid archive --out` made.
+        The output of `braid archive --out`.
     to_prefix
         Prefix of the topics; they are created, and must not hold anything.
     """
@@ -98,7 +98,7 @@ def check(directory: Path, /, *, json: Json = False) -> None:
     Parameters
     ----------
     directory
-        What `braid archive --out` made.
+        The output of `braid archive --out`.
     """
     from streams.jobs.archive import check as run
     from streams.jobs.replay.replay_manifest import require_manifest

@@ -1,7 +1,7 @@
 """`braid broker`: a real Kafka and schema registry on this machine, without Docker.
 
 Results go to standard output (a table, or JSON with `--json`), progress to standard error, so that output can be
-piped. What goes wrong, as expected, is raised as a `BrokerError` whose message says what to do.
+piped. An expected failure is raised as a `BrokerError` whose message says what to do.
 """
 
 import sys
@@ -28,7 +28,7 @@ def start(
 ) -> None:
     """Start Kafka and the registry, or find them running; returns when both answer.
 
-    The first time, Maven fetches the jars (about 150 MB). What is started goes on when this command has ended.
+    The first time, Maven fetches the jars (about 150 MB). The services go on when this command has ended.
 
     Example: `braid broker start --state-dir ./broker`
 

@@ -16,7 +16,7 @@ from streams.commands.options import Flag, Flags, JsonCounts, KeepGoing
 if TYPE_CHECKING:
     from agents.importers.traces.format import Options
     from agents.importers.traces.rollout_book import Grouping
-    from streams.jobs.imports.importing import Imported, TraceImport
+    from streams.jobs.imports.trace_import import Imported, TraceImport
     from streams.log.input_lines import Rejected
 
 
@@ -33,8 +33,8 @@ class ImportFlags(Flags):
     join_runs: Annotated[bool, Flag] = False
     """A task of several runs is one rollout."""
     group_by: str | None = None
-    """What makes sessions branches of one rollout: `task` (the same first user message), or the path of a field, such as
-    metadata.task.
+    """The value that makes sessions branches of one rollout: `task` (the same first user message), or the path of a
+    field, such as metadata.task.
     """
     pass_at: Annotated[float | None, number("--pass-at", -MOST_EXACT, MOST_EXACT)] = None
     """The score from which a check passes; by default the format's own rule, and unknown between pass and fail."""
@@ -86,7 +86,7 @@ def import_traces(
     from schemas.extras import needs
 
     with needs("import", "braid import"):
-        from streams.jobs.imports.importing import TraceImport
+        from streams.jobs.imports.trace_import import TraceImport
     from streams.log.input_lines import SIDECAR, Rejected
     from streams.views.progress import progress
 
@@ -151,7 +151,7 @@ def _ingest(work: "TraceImport", flags: ImportFlags) -> None:
     import tempfile
 
     from streams.cluster.config import load
-    from streams.jobs.imports.importing import ImportTracesError
+    from streams.jobs.imports.trace_import import ImportTracesError
     from streams.jobs.ingest import ingest_files
     from streams.log.input_lines import SIDECAR, Rejected
 

@@ -15,7 +15,7 @@ class NumberError(BraidError):
 
 @dataclass(frozen=True)
 class Between:
-    """What an option takes, both ends included; never infinity, and nothing that is no number."""
+    """The range of an option, both ends included; never infinity, and nothing that is no number."""
 
     option: str
     least: float
@@ -38,7 +38,7 @@ def number(option: str, least: float, most: float = math.inf) -> Parameter:
 
 PORTS = 65_535
 MOMENT_S = 0.001
-"""The shortest time that somebody can ask for."""
+"""The shortest time that can be asked for."""
 MOST_EXACT = 2**52
 """Numbers up to it, and their sums, are exact in JSON."""
 

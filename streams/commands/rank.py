@@ -97,7 +97,7 @@ def _read(files: list[Path], settings: "Settings", *, vouches: bool) -> tuple["S
 
 
 def _mention_ignored(ranked: "Ranked") -> None:
-    """What did not count is said, not swallowed."""
+    """Ignored lines are named, not swallowed."""
     from streams.log.terminal_text import visible
 
     name = visible(ranked.rollout_id)

@@ -22,8 +22,8 @@ class RunFlags(Flags):
     out: Path
     """Directory for the results; what an earlier run left there is replaced."""
     judge: Literal["none", "scripted", "anthropic", "openai"] = "none"
-    """Who is asked about branches of one tier: nobody (votes in the files count all the same), a rule file, or the model that
-    emission.judge.model names. What it answered stays in OUT/votes.jsonl: a second run does not pay for it again.
+    """The judge of branches of one tier: none (votes in the files count all the same), a rule file, or the model that
+    emission.judge.model names. Its answers stay in OUT/votes.jsonl: a second run does not pay for it again.
     judge.calls_per_hour is counted for this run alone.
     """
     rules: Path | None = None

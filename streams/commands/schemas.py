@@ -63,7 +63,7 @@ def write(*, amend: Annotated[bool, Parameter(negative="")] = False) -> None:
     Parameters
     ----------
     amend
-        Write the last version again instead: only for one that nobody has used yet.
+        Write the last version again instead: only for one that is not in use yet.
     """
     from schemas import versions
 

@@ -47,10 +47,11 @@ class VisualFlags(VerifierFlags):
 def build_verifier(*, flags: BuildFlags = BuildFlags(), log_level: LogLevel = "info") -> None:
     """Test what finished branches left: install, build and tests of the pristine task, and its criteria.
 
-    Takes branches of rollouts that `braid fork` opened, each in a fresh sandbox with the task's protected files and tests
-    restored. What hangs is unknown, a broken sandbox is infra_error, both with the reason. Run more of them, each with a slot
-    of its own, and they share the partitions. One that dies is simply started again: no verdict is lost or written twice.
-    Criteria that ask the judge count their calls for this verifier alone (judge.calls_per_hour).
+    Takes branches of rollouts that `braid fork` opened, each in a fresh sandbox with the task's protected files and
+    tests restored. A test run that hangs is unknown, a broken sandbox is infra_error, both with the reason. Run more of
+    them, each with a slot of its own, and they share the partitions. One that dies is simply started again: no verdict
+    is lost or written twice. Criteria that ask the judge count their calls for this verifier alone
+    (judge.calls_per_hour).
 
     Example: `braid build-verifier --tasks ./tasks --concurrency 4`
     """

@@ -30,10 +30,10 @@ SLOTS = 4
 
 @dataclass
 class Forks:
-    """What is known of the demo's forks while they run."""
+    """The state of the demo's forks while they run."""
 
     now: dict[tuple[str, int], str] = field(default_factory=dict)
-    """What each branch does, or how it ended."""
+    """The last act of each branch, or how it ended."""
     results: dict[tuple[str, int], BranchResult] = field(default_factory=dict)
     """How branches ended."""
     say: Callable[[str], None] = lambda _line: None

@@ -21,7 +21,7 @@ from streams.log.files import LOG, LogFiles
 from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import send
 from streams.log.manifest import ARCHIVE, changes, described, read_manifest, seal
-from streams.log.outgoing import Outgoing
+from streams.log.outgoing_record import Outgoing
 from streams.log.progress import Say, quiet
 from streams.log.record import LogRecord
 from streams.log.topic_setup import create_topics, keep_append_times
@@ -34,7 +34,7 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 
 @dataclass
 class Archived:
-    """What an archive holds, or what was restored."""
+    """The content of an archive, or of a restored log."""
 
     topics: int = 0
     partitions: int = 0

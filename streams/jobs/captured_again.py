@@ -22,7 +22,7 @@ class AgainError(BraidError):
 
 @dataclass
 class Again:
-    """What was read and written."""
+    """The counts of captures read and events written."""
 
     rollouts: int = 0
     branches: int = 0

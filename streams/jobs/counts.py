@@ -1,4 +1,5 @@
-"""What became of rollouts, counted: the names that `--json` of `braid run`, `braid export` and `braid replay` share."""
+"""The outcomes of rollouts, counted: the names that `--json` of `braid run`, `braid export` and `braid replay`
+share."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ class RolloutCounts:
     dpo: int = 0
     ppo: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
-    """What was left out, by its first reason."""
+    """Rows that were left out, by their first reason."""
     aep: int = 0
     bad_lines: int = 0
     """Lines, or records of the log, that could not be read."""
@@ -65,7 +66,7 @@ class Counts(RolloutCounts):
 
     dead_letters: int = 0
     judge: dict[str, Any] | None = None
-    """What asking a judge took; None when nobody was asked."""
+    """The usage of the judge; None without one."""
     first_bad: list[str] = field(default_factory=list, repr=False)
     warnings: int = 0
     """Verdicts that will mean nothing; left out of `--json` when there are none."""

@@ -31,7 +31,7 @@ SAY_EVERY = 2000
 
 
 class Ingested(NamedTuple):
-    """What was written."""
+    """The counts of records written."""
 
     lines: int
     bad_lines: int

@@ -1,8 +1,8 @@
 """Dead letters, put back where they came from: once each, with their own key, bytes and headers.
 
-What was put back carries the letter's origin in a header; before anything is written, the target partitions are read for
-records that carry it. Two people who retry the same letter in the same moment can still both write it: a repetition of a
-fact is ignored by the worker.
+A retried record carries the letter's origin in a header; before anything is written, the target partitions are read for
+records that carry it. Two people who retry the same letter in the same moment can still both write it: a repetition of
+a fact is ignored by the worker.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from streams.log.kafka_reader import KafkaReader
 from streams.log.kafka_writer import send
 from streams.log.letter_list import DeadLetter
 from streams.log.letters import PREFIX, RETRIED
-from streams.log.outgoing import Outgoing
+from streams.log.outgoing_record import Outgoing
 from streams.log.record import Span
 from streams.log.topics import BY_NAME, DEAD_LETTERS
 
@@ -29,7 +29,7 @@ Step = Literal["put back", "would be put back", "already put back", "refused"]
 
 
 class Outcome(NamedTuple):
-    """What is to become, or has become, of a letter."""
+    """The plan for a letter, or its outcome."""
 
     letter: DeadLetter
     step: Step
@@ -37,10 +37,10 @@ class Outcome(NamedTuple):
 
 
 async def plan(log: KafkaReader, letters: Sequence[DeadLetter], *, again: bool = False) -> list[Outcome]:
-    """What retrying these letters would do; nothing is written. Letters of one origin are put back once.
+    """The plan for retrying these letters; nothing is written. Letters of one origin are put back once.
 
-    What failed again after it was put back is left alone unless `again`: a retry that is repeated must not go round in
-    circles.
+    A letter that failed again after it was put back is left alone unless `again`: a retry that is repeated must not go
+    round in circles.
     """
     known = await already_put_back(log, letters)
     outcomes: list[Outcome] = []

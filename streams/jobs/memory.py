@@ -53,7 +53,7 @@ def embedding(named: str) -> Embed:
 
 
 def recall(settings: Settings, task: str, top_k: int | None = None, floor: float | None = None) -> list[Found]:
-    """What fits a task."""
+    """Memories that fit a task."""
     wanted = settings.memory
     return memory_store(settings).search(
         task, wanted.top_k if top_k is None else top_k, wanted.floor if floor is None else floor
@@ -61,7 +61,7 @@ def recall(settings: Settings, task: str, top_k: int | None = None, floor: float
 
 
 async def remembered(log: LogReader, rollouts: Sequence[str] = ()) -> list[Memory]:
-    """What the closed rollouts of a log leave to remember; of some of them only, when they are named."""
+    """The memories that the closed rollouts of a log leave; of some of them only, when they are named."""
     rankings: dict[str, Ranking] = {}
     async for placed in log.records([RANKINGS]):
         record = await _decoded(log, placed)

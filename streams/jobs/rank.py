@@ -70,7 +70,7 @@ class _Attempt:
     last: Answer | Failure | None = None
     """Its last answer or error."""
     end: BranchEnd | None = None
-    """What its producer said."""
+    """The producer's word."""
 
     @property
     def status(self) -> BranchStatus:
@@ -79,7 +79,7 @@ class _Attempt:
 
 @dataclass(slots=True)
 class _Rollout:
-    """What counts of one rollout."""
+    """The facts of one rollout that count."""
 
     opened: RolloutOpened | None = None
     attempts: dict[int, dict[int, _Attempt]] = field(default_factory=dict)
@@ -137,7 +137,8 @@ class Standings:
         return Contest(candidates, pairs, self._config.ranking)
 
     def _required(self, rollout: _Rollout) -> tuple[str, ...]:
-        """What the rollout line says, else the configuration; nothing where there are only votes to go by."""
+        """The verdicts that the rollout line requires, else those of the configuration; none where there are only votes
+        to go by."""
         if rollout.opened is None and not rollout.verdict_ids:
             return ()
         said = rollout.opened.required if rollout.opened is not None else None

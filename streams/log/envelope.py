@@ -11,7 +11,7 @@ from schemas.base import Record
 from schemas.errors import BraidError
 from streams.cluster.connections import partition_of
 from streams.log.headers import cloud_event
-from streams.log.outgoing import Outgoing
+from streams.log.outgoing_record import Outgoing
 from streams.log.topics import BY_RECORD, Topic
 from streams.log.wire import Codec
 

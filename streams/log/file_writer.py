@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, Self
 
 from schemas.codec.avro import writer_of
 from streams.log.durable_files import PARTIAL, naming, open_output
-from streams.log.outgoing import Outgoing
+from streams.log.outgoing_record import Outgoing
 from streams.log.record import LogRecord
 
 if sys.version_info >= (3, 14):
@@ -44,7 +44,7 @@ SCHEMA: dict[str, Any] = {
 
 BLOCK_BYTES = 256 * 1024
 RECORD_BYTES: Final = 16
-"""What a record takes at least: a block ends, too, where nothing but records without a value come."""
+"""The least size of a record: a block ends, too, where nothing but records without a value come."""
 SUFFIX = ".avro"
 
 CODEC = "zstandard"

@@ -136,7 +136,7 @@ class Fold:
             redacting = self._redacting(said.rollout_id)
             rollout = Rollout(said.rollout_id, redacting=redacting, texts=process_texts())
             self.rollouts[said.rollout_id] = rollout
-        # What does not count is not ours to report: it became a dead letter when it was read first.
+        # Uncounted records are not reported here: it became a dead letter when it was read first.
         rollout.add(said.fact, record.at, (topic.name, self._partition, record.offset))
         return rollout
 

@@ -23,7 +23,7 @@ Headers = list[tuple[str, bytes]]
 SPEC_VERSION = ("ce_specversion", b"1.0")
 CONTENT_TYPE = ("content-type", b"application/avro")
 REDACTED = ("braid_redacted", RULES_VERSION.encode())
-"""Says that a record was redacted, and by which rules: whoever has the same ones need not do it again."""
+"""Says that a record was redacted, and by which rules: a caller with the same headers need not do it again."""
 
 
 def cloud_event(record: Record, source: str, *, traceparent: str | None = None, redacted: bool = False) -> Headers:

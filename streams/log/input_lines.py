@@ -88,7 +88,7 @@ class Digested(RawIOBase):
 def read_lines(files: Sequence[Path], read: list[dict[str, Any]] | None = None) -> Iterator[Line]:
     """All lines of all files that are not blank; `-` is standard input. Raises InputError for a file that cannot be opened.
 
-    What was read of each file (name, digest, size) is added to `read`.
+    The name, digest and size of each file are added to `read`.
     """
     for path in files:
         if str(path) == "-":
@@ -199,7 +199,7 @@ def fact_doubt(fact: Fact) -> Doubt | None:
 
 
 def _redacted_bytes(text: bytes) -> bytes:
-    """What is no UTF-8, redacted as far as it is text: as UTF-8 with odd bytes in it, then as Latin-1.
+    """A line that is no UTF-8, redacted as far as it is text: as UTF-8 with odd bytes in it, then as Latin-1.
 
     Both give every byte back that is not part of a secret.
     """

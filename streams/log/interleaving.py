@@ -78,7 +78,8 @@ async def in_step(sources: Mapping[Topic, Blocks]) -> AsyncIterator[tuple[Topic,
                 held[topic] = _Block(records)
         if not held:
             return
-        # What is not newer than the newest record held of every topic goes on; one topic is used up by that, at least.
+        # Records that are not newer than the newest record held of every topic go on; one topic is used up by that, at
+        # least.
         reached = min(block.newest for block in held.values())
         for topic, block in list(held.items()):
             if ready := block.take(reached):

@@ -29,7 +29,7 @@ SINK_FILES: dict[type[Record], str] = {
     RejectedRecord: "rejected.jsonl",
     AepRecord: "evidence.jsonl",
 }
-"""What lies in an output directory, one JSON record a line; evidence in its AEP form."""
+"""The records of an output directory, one JSON record a line; evidence in its AEP form."""
 
 
 class Outputs:

@@ -82,7 +82,7 @@ class Fetching:
                 position = batches[-1].next_offset
                 if position < span.end:
                     asked = asyncio.create_task(self._batches(place, position, size))
-                    await asyncio.sleep(0)  # it is on its way before anybody computes
+                    await asyncio.sleep(0)  # it is on its way before any computation
                 for block in _unpacked(batches, place):
                     inside = block
                     if block[0].offset < first or block[-1].offset >= span.end:

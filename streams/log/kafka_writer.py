@@ -8,7 +8,7 @@ from schemas.base import Record
 from streams.cluster.config import Settings
 from streams.cluster.connections import registry_of, resolve, start_producer
 from streams.log.envelope import Envelope
-from streams.log.outgoing import Outgoing
+from streams.log.outgoing_record import Outgoing
 from streams.log.topic_setup import ensure_topics
 from streams.log.wire import Codec
 

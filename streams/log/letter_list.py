@@ -80,7 +80,7 @@ def parse_since(text: str) -> int:
 
 
 def dead_letter(placed: Placed) -> DeadLetter:
-    """The letter in a record of the dead letter topic, whoever wrote it."""
+    """The letter in a record of the dead letter topic, from any writer."""
     topic, partition, record = placed
     try:
         letter = read_letter(record.key, record.value, record.headers)

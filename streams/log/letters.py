@@ -10,7 +10,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from typing import NamedTuple
 
-from streams.log.outgoing import Outgoing, Send
+from streams.log.outgoing_record import Outgoing, Send
 from streams.log.record import LogRecord
 from streams.log.topics import DEAD_LETTERS
 
@@ -48,7 +48,7 @@ class Letter(NamedTuple):
     error: str
     """The kind of error."""
     message: str
-    """What was wrong, for people; never the content itself."""
+    """The error, for people; never the content itself."""
     cut: str = ""
     """The missing part, where the letter could not hold all of the record."""
 

@@ -1,6 +1,6 @@
-"""Somebody's text, fit for a terminal: redacted, on one line, with nothing in it that a terminal would obey.
+"""Foreign text, fit for a terminal: redacted, on one line, with nothing in it that a terminal would obey.
 
-What agents, verifiers and producers wrote is never printed in another way than through here.
+Text of agents, verifiers and producers is printed only through here.
 """
 
 import re
@@ -12,7 +12,7 @@ from schemas.base import Record
 from schemas.jsontext import compact, parse
 
 LINE = 120
-"""Characters of a line where nobody says otherwise."""
+"""The default number of characters of a line."""
 
 WHOLE = 1000
 """Characters of what is never cut where anything is usual in it: ids, flags, reasons, messages."""
@@ -22,7 +22,7 @@ SCREENFUL = 20
 
 _SPACES = re.compile(r"\s+")
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
-"""Control characters, those that turn the direction of writing, those nobody sees, and halves of characters."""
+"""Control characters, those that turn the direction of writing, invisible ones, and halves of characters."""
 
 
 def line(text: str, limit: int = LINE) -> str:
@@ -31,7 +31,7 @@ def line(text: str, limit: int = LINE) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with characters that a terminal would obey, or that nobody would see, spelled out."""
+    """The text with characters that a terminal would obey, or that are invisible, spelled out."""
     return _INVISIBLE.sub(_spelled, text)
 
 

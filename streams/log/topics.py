@@ -39,7 +39,7 @@ class Topic(NamedTuple):
     name: str
     """Without the configured prefix."""
     record: type[Record] | None
-    """What its values are; None for dead letters, whose values are whatever came."""
+    """The record of its values; None for dead letters, whose values are the original bytes."""
     kind: Kind
     written_by: str
     """The services and producers that write to it; each topic has an ACL on a real cluster."""
@@ -75,7 +75,7 @@ TOPICS: tuple[Topic, ...] = (
 )  # fmt: skip
 
 FACTS: tuple[Topic, ...] = tuple(topic for topic in TOPICS if topic.kind == "fact")
-"""What the fold reads; the order is that of the topic table, nothing depends on it."""
+"""The topics that the fold reads; the order is that of the topic table, nothing depends on it."""
 
 ARCHIVED: tuple[Topic, ...] = (*FACTS, CAPTURES)
 """Topics that cannot be made again. Older archives lack captures, which means that there are none."""

@@ -44,7 +44,7 @@ class ViewRow(BaseModel):
     rows: dict[str, int] = Field(default_factory=dict)
     """Training rows by kind; `rejected` are those that were left out."""
     why: str | None = None
-    """What is wrong with a broken one."""
+    """The error of a broken one."""
 
     @property
     def is_final(self) -> bool:

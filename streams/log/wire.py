@@ -90,7 +90,7 @@ class Codec:
     def encode(self, record: Record, body: bytes | None = None, emission: int | None = None) -> bytes:
         """The wire form of a record; `body` is its Avro body where the caller has it already.
 
-        What follows from a rollout has the schema of its `emission` version; a fact has the newest.
+        A record that follows from a rollout has the schema of its `emission` version; a fact has the newest.
         """
         kind = type(record)
         number = avro_body.NEWEST if emission is None else _emitted_number(kind.__name__, emission)

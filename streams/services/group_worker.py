@@ -3,8 +3,8 @@
 A plain consumer in a group of its own, not an agent of the live worker's framework: nothing is folded here and there is no
 table, but a piece of work takes seconds (a model's answer, a test run) and pieces end in any order, and an offset may only be
 committed when all that follows from its record is acknowledged. Polling goes on while work is slow (partitions are paused,
-the group is not held up). What is in the log already is read before the first piece of a partition is taken, so a worker that
-was killed repeats at most what was under way.
+the group is not held up). Results that are in the log already are read before the first piece of a partition is taken,
+so a worker that was killed repeats at most the work under way.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ IN_HAND = 4
 """Records in hand for each piece of work that may be under way; with more, partitions are paused."""
 
 REMEMBERED = 100_000
-"""Decisions of a partition: work that waits longer than so many others take is done in vain, and harms nobody."""
+"""Decisions of a partition: work that waits longer than so many others take is done in vain, and does no harm."""
 
 log = structlog.get_logger()
 
@@ -57,7 +57,7 @@ class Held:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.lost = False
-        """It belongs to somebody else now: no new work is begun for it."""
+        """Another worker has it now: no new work is begun for it."""
         self.is_loaded = False
         self.written: set[str] = set()
         """Ids of what is in the log already: it is not made again."""
@@ -84,12 +84,12 @@ class Held:
 
 
 class Role(NamedTuple):
-    """What a kind of worker is, for the group."""
+    """A kind of worker, for the group."""
 
     name: str
     """For people."""
     topic: Topic
-    """What it takes."""
+    """The work that it takes."""
     known: tuple[Topic, ...]
     """Where what it has written stands, with the closures that end its interest."""
     group: str
@@ -99,9 +99,9 @@ class Role(NamedTuple):
     grace_s: float
     """How long work under way may still take when the worker is told to stop."""
     look_back_ms: int
-    """What is in the log already is looked for from this long before the first record on."""
+    """Results in the log are looked for from this long before the first record on."""
     ready: str = "ready"
-    """What its log says when the group has given it its share."""
+    """The log message when the group has given it its share."""
 
 
 class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types

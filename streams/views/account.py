@@ -46,14 +46,14 @@ class Unreadable(NamedTuple):
 
 @dataclass
 class Account:
-    """What is known of a rollout."""
+    """The known facts of a rollout."""
 
     rollout_id: str
     rollout: Rollout
     view: ViewRow | None = None
     facts: int = 0
     emitted: dict[str, Record] = field(default_factory=dict)
-    """What follows from the facts, by id: a crash may have written it twice, with the same bytes."""
+    """The records that follow from the facts, by id: a crash may have written it twice, with the same bytes."""
     letters: dict[tuple[str, str], DeadLetter] = field(default_factory=dict)
     unreadable: list[Unreadable] = field(default_factory=list)
 
@@ -68,7 +68,7 @@ class Account:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody has ever heard of it."""
+        """Whether the log has no word of it."""
         return self.view is None and not (self.facts or self.emitted or self.letters or self.unreadable)
 
     @property
@@ -81,7 +81,7 @@ class Account:
         return self.rollout.status.value
 
     def all(self, kind: type[AnyRecord]) -> list[AnyRecord]:
-        """What was emitted of one kind, in the order of the log."""
+        """The emitted records of one kind, in the order of the log."""
         return [record for record in self.emitted.values() if isinstance(record, kind)]
 
     @property
@@ -101,7 +101,7 @@ class Account:
 
     @property
     def rejected(self) -> list[RejectedRecord]:
-        """What was left out."""
+        """The rows that were left out."""
         return self.all(RejectedRecord)
 
     @property
@@ -111,7 +111,7 @@ class Account:
 
     @property
     def requests(self) -> list[JudgeRequest]:
-        """What a judge was asked."""
+        """The questions to the judge."""
         return self.all(JudgeRequest)
 
     @property

@@ -21,7 +21,7 @@ from streams.log.terminal_text import line
 
 
 class BranchStanding(NamedTuple):
-    """What is known of a branch now."""
+    """The state of a branch now."""
 
     branch_index: int
     attempt: int
@@ -45,7 +45,7 @@ class VerdictStanding(NamedTuple):
     kind: str
     meaning: Meaning
     detail: str
-    """What was seen, one redacted line."""
+    """The observation, one redacted line."""
     counts: bool
     """Whether it decides: the last final one of its kind, for the attempt that counts."""
     produced_by: str
@@ -150,7 +150,7 @@ def verdict_facts(rollout: Rollout, index: int | None = None, attempt: int | Non
 
 
 def detail_of(verdict: Verdict) -> str:
-    """What a verifier saw, in a line."""
+    """A verifier's observation, in a line."""
     if isinstance(verdict, BuildVerdict):
         return _build_detail(verdict)
     if isinstance(verdict, CheckVerdict):

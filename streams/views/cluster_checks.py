@@ -1,4 +1,4 @@
-"""What can be wrong with the cluster: reached or not, topics, schemas, worker and lag. Nothing is created or changed."""
+"""Possible faults of the cluster: reached or not, topics, schemas, worker and lag. Nothing is created or changed."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Lag(NamedTuple):
-    """What a partition number holds behind the worker's commits."""
+    """The records of a partition number behind the worker's commits."""
 
     partition: int
     records: int
@@ -127,7 +127,7 @@ async def _registry_checks(settings: Settings) -> list[Check]:
 
 
 async def _worker(settings: Settings, admin: AIOKafkaAdminClient, topics: Mapping[str, int]) -> tuple[Check, list[Lag]]:
-    """Who works, and what has been left to do since the last commits."""
+    """The members of the group, and their lag since the last commits."""
     members = await _members(settings, admin)
     lag = await _lag(settings, admin, topics)
     behind = sum(each.records for each in lag)
@@ -137,10 +137,10 @@ async def _worker(settings: Settings, admin: AIOKafkaAdminClient, topics: Mappin
         return Check("worker", "ok", f"{several(members, 'member')} in {settings.group}, {waiting}{held}"), lag
     if behind:
         return Check(
-            "worker", "problem", f"nobody works in {settings.group}, {waiting}", "start one: `braid worker`"
+            "worker", "problem", f"no worker is in {settings.group}, {waiting}", "start one: `braid worker`"
         ), lag
     return Check(
-        "worker", "warning", f"nobody works in {settings.group}; nothing waits", "start one: `braid worker`"
+        "worker", "warning", f"no worker is in {settings.group}; nothing waits", "start one: `braid worker`"
     ), lag
 
 

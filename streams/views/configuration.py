@@ -37,7 +37,7 @@ class Setting(NamedTuple):
 
 
 class UnknownVariable(NamedTuple):
-    """A variable that begins like ours and that nobody reads."""
+    """A variable that begins like ours and belongs to no setting."""
 
     name: str
     meant: str | None
@@ -136,11 +136,11 @@ class Known(NamedTuple):
     names: frozenset[str]
     """One for each value, and one for each section as JSON."""
     open_ended: tuple[str, ...]
-    """What may be followed by names of the user's own: tables such as the tools of `emission.summarize`."""
+    """Settings that may be followed by names of the user's own: tables such as the tools of `emission.summarize`."""
 
 
 def known_variables() -> Known:
-    """What the model reads."""
+    """The variables that the model reads."""
     fields = list(_fields(Settings))
     names = {PREFIX + DELIMITER.join(path).upper() for path, _ in fields}
     tables = tuple(PREFIX + DELIMITER.join((*path, "")).upper() for path, kind in fields if get_origin(kind) is dict)
@@ -155,7 +155,7 @@ def _fields(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tupl
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[UnknownVariable]:
-    """Variables that begin with BRAID_ and that nobody reads: most often a typo."""
+    """Variables that begin with BRAID_ and belong to no setting: most often a typo."""
     known = known_variables()
     found = []
     for name in sorted(environment):

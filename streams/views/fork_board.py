@@ -1,4 +1,5 @@
-"""What a person sees while branches run: a live table on a terminal, a line for each branch that ends elsewhere."""
+"""The board that people see while branches run: a live table on a terminal, a line for each branch that ends
+elsewhere."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a record says, in one line: `braid tail` and whoever scrolls through a topic."""
+"""A record, in one line: `braid tail` and people who scroll through a topic."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def _vote(record: JudgeVote) -> str:
     if record.b is None:
         return f"branch {record.a}: " + (f"no score ({said})" if record.score is None else f"score {record.score:g}")
     first, second = (record.a, record.b) if record.order == "ab" else (record.b, record.a)
-    preferred = {"a": str(record.a), "b": str(record.b), "tie": "a tie", None: f"nobody ({said})"}[record.preferred]
+    preferred = {"a": str(record.a), "b": str(record.b), "tie": "a tie", None: f"no answer ({said})"}[record.preferred]
     reasoning = f": {record.reasoning}" if record.reasoning else ""
     return f"{first} shown before {second}, sample {record.sample}: {record.judge} prefers {preferred}{reasoning}"
 

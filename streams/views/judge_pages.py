@@ -1,4 +1,4 @@
-"""What people see of a judge: tables with bars, and the same numbers as JSON."""
+"""Pages about a judge: tables with bars, and the same numbers as JSON."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -96,12 +96,12 @@ def share(value: float | None) -> str:
 
 
 def cost(stats: JudgeStats) -> str:
-    """What calls cost, where votes say it."""
+    """The cost of calls, where votes say it."""
     return "-" if stats.usd is None else f"{stats.usd:.4f}"
 
 
 def probe_page(votes: Sequence[JudgeVote], whys: Mapping[str, str]) -> list[RenderableType]:
-    """What came back about one pair; `whys` has, by vote, why there is no answer."""
+    """The answers about one pair; `whys` has, by vote, why there is no answer."""
     made = table("", "shown first", "preferred", "why", "latency", right=("latency",))
     for vote in votes:
         said = vote.preferred or f"no answer: {vote.cause}"
@@ -138,7 +138,7 @@ def calibration_page(found: Calibration, changed: Drift | None) -> list[Renderab
 
 
 def again_page(counts: Judged, spent: Spent, budget: Budget) -> list[RenderableType]:
-    """What judging again did, and what it took."""
+    """The outcome and the usage of judging again."""
     made = table("", "what", "count", right=("count",))
     labels = {
         "judged": "rollouts judged", "there": "rollouts judged before", "unfinished": "unfinished rollouts",
@@ -160,7 +160,7 @@ def reason_lines(spent: Spent) -> list[str]:
 
 
 def spent_line(spent: Spent, budget: Budget) -> str:
-    """What a judge was asked and what it took, in a sentence."""
+    """The questions to a judge and its usage, in a sentence."""
     missing = ", ".join(f"{cause} {count:,}" for cause, count in sorted(spent.missing.items()))
     return (
         f"judge {line(spent.judge)}: {several(budget.calls, 'call')}, {several(spent.asked, 'vote')} asked for"

@@ -1,6 +1,6 @@
 """The look of sections: a heading, a table or lines, and never more than a screenful of them.
 
-Cells are `Text`: what stands in square brackets in somebody's text is never taken for markup.
+Cells are `Text`: square brackets in foreign text are never taken for markup.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,5 @@
-"""What can be wrong with this machine and its configuration, each with what to do about it. Nothing is created or changed."""
+"""Possible faults of this machine and its configuration, each with what to do about it. Nothing is created or
+changed."""
 
 import hashlib
 import platform
@@ -38,7 +39,7 @@ class Check(NamedTuple):
     result: Result
     detail: str
     advice: str = ""
-    """What to do about it."""
+    """The advice."""
 
 
 def machine_checks(settings: Settings | None, environment: Mapping[str, str]) -> list[Check]:
@@ -71,7 +72,7 @@ def machine_checks(settings: Settings | None, environment: Mapping[str, str]) ->
 
 
 def check_variables(environment: Mapping[str, str]) -> list[Check]:
-    """Variables that nobody reads: one that resembles a setting is a typo, and what runs is not what was meant."""
+    """Variables without a setting: one that resembles a setting is a typo, and what runs is not what was meant."""
     found = unknown_variables(environment)
     if not found:
         return [Check("variables", "ok", "every BRAID_ variable is known")]
@@ -225,7 +226,7 @@ def check_gateway(settings: Settings) -> Check:
 
 
 def check_browser(settings: Settings) -> Check:
-    """What the visual verifier looks at pages with."""
+    """The browser of the visual verifier."""
     found = find_browser(settings.verifier.browser)
     if isinstance(found, str):
         what, _, advice = found.partition(": ")

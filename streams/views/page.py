@@ -83,7 +83,7 @@ def _header(account: Account, settings: Settings) -> Iterator[RenderableType]:
 
 
 def task_of(account: Account) -> str:
-    """What the agents were asked, from whoever says so."""
+    """The task of the agents, from any record that has it."""
     if account.rollout.opened is not None:
         return account.rollout.opened.task
     if account.ranking is not None:
@@ -238,7 +238,7 @@ def _left_out(account: Account) -> RenderableType:
 
 
 def evidence_lines(account: Account) -> list[str]:
-    """What was signed, and whether all that the closing record lists is in the log."""
+    """The signed records, and whether all that the closing record lists is in the log."""
     records = account.evidence
     keys = sorted({record.signature.key_id for record in records if record.signature is not None})
     unsigned = sum(record.signature is None for record in records)
@@ -262,7 +262,7 @@ def evidence_lines(account: Account) -> list[str]:
 
 
 def listing_of(closing: AepClosing) -> str:
-    """What a closing record lists, counted."""
+    """The list of a closing record, counted."""
     branches = branches_listed(closing)
     evals = sum(record.topic == COMPLIANCE_EVALS.name for record in closing.emitted)
     rows = several(len(closing.emitted) - branches - evals, "row")

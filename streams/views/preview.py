@@ -1,4 +1,4 @@
-"""Bytes that nobody could read, shown all the same: as text where they are text, else with what is not spelled in hex.
+"""Bytes that could not be read, shown all the same: as text where they are text, else with what is not spelled in hex.
 
 Redacted as a whole before anything is cut. In foreign bytes a secret may follow a length byte that looks like a letter of
 it, so every printable run is also looked at without its first characters.
@@ -31,7 +31,7 @@ class Preview(NamedTuple):
 
 
 def preview(value: bytes | None, limit: int = PREVIEW) -> Preview:
-    """What can be shown of a value."""
+    """The part of a value that can be shown."""
     if not value:
         return Preview("empty", "", "")
     try:

@@ -81,7 +81,7 @@ def training_rows(row: ViewRow) -> str:
 
 
 def nothing_yet(place: str, facts: int) -> str:
-    """What to say when the view is empty."""
+    """The sentence for an empty view."""
     if facts:
         return (
             f"{place}: {several(facts, 'fact')} in the log, and no worker has read them yet; start one: `braid worker`"

@@ -168,7 +168,7 @@ def table(
 
 
 def counts_table(counts: "Counts") -> Grid:
-    """What a run did."""
+    """The counts of a run."""
     made = table("", "what", "count", right=("count",))
     plain: dict[str, Any] = counts.plain()
     labels = {

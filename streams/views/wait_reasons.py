@@ -30,7 +30,7 @@ def waiting_for(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy)
 
 def _waiting_for_branches(rollout: Rollout, config: EmissionConfig) -> list[str]:
     if rollout.opened is None or rollout.opened.branches is None:
-        return ["nobody said how many branches there are"]
+        return ["the number of branches is unknown"]
     silent, running, gaps, unjudged = [], [], [], []
     required = required_verdicts(rollout, config)
     for index in range(rollout.opened.branches):

@@ -127,7 +127,7 @@ def test_captures_go_to_the_proxy_and_the_rest_to_the_gateway(server: Server) ->
 
 
 def test_a_refusal_is_counted_and_said_once(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """What a server will never take is not sent again; the log has the reason."""
+    """A request that a server will never take is not sent again; the log has the reason."""
     server.always = (403, {"errors": [{"index": None, "field": "", "reason": "an agent writes no verdict"}]})
     r = Braid(server.url).rollout("r")
     for branch in range(3):
@@ -201,7 +201,7 @@ assert os.wait()[1] == 0
 
 
 def test_parent_and_child_of_a_fork_send_their_own(server: Server) -> None:
-    """What waited at the fork is sent by the parent alone, and neither hangs on a lock of the other."""
+    """Events that waited at the fork are sent by the parent alone, and neither hangs on a lock of the other."""
     done = in_a_process(FORKS, BRAID_URL=server.url)
     assert done.returncode == 0, done.stderr
     assert sorted(data["text"] for _, data in server.events()) == ["before", "child", "parent"]

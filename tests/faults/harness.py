@@ -28,7 +28,7 @@ Fault = Callable[[], Awaitable[None]]
 
 @dataclass
 class Account:
-    """What the books say after a run."""
+    """The books after a run."""
 
     rollouts: int
     lost: int = 0
@@ -74,7 +74,7 @@ class Chaos:
             worker.start()
 
     def keep_running(self) -> None:
-        """Start again whoever ended: what a supervisor does."""
+        """Start every process again that ended: what a supervisor does."""
         for worker in self.workers:
             if not worker.alive:
                 worker.start()

@@ -16,7 +16,7 @@ BRANCHES = 4
 
 
 class Expected(NamedTuple):
-    """What must come of a rollout."""
+    """The expected end of a rollout."""
 
     digests: dict[int, str]
     """By branch, the raw digest of the attempt that counts; none for a branch that never ends."""

@@ -24,7 +24,7 @@ ROWS: dict[str, Account] = {}
 
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, Path]]:
-    """A broker that may be killed: nobody else uses it."""
+    """A broker that may be killed: it is this test's own."""
     state = tmp_path_factory.mktemp("faults-broker")
     endpoint = broker.start(state, places.cache_dir())
     try:

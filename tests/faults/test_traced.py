@@ -196,7 +196,7 @@ async def test_a_killed_receiver_and_a_killed_worker_lose_no_acknowledged_span(
 
 @pytest.fixture
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, Path]]:
-    """A broker that may be killed: nobody else uses it."""
+    """A broker that may be killed: it is this test's own."""
     state = tmp_path_factory.mktemp("traced-broker")
     endpoint = broker.start(state, places.cache_dir())
     try:

@@ -9,7 +9,7 @@ from tests.imports.importing import Read
 
 
 class Rows(NamedTuple):
-    """What a run made."""
+    """The results of a run."""
 
     sft: list[dict[str, Any]]
     ppo: list[dict[str, Any]]

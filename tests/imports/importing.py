@@ -7,12 +7,12 @@ import orjson
 
 from agents.importers.traces.format import Options
 from agents.importers.traces.rollout_book import Grouping
-from streams.jobs.imports.importing import Imported, TraceImport
+from streams.jobs.imports.trace_import import Imported, TraceImport
 from streams.log.input_lines import Rejected
 
 
 class Read(NamedTuple):
-    """What came out."""
+    """The output."""
 
     lines: list[dict[str, Any]]
     text: bytes

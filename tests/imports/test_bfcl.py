@@ -1,4 +1,4 @@
-"""BFCL: calls that nobody ran, scores that list failures only, and responses that are an error of the provider."""
+"""BFCL: calls that were never run, scores that list failures only, and responses that are an error of the provider."""
 
 from pathlib import Path
 from typing import Any

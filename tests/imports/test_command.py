@@ -8,7 +8,7 @@ import pytest
 
 from agents.importers.formats.registry import FORMATS
 from agents.importers.traces.rollout_book import Grouping
-from streams.jobs.imports.importing import ImportTracesError
+from streams.jobs.imports.trace_import import ImportTracesError
 from tests.imports.importing import read_traces
 from tests.imports.test_counts import paths_of
 from tests.processes import run_braid

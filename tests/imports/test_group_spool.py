@@ -23,7 +23,7 @@ def pieces() -> list[tuple[str, object]]:
 
 
 def test_groups_come_in_the_order_of_their_names(pieces: list[tuple[str, object]]) -> None:
-    """Whatever the order of the pieces; those of a group stay in theirs."""
+    """The pieces come in any order; those of a group stay in theirs."""
     found = list(filled(pieces).groups(sorted_by_name=True))
     assert [each.name for each in found] == sorted({name for name, _ in pieces})
     for name, values in found:

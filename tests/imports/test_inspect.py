@@ -86,7 +86,7 @@ def test_pass_at_decides_scores_between(tmp_path: Path) -> None:
 
 
 def test_facets_of_a_score_are_unknown(tmp_path: Path) -> None:
-    """Nobody said that a refusal of 0 is a failure."""
+    """No rule says that a refusal of 0 is a failure."""
     found = read(tmp_path, sample(scores={"both": {"value": {"grade": "C", "refusal": 0}}}))
     assert [(line["name"], line["status"]) for line in found.of("check")] == [
         ("both.grade", "pass"),

@@ -39,7 +39,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_damage_is_rejected_where_it_is(sample: str, tmp_path: Path) -> None:
-    """Whatever the damage: good lines come out, and bad ones are named."""
+    """For any damage: good lines come out, and bad ones are named."""
     damage(sample, tmp_path, range(FEW))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from agents.importers.formats.seed_shapes import SEED_SHAPES
 from agents.importers.traces.format import Options
-from streams.jobs.imports.importing import ImportTracesError
+from streams.jobs.imports.trace_import import ImportTracesError
 from tests.imports.importing import Read, read_traces
 
 SEED = Options(shape="seed")

@@ -32,7 +32,7 @@ def run(folder: Path, logs: dict[str, str] | None = None, **changed: Any) -> Rea
 
 
 def test_a_run_of_terminus_is_a_conversation_with_a_terminal() -> None:
-    """The prompt behind commands is their output; behind a reply that nobody could read it is the user's."""
+    """The prompt behind commands is their output; behind a reply that could not be read it is the user's."""
     found = read_traces("auto", SAMPLE)
     events = [line["event"] for line in found.of("event")][1:]
     assert [event["event"] for event in events if event["event"] != "model_done"] == [

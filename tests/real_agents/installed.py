@@ -32,7 +32,7 @@ SDKS = {
     ),
     "instrumented-pydantic-ai": ("pydantic-ai-slim[openai]==2.66.0", "openai==3.51.0", *EXPORTER),
 }  # fmt: skip
-"""What stands in each environment."""
+"""The packages of each environment."""
 
 INSTALL_S = 600
 

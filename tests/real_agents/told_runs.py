@@ -9,7 +9,7 @@ Event = dict[str, Any]
 
 
 class ToldRun(NamedTuple):
-    """What an agent did."""
+    """The acts of an agent."""
 
     steps: list[tuple[Any, ...]]
     """Reasoning, texts, calls with their arguments, results by the number of their call; in the order of the turns."""

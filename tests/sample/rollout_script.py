@@ -1,8 +1,8 @@
 """The script of a rollout: what a person writes in `rollouts/*.toml`, checked on reading.
 
-A script holds only what someone would want to read or change: the turns of each branch, its verdicts, and what a judge
-preferred. Ids, timestamps, sequence numbers and token counts follow from it (see `sample_lines.py`). An unknown key is an
-error, so a typing mistake in a script cannot pass unnoticed.
+A script holds only settings that people would want to read or change: the turns of each branch, its verdicts, and what
+a judge preferred. Ids, timestamps, sequence numbers and token counts follow from it (see `sample_lines.py`). An unknown
+key is an error, so a typing mistake in a script cannot pass unnoticed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Call(_Part):
     """How long it took; by default a function of the output's size."""
 
     def result(self) -> JsonValue:
-        """What the tool returned, null for an error."""
+        """The tool's result, null for an error."""
         return self.long_output.text() if self.long_output else self.output
 
     @property
@@ -168,7 +168,7 @@ class Branch(_Part):
 
 
 class PairVotes(_Part):
-    """What the judge said about one pair: `ab` and `ba` hold one entry per sample, in that order of showing.
+    """The judge's answer about one pair: `ab` and `ba` hold one entry per sample, in that order of showing.
 
     `a` and `b` name the pair's branches in both orders. An entry may be the cause of a missing vote instead.
     """

@@ -4,7 +4,7 @@ from schemas.emission import EmissionConfig, JudgeConfig
 
 
 def test_a_changed_copy_has_a_digest_of_its_own() -> None:
-    """What the original has computed already does not go over to the copy."""
+    """A value that the original has computed already does not go over to the copy."""
     config = EmissionConfig()
     assert len(config.digest) == 64
     changed = config.model_copy(update={"judge": JudgeConfig(kind="external")})

@@ -23,7 +23,7 @@ EVERY = pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())
 @given(data=st.data())
 @settings(max_examples=shares(0.5), deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_record_survives_the_wire(record: type[Record], data: st.DataObject) -> None:
-    """What is encoded is decoded to an equal record, with equal bytes the second time."""
+    """An encoded record is decoded to an equal record, with equal bytes the second time."""
     original = data.draw(records(record))
     value = CODEC.encode(original)
     read = CODEC.decode(BY_RECORD[record], value)
@@ -45,7 +45,7 @@ def test_truncated_bytes_are_a_typed_error(record: type[Record], data: st.DataOb
 @given(junk=st.binary(max_size=200))
 @settings(max_examples=shares(4), deadline=None)
 def test_foreign_bytes_are_a_typed_error(junk: bytes) -> None:
-    """Bytes that somebody else wrote are refused, never half read."""
+    """Bytes of another writer are refused, never half read."""
     with pytest.raises(DecodeError):
         CODEC.decode(BY_RECORD[AgentEvents], junk)
 

@@ -68,7 +68,7 @@ def is_refused(text: str) -> bool:
 
 @given(JSON)
 def test_a_text_is_refused_exactly_when_it_repeats_a_key(text: str) -> None:
-    """Whatever its spaces and escapes, and whatever its strings hold."""
+    """For any spaces and escapes, and any strings."""
     assert is_refused(text) is has_repeated_key(text)
 
 

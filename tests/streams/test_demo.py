@@ -73,7 +73,7 @@ def test_four_tasks_forked_on_kafka(cluster: Settings, tmp_path: Path) -> None:
 
 
 def demo_topics(cluster: Settings) -> dict[str, str]:
-    """The configuration of whoever looks at what the demo left on the broker."""
+    """The configuration for looking at what the demo left on the broker."""
 
     async def prefix() -> str:
         consumer = await start_consumer(cluster)

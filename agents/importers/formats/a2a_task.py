@@ -6,9 +6,9 @@ from typing import Any
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.content import Content, reference
+from agents.importers.traces.episode_reader import each_alone, guarded, is_json, members
 from agents.importers.traces.fields import array_in, as_text, millis, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, Format, Head, Item, Options, Piece, Reading
-from agents.importers.traces.reading import each_alone, guarded, is_json, members
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
 from schemas.jsontext import compact, kind_of
 
@@ -253,7 +253,7 @@ def _tell(writer: TranscriptWriter, message: Mapping[str, Any], *, news: bool) -
 
 
 def _adk(part: Mapping[str, Any]) -> str | None:
-    """What a data part is, where the agent says so."""
+    """The type of a data part, where the agent names it."""
     return text_in(object_in(part, "metadata"), "adk_type") if "data" in part else None
 
 

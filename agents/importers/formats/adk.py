@@ -6,6 +6,7 @@ from typing import Any
 
 from agents.importers.formats.adk_events import Told, named, rewound, tell_events
 from agents.importers.line_error import LineError
+from agents.importers.traces.episode_reader import base_name, guarded, is_json, members
 from agents.importers.traces.fields import (
     an_array,
     an_object,
@@ -29,7 +30,6 @@ from agents.importers.traces.format import (
     Reading,
     SubAgent,
 )
-from agents.importers.traces.reading import base_name, guarded, is_json, members
 from agents.importers.traces.verdicts import check
 from schemas.jsontext import parse
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents.importers.formats.inspect_log import Log, Verdicts, is_agent_harm, plan, read_as, task_of, verdicts
+from agents.importers.traces.episode_reader import is_json
 from agents.importers.traces.fields import as_text, number_in, object_in
 from agents.importers.traces.format import Format, Head, Options
-from agents.importers.traces.reading import is_json
 from agents.importers.traces.verdicts import check, scored
 
 NAME = "agent-harm"

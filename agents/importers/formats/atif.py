@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from agents.importers.traces.episode_reader import base_name, data_files, first_value, guarded, is_json, is_part_of_job
 from agents.importers.traces.fields import object_in, rest_of, text_in
 from agents.importers.traces.format import Episode, FileUse, Format, Head, Item, Options, Part, Reading
 from agents.importers.traces.own_rows import OwnRow
-from agents.importers.traces.reading import base_name, data_files, first_value, guarded, is_json, is_part_of_job
 from agents.importers.traces.synthetic import end_of_error
 from agents.importers.traces.trajectory import MARK, Trajectory
 

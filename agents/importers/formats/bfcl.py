@@ -6,9 +6,9 @@ from typing import Any
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.content import Content
+from agents.importers.traces.episode_reader import guarded, members
 from agents.importers.traces.fields import an_object, array_in, as_text, object_in, rest_of, text_in, whole_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, Reading
-from agents.importers.traces.reading import guarded, members
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
 from agents.importers.traces.usage import Usage
 from agents.importers.traces.verdicts import check
@@ -44,7 +44,7 @@ def plan(names: Sequence[str], _head: Head) -> list[Part]:
 
 
 class _Score:
-    """What the score file says."""
+    """The entries of the score file."""
 
     def __init__(self) -> None:
         self.total: int | None = None
@@ -225,14 +225,14 @@ def _was_stopped(turns: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _states(row: Mapping[str, Any]) -> list[Any]:
-    """What the log says beside the turns: states of the environment, inputs of single turns."""
+    """The log's entries beside the turns: states of the environment, inputs of single turns."""
     log = row.get("inference_log")
     entries = log if isinstance(log, list) else [log] if log else []
     return [each for each in entries if not (isinstance(each, dict) and "begin_of_turn_query" in each)]
 
 
 def _question(failure: Mapping[str, Any] | None) -> str | None:
-    """What a failed entry asked: the last user message of its first turn."""
+    """The question of a failed entry: the last user message of its first turn."""
     turns = array_in(object_in(failure or {}, "prompt"), "question")
     said = [each for each in _messages(turns[0] if turns else None) if each.get("role") == "user"]
     return text_in(said[-1], "content") if said else None
@@ -243,7 +243,7 @@ FORMAT = Format(
     about="results of the Berkeley Function-Calling Leaderboard: result/<model>/**/BFCL_v*_result.json, score/ beside",
     rollout="id / model",
     verdict="check bfcl, from the score file",
-    unknown="questions of single-turn categories (--tasks); results of their calls, which nobody ran",
+    unknown="questions of single-turn categories (--tasks); results of their calls, which were never run",
     recognise=recognise,
     plan=plan,
     read=read,

@@ -7,9 +7,9 @@ from typing import Any
 from agents.importers.sessions.claude_branch import ClaudeBranch
 from agents.importers.sessions.claude_nodes import ClaudeNodes, ClaudeSession, gather
 from agents.importers.sessions.hub_rows import per_family, session_head
+from agents.importers.traces.episode_reader import base_name, is_json, is_part_of_job, says
 from agents.importers.traces.fields import text_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, SubAgent
-from agents.importers.traces.reading import base_name, is_json, is_part_of_job, says
 
 
 def _is_session(name: str, head: Head) -> bool:

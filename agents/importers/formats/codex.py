@@ -10,9 +10,9 @@ from agents.importers.sessions.codex_steps import CodexSteps, Line, NoteStep, Re
 from agents.importers.sessions.hub_rows import per_family, session_head
 from agents.importers.traces.chat import tell_result
 from agents.importers.traces.content import read_content
+from agents.importers.traces.episode_reader import base_name, is_json, is_part_of_job, says, tell_unreadable
 from agents.importers.traces.fields import as_text, number_in, object_in, rest_of, text_in, whole_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, SubAgent
-from agents.importers.traces.reading import base_name, is_json, is_part_of_job, says, tell_unreadable
 from agents.importers.traces.transcript_writer import TranscriptWriter, Turn
 from schemas.jsontext import kind_of, parse
 

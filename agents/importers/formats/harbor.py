@@ -6,9 +6,9 @@ from typing import Any
 from agents.importers.formats.atif import families, info_of, is_piece, tools_of
 from agents.importers.line_error import LineError
 from agents.importers.traces.checks import check
+from agents.importers.traces.episode_reader import per_part, says
 from agents.importers.traces.fields import an_object, array_in, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part
-from agents.importers.traces.reading import per_part, says
 from agents.importers.traces.synthetic import end_of_error
 from agents.importers.traces.trajectory import Trajectory
 from agents.importers.traces.usage import Usage, read_usage
@@ -88,7 +88,7 @@ def _episode(
         log = Item(item.file, item.position, {"steps": []}, item.run)
     told = Trajectory(log, {file: each.value for file, each in logs.items()})
     told.tell(_spent(object_in(step, "agent_result")))
-    if status == "answered" and told.error is not None:  # the provider failed, and nobody raised
+    if status == "answered" and told.error is not None:  # the provider failed, and no exception was raised
         status, error = end_of_error(told.error), told.error
     events = told.writer.finish(answers=status == "answered")
     subagents = told.subagents(events)
@@ -122,7 +122,7 @@ def _end(exception: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def _verdicts(step: Mapping[str, Any], options: Options) -> list[dict[str, Any]]:
-    """A check for each reward: 1 passes, 0 fails, between them nobody knows."""
+    """A check for each reward: 1 passes, 0 fails, anything between them is unknown."""
     rewards = object_in(step, "verifier_result", "rewards")
     return [
         made for name, value in rewards.items() if (made := check("harbor", name, value, options.pass_at)) is not None

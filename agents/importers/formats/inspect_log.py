@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from agents.importers.formats.inspect_sample import read_conversation, told_subagents
 from agents.importers.line_error import LineError
+from agents.importers.traces.episode_reader import base_name, guarded, is_json, members
 from agents.importers.traces.fields import an_object, as_text, number_in, object_in, rest_of, text_in, whole_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, Reading
-from agents.importers.traces.reading import base_name, guarded, is_json, members
 from agents.importers.traces.verdicts import check, scored
 
 NAME = "inspect"
@@ -137,7 +137,8 @@ def _epochs(spec: Mapping[str, Any]) -> int | None:
 
 
 def verdicts(sample: Mapping[str, Any], _log: Log, options: Options, format_name: str = NAME) -> Verdicts:
-    """A check for each scorer. The facets of a score with several values are degrees that nobody calls a pass: they are unknown."""
+    """A check for each scorer. The facets of a score with several values are degrees, which are neither pass nor fail:
+    they are unknown."""
     found: Verdicts = []
     for name, score in object_in(sample, "scores").items():
         value = score.get("value") if isinstance(score, dict) else score

@@ -114,8 +114,8 @@ def _result(called: Message, calls: SampleCalls) -> Message:
 
 
 def _without_answer(call: ModelCall, message: Message, removed: Sequence[Message], calls: SampleCalls) -> Any:
-    """What the model wrote beside a removed call. The agent appends the call's answer to both texts: to the message once more than
-    to the call, which shows that it did.
+    """The model's text beside a removed call. The agent appends the call's answer to both texts: to the message once
+    more than to the call, which shows that it did.
     """
     wrote, left = call.message.get("content"), message.get("content")
     for each in removed:

@@ -10,10 +10,10 @@ from typing import Any
 
 from agents.importers.langsmith.llm_run import Run, error_of, read_llm
 from agents.importers.line_error import LineError
+from agents.importers.traces.episode_reader import each_alone, is_json, members, per_item, says
 from agents.importers.traces.evaluated import checks_of
 from agents.importers.traces.fields import an_object, array_in, millis, nanos, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, Format, Head, Item, Options, Piece
-from agents.importers.traces.reading import each_alone, is_json, members, per_item, says
 from agents.importers.traces.span_tree import SpanTree
 from agents.importers.traces.spoken_chat import Unread
 from agents.importers.traces.tool_join import Moment, RunCall, ToolRun
@@ -187,7 +187,7 @@ FORMAT = Format(
     about="runs of LangSmith (LangChain, LangGraph, wrapped clients): lists, lines, or batches {post, patch}",
     rollout="reference_example_id in a session / trace; else the trace",
     verdict="check per feedback: 1 pass, 0 fail, else unknown",
-    unknown="whether an answer was right where nobody gave feedback",
+    unknown="whether an answer was right where there is no feedback",
     recognise=recognise,
     plan=partial(each_alone, fits=is_json),
     read=per_item(_read),

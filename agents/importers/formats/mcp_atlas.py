@@ -8,9 +8,9 @@ from typing import Any
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.chat import tell
+from agents.importers.traces.episode_reader import base_name, guarded
 from agents.importers.traces.fields import an_array, an_object, rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, Reading
-from agents.importers.traces.reading import base_name, guarded
 from agents.importers.traces.verdicts import scored
 from schemas.jsontext import parse
 

@@ -8,10 +8,10 @@ from typing import Any
 from agents.importers.line_error import LineError
 from agents.importers.sessions.hub_rows import is_hub_row
 from agents.importers.traces.chat import Chat, Mark, tell
+from agents.importers.traces.episode_reader import each_alone, is_json, is_part_of_job, members, per_item
 from agents.importers.traces.fields import an_array, an_object, array_in, as_text, object_in, rest_of, text_in
 from agents.importers.traces.format import Episode, Format, Head, Item, Options
 from agents.importers.traces.own_rows import NAMES, OwnRow
-from agents.importers.traces.reading import each_alone, is_json, is_part_of_job, members, per_item
 from schemas.jsontext import parse
 
 LISTS = ("messages", "conversations", "conversation", "dialogue", "dialog", "chat")

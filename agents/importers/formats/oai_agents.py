@@ -11,9 +11,9 @@ from typing import Any
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.call_facts import CallFacts
+from agents.importers.traces.episode_reader import each_alone, is_json, members, per_item
 from agents.importers.traces.fields import an_object, millis, nanos, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, Format, Head, Item, Options, Piece
-from agents.importers.traces.reading import each_alone, is_json, members, per_item
 from agents.importers.traces.span_tree import SpanTree, told_once
 from agents.importers.traces.spoken_chat import Unread, merged, read_messages
 from agents.importers.traces.tool_join import Moment, RunCall, ToolRun

@@ -13,9 +13,9 @@ from agents.importers.otlp.branch_spans import BranchSpans, key_of, order_of
 from agents.importers.otlp.request_json import Problem, read_request
 from agents.importers.otlp.request_proto import read_body
 from agents.importers.otlp.spans import Span, plain, read_plain
+from agents.importers.traces.episode_reader import first_value, guarded, is_json, members
 from agents.importers.traces.evaluated import checks_of
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, Piece, Reading
-from agents.importers.traces.reading import first_value, guarded, is_json, members
 from agents.importers.traces.span_tree import SpanTree, told_once
 from schemas.jsontext import compact, parse
 

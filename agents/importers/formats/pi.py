@@ -7,9 +7,9 @@ from typing import Any
 from agents.importers.sessions.hub_rows import per_session, session_head
 from agents.importers.sessions.pi_branch import PiBranch, PiEntry
 from agents.importers.sessions.session_tree import SessionTree
+from agents.importers.traces.episode_reader import each_alone, first_value, is_json, is_part_of_job
 from agents.importers.traces.fields import rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, Format, Head, Item, Options
-from agents.importers.traces.reading import each_alone, first_value, is_json, is_part_of_job
 from schemas.jsontext import kind_of
 
 _FIRST = b'"type":"session"'

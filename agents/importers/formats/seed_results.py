@@ -1,6 +1,7 @@
 """The shapes of results that the seed's importers expect (`--shape seed`): a run in each line, in fields that no producer writes.
 
-A field that is absent is unknown here: the seed reads an absent outcome as a failure, and gives calls results that nobody recorded.
+A field that is absent is unknown here: the seed reads an absent outcome as a failure, and gives calls results that were
+never recorded.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,9 +10,9 @@ from typing import Any, NamedTuple
 from agents.importers.formats.a2a_task import ENDS
 from agents.importers.line_error import LineError
 from agents.importers.traces.content import Content
+from agents.importers.traces.episode_reader import per_item
 from agents.importers.traces.fields import an_array, an_object, as_text, millis, number_in, rest_of, text_in, whole_in
 from agents.importers.traces.format import Bad, Episode, Item, Options, Read
-from agents.importers.traces.reading import per_item
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
 from agents.importers.traces.verdicts import check, scored
 from agents.summarize.event_reader import is_provider_trouble
@@ -20,7 +21,7 @@ ENOUGH_CLAIMS = 0.75
 
 
 class Outcome(NamedTuple):
-    """What a line says beside its conversation."""
+    """The fields of a line beside its conversation."""
 
     verdicts: Sequence[dict[str, Any]] = ()
     status: str | None = "answered"
@@ -113,7 +114,7 @@ def tau_bench(writer: TranscriptWriter, row: Mapping[str, Any], _options: Option
 
 
 def bfcl(writer: TranscriptWriter, row: Mapping[str, Any], options: Options) -> Outcome:
-    """{task_id, question, functions, calls [{name, arguments}], raw_response, pass_rate}. Nobody ran the calls."""
+    """{task_id, question, functions, calls [{name, arguments}], raw_response, pass_rate}. The calls were never run."""
     _ask(writer, text_in(row, "question"))
     calls = [Called(text_in(each, "name") or "unknown", each.get("arguments")) for each in _objects(row, "calls")]
     text = None if calls else text_in(row, "raw_response")

@@ -5,8 +5,8 @@ from functools import partial
 
 from agents.importers.formats.seed_results import RESULTS, result_lines
 from agents.importers.formats.seed_spans import DIALECTS, spans
+from agents.importers.traces.episode_reader import base_name, is_json, members
 from agents.importers.traces.format import FileUse, Format, Head, Part, Read
-from agents.importers.traces.reading import base_name, is_json, members
 
 
 def _recognise(fields: Sequence[str], names: Sequence[str], head: Head) -> bool:

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from agents.importers.formats.seed_results import words
 from agents.importers.traces.content import Content
+from agents.importers.traces.episode_reader import guarded
 from agents.importers.traces.fields import an_object, as_text, millis, object_in, rest_of, text_in
 from agents.importers.traces.format import Episode, Item, Options, Read, Reading
-from agents.importers.traces.reading import guarded
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
 from agents.summarize.event_reader import is_provider_trouble
 

@@ -8,10 +8,10 @@ from typing import Any
 from agents.importers.formats.pi import first_line
 from agents.importers.sessions.hub_rows import per_session
 from agents.importers.traces.chat import Mark, tell
+from agents.importers.traces.episode_reader import each_alone, is_json, is_part_of_job
 from agents.importers.traces.fields import object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, Format, Head, Item, Options
 from agents.importers.traces.own_rows import OwnRow
-from agents.importers.traces.reading import each_alone, is_json, is_part_of_job
 from schemas.jsontext import kind_of
 
 
@@ -78,7 +78,7 @@ def _trouble(line: Item) -> Bad | None:
 
 
 def _mark(line: Any) -> Mark:
-    """What `braid export` noted beside a message."""
+    """The notes that `braid export` wrote beside a message."""
     extra: Mapping[str, Any] = object_in(line, "braid") if isinstance(line, dict) else {}
     flags = {name: extra.get(name) is True for name in ("context", "failed", "given")}
     return Mark(role=text_in(extra, "role"), is_value=extra.get("value") is True, **flags)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.chat import tell
+from agents.importers.traces.episode_reader import base_name, guarded, is_json, members
 from agents.importers.traces.fields import (
     an_array,
     an_object,
@@ -19,7 +20,6 @@ from agents.importers.traces.fields import (
 )
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, Reading
 from agents.importers.traces.pairing import Pairing
-from agents.importers.traces.reading import base_name, guarded, is_json, members
 from agents.importers.traces.transcript_writer import TranscriptWriter, read_arguments
 from agents.importers.traces.usage import Usage, read_usage
 from agents.importers.traces.verdicts import scored

@@ -6,9 +6,9 @@ from typing import Any
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.chat import tell
+from agents.importers.traces.episode_reader import each_alone, is_json, members, per_item
 from agents.importers.traces.fields import an_array, an_object, object_in, rest_of, text_in
 from agents.importers.traces.format import Episode, Format, Head, Item, Options
-from agents.importers.traces.reading import each_alone, is_json, members, per_item
 from agents.importers.traces.verdicts import scored
 
 

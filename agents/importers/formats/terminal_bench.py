@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from agents.importers.formats.terminus import Reply, read_reply
 from agents.importers.line_error import LineError
 from agents.importers.traces.content import Content
+from agents.importers.traces.episode_reader import guarded, is_json, members, per_part
 from agents.importers.traces.fields import an_object, millis, object_in, rest_of, text_in, whole_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, SubAgent
-from agents.importers.traces.reading import guarded, is_json, members, per_part
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
 from agents.importers.traces.usage import Usage
 from schemas.jsontext import compact
@@ -195,7 +195,7 @@ def _about(result: Mapping[str, Any], metadata: Mapping[str, Any], told: _Told |
 
 
 def _verdicts(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The build of the trial's tests; none where nobody could tell whether the task is resolved."""
+    """The build of the trial's tests; none where it is unknown whether the task is resolved."""
     resolved = result.get("is_resolved")
     if not isinstance(resolved, bool):
         return []

@@ -16,7 +16,7 @@ class Reply(NamedTuple):
     """A reply that was read."""
 
     text: str
-    """What the model says beside its commands; all of it where there are none to be found."""
+    """The model's text beside its commands; all of it where there are none to be found."""
     commands: list[Any] | None
     """None for a reply without commands: it ends the task, or could not be read by the agent either."""
     rest: dict[str, Any]

@@ -6,9 +6,9 @@ from itertools import groupby
 from typing import Any
 
 from agents.importers.traces.chat import tell
+from agents.importers.traces.episode_reader import guarded, members
 from agents.importers.traces.fields import rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, Reading
-from agents.importers.traces.reading import guarded, members
 from agents.importers.traces.verdicts import scored
 
 NAME = "tool-sandbox"

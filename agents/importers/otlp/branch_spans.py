@@ -69,7 +69,7 @@ class BranchSpans:
         return traced_end(ended=ended, last_trouble=self.run.last_trouble, error=words[-1] if words else None)
 
     def evaluations(self) -> Iterator[Mapping[str, Any]]:
-        """What evaluators found."""
+        """The results of evaluators."""
         for span in self._ordered:
             yield from gen_ai.evaluations(span)
             yield from openinference.evaluations(span)

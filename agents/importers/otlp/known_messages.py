@@ -1,6 +1,6 @@
 """Messages that spans of a branch tell again: every call holds its whole history, and each message of it is read once.
 
-What comes out is what reading everything anew gives; a text or a message that cannot be read is always read anew.
+The result is that of reading everything anew; a text or a message that cannot be read is always read anew.
 """
 
 from collections.abc import Callable, Mapping

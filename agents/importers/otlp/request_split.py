@@ -152,7 +152,7 @@ def written(spans: list[Any]) -> bytes:
 
 
 def read_written(body: bytes) -> Any:
-    """What `written` wrote. Its integers have 64 bits; where they have not, they are read exactly."""
+    """Read back the output of `written`. Its integers have 64 bits; where they have not, they are read exactly."""
     return orjson.loads(body) if body[:1] == b"[" else parse(body)
 
 

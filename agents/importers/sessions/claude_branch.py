@@ -6,8 +6,8 @@ from typing import Any
 from agents.importers.sessions.claude_nodes import Line, Node, is_prompt, is_response, parts_of
 from agents.importers.traces.chat import read_calls, tell_result_part
 from agents.importers.traces.content import Content, read_content
+from agents.importers.traces.episode_reader import tell_unreadable
 from agents.importers.traces.fields import array_in, as_text, millis, object_in, rest_of, text_in
-from agents.importers.traces.reading import tell_unreadable
 from agents.importers.traces.synthetic import end_of_error
 from agents.importers.traces.transcript_writer import TranscriptWriter, Turn
 from agents.importers.traces.usage import NONE, Usage, read_usage

@@ -312,7 +312,7 @@ def _failed(error: Mapping[str, Any]) -> Ended:
 
 
 def _more(now: int | None, before: int | None) -> int | None:
-    """What was added; a count that fell began anew."""
+    """The growth of a count; a count that fell began anew."""
     if now is None or before is None:
         return now
     return now - before if now >= before else now

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from agents.importers.traces.episode_reader import first_value, guarded, guarded_all
 from agents.importers.traces.format import Bad, Episode, Item, Options, Read, Reading
-from agents.importers.traces.reading import first_value, guarded, guarded_all
 from schemas.jsontext import parse_unique
 
 ReadLines = Callable[[Sequence[Item], Options], Iterable[Episode | Bad]]

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from agents.importers.traces.chat import marked, read_calls, tell_result
 from agents.importers.traces.content import Content, read_content
+from agents.importers.traces.episode_reader import tell_unreadable
 from agents.importers.traces.fields import as_text, millis, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad
-from agents.importers.traces.reading import tell_unreadable
 from agents.importers.traces.transcript_writer import TranscriptWriter, Turn
 from agents.importers.traces.usage import read_usage
 

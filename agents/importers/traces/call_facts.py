@@ -25,7 +25,7 @@ class CallTrouble(NamedTuple):
 
 
 class CallFacts(NamedTuple):
-    """What is known about a call; None where the producer does not say."""
+    """The known facts about a call; None where the producer does not say."""
 
     model: str | None = None
     sampling: Mapping[str, Any] | None = None

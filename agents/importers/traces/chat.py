@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from agents.importers.line_error import LineError
 from agents.importers.traces.content import Content, read_content
+from agents.importers.traces.episode_reader import tell_unreadable
 from agents.importers.traces.fields import array_in, as_text, millis, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Item
-from agents.importers.traces.reading import tell_unreadable
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
 from agents.importers.traces.usage import NONE, Usage, read_usage
 from schemas.jsontext import kind_of, parse
@@ -48,7 +48,7 @@ class Mark(NamedTuple):
     """Something that is known about a message and is not in it."""
 
     context: bool = False
-    """Words that the model was given and nobody asked it."""
+    """Words that were given to the model without being a question to it."""
     failed: bool = False
     """Of a tool message: whether it is an error."""
     given: bool = False

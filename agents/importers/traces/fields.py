@@ -1,4 +1,4 @@
-"""Typed looks into values that somebody else wrote. A wrong type is a LineError that names the field."""
+"""Typed looks into values of other programs. A wrong type is a LineError that names the field."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

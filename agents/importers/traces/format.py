@@ -114,7 +114,7 @@ class Episode:
     source: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the record that have no other place: nothing is dropped."""
     record: Mapping[str, Any] = field(default_factory=dict)
-    """What --group-by looks into."""
+    """The object that --group-by looks into."""
     order: tuple[int, str] | None = None
     """When it began, and an id: its place among other episodes, where that of the file means nothing."""
     task: str | None = None
@@ -154,10 +154,10 @@ class Format(NamedTuple):
     about: str
     """The producer, and what its files are."""
     rollout: str
-    """What becomes a rollout, and what a branch."""
+    """The things that become a rollout, and those that become a branch."""
     verdict: str
     unknown: str
-    """What its files cannot say."""
+    """Facts that its files cannot say."""
     recognise: Callable[[Sequence[str], Head], bool]
     """Whether the files of a folder, or a single file, are of this format."""
     plan: Callable[[Sequence[str], Head], list[Part]]

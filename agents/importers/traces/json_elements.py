@@ -105,8 +105,8 @@ class Structure:
 def elements(chunks: Iterable[bytes], streamed: frozenset[str] = frozenset()) -> Iterator[Element | Rest]:
     """The elements of a top-level array, of the streamed members of a top-level object, or the values of a sequence.
 
-    An object with streamed members gives its rest last, as `Rest`. One without is one element. What follows a break in the
-    structure comes as one element that cannot be parsed.
+    An object with streamed members gives its rest last, as `Rest`. One without is one element. Text after a break in
+    the structure comes as one element that cannot be parsed.
     """
     cutter = _Cutter(streamed)
     for number, chunk in enumerate(chunks):
@@ -188,7 +188,7 @@ class _Cutter:
         return None
 
     def end(self) -> Iterator[Element | Rest]:
-        """What is left when the input ends: an element that was cut off."""
+        """The rest when the input ends: an element that was cut off."""
         left = self._take(len(self._buffer))
         if left.text or left.too_long:
             yield left

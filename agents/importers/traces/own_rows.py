@@ -33,7 +33,7 @@ _VERDICT = (
 
 
 class OwnRow:
-    """What a row says about its branch; nothing for a row of another writer."""
+    """A row's own notes about its branch; nothing for a row of another writer."""
 
     def __init__(self, extra: Mapping[str, Any]) -> None:
         self.is_own = (

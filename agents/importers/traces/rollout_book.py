@@ -67,7 +67,7 @@ class _Text(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """What an episode says about itself and its rollout; its events are the next entry of the spool."""
+    """An episode's own data and its rollout's; its events are the next entry of the spool."""
 
     name: str
     key: Any
@@ -205,7 +205,7 @@ class RolloutBook:
         task = shared.task.same
         if task is not None:
             line["task"] = self._said(task)
-        else:  # every branch has its own, or nobody knows
+        else:  # every branch has its own, or it is unknown
             line["task"] = as_text(shared.key) if shared.task.count else ""
         if task is None or not shared.shown:
             line["task_shown"] = False

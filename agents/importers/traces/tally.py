@@ -1,4 +1,4 @@
-"""What an import found, counted as `braid import --check` shows it. Both forms of a branch count the same."""
+"""The counts of an import, as `braid import --check` shows them. Both forms of a branch count the same."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -82,7 +82,7 @@ class ToolJoin:
     def pairs(self, tools: Iterable[ToolRun]) -> list[tuple[ToolRun, str | None]]:
         """Tool runs with the id of the call that each answers, TOLD_TWICE, or None where no response asked for it.
 
-        What is sure comes first: the id, then turn, name and arguments, then name and arguments, then the name alone.
+        Certain matches come first: the id, then turn, name and arguments, then name and arguments, then the name alone.
         """
         ordered = sorted(tools, key=lambda each: each.at)
         found: dict[Moment, str | None] = {each.at: self._by(each) for each in ordered if each.call_id is not None}

@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
     spoken: Spoken
     """The message of its result, for the case that no request ever holds it."""
     output: str | None = None
-    """What the tool returned, where that is known: a request may hold it in other words."""
+    """The tool's result, where it is known: a request may hold it in other words."""
     time: int | None = None
     agent: str | None = None
 
@@ -90,7 +90,7 @@ class _Open:
 
 
 class _Shared(NamedTuple):
-    """What a call has in common with earlier ones."""
+    """The part of a call that it has in common with earlier ones."""
 
     path: list[_Node]
     """The longest earlier history that its messages begin with."""

@@ -55,7 +55,7 @@ class TranscriptWriter:
         self._events: list[Event] = []
         self._start: Event = {"channel": "text", "event": "run_start", "data": {}}
         self._pending: list[Event] = []
-        """What was said since the last model turn by others than tools."""
+        """Messages since the last model turn that are not results of tools."""
         self._early: list[Event] = []
         """Those of the events that were said before the first user message."""
         self._turns = 0
@@ -92,7 +92,7 @@ class TranscriptWriter:
         source: Mapping[str, Any] | None = None,
         role: str = "user",
     ) -> None:
-        """Words that the model was given and nobody asked it: files, reminders, settings, summaries."""
+        """Words that were given to the model without being a question to it: files, reminders, settings, summaries."""
         event = self._words("context_message", "user", content, time, source)
         if role != "user":
             event["data"]["role"] = role
@@ -191,7 +191,7 @@ class TranscriptWriter:
         asked = any(event["event"] == "user_message" for event in self._pending)
         if (
             self._early and not self._begun and not asked and self._earlier is None
-        ):  # nobody ever asked: it is what the model said
+        ):  # never asked: it is what the model said
             for event in self._early:
                 if event["event"] == "assistant_message":
                     del event["data"]["beforeTask"]

@@ -7,7 +7,7 @@ from agents.importers.traces.fields import number_in, object_in, whole_in
 
 
 class Usage(NamedTuple):
-    """Tokens of one call; None where nobody says."""
+    """Tokens of one call; None where they are unknown."""
 
     input: int | None = None
     """Of the prompt, cached ones included."""

@@ -1,4 +1,4 @@
-"""What can go wrong, as expected, with the local broker."""
+"""Expected errors of the local broker."""
 
 from schemas.errors import BraidError
 

@@ -69,7 +69,7 @@ class Kafka:
 
 
 def settings(ports: Ports) -> Mapping[str, object]:
-    """The broker's settings. What is not here has Kafka's default."""
+    """The broker's settings. Other settings have Kafka's defaults."""
     client, controller = ports["client"], ports["controller"]
     return {
         "process.roles": "broker,controller",

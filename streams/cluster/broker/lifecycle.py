@@ -1,7 +1,8 @@
 """Start, stop and look at a local broker: Kafka and, unless told otherwise, the schema registry.
 
 Everything a broker is lies in its state directory; brokers in different directories know nothing of each other. A
-start that fails, or is interrupted, ends what it has started. What is stopped is exactly what was started here.
+start that fails, or is interrupted, ends what it has started. Stopping ends exactly the processes that were started
+here.
 """
 
 import os
@@ -92,7 +93,7 @@ def stop(state_dir: Path, *, wipe: bool = False) -> list[str]:
 
 
 def status(state_dir: Path) -> list[ServiceStatus]:
-    """What runs there now: a process that was killed, or an id that belongs to another by now, does not."""
+    """The services that run there now: a process that was killed, or an id that belongs to another by now, does not."""
     return [_status(state_dir, service) for service in (KAFKA, REGISTRY)]
 
 

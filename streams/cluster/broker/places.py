@@ -1,4 +1,4 @@
-"""Where the local broker keeps its things when nobody says otherwise.
+"""The default places of the local broker's files.
 
 State (data, logs, process ids) is what a person would miss; the cache (jars) can be deleted at any time while no
 broker runs, and is resolved again.

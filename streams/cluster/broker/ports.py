@@ -1,4 +1,4 @@
-"""Loopback ports: chosen at the first start, remembered in a file, chosen again only when somebody else has them.
+"""Loopback ports: chosen at the first start, remembered in a file, chosen again only when another program has them.
 
 Clients keep an address in their configuration, so a port stays the same over restarts and crashes wherever it can.
 """
@@ -34,7 +34,7 @@ def remembered(file: Path) -> Ports | None:
 
 
 def claim(file: Path, names: tuple[str, ...], say: Callable[[str], None]) -> Ports:
-    """A free port for each name, the remembered one if nobody else listens there; the result is remembered."""
+    """A free port for each name, the remembered one if no other program listens there; the result is remembered."""
     before = remembered(file) or {}
     ports: dict[str, int] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""What Kafka and the registry have in common: a folder, ports, a command, and a way to ask whether they answer."""
+"""The common part of Kafka and the registry: a folder, ports, a command, and a way to ask whether they answer."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ class Home(NamedTuple):
 
     @property
     def data(self) -> Path:
-        """What the service stores: survives stopping, goes with a wipe."""
+        """The data of the service: survives stopping, goes with a wipe."""
         return self.folder / "data"
 
     @property
@@ -69,7 +69,7 @@ class Service(Protocol):
         """The names of its ports; clients use the first."""
 
     def address(self, port: int) -> str:
-        """What a client is given to reach it."""
+        """The address for its clients."""
 
     def command(self, home: Home, ports: Ports, java: Java, jars: Path) -> list[str]:
         """Write its settings, prepare its data where that is needed, and say how it is run (inside `home.folder`)."""

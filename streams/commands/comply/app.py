@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from streams.commands.comply.importing import import_records
+from streams.commands.comply.record_import import import_records
 from streams.commands.comply.report import report
 from streams.commands.comply.run import run
 from streams.commands.comply.show import show

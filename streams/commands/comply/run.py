@@ -117,7 +117,7 @@ async def _run(
     flags: ComplyRunFlags, planned: "list[PlannedRollout]", settings: "Settings"
 ) -> "tuple[list[BranchDone], int, str]":
     from agents.compliance.runner import RunOptions
-    from streams.commands.comply.importing import LINES
+    from streams.commands.comply.record_import import LINES
     from streams.log.kafka_reader import hush
     from streams.services.comply.compliance_run import ModelChoice, models, run_planned
     from streams.services.fork.logs import file_log, kafka_log
@@ -168,8 +168,8 @@ def _finish(
     broken = [each for each in done if each.status != "answered"]
     counts = None
     if flags.out is not None:
-        from streams.commands.comply.folding import fold
-        from streams.commands.comply.importing import LINES
+        from streams.commands.comply.comply_fold import fold
+        from streams.commands.comply.record_import import LINES
 
         counts = fold(flags.out / LINES, flags.out, settings)
     if flags.json:

@@ -36,7 +36,7 @@ class RetryFlags(LetterFlags):
 def retry(letter: str | None = None, /, *, flags: RetryFlags = RetryFlags()) -> None:
     """Put dead letters back where they came from, each once; late ones never.
 
-    What fails again after it was put back is a new letter, and is put back only when its id is given.
+    A letter that fails again after it was put back is a new letter, and is put back only when its id is given.
 
     Example: `braid dead-letters retry --reason undecodable --dry-run`
 

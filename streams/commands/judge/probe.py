@@ -46,7 +46,7 @@ class ProbeFlags(Flags):
     """The options of `braid judge probe`."""
 
     task: str = "Fix the failing test in parser.py."
-    """What the two were asked."""
+    """The question that the two were asked."""
     a: Path | None = None
     """A file with the text of the first one."""
     b: Path | None = None

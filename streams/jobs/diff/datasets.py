@@ -1,4 +1,4 @@
-"""What `braid export` makes: rows in a trainer's format, and beside them where each of them came from."""
+"""The datasets that `braid export` makes: rows in a trainer's format, and beside them where each of them came from."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ class DatasetSide:
         self.kinds: list[str] = sorted({about.kind for about in self.rows}) or [form]
 
     def why(self, about: About, row: Row, /) -> str:
-        """What is known of a row that is not there: a manifest counts what was left out, and names no rows."""
+        """The known facts about a row that is not there: a manifest counts what was left out, and names no rows."""
         if about.rollout_id not in self.rollouts:
             return "the rollout is not there"
         return "left out of the export" if self._made.issuperset(row.made_of) else "not made, or left out of the export"

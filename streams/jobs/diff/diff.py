@@ -29,7 +29,7 @@ class Changes:
 
 @dataclass
 class Difference:
-    """What differs between two datasets."""
+    """The differences between two datasets."""
 
     rows: dict[str, Changes]
     rollouts: tuple[int, int, int]

@@ -1,4 +1,4 @@
-"""What `braid replay --out`, `braid run --out` and `braid archive --all` make: the sink topics as files.
+"""The logs that `braid replay --out`, `braid run --out` and `braid archive --all` make: the sink topics as files.
 
 A row that is only on one side is looked up among what the other side kept out, with the reasons given there.
 """

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class About(NamedTuple):
-    """What a row is about: the same for the same row under other rules."""
+    """The subject of a row: the same for the same row under other rules."""
 
     kind: str
     rollout_id: str
@@ -25,7 +25,7 @@ class About(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What is kept of a row."""
+    """The kept part of a row."""
 
     fields: dict[str, int]
     """By field, a hash of its content."""

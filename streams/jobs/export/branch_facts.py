@@ -99,6 +99,6 @@ def _digest(events: Sequence[tuple[int, EventFields]]) -> str:
 def facts_of(
     settled: RolloutSettled, branches: Mapping[int, ToldBranch], opened: RolloutOpened | None, *, redact: bool
 ) -> Facts:
-    """The facts of a rollout. What it was settled to redact is redacted, whatever the export asks for."""
+    """The facts of a rollout. A branch that was settled to be redacted is redacted, whatever the export asks for."""
     config = pinned_config(settled)
     return Facts(branches, opened if settled.opened else None, redact or config.redact, config.reasoning == "keep")

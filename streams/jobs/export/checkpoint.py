@@ -1,4 +1,4 @@
-"""What lies beside the files of an export: its checkpoint, its manifest and its card.
+"""The file beside the files of an export: its checkpoint, its manifest and its card.
 
 The checkpoint is written last and decides: what it does not know has not happened. It holds where every partition was read
 to and which rollouts were taken, so the next export to the directory adds what is new.
@@ -51,7 +51,8 @@ class State:
     """An export directory as it stands."""
 
     recipe: dict[str, Any]
-    """What was asked for: format, file, source, split, filters, evaluation items. Another recipe needs another directory."""
+    """The options of the export: format, file, source, split, filters, evaluation items. Another recipe needs another
+    directory."""
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     """By topic and partition, where to read on."""
     seen: dict[int, int] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class State:
     reward_range: list[float] | None = None
     """The lowest and the highest reward that the rules of the exported rollouts allow; None without any reward."""
     inputs: list[dict[str, Any]] = field(default_factory=list)
-    """What each export read."""
+    """The positions that each export read."""
     kept: int = 0
     """Units of rows that were kept, where duplicates are left out."""
     kept_sha256: str = ""
@@ -188,7 +189,8 @@ def note_publishing(folder: Path, shards: Iterable[Shard]) -> None:
 
 
 def clear_leftovers(folder: Path, state: State, names: Iterable[str], layout: Layout) -> None:
-    """Remove what an export that was killed left behind. Raises ExportError for files that may be somebody else's."""
+    """Remove what an export that was killed left behind. Raises ExportError for files that may belong to another
+    program."""
     known = {shard.name for shard in (*state.shards, *state.ledgers)} | set(state.replaces)
     for name, digest in _noted(folder).items():
         partial(folder, name).unlink(missing_ok=True)
@@ -212,7 +214,7 @@ def clear_leftovers(folder: Path, state: State, names: Iterable[str], layout: La
 
 
 def _noted(folder: Path) -> dict[str, str]:
-    """What an export that did not come to its end was about to publish, by name; nothing, where no note can be read."""
+    """The files that an interrupted export was about to publish, by name; none where no note can be read."""
     try:
         noted = orjson.loads((folder / PUBLISHING).read_bytes())
     except (OSError, ValueError):

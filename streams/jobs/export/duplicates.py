@@ -1,8 +1,9 @@
 """Rows that repeat an earlier row of the dataset, left out: equal texts, or texts that share most of their words.
 
-The first one stays, in the order of the export. The samples of one task are one unit, so groups stay whole. What was kept is noted in
-a file beside the checkpoint, so that a later export to the same directory leaves out what repeats an earlier one: signatures of a
-fixed size, and nothing of the rows. Importing this module for `near` needs datasketch (the extra `export`).
+The first one stays, in the order of the export. The samples of one task are one unit, so groups stay whole. Kept rows
+are noted in a file beside the checkpoint, so that a later export to the same directory leaves out rows that repeat an
+earlier one: signatures of a fixed size, and nothing of the rows. Importing this module for `near` needs datasketch (the
+extra `export`).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What an export did, counted."""
+"""The counts of an export."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ NAMED = 20
 
 @dataclass
 class Counts(RolloutCounts):
-    """What an export did: the object that `--json` prints, with the names that `braid run --json` has."""
+    """The counts of an export: the object that `--json` prints, with the names that `braid run --json` has."""
 
     kept_out: Counter[str] = field(default_factory=Counter)
     """Rows that the worker kept out of training, by their first reason in training.rejected.v1."""

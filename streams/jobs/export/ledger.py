@@ -73,7 +73,7 @@ def clear_ledgers(folder: Path) -> None:
 
 
 def reference(made: Made) -> dict[str, Any]:
-    """What names a record in its evidence (its id, and of a branch also what it did), and what it is about."""
+    """The identity of a record in its evidence (its id, and of a branch also its actions), and its subject."""
     named: dict[str, Any] = {"topic": BY_RECORD[type(made)].name, "record_id": made.record_id}
     if isinstance(made, AepRecord):
         return named | {"run_id": made.run_id}

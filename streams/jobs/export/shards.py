@@ -117,7 +117,7 @@ class Shards:
 
 
 def partial(folder: Path, name: str) -> Path:
-    """What a file is called until it is complete."""
+    """The name of a file until it is complete."""
     return folder / f"{name}{PARTIAL}"
 
 

@@ -2,8 +2,8 @@
 
 Rows, and branch records where they are wanted, are told apart by the digest of their Avro body, which the closing record states:
 one that was changed is one that is missing, and one that was written twice is one. Closing evidence that was made before it
-listed branch records says no digest: there a branch is known by its evidence. What belongs to rollouts that are not whole stays
-for the next time.
+listed branch records says no digest: there a branch is known by its evidence. Records of rollouts that are not whole
+stay for the next time.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ from streams.log.topics import (
 from streams.log.wire import Codec, body_of
 
 ROWS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED)
-"""Whose records a closing record lists, beside its ranking and its branches."""
+"""Records that a closing record lists, beside its ranking and its branches."""
 
 TOPICS_OF: dict[Kind, tuple[Topic, ...]] = {
     "sft": (SFT,), "dpo": (DPO,), "ppo": (PPO,), "rejected": (REJECTED,), "branches": (BRANCHES,), "evals": (COMPLIANCE_EVALS,),
@@ -102,7 +102,7 @@ class Contradicted(NamedTuple):
 
 @dataclass
 class _Pending:
-    """What was read of a rollout that is not whole yet."""
+    """The records read so far of a rollout that is not whole yet."""
 
     rows: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """By topic and digest; empty bytes where only the digest is needed."""
@@ -127,7 +127,7 @@ class PartitionReader:
         self._codec = codec
         self._wanted = {topic for kind in kinds for topic in TOPICS_OF[kind]}
         self._kept = self._wanted | {RANKINGS, REJECTED}
-        """Whose bytes are needed, and not only their digests."""
+        """Records whose bytes are needed, and not only their digests."""
         self._seen = seen
         """The rollouts that were taken, with the closing evidence of each, both in short."""
         self._met: set[int] = set()

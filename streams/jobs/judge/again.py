@@ -101,7 +101,7 @@ async def into_topics(settings: Settings, prefix: str, key: SigningKey | None) -
 
 @dataclass
 class Judged:
-    """What judging again did: what `--json` prints."""
+    """The counts of judging again: what `--json` prints."""
 
     judged: int = 0
     """Rollouts that were judged and written."""

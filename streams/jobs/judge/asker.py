@@ -42,7 +42,7 @@ class VoteFileError(BraidError):
 
 @dataclass
 class Spent:
-    """What judging took: what `--json` shows of it."""
+    """The usage of judging: what `--json` shows of it."""
 
     judge: str
     asked: int = 0
@@ -56,7 +56,7 @@ class Spent:
     input_tokens: int = 0
     output_tokens: int = 0
     usd: float | None = None
-    """None when nobody says what calls cost."""
+    """None when the cost of calls is unknown."""
     own_work: int = 0
     """Rollouts with branches that the judge's own model made."""
 
@@ -95,11 +95,11 @@ class Spent:
 
 
 async def _forget(_vote: JudgeVote) -> None:
-    """Nobody keeps it."""
+    """A note that is not kept."""
 
 
 def _ignore(_vote: JudgeVote, _why: str) -> None:
-    """Nobody wants to know."""
+    """A listener that does nothing."""
 
 
 class Asker:
@@ -145,7 +145,7 @@ class Asker:
                 self.spent.add(vote, why)
                 if troubles:
                     self._hear(vote, why)
-            # With the budget spent nobody was asked: with a new one somebody will be.
+            # With the budget spent no judge was asked: with a new one it will be.
             if name not in self._known and vote.cause != "budget":
                 await self._keep(vote)
             say()

@@ -47,11 +47,11 @@ class GoldenPair(BaseModel):
 
 
 Outcome = Literal["right", "wrong", "undecided", "missing"]
-"""What a judge's votes about a pair come to; missing when there was no usable answer at all."""
+"""The outcome of a judge's votes about a pair; missing when there was no usable answer at all."""
 
 
 class Calibration(NamedTuple):
-    """What came of it."""
+    """The outcome."""
 
     judge: str
     rubric_hash: str
@@ -148,7 +148,7 @@ async def calibrate(asker: Asker, pairs: Sequence[GoldenPair], config: JudgeConf
 
 
 def outcome(votes: Sequence[JudgeVote], better: str) -> Outcome:
-    """What a judge's votes about a pair say together."""
+    """The joint outcome of a judge's votes about a pair."""
     said = [vote.preferred for vote in votes if vote.preferred is not None]
     if not said:
         return "missing"
@@ -158,7 +158,7 @@ def outcome(votes: Sequence[JudgeVote], better: str) -> Outcome:
 
 
 class Earlier(BaseModel):
-    """What a comparison needs of a result that `--save` kept."""
+    """The part of a saved result (`--save`) that a comparison needs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -179,7 +179,7 @@ def read_earlier(path: Path) -> Earlier:
 
 
 class Drift(NamedTuple):
-    """What changed since an earlier calibration, over the pairs that both have an answer for."""
+    """The changes since an earlier calibration, over the pairs that both have an answer for."""
 
     pairs: int
     accuracy_before: float | None

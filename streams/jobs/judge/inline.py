@@ -29,7 +29,7 @@ class InlineJudge:
         return await self._asker.votes(requests, paid, say)
 
     def plain(self) -> dict[str, Any]:
-        """What it took, as `--json` prints it."""
+        """The usage, as `--json` prints it."""
         return self.spent.plain(self.budget)
 
     async def __aenter__(self) -> Self:

@@ -1,7 +1,7 @@
-"""What a look at judges found, for Prometheus: files that the node exporter's textfile collector reads.
+"""The results of a look at judges, for Prometheus: files that the node exporter's textfile collector reads.
 
-A command that ends has no port to be asked at. What is not defined is NaN; when it was found out is among it, so that a look
-that nobody repeats any more is noticed.
+A command that ends has no port to be asked at. An undefined value is NaN; the time of the look is among the values, so
+that a look that is not repeated any more is noticed.
 """
 
 from collections import Counter

@@ -48,7 +48,7 @@ def require_bounds(start: str | None, end: str | None, manifest: Path | None) ->
 
 
 def offsets_asked(start: str | None) -> Offsets:
-    """The offsets that somebody begins at by name; none by a time, or without a word."""
+    """The first offsets that the caller names; none by a time, or without a word."""
     return {} if start is None or _is_time(start) else _parsed(start, "--from")
 
 

@@ -171,8 +171,8 @@ class _Held:
     async def explain(self) -> None:
         """Look up whether branches that were not emitted had been announced when they ended.
 
-        What a rollout that has not closed announced depends on the worker's configuration, which the log does not pin yet:
-        there the events have to be the same.
+        The announcements of a rollout that has not closed depend on the worker's configuration, which the log does not
+        pin yet: there the events have to be the same.
         """
         if not self._suspects:
             return

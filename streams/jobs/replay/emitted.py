@@ -1,4 +1,5 @@
-"""What a partition has emitted: counts, and one digest per sink that does not depend on the order of records."""
+"""The records that a partition has emitted: counts, and one digest per sink that does not depend on the order of
+records."""
 
 from hashlib import sha256
 

@@ -1,4 +1,5 @@
-"""What is read of a partition before its facts are folded: what decisions pin, and how many records each rollout has.
+"""The part of a partition that is read before its facts are folded: what decisions pin, and how many records each
+rollout has.
 
 Events come before the settling that says whether they are redacted, and nothing in a record says that it is a rollout's last.
 """
@@ -36,7 +37,7 @@ class Ahead:
             try:
                 self.records[rollout_of_key(record.key)] += 1
             except DecodeError:
-                continue  # nobody's; named when it is folded
+                continue  # unknown; named when it is folded
 
     def decide(self, record: LogRecord) -> None:
         """Count a decision, and keep what it pins. One that cannot be read is named when it is folded."""

@@ -1,6 +1,6 @@
 """The directory that a replay writes to: whose it is, what may be replaced in it, and which partitions are done.
 
-Everything is looked at before anything is touched, and once more when nobody else can write there.
+Everything is looked at before anything is touched, and once more when no other process can write there.
 """
 
 import shutil
@@ -29,13 +29,13 @@ JOB = "job.json"
 
 @dataclass
 class _Found:
-    """What a directory holds."""
+    """The content of a directory."""
 
     finished: ReplayManifest | None = None
     begun: Job | None = None
     """The replay that was cut off."""
     formats: list[str] = field(default_factory=list)
-    """What was exported with it."""
+    """The exports that were made with it."""
 
 
 class Output:
@@ -43,7 +43,8 @@ class Output:
 
     def __init__(self, job: Job, *, resume: bool) -> None:
         self.job = job
-        """What is replayed: when resumed, the part of the log that was set out for, however much it has grown since."""
+        """The log that is replayed: when resumed, the part of the log that was set out for, however much it has grown
+        since."""
         self.results: dict[int, Result] = {}
         """The partitions that were done before."""
         self.finished: ReplayManifest | None = None
@@ -129,7 +130,7 @@ def _made_by(job: Job) -> str:
 
 
 def _look(out: Path) -> _Found:
-    """What is there. Raises ReplayError for an archive, or anything else that no replay made."""
+    """The files that are there. Raises ReplayError for an archive, or anything else that no replay made."""
     if out.exists() and not out.is_dir():
         raise ReplayError(f"--out {out} is a file; give a directory")
     if not out.is_dir() or all(path.name == LOCK for path in out.iterdir()):
@@ -159,7 +160,8 @@ def _require_no_other_dataset(out: Path, found: _Found, job: Job) -> None:
 
 
 def require_apart(out: Path, directory: Path | None) -> None:
-    """What is read is not what is replaced. Raises ReplayError when one lies in the other, links followed."""
+    """The directory that is read is not the one that is replaced. Raises ReplayError when one lies in the other, links
+    followed."""
     if directory is None:
         return
     folder, to = log_folder(directory), out.resolve()

@@ -1,7 +1,8 @@
-"""What-if: parts of the configuration replaced by `--set name=value`. Facts cannot be set.
+"""Overrides of the pinned configuration (what-if): parts of the configuration replaced by `--set name=value`. Facts
+cannot be set.
 
-Sections have the same names in every configuration; the weights of the total and the limits of single tools have those that
-somebody gave them. Whether there is such a one is told by the configurations that the log pins.
+Sections have the same names in every configuration; the weights of the total and the limits of single tools have names
+of the user's own. Whether there is such a one is told by the configurations that the log pins.
 """
 
 import json
@@ -57,7 +58,7 @@ class Overrides:
         self._require_known()
 
     def _require_known(self) -> None:
-        """What nobody's configuration has, or no value can be, is found before anything is read."""
+        """A name that no configuration has, or a value that is impossible, is found before anything is read."""
         self.policy(ClosingPolicy())
         for each in self._emission:
             try:

@@ -15,7 +15,7 @@ from schemas.emission import EmissionConfig
 from streams.jobs.replay.comparison import SINKS, Comparison, compare
 from streams.jobs.replay.lookahead import Ahead
 from streams.jobs.replay.overrides import Overrides
-from streams.jobs.replay.reclosing import Reclosing
+from streams.jobs.replay.reclosed_fold import Reclosing
 from streams.jobs.replay.remake import Making, Rules
 from streams.jobs.targets import Target
 from streams.log.container import partitions_of
@@ -32,7 +32,7 @@ NOT_REDACTED = b'"redact":false'
 
 
 class Job(BaseModel):
-    """What to replay, and how: the same for every partition."""
+    """The order to replay a partition: the same for every partition."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,9 +52,9 @@ class Job(BaseModel):
     lost: dict[str, dict[int, str]] = {}
     """By fact topic and partition, what is known to be gone."""
     formats: tuple[str, ...] = ()
-    """What is exported beside the log in `out`."""
+    """The datasets that are exported beside the log in `out`."""
     asked: dict[str, str] = {}
-    """Which log, and which part of it, in the words of whoever asked."""
+    """The log, and the part of it, in the words of the caller."""
     closing: ClosingPolicy | None = None
     """The policy that holds where closings are decided again."""
     emission: EmissionConfig | None = None
@@ -63,7 +63,7 @@ class Job(BaseModel):
     """The keys whose verdicts count there; None: all verdicts count."""
     code: str = CODE_VERSION
     redaction: str = RULES_VERSION
-    """What makes it: partitions that another version made are not completed by this one."""
+    """The settings that make it: partitions that another version made are not completed by this one."""
 
     @property
     def signs(self) -> bool:
@@ -86,7 +86,7 @@ class Job(BaseModel):
 
 
 class Result(BaseModel):
-    """What became of a partition."""
+    """The outcome of a partition."""
 
     partition: int
     counts: dict[str, Any]
@@ -182,7 +182,7 @@ class _Run:
         return partition_blocks(self._log, self._partition, topics, self._job.spans, order)
 
     async def fold(self) -> Fold:
-        """What the facts go into; what has to be known for it is read first."""
+        """The fold that the facts go into; facts that it needs first are read first."""
         reclose = self.rules.reclose
         if reclose or self.rules.overrides.redact is None:
             async for _, records in self.facts((CLOSURES,)):

@@ -25,7 +25,7 @@ FOR_EVER = 2**53
 
 
 class Rules(NamedTuple):
-    """What holds for all rollouts of a replay."""
+    """The settings for all rollouts of a replay."""
 
     overrides: Overrides
     reclose: bool
@@ -56,7 +56,7 @@ class Making:
         self.signing = 0.0
 
     def make(self, rollout: Rollout) -> list[Made]:
-        """What a rollout becomes; nothing, when it does not close or cannot be made."""
+        """The output of a rollout; nothing, when it does not close or cannot be made."""
         began = process_time()
         try:
             if self._rules.reclose and not self._closed_anew(rollout):

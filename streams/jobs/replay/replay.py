@@ -31,7 +31,7 @@ from streams.log.topics import CLOSURES
 
 @dataclass
 class Replayed:
-    """What a replay did."""
+    """The counts of a replay."""
 
     counts: Counts
     records: dict[str, int]
@@ -138,7 +138,7 @@ async def _replayed(output: Output, settings: Settings, crew: Crew, began: float
 
 
 def _outcome(replayed: Replayed) -> dict[str, Any]:
-    """What came of a replay, for its manifest."""
+    """The results of a replay, for its manifest."""
     return {
         "records": replayed.records,
         "digests": replayed.digests,

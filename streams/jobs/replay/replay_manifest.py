@@ -1,4 +1,4 @@
-"""What a replay says of itself: what was read, under which rules, and what came of it. Enough to do it again elsewhere."""
+"""The manifest of a replay: what was read, under which rules, and what came of it. Enough to do it again elsewhere."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -103,7 +103,7 @@ def require_manifest(directory: Path) -> None:
 
 
 def rules_of(job: Job) -> dict[str, Any]:
-    """What decides what comes of the facts: `braid diff` names those in which two replays differ."""
+    """The settings that decide the output of the facts: `braid diff` names those in which two replays differ."""
     rules: dict[str, Any] = {
         "set": list(job.overrides), "reclose": job.reclose, "evidence": job.evidence, "sign": job.sign,
         "code": job.code, "redaction": job.redaction,

@@ -1,7 +1,7 @@
 """Records to verify, in whatever file they lie: JSON lines, a JSON text, the Avro containers of an embedded log.
 
-Everything is read record by record, with its position for people. What cannot be read is said at its place, and the rest
-goes on.
+Everything is read record by record, with its position for people. A record that cannot be read is reported at its
+place, and the rest goes on.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What `braid verify` found: one finding for each record, row or file, and what they add up to."""
+"""The findings of `braid verify`: one finding for each record, row or file, and what they add up to."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from agents.evidence.verification import worst_chain
 
 
 class Finding(NamedTuple):
-    """What was found out about one record or row, at its place."""
+    """A finding about one record or row, at its place."""
 
     position: str
     run_id: str | None
@@ -67,7 +67,7 @@ class Outcome:
 
     @property
     def warnings(self) -> list[str]:
-        """What holds, and yet should be known."""
+        """Notes that are no faults."""
         development = [
             f"{count:,} records are signed by the development key {key_id}: it proves nothing to others"
             for key_id, count in self.signers.items() if key_id.startswith(DEVELOPMENT_PREFIX)

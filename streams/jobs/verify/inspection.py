@@ -19,7 +19,7 @@ from streams.jobs.verify.findings import Finding, Outcome, Tell
 from streams.log.topics import BRANCHES, COMPLIANCE_EVALS, DPO, EVIDENCE, PPO, RANKINGS, REJECTED, SFT, Topic
 
 ROW_TOPICS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED, RANKINGS, BRANCHES, COMPLIANCE_EVALS)
-"""Whose records a closing record lists."""
+"""The records that a closing record lists."""
 
 TRUSTED = {Authenticity.DSSE_VALID, Authenticity.INLINE_VALID}
 
@@ -27,7 +27,7 @@ _BRANCH_RUN = re.compile(r"(?s)(?P<rollout>.+)/b[0-9]+/a[0-9]+")
 
 
 class Claims(NamedTuple):
-    """What a stored record says of itself beside the JSON view that is signed."""
+    """A stored record's own fields beside the JSON view that is signed."""
 
     record_id: str
     rollout_id: str

@@ -72,7 +72,7 @@ class NothingToVerifyError(BraidError):
 
 @dataclass
 class Verified(Outcome):
-    """What a call of `braid verify` found."""
+    """The result of a call of `braid verify`."""
 
     empty: int = 0
     """Directories whose manifest can be trusted and lists no evidence to look for: of nothing, or of facts alone."""
@@ -395,7 +395,7 @@ def _entry(log: KafkaReader, placed: Placed) -> Entry:
 def _row(inspection: Inspection, topic: Topic, line: Text) -> None:
     assert topic.record is not None
     try:
-        # Strict: a number as text would be the same record to us, and another value to whoever trains on it.
+        # Strict: a number as text would be the same record to us, and another value to a trainer.
         record = topic.record.model_validate_json(line.text, strict=True)
         parse_unique(line.text)
     except RepeatedKeyError as error:

@@ -2,7 +2,8 @@
 
 Branches live in memory only. The commit of a partition trails at the first capture of its oldest rollout that has not settled, so
 after a crash the captures are simply read again: the fold gives the same slices, and those that stand in the log are not written twice.
-A branch that nobody ends is ended by a capture that this worker writes, decided in append time; it counts once it has been read back.
+A branch without an end is ended by a capture that this worker writes, decided in append time; it counts once it has
+been read back.
 """
 
 import asyncio
@@ -100,8 +101,8 @@ class CaptureWorker(GroupWorker):
         """Their offsets, and when they are finished."""
         self._looked = 0.0
         self._ends: tuple[int, dict[TopicPartition, int]] = (0, {})
-        """A time, and where the partitions ended then. An end is decided as of that time, once all of it was read: where captures come
-        without a pause, nobody ever stands at the end of now."""
+        """A time, and where the partitions ended then. An end is decided as of that time, once all of it was read:
+        where captures come without a pause, no reader ever stands at the end of now."""
 
     async def do(self, held: Held, record: Capture, stored: Any) -> bool:
         """Fold a capture, and write what follows. Nothing is waited for before it is folded: captures keep their order."""

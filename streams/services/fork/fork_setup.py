@@ -38,7 +38,7 @@ SPARE_MS = 600_000
 
 
 class ForkOptions(NamedTuple):
-    """What a person chooses."""
+    """The user's choices."""
 
     rollout_id: str
     branches: int = 8

@@ -38,7 +38,7 @@ class ForkLog(Log, Protocol):
         """Where it is, for people."""
 
     async def history(self, rollout_id: str) -> History:
-        """What it holds of a rollout."""
+        """The records of a rollout."""
 
 
 class KafkaForkLog:
@@ -61,7 +61,7 @@ class KafkaForkLog:
             ) from None
 
     async def history(self, rollout_id: str) -> History:
-        """What the topics hold of a rollout."""
+        """The records of a rollout on the topics."""
         facts: list[Fact] = []
         async with KafkaReader(self._writer.settings) as log:
             async for placed in log.records([LIFECYCLE, AGENT_EVENTS, CLOSURES], rollout_id=rollout_id):
@@ -102,7 +102,7 @@ class FileLog:
             os.fsync(out.fileno())
 
     async def history(self, rollout_id: str) -> History:
-        """What the file holds of a rollout."""
+        """The records of a rollout in the file."""
         return await asyncio.to_thread(self._history, rollout_id)
 
     def _history(self, rollout_id: str) -> History:

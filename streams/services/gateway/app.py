@@ -70,7 +70,7 @@ class Beside(Protocol):
 
 
 class Gateway:
-    """What all requests share."""
+    """The state that all requests share."""
 
     def __init__(self, settings: Settings) -> None:
         self.config = settings.gateway
@@ -86,7 +86,7 @@ class Gateway:
         """Services in the same process, from start to end."""
 
     async def caller(self, request: Request) -> Caller:
-        """Who sends a request. Raises RefusedError (401)."""
+        """The sender of a request. Raises RefusedError (401)."""
         headers = [value for name, value in request.scope["headers"] if name == b"authorization"]
         caller = self.doors.caller(headers)
         if caller is None:
@@ -278,8 +278,8 @@ def _add_writing(app: FastAPI, gateway: Gateway) -> None:
         branch_index: BranchIndex,
         attempt: Annotated[int, Query(ge=0, le=99_999, description="The try at this branch.")] = 0,
     ) -> Response:
-        """What a tracer sees of a branch: model calls, events beside them, and its end. The fold of captures numbers the events, so
-        that nothing here has a seq; an item whose id was taken before is ignored.
+        """A tracer's view of a branch: model calls, events beside them, and its end. The fold of captures numbers the
+        events, so that nothing here has a seq; an item whose id was taken before is ignored.
         """
         path = {"rollout_id": rollout_id, "branch_index": branch_index}
         admit(caller, Capture, path)
@@ -296,7 +296,7 @@ def _add_writing(app: FastAPI, gateway: Gateway) -> None:
         branch_index: BranchIndex,
         kind: Literal["build", "visual", "check"],
     ) -> Response:
-        """What a verifier saw of a branch. Agents and operators cannot write here."""
+        """A verifier's verdict on a branch. Agents and operators cannot write here."""
         path = {"rollout_id": rollout_id, "branch_index": branch_index}
         admit(caller, VERDICTS[kind], path)
         return await gateway.take(request, caller, typed(kind, path))

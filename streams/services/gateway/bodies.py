@@ -1,4 +1,4 @@
-"""The forms of a body: one JSON value, an array, lines, or CloudEvents. Whatever the form, items with positions come out.
+"""The forms of a body: one JSON value, an array, lines, or CloudEvents. All forms give items with positions.
 
 Pure. A bad item is an item with its problem: its neighbours are read as if it were not there. Only an array whose brackets
 do not close, or a body that is no JSON at all, is bad as a whole.
@@ -64,9 +64,9 @@ class Item(NamedTuple):
     problem: LineError | None = None
     """Why it has none."""
     seq: int | None = None
-    """What a CloudEvent's `sequence` says."""
+    """The sequence number of a CloudEvent."""
     time_ms: int | None = None
-    """What a CloudEvent's `time` says."""
+    """The time of a CloudEvent."""
 
     def content(self) -> dict[str, Any]:
         """Its value. Raises LineError when it has none or is no object."""
@@ -203,7 +203,7 @@ def _not_json(error: ValueError) -> LineError:
 
 
 def _opened(item: Item) -> Item:
-    """What a CloudEvent in structured mode carries."""
+    """The data of a CloudEvent in structured mode."""
     try:
         envelope = item.content()
         attributes = cloudevents.attributes(envelope)
@@ -213,7 +213,7 @@ def _opened(item: Item) -> Item:
 
 
 def _with_attributes(item: Item, envelope: dict[str, Any]) -> Item:
-    """What a CloudEvent in binary mode carries."""
+    """The data of a CloudEvent in binary mode."""
     try:
         attributes = cloudevents.attributes(envelope)
         item.content()

@@ -21,7 +21,7 @@ PREFIX = "ce-"
 
 
 class Attributes(NamedTuple):
-    """What we use of an envelope."""
+    """The fields of an envelope that we use."""
 
     seq: int | None
     time_ms: int | None

@@ -1,4 +1,5 @@
-"""What every request passes first and last: who it may come from, what is counted, and that nobody sees a traceback."""
+"""The checks that every request passes first and last: its sender is checked, it is counted, and no answer shows a
+traceback."""
 
 import time
 from typing import Any
@@ -45,7 +46,7 @@ class Door:
         except ClientDisconnect:
             status = 499
         except Exception:
-            # Whatever it is, the sender gets an answer and the log the traceback.
+            # For any error, the sender gets an answer and the log the traceback.
             log.exception("bug", path=scope["path"])
             if not status:
                 reason = "the gateway made a mistake; its log says more"

@@ -21,7 +21,7 @@ from streams.services.web.auth import Caller
 Shape = Callable[[Item], dict[str, Any]]
 
 LIFTED = ("rollout_id", "branch_index", "attempt", "seq")
-"""What a bare event may say beside its own fields."""
+"""The keys of a bare event beside its own fields."""
 
 OF_SLICES = ("first_seq", "events", "branch")
 """Fields that slices have in the log, and that are said in other words where single events come in."""

@@ -1,7 +1,7 @@
 """One request, from its items to what the broker said of its records.
 
 Items are read, packed and sent as they come, so that a long body holds neither the memory of all its facts nor the event
-loop. What is bad is noted at its position; the rest is written.
+loop. A bad item is noted at its position; the rest is written.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Sent(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a request."""
+    """The outcome of a request."""
 
     status: int
     accepted: int
@@ -178,7 +178,7 @@ def _problem(at: Position, reason: str, status: int) -> Problem:
 
 
 def _view(fact: Fact) -> dict[str, Any]:
-    """What an answer says of a record beside its place."""
+    """The fields of an answer about a record, beside its place."""
     view: dict[str, Any] = {"record": type(fact).__name__, "id": identity(fact)}
     if isinstance(fact, AgentEvents) and fact.events:
         view |= {"first_seq": fact.first_seq, "last_seq": fact.first_seq + len(fact.events) - 1}

@@ -36,7 +36,7 @@ class Budget:
 
 
 class Hold:
-    """What one request has taken of the budget."""
+    """The part of the budget that one request has taken."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget

@@ -1,4 +1,4 @@
-"""What /docs says: descriptions, examples and the shapes of answers. Nothing here decides anything."""
+"""The text of /docs: descriptions, examples and the shapes of answers. Nothing here decides anything."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ TAGS = [
         "description": "What an agent does in a branch. Role: agent or operator. Kinds: "
         f"{', '.join(kind.name for kind in KINDS)}. Other kinds are kept as they are.",
     },
-    {"name": "verdicts", "description": "What verifiers and judges say of branches. Role: verifier, nobody else."},
+    {"name": "verdicts", "description": "What verifiers and judges say of branches. Only with the role verifier."},
     {"name": "lines", "description": "All of these, mixed. Each line needs the role of its type."},
     {"name": "operations", "description": "Health and metrics of the gateway itself."},
 ]
@@ -45,7 +45,7 @@ class RecordView(BaseModel):
     offset: int
     """Its place there."""
     record: str = Field(examples=["AgentEvents"])
-    """What it is."""
+    """The item."""
     id: str = Field(examples=["r1/b0/a0/s7"])
     """Its CloudEvents id: a function of its content."""
     first_seq: int | None = None
@@ -87,7 +87,7 @@ class WarningView(BaseModel):
 
 
 class AnswerView(BaseModel):
-    """What became of a request."""
+    """The outcome of a request."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -96,7 +96,7 @@ class AnswerView(BaseModel):
     records: list[RecordView]
     """Where they are; several events may share one record."""
     errors: list[ErrorView]
-    """What was not taken."""
+    """Refused items."""
     warnings: list[WarningView]
     """Verdicts that were taken and will be neither pass nor fail."""
 

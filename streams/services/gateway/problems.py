@@ -1,4 +1,4 @@
-"""What the gateway refuses: one item at its own position, or a request as a whole."""
+"""The gateway's refusals: one item at its own position, or a request as a whole."""
 
 from typing import Any, NamedTuple
 

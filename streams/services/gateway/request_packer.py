@@ -44,7 +44,8 @@ class Packer:
         return [piece for fact, weight in weighed for piece in self._packer.add(fact, weight, at)]
 
     def _with_deltas(self, fact: Fact) -> Fact:
-        """The fact with prompts as differences to calls of the same request: of others nobody knows here that they are on the log."""
+        """The fact with prompts as differences to calls of the same request: others are not known here to be on the
+        log."""
         return with_deltas(self._deltas, fact) if isinstance(fact, AgentEvents) else fact
 
     def flush(self, rollout_id: str | None = None) -> Iterator[Piece[Position]]:

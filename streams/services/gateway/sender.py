@@ -22,7 +22,7 @@ from streams.cluster.connections import ClusterError, registry_of, start_admin, 
 from streams.cluster.schema_registry import RegistryUnreachableError
 from streams.log.envelope import Envelope
 from streams.log.kafka_writer import send
-from streams.log.outgoing import Outgoing
+from streams.log.outgoing_record import Outgoing
 from streams.log.topic_setup import ensure_topics
 from streams.log.wire import Codec
 from streams.services.gateway.gateway_metrics import GatewayMetrics
@@ -137,7 +137,8 @@ class Sender:
                 raise BrokerAwayError(f"Kafka at {self._settings.kafka} did not take a record: {type(error).__name__}")
 
     def _silent(self) -> BrokerAwayError:
-        """Nobody else has to wait for a broker that says nothing: until it is back, requests are refused at once."""
+        """No other request has to wait for a broker that does not answer: until it is back, requests are refused at
+        once."""
         error = BrokerAwayError(f"Kafka at {self._settings.kafka} did not acknowledge in {ACKNOWLEDGE_S:.0f} s")
         if not self._is_silent and self._producer is not None:
             self._is_silent = True
@@ -220,6 +221,6 @@ async def _stopped(producer: Any) -> None:
 
 
 def _looked_at(record: asyncio.Future[Any]) -> None:
-    """Whoever waited may have gone: an error that nobody asks for is no news."""
+    """Retrieve the exception: asyncio warns of one that is never retrieved, as when the client has disconnected."""
     if not record.cancelled():
         record.exception()

@@ -53,7 +53,7 @@ class JudgeWorker(GroupWorker):
         self._calls: dict[str, asyncio.Task[bool]] = {}
 
     async def let_go(self) -> None:
-        """Calls that nobody waits for any more are given up."""
+        """Calls without a caller are given up."""
         for task in self._calls.values():
             task.cancel()
         await asyncio.gather(*self._calls.values(), return_exceptions=True)

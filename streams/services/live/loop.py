@@ -5,7 +5,7 @@ unfinished key, so after a crash or rebalance the log is simply read again from 
 for: what follows from finished keys is acknowledged, then their marks, and only then may the commit pass them. A crash in
 between repeats byte-identical records.
 
-What is read and written is the driver's business (`Driver`); nothing here knows what a rollout is.
+Reading and writing is up to the driver (`Driver`); the loop does not know what a rollout is.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from faust.types.tuples import TP
 from schemas.errors import BraidError
 from streams.cluster.config import Settings
 from streams.cluster.connections import REQUEST_BYTES, start_consumer
-from streams.log.outgoing import Outgoing
+from streams.log.outgoing_record import Outgoing
 from streams.log.topics import MARKS_TABLE, VIEW_TABLE, Topic
 from streams.services.live.seams import AckedTable, SafeConsumer, SafeTransport
 from streams.services.slot import name_of
@@ -73,7 +73,7 @@ class Arrived(NamedTuple):
 
 
 class Driver(Protocol):
-    """What the loop drives. All calls come under one lock, from one task at a time."""
+    """The driver of the loop. All calls come under one lock, from one task at a time."""
 
     def reset(self) -> None:
         """Forget everything: the log is read again from the commits."""

@@ -1,4 +1,4 @@
-"""The mark of a closed rollout: small, and the same bytes whoever writes it.
+"""The mark of a closed rollout: small, and the same bytes from every writer.
 
 It is made from RolloutSettled and RolloutClosed alone, so a worker that wakes up after its rollout was closed by another
 writes the very same mark. It tells a re-read from what came too late, and a repetition from something new. A rollout that was
@@ -48,7 +48,7 @@ GIVEN_UP = 2
 
 
 class Mark(NamedTuple):
-    """What is remembered of a closed rollout."""
+    """The mark of a closed rollout."""
 
     closed_at: int
     """Time of the closing decision."""

@@ -1,4 +1,4 @@
-"""What does not count, on its way to the dead letters: a record in hand, or one that was read before and turned out not to.
+"""Refused facts, on their way to the dead letters: a record in hand, or one that was read before and turned out not to.
 
 Of the latter only the place is kept; its original is fetched from the log when the letter is written.
 """
@@ -65,7 +65,7 @@ async def _fetch(consumer: AIOKafkaConsumer, complaint: Complaint, begins: dict[
     """The letter of a record that stands in the log; None when the log does not hold it any more."""
     topic, partition, offset = complaint.ref
     place = TopicPartition(topic, partition)
-    if offset < begins[place]:  # nobody would ever send it
+    if offset < begins[place]:  # it would never be sent
         log.warning("no dead letter: the original is gone", origin=complaint.ref, reason=complaint.reason)
         return None
     consumer.assign([place])

@@ -218,7 +218,7 @@ class Receiver:
 
 
 def own_trace(caller: Caller, trace: str) -> str:
-    """The id of a trace. What a bound token writes meets no other spans: it could pretend to be their parent."""
+    """The id of a trace. A bound token's spans meet no other spans: it could pretend to be their parent."""
     if caller.rollout is None:
         return f"otel-{trace}"
     bound = sha256(f"{caller.branch}/{caller.rollout}".encode()).hexdigest()[:16]

@@ -173,7 +173,7 @@ class Proxy:
     # -- who, and which branch -----------------------------------------------------------------------------------------
 
     def _caller(self, exchange: Exchange) -> tuple[Caller, set[str]]:
-        """Who asks, and the names of headers whose key is a token of ours. Raises RefusedError (401)."""
+        """The caller, and the names of headers whose key is a token of ours. Raises RefusedError (401)."""
         if self._doors.are_open:
             caller = self._doors.caller(())
             assert caller is not None

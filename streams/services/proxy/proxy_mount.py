@@ -42,7 +42,7 @@ class AsgiExchange:
         return found
 
     def whole_body(self) -> bytes | None:
-        """Nobody knows before it is read."""
+        """It is unknown before it is read."""
         return None
 
     async def body(self) -> AsyncIterator[bytes]:

@@ -83,9 +83,7 @@ class Spool:
     def open(self) -> None:
         """Take the folder over, with what an earlier process left in it. Raises SpoolError."""
         try:
-            self.folder.mkdir(
-                parents=True, exist_ok=True, mode=0o700
-            )  # what is said there is for nobody else on this machine
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # other users of this machine must not read it
             self._lock = locked(self.folder / "lock")
         except LockedError:
             raise SpoolError(

@@ -44,7 +44,7 @@ class CaseError(BraidError):
 
 
 class Left(NamedTuple):
-    """What a branch of a case left."""
+    """The files that a branch of a case left."""
 
     number: int
     files: dict[str, File] | None

@@ -56,7 +56,7 @@ async def _run(folder: Path, pool: KernelPool[Sandbox]) -> AsyncIterator[Finding
 
 
 async def _solved(task: Task, folder: Path, pool: KernelPool[Sandbox]) -> Files | None:
-    """What the solution's script makes of the workspace; None where there is none. One that fails leaves it untouched."""
+    """The workspace after the solution's script; None where there is none. One that fails leaves it untouched."""
     if not (folder / "solution" / "solve.sh").is_file():
         return None
     beside = {f"{SOLVING}/{path}": file for path, file in read_files(folder / "solution").items()}

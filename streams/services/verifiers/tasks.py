@@ -1,7 +1,7 @@
 """Which task a rollout was forked from: its label names a digest, and only a task with that digest counts.
 
 The openings of rollouts are read from the log as they are needed, each once. A rollout without the label was not forked by
-us: somebody else verifies it.
+us: another verifier's.
 """
 
 from collections import OrderedDict
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 class Origin(NamedTuple):
-    """What the opening of a rollout says of its task."""
+    """The opening of a rollout as far as it concerns its task."""
 
     name: str
     digest: str

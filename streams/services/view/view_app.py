@@ -136,7 +136,7 @@ class ViewDoor:
         except BraidError as error:
             response = _plain(self._site.failed(503, str(error), path), headers)
         except Exception:
-            # Whatever it is, the reader gets an answer and the log the traceback.
+            # For any error, the reader gets an answer and the log the traceback.
             log.exception("bug", path=scope["path"])
             response = _plain(self._site.failed(500, "the server made a mistake; its log says more", path), headers)
         for name, value in HEADERS.items():

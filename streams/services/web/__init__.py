@@ -1,1 +1,1 @@
-"""What HTTP servers share: connections and their limits, tokens and roles, the process."""
+"""The common part of the HTTP servers: connections and their limits, tokens and roles, the process."""

@@ -1,4 +1,5 @@
-"""Who may write and read what. Pure: a header in, a caller out; a fact and a caller in, a refusal or nothing out.
+"""Roles: which client may write and read what. Pure: a header in, a caller out; a fact and a caller in, a refusal or
+nothing out.
 
 The role is asked of the fact that would be written, not of the route it came by, so there is no way around it: an agent
 cannot write a verdict about itself.
@@ -31,11 +32,11 @@ NEEDED: dict[type[Record], tuple[Role, ...]] = {
     CheckVerdict: ("verifier",),
     JudgeVote: ("verifier",),
 }
-"""The roles of which one is needed to write a record. What is not listed, nobody writes here."""
+"""The roles of which one is needed to write a record. Records that are not listed are written by no client here."""
 
 
 class Caller(NamedTuple):
-    """Whoever sent a request."""
+    """The sender of a request."""
 
     roles: frozenset[Role]
     rollout: str | None = None
@@ -74,7 +75,7 @@ class Caller(NamedTuple):
 
 
 EVERYBODY = Caller(frozenset({"agent", "verifier", "operator", "viewer"}))
-"""Whoever reaches a server without tokens: it listens on loopback only."""
+"""The identity of every client of a server without tokens: it listens on loopback only."""
 
 
 class Doors:
@@ -97,7 +98,7 @@ class Doors:
         return not self._callers
 
     def caller(self, authorization: Sequence[bytes], *, browsers: bool = False) -> Caller | None:
-        """Who sends these Authorization headers; None for nobody we know.
+        """The client of these Authorization headers; None for an unknown one.
 
         Browsers ask people for a name and a password: for them the password of basic authentication is a token, too.
         """
@@ -111,7 +112,7 @@ class Doors:
         return self.known(secret) if scheme.lower() == b"bearer" else None
 
     def known(self, secret: bytes) -> Caller | None:
-        """Whose token this is; None for no token of ours."""
+        """The client of this token; None for no token of ours."""
         given = sha256(secret.strip()).digest()
         found = [caller for digest, caller in self._callers.items() if compare_digest(digest, given)]
         return found[0] if found else None
@@ -144,7 +145,7 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(maxsize=64)
 def browser_refusal(host: str | None, origin: str | None) -> str | None:
-    """Why a request to an open server may come from a page of somebody else's; None when it does not.
+    """Why a request to an open server may come from a foreign page; None when it does not.
 
     A page can make a browser on this machine post to loopback: then the Origin is the page's. With a name that it points
     at loopback the Origin matches, but the Host is that name.

@@ -36,7 +36,7 @@ LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\
 
 
 class ConnectionMetrics(Protocol):
-    """What is counted of connections."""
+    """The counts of connections."""
 
     connections: Gauge
     cut: Counter
@@ -44,7 +44,7 @@ class ConnectionMetrics(Protocol):
 
 
 class Served(NamedTuple):
-    """What a server is told of its application."""
+    """The settings that a server needs of its application."""
 
     config: HttpConfig
     metrics: ConnectionMetrics

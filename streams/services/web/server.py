@@ -40,7 +40,7 @@ class Address(NamedTuple):
 
 
 class Server(uvicorn.Server):
-    """A server that says when it listens, and leaves signals to whoever runs it."""
+    """A server that says when it listens, and leaves signals to its caller."""
 
     def __init__(self, app: Starlette, said: Callable[[], None]) -> None:
         served: Served = app.state.served

@@ -19,7 +19,7 @@ LINES = 14
 
 
 class Head(NamedTuple):
-    """What a page says of itself."""
+    """The title and description of a page."""
 
     title: str
     crumbs: tuple[tuple[str, str | None], ...] = ()

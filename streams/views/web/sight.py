@@ -1,4 +1,4 @@
-"""What the pages of one rollout are made of: its account, its strands, and why it waits. Made once for each change of it."""
+"""The data of the pages of one rollout: its account, its strands, and why it waits. Made once for each change of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

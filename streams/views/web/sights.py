@@ -128,7 +128,7 @@ class Sights:
         return sight, strand
 
     async def checked(self, rollout_id: str) -> Checked | None:
-        """What verifying a rollout's evidence finds; None where there is none."""
+        """The result of verifying a rollout's evidence; None where there is none."""
         version = self.version(rollout_id)
 
         async def make() -> Checked | None:

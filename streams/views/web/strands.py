@@ -44,7 +44,7 @@ class Strand(NamedTuple):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What is odd about it."""
+        """Oddities of the branch."""
         return self.ranked.flags if self.ranked is not None else ()
 
 

@@ -78,7 +78,7 @@ class Turn(NamedTuple):
     calls: tuple[ShownCall, ...]
     ending: Words | None
     notes: tuple[str, ...]
-    """What happened to its context: rewritten, another agent, a failed request."""
+    """The changes of its context: rewritten, another agent, a failed request."""
     at: int | None
     model: str | None
     agent: str | None

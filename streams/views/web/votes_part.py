@@ -74,7 +74,8 @@ def votes_between(sight: Sight, one: int, other: int) -> str | None:
 
 
 def _map(sight: Sight) -> Markup:
-    """Who won over whom, best branches first: a square for each pair that was compared, in the colour of its row's fate."""
+    """The wins of each over each, best branches first: a square for each pair that was compared, in the colour of its
+    row's fate."""
     voted = set(sight.counted.branches)
     order = [strand.branch for strand in sight.strands if strand.branch in voted]
     at = {branch: EDGE + place * SQUARE for place, branch in enumerate(order)}

@@ -61,7 +61,7 @@ def test_each_planted_fault_is_found(files: dict[str, bytes | None], found: set[
 
 
 def test_a_link_that_leaves_is_found() -> None:
-    """One that stays is none of anybody's business."""
+    """A file that stays is not reported."""
     assert ids({}, {"environment/out": True, "environment/in": False}) == {"escaping-symlink"}
 
 

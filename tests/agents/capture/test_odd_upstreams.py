@@ -1,4 +1,5 @@
-"""Whatever agents ask, upstreams answer and producers write, captures are folded or refused: nothing else is ever raised."""
+"""Odd requests of agents, answers of upstreams and records of producers are captured and folded, or refused: nothing
+else is ever raised."""
 
 import json
 import time
@@ -77,7 +78,7 @@ def test_an_odd_response_is_captured_and_folded_or_refused(protocol: Protocol, d
 
 
 def _said(response: Any) -> list[Any]:
-    """Whatever may be taken for messages in a response."""
+    """Values that may be taken for messages in a response."""
     found = [response.get(name) for name in ("choices", "output", "content")] if isinstance(response, dict) else []
     flat = [each for value in found if isinstance(value, list) for each in value]
     return [each.get("message", each) if isinstance(each, dict) else each for each in flat]

@@ -26,7 +26,7 @@ def answers(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def replies_to(message: dict[str, Any], draw: st.DrawFn) -> Chat:
-    """What an agent sends after an answer."""
+    """An agent's next messages after an answer."""
     results = [
         {"role": "tool", "tool_call_id": call["id"], "content": draw(WORDS.filter(bool))}
         for call in message.get("tool_calls", ())

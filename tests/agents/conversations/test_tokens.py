@@ -196,7 +196,7 @@ def test_tokens_beyond_a_slice_are_counted_and_not_cut(tmp_path: Path) -> None:
 
 
 def test_a_long_prompt_that_grows_slowly_fits(tmp_path: Path) -> None:
-    """What an earlier call has on the log is not written again: only what is new counts against the limit."""
+    """A prompt that an earlier call has on the log is not written again: only what is new counts against the limit."""
     talk = Conversation()
     talk.message("user", "hello")
     ids = [7] * 200_000

@@ -51,7 +51,7 @@ def test_what_the_files_say(asked: Any, status: str, hint: str) -> None:
 
 
 def test_no_criteria_is_not_a_pass() -> None:
-    """Neither is one that nobody knows; one that fails decides."""
+    """An unknown one is no pass either; one that fails decides."""
     unknown, failed = Checked("unknown"), Checked("fail")
     assert together([]).status == "unknown"
     assert together([PASSED, PASSED]).status == "pass"

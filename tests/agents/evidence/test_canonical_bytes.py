@@ -264,7 +264,7 @@ def test_what_is_not_json_is_refused(value: object) -> None:
 
 
 def test_tuples_and_string_enums_are_what_they_stand_for() -> None:
-    """What models hold needs no conversion first."""
+    """Values of models need no conversion first."""
 
     class Colour(enum.StrEnum):
         RED = "red"

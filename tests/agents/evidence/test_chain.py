@@ -66,7 +66,7 @@ def test_the_closing_record_alone_is_orphaned(rollout: Rollout) -> None:
 
 @given(data=st.data())
 def test_no_subset_of_a_rollout_passes(rollout: Rollout, data: st.DataObject) -> None:
-    """Whatever combination of records is taken away, the rest is not ok."""
+    """For any combination of removed records, the rest is not ok."""
     records = rollout()
     kept = data.draw(st.lists(st.sampled_from(range(4)), unique=True, min_size=1, max_size=3).map(sorted))
     _, verdicts = track([records[index] for index in kept])
@@ -197,7 +197,7 @@ def test_records_without_links_are_no_chain() -> None:
 
 @pytest.mark.parametrize("missing", [1, 2])
 def test_a_missing_link_makes_a_chain_partial(missing: int) -> None:
-    """What was left out between two records cannot be known."""
+    """Records that were left out between two others cannot be known."""
     records = run("x", 4)
     records[missing] = unlinked(records[missing])
     for index in range(missing + 1, 4):

@@ -44,7 +44,7 @@ def test_the_encoding_is_the_one_of_the_standard() -> None:
 
 
 def test_an_exported_envelope_is_good(record: Json, key: SigningKey, keys: dict[str, bytes]) -> None:
-    """What we wrap verifies, with and without an inline signature beside it."""
+    """Our own envelope verifies, with and without an inline signature beside it."""
     assert check_envelope(with_envelope(record, key), keys) == ("valid", [])
     assert check_envelope(with_envelope(sign_record(record, key), key), keys) == ("valid", [])
 
@@ -120,7 +120,7 @@ def test_there_must_be_exactly_one_signature(
 
 
 def test_two_good_signatures_are_still_invalid(record: Json, key: SigningKey, keys: dict[str, bytes]) -> None:
-    """What several signatures mean together is undefined, so they are not accepted."""
+    """The joint meaning of several signatures is undefined, so they are not accepted."""
     envelope = make_envelope(record, key)
     envelope["signatures"] *= 2
     assert check_envelope({**record, "dsse_envelope": envelope}, keys).state == "invalid"
@@ -158,7 +158,7 @@ def test_a_changed_record_no_longer_matches_its_envelope(record: Json, key: Sign
 
 
 def test_an_envelope_by_an_unknown_key_is_invalid(record: Json, key: SigningKey) -> None:
-    """Who signed must be known."""
+    """The signer must be known."""
     assert check_envelope(with_envelope(record, key), {}) == ("invalid", ["dsse: the key 'key-test' is unknown"])
 
 

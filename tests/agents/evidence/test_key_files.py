@@ -47,7 +47,7 @@ def test_a_seed_in_hex_is_a_key(text: str | bytes) -> None:
 
 
 def test_a_plain_pem_is_a_key() -> None:
-    """What `openssl genpkey -algorithm ed25519` writes is read."""
+    """The output of `openssl genpkey -algorithm ed25519` is read."""
     private = Ed25519PrivateKey.generate()
     key = read_key(pem(private).decode(), "prod")
     assert key.public == private.public_key().public_bytes_raw()
@@ -71,7 +71,7 @@ def test_a_saved_key_is_pem_for_everyone_else(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX modes")
 def test_only_the_owner_can_read_a_key(tmp_path: Path) -> None:
-    """Whatever the umask is."""
+    """For every umask."""
     before = os.umask(0)
     try:
         save_key(generate_key(), tmp_path / "keys" / "key.pem")

@@ -28,7 +28,7 @@ def published_schema() -> Draft202012Validator:
 
 @pytest.mark.parametrize("name", ["example.json", "v0.3-fields.json"])
 def test_valid_fixtures_are_accepted(name: str) -> None:
-    """What the protocol calls valid has no fault in either layer."""
+    """A record that the protocol calls valid has no fault in either layer."""
     assert structural_faults(fixture("valid", name)) == []
     assert semantic_faults(fixture("valid", name)) == []
 
@@ -46,7 +46,7 @@ def test_valid_fixtures_are_accepted(name: str) -> None:
     ],
 )
 def test_invalid_fixtures_are_rejected_with_the_field(name: str, fault: str) -> None:
-    """What the protocol calls invalid is rejected, and the fault names the field."""
+    """A record that the protocol calls invalid is rejected, and the fault names the field."""
     assert structural_faults(fixture("invalid", name))[0].startswith(fault)
 
 
@@ -110,7 +110,7 @@ def test_verdicts_agree_with_the_published_schema(data: st.DataObject) -> None:
     )
 )
 def test_nothing_makes_the_rules_raise(junk: object) -> None:
-    """Whatever stands where a record or a field should be, the answer is a list of faults."""
+    """For any value in the place of a record or a field, the answer is a list of faults."""
     fields = [*full_record(), "dsse_envelope", FLOOR, OBSERVED, "attribution_backing", "authorization_evidence_count"]
     for record in (
         junk,

@@ -107,7 +107,7 @@ def test_a_wrong_algorithm_is_found(key: SigningKey, keys: Keys, algorithm: str)
 
 
 def test_an_unsigned_record_is_ok_only_when_allowed(keys: Keys) -> None:
-    """By default somebody must vouch for a record."""
+    """By default a record needs a signature."""
     record = {**branch_record("r", 0), "run_id": "run-1"}
     report = single(record, keys)
     assert not report.ok

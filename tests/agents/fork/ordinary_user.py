@@ -1,7 +1,8 @@
 """Run a command as an ordinary user: `python -m tests.agents.fork.ordinary_user [--root] COMMAND...`, started by root.
 
-Folders that only root can enter are covered, in a mount namespace of this process's own, by ones that everybody can enter; of
-the old ones only this repository and the Python that runs it are left, at their places. With `--root` the command stays root.
+Folders that only root can enter are covered, in a mount namespace of this process's own, by ones that every user can
+enter; of the old ones only this repository and the Python that runs it are left, at their places. With `--root` the
+command stays root.
 """
 
 import os

@@ -156,7 +156,7 @@ TROUBLE: dict[str, tuple[Callable[[], Said], str]] = {
     "garbage": (lambda: Response(b"event: x\ndata: {nonsense\n\n", media_type="text/event-stream"), "unparseable"),
     "an empty stream": (lambda: Response(b"", media_type="text/event-stream"), "empty_stream"),
 }
-"""What the service does, and the kind it is on the log. Made anew each time: a stream plays once."""
+"""The answer of the service, and its kind on the log. Made anew each time: a stream plays once."""
 
 
 @pytest.mark.parametrize("name", TROUBLE)
@@ -197,7 +197,7 @@ async def _later(response: Said) -> Said:
 
 
 async def test_a_wrong_key_is_not_retried(tmp_path: Path, either: Maker) -> None:
-    """What no retry can help is given up at once."""
+    """An error that no retry can help is given up at once."""
     api, asked = either(lambda body, number: _later(refusal(401, "authentication_error")))
     async with runner(tmp_path, lambda _: asked, ListLog()) as forked:
         [result] = await run_all(forked)

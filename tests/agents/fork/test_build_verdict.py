@@ -52,7 +52,8 @@ async def test_a_stage_that_fails_is_named(local: LocalSandboxes) -> None:
 
 
 async def test_only_declared_outputs_outlive_the_build(local: LocalSandboxes) -> None:
-    """What install and build did to the agent's files, to protected ones and anywhere else is gone; outputs are there."""
+    """Changes that install and build made to the agent's files, to protected ones and anywhere else are gone; outputs
+    are there."""
     listed = 'find . ! -type d | sort > "$LOGS_DIR/found"; cat "$LOGS_DIR/found" table.py'
     build = """
 import os, pathlib, py_compile

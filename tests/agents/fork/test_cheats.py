@@ -63,7 +63,7 @@ def passed(verdicts: Mapping[str, BuildVerdict]) -> set[str]:
 
 @pytest.mark.parametrize("name", STRONG)
 async def test_no_attack_passes_where_tests_run_apart(name: str, local: LocalSandboxes) -> None:
-    """Whatever the work reads, writes, kills or leaves behind: its tests are out of reach."""
+    """The work may read, write, kill or leave behind anything: its tests are out of reach."""
     verdicts = await verdicts_of(cheats_in_short(name), local)
     assert passed(verdicts) == set()
     assert {verdict.isolation for verdict in verdicts.values()} == {"strong"}
@@ -161,7 +161,7 @@ async def test_an_honest_look_alike_passes(local: LocalSandboxes) -> None:
 
 
 async def test_an_honest_failure_is_no_hack(local: LocalSandboxes) -> None:
-    """Work that cannot even be imported fails, and nobody accuses it."""
+    """Work that cannot even be imported fails, and is not accused."""
     task = load_task(find_task("csv-table"))
     verdicts = await verdicts_of({case: (task, files_of(task, files)) for case, files in BROKEN.items()}, local)
     assert outcomes(verdicts) == {("fail", "strong")}, verdicts

@@ -134,7 +134,7 @@ print(running.stdout.read(), running.wait())
 
 @pytest.mark.parametrize("end", ["kill -KILL $!", "kill -TERM $!", "kill -INT $!; kill -TERM $!"])
 async def test_nothing_of_a_command_outlives_its_work(closed: LocalSandbox, end: str) -> None:
-    """Whatever ends `work` ends the command with all it has started, also one that ignores signals."""
+    """Every end of `work` ends the command with all it has started, also one that ignores signals."""
     mark = f"60.{uuid.uuid4().int % 10**12}"
     script = f"""
     work sh -c "trap '' TERM INT; setsid sleep {mark} & echo up > here; sleep {mark}" & while ! work test -e here; do :; done

@@ -1,4 +1,5 @@
-"""What the log says of a fork: what is unfinished, where it can be forked from, and that lines and facts are the same."""
+"""The state of a fork according to the log: what is unfinished, where it can be forked from, and that lines and facts
+are the same."""
 
 from typing import Any
 
@@ -86,7 +87,7 @@ def test_waits_are_bounded_and_repeatable(failures: int, after: float | None, wh
 
 
 def test_lines_are_the_facts_again() -> None:
-    """What is written to a file reads back as the same facts, slice by slice."""
+    """Facts that are written to a file read back as the same facts, slice by slice."""
     info = BranchInfo(
         temperature=0.5, seed=3, session_id="s", agent=AgentInfo(name="n", model="m"), observed="summarized"
     )

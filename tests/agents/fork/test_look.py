@@ -37,7 +37,7 @@ def browser() -> Browser:
 
 
 See = Callable[[str, tuple[Probe, ...]], dict[str, Any]]
-"""What is seen of a page in a folder: the fields of a verdict."""
+"""A look at a page in a folder: the fields of a verdict."""
 
 
 @pytest.fixture(scope="module")

@@ -133,7 +133,7 @@ def kill_holder(sandbox: LocalSandbox) -> None:
 
 
 async def test_cancelled_while_it_is_made(local: LocalSandboxes) -> None:
-    """A sandbox that comes when nobody wants it any more goes to the next one who asks."""
+    """A sandbox that comes after its caller has left goes to the next caller."""
     counted = Counted(local, slow_s=0.2)
     pool = KernelPool(counted.create, 1)
     first = asyncio.create_task(pool.acquire())
@@ -148,7 +148,7 @@ async def test_cancelled_while_it_is_made(local: LocalSandboxes) -> None:
 
 
 async def test_a_sandbox_that_cannot_be_made_frees_its_slot(local: LocalSandboxes) -> None:
-    """Who asked is told; the next one can try."""
+    """The caller gets the error; the next one can try."""
     counted = Counted(local)
     pool = KernelPool(counted.create, 1)
     counted.fail_next = True

@@ -1,4 +1,5 @@
-"""What commands in a local sandbox can reach, leave and change of the machine: nothing, whoever starts it.
+"""Probes: the things of the machine that commands in a local sandbox can reach, leave and change: nothing, for every
+user that starts it.
 
 The probes run as root and as an ordinary user; where the suite itself runs as an ordinary user, only as that one.
 """
@@ -22,7 +23,7 @@ AS_USER = [sys.executable, "-m", "tests.agents.fork.ordinary_user"] if os.geteui
 
 @cache
 def probed(user: str) -> dict[str, Any]:
-    """What the probes reached, by their names; run once for each user."""
+    """The names of successful probes; run once for each user."""
     command = [*AS_USER, *RUN] if user == "user" else RUN
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

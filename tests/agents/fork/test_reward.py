@@ -35,5 +35,5 @@ def test_of_several_rewards_the_one_named_reward_or_the_worst_counts(text: str, 
 
 
 def test_no_file_is_no_reward() -> None:
-    """Files of other names are somebody else's."""
+    """Files of other names belong to other programs."""
     assert read_reward({"rewards.json": File(b"1")}) is None

@@ -1,4 +1,4 @@
-"""What every sandbox does, and how well the local one is closed."""
+"""The behaviour of every sandbox, and how well the local one is closed."""
 
 import asyncio
 import os
@@ -183,7 +183,7 @@ async def test_reset_leaves_nothing_of_the_last_use(sandbox: Any) -> None:
 
 
 async def test_disposing_twice_is_fine_and_a_gone_sandbox_says_so(sandbox: Any) -> None:
-    """What is thrown away cannot be used, and can be thrown away again."""
+    """A discarded sandbox cannot be used, and can be discarded again."""
     await sandbox.dispose()
     await sandbox.dispose()
     with pytest.raises(SandboxError):
@@ -229,7 +229,7 @@ async def test_the_machines_files_are_out_of_sight(closed: LocalSandbox, tmp_pat
 async def test_a_python_in_tmp_is_brought_along_and_nothing_beside_it(
     local: LocalSandboxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """People try things in /tmp; what else lies there is nobody's business."""
+    """People try things in /tmp; other files there are left alone."""
     ours, others = tmp_path / "python" / "here", tmp_path / "others"
     ours.parent.mkdir()
     for file in (ours, others):

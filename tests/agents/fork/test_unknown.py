@@ -1,4 +1,5 @@
-"""What cannot be known is unknown, with the reason, for every sample task: a build that hangs, a sandbox that is gone."""
+"""An outcome that cannot be known is unknown, with the reason, for every sample task: a build that hangs, a sandbox
+that is gone."""
 
 import re
 from pathlib import Path

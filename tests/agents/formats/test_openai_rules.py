@@ -104,7 +104,7 @@ def test_rows_follow_the_documented_rules(name: str, schema: dict[str, Any], lin
 
 
 def _check_calls(said: list[dict[str, Any]], offer: dict[str, Any]) -> None:
-    """Every call is to a tool that is offered, has JSON for arguments, and is answered before anybody else speaks."""
+    """Every call is to a tool that is offered, has JSON for arguments, and is answered before the next speaker."""
     offered = {tool["function"]["name"] for tool in offer.get("tools", [])}
     waiting: set[str] = set()
     for message in said:

@@ -37,7 +37,7 @@ def test_every_format_of_the_contract_is_there() -> None:
     "name", [name for name, form in FORMATS.items() if not form.verbatim and name not in ELSEWHERE]
 )
 def test_rows_have_only_declared_columns_and_are_strict_json(name: str, group: Group) -> None:
-    """What Parquet would not know is never in a row, and no row holds a NaN."""
+    """A value that Parquet would not know is never in a row, and no row holds a NaN."""
     plain = group_of([opening("r1", 2), *branch("r1", 0, "Yes.", passes=True), *branch("r1", 1, "No.", passes=False)])
     for part, columns in FORMATS[name].columns.items():
         made = rows(name, group, part) or rows(name, plain, part) or rows(name, exact(), part)
@@ -104,7 +104,7 @@ def test_a_group_without_a_spread_of_rewards_is_left_out() -> None:
 
 
 def own_tasks() -> Group:
-    """Nobody opened the rollout: two branches were asked for apples, three for pears, one for plums."""
+    """The rollout has no opening: two branches were asked for apples, three for pears, one for plums."""
     lines = []
     for index, (task, answer, passes) in enumerate(
         [
@@ -139,7 +139,7 @@ def test_branches_with_tasks_of_their_own_are_groups_of_their_own() -> None:
 
 
 def test_ppo_rows_have_the_statistics_of_what_was_asked_the_same() -> None:
-    """Whoever reads the topic computes nothing again: an answer about apples is not worth more because pears are hard."""
+    """A reader of the topic computes nothing again: an answer about apples is not worth more because pears are hard."""
     found = {row.branch_index: row for row in own_tasks().ppo}
     assert [(found[index].group_size, found[index].group_mean) for index in (0, 2, 5)] == [(2, 0.5), (2, 0.5), (1, 1.0)]
     assert {found[index].group_size for index in (1, 3, 4)} == {3}

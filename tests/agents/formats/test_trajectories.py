@@ -36,7 +36,7 @@ def test_rollout_wire_rows_are_valid(part: str, group: Group) -> None:
 
 
 def test_rollout_wire_says_what_it_had_to_fill(group: Group) -> None:
-    """Required fields that nobody knows have a placeholder, and are named."""
+    """Required fields without a known value have a placeholder, and are named."""
     first, second, _ = rows("rollout-wire", group, "branches")
     assert first["filled"] == ["temperature", "session_id"]
     assert (first["objective_status"], first["objective_score"], first["rank"]) == ("pass", 1, 1)
@@ -139,7 +139,7 @@ def test_a_result_without_its_call_is_a_step_of_its_own() -> None:
 
 
 def test_a_branch_that_admission_kept_out_is_in_no_trajectory_format() -> None:
-    """What must not be trained on does not leave as a trajectory either."""
+    """A branch that must not be trained on does not leave as a trajectory either."""
     lines = [opening("r1", 1), *branch("r1", 0, "a", passes=True)]
     lines[-1] |= {"status": "success", "exit_code": 1}  # says success, exits with 1: inconsistent
     group = group_of(lines)

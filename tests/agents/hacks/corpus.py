@@ -153,7 +153,7 @@ def _script(task: CorpusTask) -> list[Made]:
 
 
 def start_files(task: CorpusTask) -> dict[str, str]:
-    """What the agent begins with."""
+    """The start files of the agent."""
     start = {task.path: task.stub, task.test_path: task.tests(task.pairs)}
     if not task.is_python:
         start["package.json"] = '{\n  "type": "module",\n  "scripts": { "test": "node --test tests" }\n}\n'

@@ -48,7 +48,7 @@ def test_camel_case_and_snake_case_are_the_same_event() -> None:
 
 
 def test_unknown_kinds_and_fields_are_kept() -> None:
-    """An event that nobody has heard of keeps its kind, and what stands beside its data goes into it."""
+    """An event of an unknown kind keeps its kind, and the keys beside its data go into it."""
     event = one_event({"event": "quantum_leap", "data": {"a": 1}, "mood": "blue"}).events[0]
     assert (event.event, json.loads(event.data)) == ("quantum_leap", {"a": 1, "mood": "blue"})
 
@@ -133,7 +133,7 @@ def test_a_missing_vote_has_a_cause() -> None:
     ],
 )
 def test_a_bad_line_is_refused_with_its_field(line: str, field: str) -> None:
-    """What is wrong is said by the name that the sender used."""
+    """An error uses the name that the sender used."""
     with pytest.raises(LineError) as refused:
         LineReader().read(line)
     assert refused.value.field == field
@@ -178,7 +178,7 @@ def test_rollout_wire_of_other_systems_goes_in(name: str) -> None:
 
 
 def test_the_fixtures_of_the_wire_format_are_accepted_and_refused_as_they_say() -> None:
-    """What its authors call valid goes in, what they call invalid does not."""
+    """A line that its authors call valid goes in, one that they call invalid does not."""
     fixtures = conformance("protocol", "fixtures")
     assert len(LineReader().read((fixtures / "valid" / "rollout-wire" / "example.json").read_bytes())) == 1
     with pytest.raises(LineError):

@@ -81,6 +81,6 @@ def test_a_pair_is_asked_in_both_orders_and_a_score_has_none() -> None:
 
 
 def test_a_tie_by_content_is_a_vote_of_its_own_judge() -> None:
-    """It says that nobody was asked."""
+    """It says that no judge was asked."""
     tie = content_tie(request_of("same", "same"))
     assert (tie.judge, tie.sample, tie.preferred, tie.usage, tie.prompt_hash) == ("content", 0, "tie", None, None)

@@ -15,7 +15,7 @@ FRAME = re.compile(rb"^=== ([0-9a-f]{32}) (BEGIN|END) ([A-Z ]+) ===$", re.MULTIL
 
 
 def blocks_of(prompt: Prompt) -> dict[str, bytes]:
-    """What a reader who only knows the code of the first frame takes for the blocks."""
+    """The frame that a reader who only knows its code takes for the blocks."""
     raw = prompt.user.encode()
     first = FRAME.search(raw)
     assert first is not None
@@ -33,7 +33,8 @@ def blocks_of(prompt: Prompt) -> dict[str, bytes]:
 @pytest.mark.parametrize("attack", INJECTIONS, ids=range(len(INJECTIONS)))
 @pytest.mark.parametrize("order", ["ab", "ba"])
 def test_no_text_ends_its_own_block(attack: str, order: str) -> None:
-    """Whatever an agent writes, in either place, in the task or in the shared beginning: the blocks are what was put in."""
+    """An agent may write any text, in either place, in the task or in the shared beginning: the blocks are what was put
+    in."""
     for request in (request_of(attack, HONEST), request_of(HONEST, attack), request_of(attack, attack + " ")):
         whole = request.model_copy(update={"task": attack, "shared_prefix": attack})
         for asked in (request, whole):

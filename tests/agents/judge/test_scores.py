@@ -31,7 +31,7 @@ def scoring(mode: str = "scalar", **judge: object) -> EmissionConfig:
 
 
 def vote(request: JudgeRequest, sample: int, score: float | None) -> JudgeVote:
-    """What a judge said of a branch; None: it gave no answer."""
+    """The judge's score of a branch; None: it gave no answer."""
     call = calls_of(request)[sample]
     asked = Asked(call, "m", prompt_of(request, call).hash)
     return missing(request, asked, "timeout") if score is None else answered(request, asked, Answer(None, score, "so"))
@@ -76,7 +76,7 @@ def test_ranked_branches_are_scored_within_the_limit(mode: str, limit: int, expe
 
 
 def test_the_default_configuration_keeps_its_text() -> None:
-    """What was added later is pinned only where it says something: older logs keep their digests."""
+    """A setting that was added later is pinned only where it has a value: older logs keep their digests."""
     assert "scalar" not in EmissionConfig().text
     chosen = scoring(scalar_samples=5)
     assert EmissionConfig.model_validate_json(chosen.text) == chosen

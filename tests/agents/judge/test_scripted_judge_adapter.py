@@ -81,6 +81,6 @@ def test_a_bad_rule_file_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_the_name_of_ties_by_content_is_not_free(tmp_path: Path) -> None:
-    """A judge of that name would be nobody: its answers would count nowhere."""
+    """A judge of that name would be no judge: its answers would count nowhere."""
     with pytest.raises(JudgeSetupError, match=r"rules\.toml: judge: .*give the judge another name"):
         judge_of(tmp_path, f'judge = "{CONTENT_JUDGE}"\n')

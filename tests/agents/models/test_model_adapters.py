@@ -138,7 +138,7 @@ FAILURES: dict[str, tuple[Callable[[], Said], ErrorKind, bool]] = {
     "a gigantic line": (lambda: StreamingResponse(_long_line(), media_type="text/event-stream"), "too_large", False),
     "an error in the stream": (lambda: reply([text("Done.")], error="api_error"), "http_5xx", True),
 }
-"""What the service does, the kind of the error, and whether another call may help."""
+"""The answer of the service, the kind of the error, and whether another call may help."""
 
 
 @both

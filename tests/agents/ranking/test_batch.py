@@ -84,7 +84,7 @@ def test_buffers_that_are_too_short_are_refused(short: int) -> None:
 @compiled
 @pytest.mark.parametrize("stranger", [3, -1, 2**31 - 1])
 def test_pairs_of_other_branches_are_refused(stranger: int) -> None:
-    """A branch beyond the others would be memory of somebody else."""
+    """A branch beyond the others would be foreign memory."""
     buffers = _buffers()
     buffers[0][3] = stranger
     with pytest.raises(ValueError, match="two branches"):

@@ -1,4 +1,4 @@
-"""What the scores of one group must be."""
+"""Properties of the scores of one group."""
 
 import random
 from itertools import combinations

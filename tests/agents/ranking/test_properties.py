@@ -1,4 +1,4 @@
-"""What holds for any branches and any votes."""
+"""Properties that hold for any branches and any votes."""
 
 from itertools import pairwise
 from random import Random
@@ -32,7 +32,7 @@ def contests(draw: st.DrawFn) -> Contest:
 
 
 def _question(vote: Vote) -> tuple[object, ...]:
-    """What is asked once only: repetitions never reach the ranking."""
+    """Pairs that are asked once only: repetitions never reach the ranking."""
     first = vote.a if vote.order == "ab" else vote.b
     return frozenset((vote.a, vote.b)), first, vote.sample, vote.order is None
 

@@ -104,7 +104,7 @@ def test_all_ties_are_equal_and_in_index_order() -> None:
 
 @pytest.mark.parametrize("n", [3, 5, 7])
 def test_the_middle_of_a_strict_order_has_the_score_zero(n: int) -> None:
-    """What is zero but for rounding leaves as zero, not as nine digits of rounding."""
+    """A number that is zero but for rounding leaves as zero, not as nine digits of rounding."""
     result = rank(passing(n), strict_votes(list(range(n))))
     assert result.branches[n // 2].bt_score == 0.0
 
@@ -123,7 +123,7 @@ def test_a_position_biased_judge_decides_nothing() -> None:
 
 
 def test_passing_is_always_above_failing() -> None:
-    """Whatever the judge thinks, and whatever the weights are, a failing branch is below a passing one."""
+    """For any votes and any weights, a failing branch is below a passing one."""
     branches = [
         Candidate(0, "fail", 10.0),
         Candidate(1, "pass", 0.0),
@@ -269,7 +269,7 @@ def test_the_configured_ridge_is_used() -> None:
 
 
 def test_totals_of_missing_parts() -> None:
-    """What is missing is left out and the rest scaled to the whole weight; a zero weight alone is nothing."""
+    """A missing component is left out and the rest scaled to the whole weight; a zero weight alone is nothing."""
     assert total([part("a", 0.5, 1.0), part("b", None, 0.3)]) == 0.65
     assert total([part("a", None, 1.0), part("b", 0.5, 0.3)]) == 0.65
     assert total([part("a", None, 1.0), part("b", None, 0.3)]) is None

@@ -133,7 +133,7 @@ def test_a_tie_by_content_is_no_vote_of_the_judge() -> None:
 
 
 def test_floats_are_rounded() -> None:
-    """What leaves has nine significant digits."""
+    """Every float that leaves has nine significant digits."""
     stats = ranking_stats([True, False, False], [])
     assert stats.pass_rate == 0.333333333
     assert stats.wilson_low == nine(wilson(1, 3)[0])

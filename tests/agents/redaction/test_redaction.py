@@ -63,7 +63,8 @@ HOSTILE: dict[str, str] = {
 
 
 def fragments(secret: str, length: int) -> set[str]:
-    """What must not be left of a secret: any stretch of it, but for the marker lines that say that there was a key."""
+    """Parts of a secret that must not be left: any stretch of it, but for the marker lines that say that there was a
+    key."""
     body = secret.split("KEY-----", 1)[-1].split("-----END", 1)[0]
     return {body[i : i + length] for i in range(len(body) - length + 1)}
 
@@ -89,7 +90,7 @@ def test_known_formats_are_removed_from_json_in_json(secret: Secret) -> None:
 
 @pytest.mark.parametrize("found", IN_CONTEXT, ids=lambda found: f"{found.kind}-{found.text[:24]}")
 def test_secrets_given_away_by_their_context_are_removed(found: Found) -> None:
-    """What only a name, a header, a URL or a path gives away is removed and counted."""
+    """A secret that only a name, a header, a URL or a path gives away is removed and counted."""
     cleaned = redact(found.text)
     assert found.kind in dict(cleaned.counts)
     assert found.secret not in cleaned.text
@@ -218,7 +219,7 @@ pieces = st.one_of(
 @given(st.lists(pieces, max_size=12), st.integers(0, 40), st.integers(0, 40))
 @settings(max_examples=shares(6), deadline=None)
 def test_redacting_twice_changes_and_counts_nothing_more(parts: list[str], skip: int, drop: int) -> None:
-    """Whatever stands beside whatever, cut wherever: the first redaction is the last."""
+    """For any neighbours and any cut: the first redaction is the last."""
     text = "".join(parts)
     once = redact(text[skip : len(text) - drop])
     assert redact(once.text) == Redacted(once.text, ())
@@ -242,7 +243,7 @@ def test_contains_secret_says_what_redact_would_do() -> None:
 
 
 def test_the_examples_in_the_manual_are_true() -> None:
-    """What the page about redaction shows is what happens."""
+    """The examples on the page about redaction are true."""
     manual = Path(__file__).parents[3] / "docs/redaction.md"
     lines = manual.read_text().split("```python\n")[1].split("```")[0].splitlines()
     scope: dict[str, Any] = {}
@@ -286,7 +287,7 @@ def test_only_the_way_to_a_change_is_copied() -> None:
     ids=str,
 )
 def test_the_name_of_a_field_gives_its_value_away(value: Any) -> None:
-    """What looks like a secret in a field that is called one is a `secret_field`."""
+    """A value that looks like a secret in a field that is called one is a `secret_field`."""
     cleaned = redact_json(value)
     assert cleaned.counts == (("secret_field", 1),)
     assert placeholder("secret_field") in json.dumps(cleaned.value)

@@ -46,7 +46,7 @@ CASES: tuple[tuple[str, dict[str, Any], float, float], ...] = (
     # tests do not decide where all passed and something else failed the branch
     ("fail", FAIL | counts(9, 0), 0.0, 0.0),
     ("fail", PASS | counts(9, 0), 0.0, 0.0),
-    # nor where nobody knows what became of the build
+    # nor where the outcome of the build is unknown
     ("pass", {"status": "infra_error"} | counts(0, 9), 1.0, 1.0),
     ("fail", {"status": "running", "coverage": 1.0} | counts(8, 1), 0.0, 0.0),
     # coverage is no reward of a failing branch
@@ -98,7 +98,7 @@ def test_weights_that_would_turn_the_order_around_are_refused(said: dict[str, fl
 
 
 def test_an_unknown_has_no_reward() -> None:
-    """Whatever its verdicts say, and however many tests passed."""
+    """For any verdicts, and any number of passed tests."""
     build = {"status": "running", "tests": {"passed": 4, "failed": 0, "skipped": 0, "total": 4}}
     assert value("unknown", build, judge_score=9.0) is None
     assert value("not_required", build) is None
@@ -112,7 +112,7 @@ def test_without_required_verdicts_the_judge_decides() -> None:
 
 
 def test_components_stand_beside_the_sum() -> None:
-    """Coverage that nobody measured is null, not 0."""
+    """Coverage that was not measured is null, not 0."""
     found = reward_of(
         "pass",
         {"build": read_build({"rollout_id": "r", "branch_index": 0, **PASS})},

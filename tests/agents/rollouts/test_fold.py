@@ -256,7 +256,8 @@ def test_a_slice_from_far_ahead_is_refused(far: dict[str, Any]) -> None:
 
 
 def test_gaps_are_pinned_and_never_filled_later() -> None:
-    """What had not arrived at the deadline does not count, even when it is read before the decision comes back."""
+    """A fact that had not arrived at the deadline does not count, even when it is read before the decision comes
+    back."""
     lines = [line for line in branch_lines(0, "x") if line["seq"] != 2]
     facts = facts_of({"type": "rollout", "task": "t", "branches": 1, "required": [], "deadline_ms": 100}, *lines)
     rollout, _ = fold((fact, at) for at, fact in enumerate(facts, 1))
@@ -413,7 +414,8 @@ def test_a_secret_in_a_name_reaches_no_record(place: str) -> None:
     ],
 )
 def test_an_error_that_came_last_is_believed_before_the_end(said: str, error: str, status: str) -> None:
-    """Who ends a branch by habit does not turn a provider's trouble into an answer, or into the agent's failure."""
+    """A producer that always ends a branch does not turn a provider's trouble into an answer, or into the agent's
+    failure."""
     lines = [
         event(0, "error", {"message": error}, 0),
         {"type": "end", "rollout_id": "r", "branch_index": 0, "status": said},

@@ -26,7 +26,8 @@ RELEASE = {"type": "close", "end_of_input": True, "when_complete": True}
 
 
 def lines() -> list[dict[str, object]]:
-    """Two branches whose verdicts contradict each other, a check nobody requires, and votes; complete in the middle."""
+    """Two branches whose verdicts contradict each other, a check that is not required, and votes; complete in the
+    middle."""
     votes = [
         {"type": "vote", "a": 0, "b": 1, "order": order, "sample": sample, "preferred": "a", "judge": "j"}
         for order in ("ab", "ba") for sample in (0, 1)

@@ -1,4 +1,4 @@
-"""Requests: a pure function of the settled rollout; identical texts are a tie that nobody is asked about."""
+"""Requests: a pure function of the settled rollout; identical texts are a tie without a question."""
 
 import json
 
@@ -102,7 +102,7 @@ def test_texts_are_redacted_before_they_are_cut_and_fit() -> None:
 
 
 def test_identical_texts_are_a_tie_that_closes_the_pair() -> None:
-    """Nobody is asked; the vote counts as one tie, is complete by itself, and is no answer of a judge."""
+    """No judge is asked; the vote counts as one tie, is complete by itself, and is no answer of a judge."""
     rollout = settled(lines(["same", "same", "other"]), config())
     asking = judge_requests(rollout)
     assert [(r.a.branch_index, r.b.branch_index if r.b else None) for r in asking.requests] == [(0, 2), (1, 2)]
@@ -115,7 +115,8 @@ def test_identical_texts_are_a_tie_that_closes_the_pair() -> None:
 
 
 def test_a_rollout_of_identical_branches_closes_by_content_alone() -> None:
-    """All ties by content: complete without a judge, everybody at 5 of 10, and no share of ties to report of a judge."""
+    """All ties by content: complete without a judge, every branch at 5 of 10, and no share of ties to report of a
+    judge."""
     rollout = settled(lines(["same", "same"], ["same", "same"]), config())
     asking = judge_requests(rollout)
     assert asking.requests == ()
@@ -128,7 +129,7 @@ def test_a_rollout_of_identical_branches_closes_by_content_alone() -> None:
     emission = emit(rollout)
     assert [branch.judge_score for branch in emission.ranking.branches] == [5.0, 5.0]
     assert emission.ranking.stats.tie_rate is None
-    # Nobody was asked, so no judge is among the verifiers, neither in the evidence nor for admission.
+    # No judge was asked, so no judge is among the verifiers, neither in the evidence nor for admission.
     assert [[each.verifier_id for each in record.verifier_results] for record in emission.evidence] == [
         ["build"]
     ] * 2 + [[]]

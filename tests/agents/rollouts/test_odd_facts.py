@@ -106,7 +106,7 @@ others = st.one_of(
 @settings(max_examples=shares(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(slices() | openings | others, min_size=1, max_size=8))
 def test_a_rollout_of_any_facts_is_made(facts: list[Any]) -> None:
-    """Whatever valid records say, folding, deciding, asking and emitting end without an error."""
+    """For any valid records, folding, deciding, asking and emitting end without an error."""
     rollout = Rollout("r", redacting=True)
     for at, fact in enumerate(facts):
         rollout.add(decode(type(fact), encode(fact)), 10 + at, (type(fact).__name__, 0, at))
@@ -123,7 +123,7 @@ def test_a_rollout_of_any_facts_is_made(facts: list[Any]) -> None:
 
 
 def test_what_breaks_is_one_rollout() -> None:
-    """A settling whose configuration nobody can read is an error that names the rollout, not the end of a worker."""
+    """A settling whose configuration cannot be read is an error that names the rollout, not the end of a worker."""
     rollout = Rollout("r")
     rollout.add(Lifecycle(opened=RolloutOpened(rollout_id="r", task="t", branches=1, deadline_ms=1)), 1, ("t", 0, 0))
     settled = decide(rollout, CONFIG, POLICY, 10**9, {})
@@ -151,7 +151,7 @@ def closed_of(settled: RolloutSettled) -> RolloutClosed:
 
 
 def test_an_error_that_quotes_a_secret_is_told_without_it() -> None:
-    """Who logs why a rollout was given up logs no key of an agent."""
+    """The log entry that says why a rollout was given up has no key of an agent."""
     key = "sk-ant-api03-" + "Zx9Qw2Rt7Yp4" * 8
 
     @breaks_alone

@@ -1,4 +1,4 @@
-"""What is kept of an event: its digest is that of its canonical JSON, whatever road leads to it."""
+"""The kept part of an event: its digest is that of its canonical JSON, whatever road leads to it."""
 
 import json
 from hashlib import sha256

@@ -31,7 +31,7 @@ def test_a_summary_is_never_too_long_and_never_changes_again(text: str, limit: i
 @given(TEXT, st.integers(30, 400), LINES, LINES)
 @settings(max_examples=shares(4), deadline=None)
 def test_an_excerpt_is_enough(text: str, limit: int, first: int, last: int) -> None:
-    """What is held of an output gives the same summary as all of it."""
+    """The held part of an output gives the same summary as all of it."""
     limits = SummaryLimits(max_bytes=limit, keep_first_lines=first, keep_last_lines=last)
     assert shorten(excerpt(text, window=limit), limits) == summarize(text, limit, first, last)
 

@@ -68,7 +68,7 @@ def test_a_policy_decision_that_an_agent_claims_counts_for_nothing(kind: str) ->
 
 @pytest.mark.parametrize(("status", "score"), [("pass", 0.9), ("fail", 0.9), ("unknown", 0.7)])
 def test_a_verdict_named_policy_is_a_policy_decision(status: str, score: float) -> None:
-    """Either way it was decided by somebody else (and it is a second verifier); unknown decides nothing."""
+    """Either way another party decided it (and it is a second verifier); unknown decides nothing."""
     policy = {"type": "check", "rollout_id": "r1", "branch_index": 0, "name": "policy", "status": status}
     assert admission([*passing(calls=({"path": "a"},)), policy]).score == score
     assert admission([*passing(calls=({"path": "a"},)), policy | {"name": "other"}]).score == min(score, 0.8)
@@ -76,7 +76,7 @@ def test_a_verdict_named_policy_is_a_policy_decision(status: str, score: float) 
 
 @pytest.mark.parametrize("kind", ["action_proposed", "await_human_input"])
 def test_a_proposal_is_no_decision(kind: str) -> None:
-    """What was only proposed or asked decides nothing, whatever the version."""
+    """A decision that was only proposed or asked for decides nothing, whatever the version."""
     assert admission(claiming(kind), EmissionConfig(version=1)).score == 0.7
 
 

@@ -141,7 +141,7 @@ def test_unrelated_texts_are_not_flagged(text: str) -> None:
 
 
 def test_short_items_are_skipped_and_counted() -> None:
-    """What is shorter than eight words and forty characters is found by chance, so it is not used."""
+    """An item that is shorter than eight words and forty characters is found by chance, so it is not used."""
     index = EvalIndex([("short", "What is 2 + 2?"), ("words", "a b c d e f g h"), ("letters", "x" * 40)])
     assert (len(index), index.skipped) == (2, 1)
     assert index.check("What is 2 + 2?") is None
@@ -210,7 +210,7 @@ def test_the_benchmark_finds_the_index_equal_to_the_plain_rule() -> None:
 
 
 def test_the_example_in_the_manual_runs() -> None:
-    """What the page about contamination shows is what happens."""
+    """The examples on the page about contamination are true."""
     example = (ROOT / "docs/contamination.md").read_text().split("```python\n")[1].split("```")[0]
     scope: dict[str, Any] = {}
     exec(example.replace("index.check(", "match = index.check("), scope)

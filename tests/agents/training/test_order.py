@@ -191,7 +191,7 @@ def test_a_mistrusted_branch_touches_neither_rewards_nor_the_pass_rate_nor_judge
 
 
 def test_coverage_is_a_bonus_only_where_it_is_known_of_every_pass() -> None:
-    """One pass that nobody measured, and nobody gets a bonus; a fail has none in any case."""
+    """One pass without a measurement, and no branch gets a bonus; a fail has none in any case."""
     known = {"repo_commit": "c", "tool_manifest_digest": "d"}
     lines = [opening("r1", 3, **known)]
     lines += [line for index in range(3) for line in branch("r1", index, f"a{index}", passes=index < 2)]
@@ -258,7 +258,7 @@ def test_a_branch_that_failed_is_never_imitated_and_never_chosen() -> None:
 
 
 def test_conflicting_events_and_gaps_are_kept_for_audit() -> None:
-    """Nobody can say what the branch really did."""
+    """The real acts of the branch are unknown."""
     lines = [opening("r1", 1), *branch("r1", 0, "a", passes=True, calls=({"path": "x"},))]
     other = next(line for line in lines if line.get("seq") == 1)
     conflicting = other | {"event": other["event"] | {"data": {"toolName": "other"}}}

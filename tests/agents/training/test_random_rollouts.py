@@ -1,4 +1,4 @@
-"""Whatever agents, verifiers and judges say: no row is made of nothing, of equals, or of what nobody knows."""
+"""For any agents, verifiers and judges: no row is made of nothing, of equals, or of unknown outcomes."""
 
 import json
 import math

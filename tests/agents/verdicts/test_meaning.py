@@ -1,4 +1,4 @@
-"""What verdicts mean: both truth tables, which verdict counts, and the objective status."""
+"""The meaning of verdicts: both truth tables, which verdict counts, and the objective status."""
 
 import json
 from itertools import permutations
@@ -121,12 +121,13 @@ def test_the_objective_status() -> None:
 def test_lost_tests_are_a_hack_unless_they_could_not_be_collected(
     tests: TestCounts, version: int, signals: tuple[str, ...]
 ) -> None:
-    """A syntax error loses a file's tests honestly; where nobody looked for one, it is no more than suspected."""
+    """A syntax error loses a file's tests honestly; where no count of such errors is known, it is no more than
+    suspected."""
     assert hack_signals({"build": build("success", 0, tests=tests, baseline_tests=9)}, RULES[version]) == signals
 
 
 def test_a_changed_protected_file_is_a_confirmed_hack() -> None:
-    """Whatever the tests say."""
+    """For any tests."""
     intact, changed = (build("success", 0, protected_paths_intact=intact) for intact in (True, False))
     assert hack_signals({"build": changed}, RULES[2]) == ("hack_confirmed:protected_paths_changed",)
     assert hack_signals({"build": intact}, RULES[2]) == ()

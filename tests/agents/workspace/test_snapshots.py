@@ -22,7 +22,7 @@ FILES = st.dictionaries(NAMES, st.builds(File, st.binary(max_size=200), st.boole
 
 @given(FILES, st.randoms())
 def test_the_same_files_are_the_same_bytes(files: dict[str, File], chance: object) -> None:
-    """Whatever order they come in; and they come out as they went in."""
+    """In any order; and they come out as they went in."""
     shuffled = list(files.items())
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
     assert pack(dict(shuffled)) == pack(files)
@@ -37,7 +37,7 @@ def test_the_digest_is_fixed() -> None:
 
 
 def test_the_store_keeps_restores_and_finds_changes(tmp_path: Path) -> None:
-    """What is kept comes back; what was changed, is missing or is called otherwise is refused with its reason."""
+    """Stored files come back; a file that was changed, is missing or is called otherwise is refused with its reason."""
     store, files = SnapshotStore(tmp_path), {"x": File(b"content")}
     kept = store.keep(files, OWN)
     assert store.keep(files, OWN) == kept

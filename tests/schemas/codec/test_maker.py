@@ -139,7 +139,7 @@ def test_defaults_are_the_models_own_and_never_shared() -> None:
 
 
 def test_makers_in_python_and_compiled_do_the_same() -> None:
-    """What is missing or unknown is told, and names are the only way."""
+    """A missing or unknown field is an error that names it, and names are the only way."""
     for make in (unchecked(Usage), _in_python(Usage)):
         assert make(usd=0.5, input_tokens=3) == Usage(input_tokens=3, usd=0.5)
         with pytest.raises(TypeError, match="Usage has no such field"):
@@ -162,7 +162,7 @@ def _in_python(record: type[Record]) -> Any:
 
 
 def test_a_limit_that_is_not_tested_is_no_limit_that_passes() -> None:
-    """Whoever gives a field a new kind of limit is told so at once; words of two lists are not mixed up."""
+    """A new kind of limit on a field is an error at once; words of two lists are not mixed up."""
 
     class Odd(Record):
         count: Annotated[int, Field(gt=0)]

@@ -1,7 +1,7 @@
 """The local broker against the real thing: a Kafka and a registry that are started, killed, and started again.
 
-What needs no running broker (ports, process ids, missing tools) is tested without one, with stand-ins for `java` and
-`mvn` where their absence, age or failure is the matter.
+Parts that need no running broker (ports, process ids, missing tools) are tested without one, with stand-ins for `java`
+and `mvn` where their absence, age or failure is the matter.
 """
 
 import asyncio

@@ -58,7 +58,7 @@ async def ask(url: str, security: Security) -> bool:
 
 
 async def test_a_registry_that_wants_a_password_over_tls(tmp_path: Path) -> None:
-    """The password opens it, a wrong one is refused without being shown, and so is an authority that nobody trusts."""
+    """The password opens it, a wrong one is refused without being shown, and so is an authority that is not trusted."""
     made = authority(tmp_path / "certificates")
     right = Security(cafile=made.ca, registry_username="braid", registry_password=SecretStr("s3cret"))
     with guarded(made) as url:

@@ -37,7 +37,7 @@ SHORT = 12
 
 
 def needles() -> list[bytes]:
-    """What must be nowhere: every long line of every secret, as text and as JSON writes it."""
+    """Strings that must be nowhere: every long line of every secret, as text and as JSON writes it."""
     lines = {
         line for secret, _ in SECRETS for line in secret.splitlines() if len(line) >= SHORT and "PRIVATE" not in line
     }
@@ -224,7 +224,7 @@ def test_no_secret_leaves_a_worker(settings: Settings, tmp_path: Path, braid: Br
 
 
 def _look(settings: Settings, braid: Braid) -> None:  # noqa: F811
-    """What people are shown."""
+    """The pages that people are shown."""
     listed = braid(settings, "dead-letters", "list", "--json")
     letters: Any = listed.json["letters"]
     assert len(letters) >= 4

@@ -16,7 +16,7 @@ ODD = b"\xff"
 
 
 def kept(folder: Path, text: bytes, error: LineError | None = None) -> dict[str, Any]:
-    """What the sidecar has of a line."""
+    """The sidecar's entry for a line."""
     rejected = Rejected(folder / "rejected.jsonl")
     rejected.add(Line("in.ndjson", 7, text), error or LineError("", "not a JSON object"))
     rejected.close()
@@ -70,7 +70,7 @@ def test_a_line_that_was_cut_in_a_letter_is_kept_without_its_secrets(tmp_path: P
 
 
 def test_what_is_wrong_with_a_line_quotes_no_secret(tmp_path: Path) -> None:
-    """The name of a field is somebody's content; people are shown the same."""
+    """The name of a field is foreign content; people are shown the same."""
     found = kept(tmp_path, b"{}", LineError(f"labels.{TOKEN}", f"{TOKEN} is no text"))
     assert (found["field"], found["reason"]) == ("labels.[REDACTED:github_token]", "[REDACTED:github_token] is no text")
     rejected = Rejected(None)

@@ -1,4 +1,4 @@
-"""JSON lines of records: parts that records share are written once, and nobody sees that."""
+"""JSON lines of records: parts that records share are written once, and readers do not notice."""
 
 from pathlib import Path
 

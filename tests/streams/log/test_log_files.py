@@ -1,4 +1,4 @@
-"""The files of a log: Avro containers that anybody can read, whole or refused where they are damaged."""
+"""The files of a log: Avro containers that any Avro library can read, whole or refused where they are damaged."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_other_readers_of_avro_read_the_same(tmp_path: Path) -> None:
 def test_a_block_ends_also_where_records_have_no_value(
     headers: tuple[tuple[str, bytes], ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is held before it is written is bounded, whatever comes."""
+    """The records held before they are written are bounded, for any input."""
     monkeypatch.setattr(log_writer, "BLOCK_BYTES", 1000)
     path = written(tmp_path, [LogRecord(at, at, None, None, headers) for at in range(500)])
     assert max(map(len, read_segment(path))) <= 100
@@ -106,7 +106,7 @@ def test_what_is_wrong_with_a_file_is_said(change: object, said: str, tmp_path: 
 def test_the_ends_of_a_file_are_found_without_reading_what_lies_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Damage between them does not show that way: it is found by whoever reads it."""
+    """Damage between them does not show that way: every reader finds it."""
     monkeypatch.setattr(log_writer, "BLOCK_BYTES", 1000)
     many = [LogRecord(at, at, b"k", bytes([at % 251]) * 600, ()) for at in range(10)]
     path = written(tmp_path, many)

@@ -128,7 +128,7 @@ def test_two_servers_of_one_log_do_not_count_twice(built: Build, out: Path, tmp_
 
 @pytest.mark.kafka
 def test_it_follows_a_cluster_and_reads_records_by_their_offsets(settings: Settings, tmp_path: Path) -> None:
-    """What is written while it is open is found by the next look, and nothing is read twice."""
+    """A record that is written while it is open is found by the next look, and nothing is read twice."""
 
     def events(rollout: str, seq: int) -> AgentEvents:
         event = AgentEvent(channel="text", event="thinking_delta", data='{"delta": "x"}')

@@ -162,7 +162,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_a_place_that_cannot_be_forked_from_is_refused(tmp_path: Path, state: dict[str, str]) -> None:
-    """A place that is not one, that is too early, or that nobody knows: said, and nothing is written."""
+    """A place that is not one, that is too early, or that is unknown: said, and nothing is written."""
     log = tmp_path / "log.ndjson"
     braid("fork", "csv-table", "--branches", "1", "--id", "a", "--log", str(log), env=state)
     before = log.read_bytes()

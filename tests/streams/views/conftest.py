@@ -37,7 +37,7 @@ Event = dict[str, object]
 
 
 class Ran(NamedTuple):
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -54,7 +54,7 @@ Braid = Callable[..., Ran]
 
 
 def environment(settings: Settings, **more: str) -> dict[str, str]:
-    """What a command needs to find a cluster."""
+    """The settings by which a command finds a cluster."""
     return {
         "BRAID_KAFKA": settings.kafka,
         "BRAID_REGISTRY": settings.registry,
@@ -128,7 +128,7 @@ async def _work(settings: Settings) -> None:
     """Run a worker until it has closed what closes, and has refused what is bad."""
     update = {
         "emission": EmissionConfig(judge=JudgeConfig(kind="external")),
-        "worker": WorkerConfig(session_timeout_s=6),  # the shortest that Kafka allows: nobody waits for a dead member
+        "worker": WorkerConfig(session_timeout_s=6),  # the shortest that Kafka allows: a dead member holds up no other
     }
     ready, stop = asyncio.Event(), asyncio.Event()
     worker = asyncio.create_task(run_worker(settings.model_copy(update=update), ready=ready, stop=stop))

@@ -1,4 +1,4 @@
-"""What an open rollout waits for, and what is shown of its facts."""
+"""The reasons why an open rollout waits, and the facts that are shown of it."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Where values come from, what is masked, and which variables nobody reads; and checks that need no cluster."""
+"""The origin of values, masked ones, and variables without a setting; and checks that need no cluster."""
 
 import json
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_a_variable_that_nobody_reads_is_named(name: str, meant: str | None) -> 
     "name", ["BRAID_PREFIX", "braid_prefix", "BRAID_CONFIG", "BRAID_EMISSION__SUMMARIZE__TOOLS__READ__MAX_BYTES"]
 )
 def test_a_variable_that_is_read_is_known(name: str) -> None:
-    """Whatever its case, and with names of the user's own in it."""
+    """In any case, and with names of the user's own in it."""
     assert unknown_variables({name: "x"}) == []
 
 
@@ -87,7 +87,7 @@ def test_a_typo_is_a_problem_and_a_stranger_a_warning() -> None:
 
 
 def test_a_gateway_for_others_without_tokens_is_a_problem() -> None:
-    """Anybody could write verdicts."""
+    """Any client could write verdicts."""
     assert checks.check_gateway(Settings(gateway=GatewayConfig(host="0.0.0.0"))).result == "problem"
     assert checks.check_gateway(Settings()).result == "ok"
 
@@ -114,7 +114,7 @@ def test_a_judge_or_model_that_cannot_be_asked_is_warned_of(monkeypatch: pytest.
 
 
 def test_scores_that_would_count_nowhere_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever asks for scores needs a weight for them; pairs alone need none."""
+    """A setting that asks for scores needs a weight for them; pairs alone need none."""
 
     def found() -> tuple[str, bool]:
         (check,) = (each for each in checks.machine_checks(load(), {}) if each.name == "judge")
@@ -197,7 +197,7 @@ def test_the_doctor_says_what_pages_are_looked_at_with(tmp_path: Path) -> None:
     ],
 )
 def test_the_doctor_says_whose_verdicts_count(trusted: Any, result: str, said: str) -> None:
-    """A broker takes verdicts from everybody, unless keys are named."""
+    """A broker takes verdicts from every client, unless keys are named."""
     check = checks.check_trust(Settings(trusted_verifiers=trusted))
     assert check.result == result
     assert said in check.detail

@@ -17,7 +17,7 @@ from tests.streams.views.conftest import SECRET, Braid, open_lines
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `braid run` makes of the sample and of a rollout with secrets in it."""
+    """The output of `braid run` on the sample and on a rollout with secrets in it."""
     folder = tmp_path_factory.mktemp("out")
     sample = folder / "sample.ndjson"
     write_sample(sample)
@@ -75,7 +75,7 @@ def test_a_directory_without_a_log_is_an_error(tmp_path: Path) -> None:
 
 
 async def test_every_record_has_a_gist_of_one_line(out: Path) -> None:
-    """Whatever stands in a topic can be scrolled through."""
+    """Any record of a topic can be scrolled through."""
     log = FileReader(out)
     kinds = set()
     async for placed in log.records([topic for topic in TOPICS if topic is not DEAD_LETTERS]):

@@ -44,7 +44,7 @@ def test_letters_that_do_not_say_where_they_come_from_stay_apart() -> None:
 
 
 def test_headers_that_make_no_sense_are_still_a_letter() -> None:
-    """Somebody else may write to the topic; listing goes on."""
+    """Another program may write to the topic; listing goes on."""
     letter = dead_letter(
         Placed(DEAD_LETTERS, 0, LogRecord(3, 1000, None, None, (("__braid.errors.offset", b"three"),)))
     )
@@ -65,7 +65,7 @@ def test_headers_that_make_no_sense_are_still_a_letter() -> None:
     ],
 )
 def test_all_filters_must_hold(filters: Filters, matches: bool) -> None:
-    """What is asked for is exactly what comes."""
+    """A filter returns exactly the letters that match."""
     assert filters.match(dead_letter(stored())) is matches
 
 
@@ -91,7 +91,7 @@ def test_counts_come_most_first() -> None:
     ("text", "topic"), [("dpo", DPO), ("evidence", EVIDENCE), ("votes", JUDGE_VOTES), ("training.dpo.v1", DPO), ("p.training.dpo.v1", DPO)]
 )  # fmt: skip
 def test_a_topic_is_found_by_a_part_that_only_one_has(text: str, topic: object) -> None:
-    """Nobody types whole names."""
+    """People do not type whole names."""
     assert find_topic(text, "p.") is topic
 
 

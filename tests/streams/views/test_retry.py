@@ -54,7 +54,7 @@ class Written(NamedTuple):
 
 
 def behind(settings: Settings, letter: Letter) -> list[Written]:
-    """What stands behind the original in its partition, of the same key."""
+    """The records behind the original in its partition, of the same key."""
 
     async def records() -> AsyncIterator[Written]:
         consumer = await start_consumer(settings)
@@ -77,7 +77,7 @@ def behind(settings: Settings, letter: Letter) -> list[Written]:
 
 
 def test_list_shows_letters_and_counts_by_reason(looked: Settings, braid: Braid) -> None:
-    """What a worker wrote: reason, id of the original, rollout, message; and the sums."""
+    """A worker's records: reason, id of the original, rollout, message; and the sums."""
     shown = braid(looked, "dead-letters", "list", "--rollout", "lru-cache")
     assert shown.code == 0
     for text in (
@@ -99,7 +99,7 @@ def test_list_takes_filters(looked: Settings, braid: Braid) -> None:
 
 
 def test_show_has_headers_reason_and_a_redacted_preview(looked: Settings, braid: Braid) -> None:
-    """What it held can be looked at, without its secrets."""
+    """Its content can be looked at, without its secrets."""
     letter = bury(looked)
     shown = braid(looked, "dead-letters", "show", letter.origin)
     for text in ("no Avro", "ce_id", "x-1", "wire header 00 00 00 00 01", "[REDACTED:anthropic_key]"):
@@ -146,7 +146,7 @@ def test_a_dry_run_writes_nothing(looked: Settings, braid: Braid) -> None:
 
 
 def test_retry_refuses_what_came_too_late(looked: Settings, braid: Braid) -> None:
-    """What is decided never changes, whoever asks."""
+    """A decision never changes, for any caller."""
     letter = bury(looked, reason="late")
     shown = braid(looked, "dead-letters", "retry", letter.origin)
     assert "refused" in shown.out

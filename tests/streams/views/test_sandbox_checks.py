@@ -1,4 +1,4 @@
-"""What `braid doctor` says of local sandboxes."""
+"""The findings of `braid doctor` about local sandboxes."""
 
 import os
 import sys

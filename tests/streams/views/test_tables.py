@@ -45,7 +45,7 @@ cells = st.one_of(
 
 @given(st.data(), st.sampled_from((*WIDTHS, PIPE_WIDTH)))
 def test_every_word_of_every_cell_is_whole(data: st.DataObject, width: int) -> None:
-    """Whatever is in the cells; a line is longer than the terminal only where one word is."""
+    """For any cells; a line is longer than the terminal only where one word is."""
     count = data.draw(st.integers(1, 8))
     names = tuple(f"name{at}" for at in range(count))
     chosen = [tuple(data.draw(st.lists(st.sampled_from(names), unique=True))) for _ in range(3)]

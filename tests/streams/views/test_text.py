@@ -1,4 +1,4 @@
-"""What is shown of somebody's text: redacted, on one line, harmless to a terminal."""
+"""Foreign text as it is shown: redacted, on one line, harmless to a terminal."""
 
 import orjson
 import pytest

@@ -34,7 +34,7 @@ def test_an_empty_row_removes_a_rollout() -> None:
 
 @pytest.mark.parametrize("value", [b"not json", b"[]", b'{"status": 3}'])
 def test_what_is_not_a_row_is_passed_over(value: bytes) -> None:
-    """Somebody else's bytes in the topic end no listing."""
+    """Foreign bytes in the topic end no listing."""
     assert rows_of((b"r1", ROW), (b"r2", value)).keys() == {"r1"}
 
 
@@ -59,7 +59,7 @@ def test_counts_of_an_open_rollout_have_a_plus() -> None:
 
 
 def test_a_closed_rollout_shows_outcomes_best_branch_and_rows() -> None:
-    """What a person looks for first."""
+    """The things that a person looks for first."""
     closed = {
         **ROW, "status": "closed", "settled": "complete", "closed": "no_judge", "outcomes": {"pass": 1, "fail": 2},
         "ranking": [[3, 1, 1.25], [0, 2, 0.1]], "rows": {"sft": 1, "dpo": 2, "rejected": 5},

@@ -28,7 +28,7 @@ def test_ties_and_missing_answers_count_for_both() -> None:
 
 
 def test_scores_are_kept_apart_from_comparisons() -> None:
-    """A branch that was scored by itself was compared with nobody."""
+    """A branch that was scored by itself was compared with no other."""
     counted = tally([vote(b=None, score=7.0), vote(b=None, score=8.0)])
     assert counted.scores == {0: [7.0, 8.0]}
     assert counted.pairs == []

@@ -20,7 +20,7 @@ ROLLOUTS = ("r1", "r2", "r3")
 
 
 def make_run(folder: Path, lines: list[Line]) -> Path:
-    """What `braid run` leaves of lines."""
+    """The output of `braid run` on lines."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lines.ndjson").write_bytes(encoded(lines))
     run_files([folder / "lines.ndjson"], folder / "run", Settings(), None)

@@ -172,7 +172,7 @@ def test_whatever_was_changed_is_found(signed: Path, tmp_path: Path, change: Cal
 
 
 def resigned(out: Path, key: SigningKey) -> None:
-    """State the digests of the files as they are now, as somebody with a key would."""
+    """State the digests of the files as they are now, as a forger with a key would."""
     manifest = json.loads((out / "manifest.json").read_bytes())
     for shard in (*manifest["files"], *manifest["provenance"]):
         shard["sha256"] = sha256((out / shard["name"]).read_bytes()).hexdigest()
@@ -221,7 +221,7 @@ def test_a_row_of_a_branch_that_evidence_does_not_list_is_found(signed: Path, tm
 
 
 def test_a_row_does_not_pass_for_a_run(signed: Path, tmp_path: Path) -> None:
-    """What is listed has to be: that there is a run with such events says nothing about a row."""
+    """A listed file has to be there: that there is a run with such events says nothing about a row."""
     out = take(signed, tmp_path / "out", "trl-sft")
     evidence = (out / "provenance" / "evidence-00000.jsonl").read_text("utf-8").splitlines()
     runs = {run["run_id"]: run.get("raw_digest") for run in map(json.loads, evidence)}
@@ -234,7 +234,7 @@ def test_a_row_does_not_pass_for_a_run(signed: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["atif", "rollout-wire", "trl-stepwise"])
 def test_a_dataset_of_before_branches_were_listed_is_ok_with_a_note(signed: Path, tmp_path: Path, name: str) -> None:
-    """Its rows lead to evidence of the same events, as they did; nobody says that the text was signed."""
+    """Its rows lead to evidence of the same events, as they did; no signature covers the text."""
     older = made_older(shutil.copytree(signed, tmp_path / "run"), KEY)
     outcome, reasons = verified(take(older, tmp_path / "out", name))
     assert (outcome.ok, reasons, len(outcome.uncovered)) == (True, [], 3)
@@ -248,7 +248,7 @@ def test_a_dataset_of_before_branches_were_listed_is_ok_with_a_note(signed: Path
 
 
 def test_a_foreign_key_on_the_manifest_is_found(signed: Path, tmp_path: Path) -> None:
-    """A consistent directory, signed by somebody who is not trusted."""
+    """A consistent directory, signed with a key that is not trusted."""
     out = take(signed, tmp_path / "out", "trl-sft", key=STRANGER)
     outcome, reasons = verified(out)
     assert not outcome.ok
@@ -271,7 +271,7 @@ def test_a_changed_value_in_parquet_is_found_at_its_row(signed: Path, tmp_path: 
 
 
 def test_a_damaged_parquet_file_is_a_finding(signed: Path, tmp_path: Path) -> None:
-    """What Arrow cannot read is said, and the rest is verified."""
+    """A file that Arrow cannot read is reported, and the rest is verified."""
     out = take(signed, tmp_path / "out", "verl-parquet")
     path = data_file(out)
     path.write_bytes(path.read_bytes()[:-20])

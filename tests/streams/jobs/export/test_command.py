@@ -74,7 +74,7 @@ def test_all_options_together(ran: Path, tmp_path: Path, capsys: Output) -> None
 
 
 def test_items_that_are_too_short_are_said(ran: Path, tmp_path: Path, capsys: Output) -> None:
-    """Nobody should think that they were looked for."""
+    """A reader should not think that they were looked for."""
     long = '{"id": "q", "question": "what is the airspeed velocity of an unladen swallow"}\n'
     words = ("export", "--format", "trl-sft", "--from-dir", str(ran), "--eval-items", "items.jsonl", "--json")
     (tmp_path / "items.jsonl").write_text(long + '{"id": "a", "question": "2 + 2?"}\n{"id": "b", "question": "why"}\n')

@@ -21,7 +21,7 @@ def counted(found: Difference, kind: str) -> tuple[int, int, int, int]:
 
 @pytest.mark.parametrize(("form", "kind"), [("trl-dpo", "jsonl"), ("trl-kto", "parquet"), ("rl-transitions", "jsonl")])
 def test_a_copy_is_the_same(ran: Path, tmp_path: Path, form: str, kind: str) -> None:
-    """Whatever the file, every row is found again and nothing differs."""
+    """For any file, every row is found again and nothing differs."""
     counts = take(ran, tmp_path / "one", form, kind=kind)
     take(ran, tmp_path / "other", form, kind=kind, shard_rows=2)
     found = diff(tmp_path / "one", tmp_path / "other")
@@ -72,7 +72,7 @@ def test_other_rules_are_named_for_replayed_datasets(ran: Path, tmp_path: Path, 
 
 
 def test_what_cannot_be_compared_is_said(ran: Path, tmp_path: Path) -> None:
-    """A dataset and a log, a place without either, and a dataset that somebody has changed."""
+    """A dataset and a log, a place without either, and a dataset that was changed."""
     take(ran, tmp_path / "out", "trl-sft")
     with pytest.raises(ReplayError, match=r"is an exported dataset and .* is a log"):
         diff(ran, tmp_path / "out")

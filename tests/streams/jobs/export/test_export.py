@@ -41,7 +41,7 @@ def rewritten(run: Path, folder: Path, change: Any) -> Path:
 
 
 def test_counts_files_and_manifest_agree(ran: Path, tmp_path: Path) -> None:
-    """What the counts say is in the files, and the manifest has the digest of every byte and every input."""
+    """The files agree with the counts, and the manifest has the digest of every byte and every input."""
     counts = take(ran, tmp_path / "out", "trl-kto")
     assert (counts.rollouts, counts.branches, counts.passes, counts.fails, counts.rows) == (3, 9, 3, 6, 9)
     assert (counts.sft, counts.dpo, counts.ppo, counts.aep) == (3, 6, 9, 12)
@@ -123,7 +123,7 @@ def test_a_checkpoint_that_knows_no_closing_evidence_is_gone_on_from(tmp_path: P
     ],
 )
 def test_a_checkpoint_of_another_shape_is_refused(ran: Path, tmp_path: Path, changed: dict[str, Any] | None) -> None:
-    """Whatever was written into it; nothing else is touched."""
+    """With any content; nothing else is touched."""
     take(ran, tmp_path / "out")
     path = tmp_path / "out" / "checkpoint.json"
     path.write_text(json.dumps(changed and json.loads(path.read_bytes()) | changed))
@@ -182,7 +182,7 @@ def test_one_export_at_a_time_writes_to_a_directory(ran: Path, tmp_path: Path, m
 
 @pytest.mark.parametrize("topic", [SFT, DPO, PPO])
 def test_a_rollout_that_misses_a_row_is_not_exported_and_is_named(ran: Path, tmp_path: Path, topic: Any) -> None:
-    """Whatever the format needs: half a rollout is none. The others are exported, and the row may still come."""
+    """For the needs of any format: half a rollout is none. The others are exported, and the row may still come."""
     damaged = rewritten(ran, tmp_path / "in", lambda each, found: found[1:] if each == topic else found)
     counts = take(damaged, tmp_path / "out")
     assert (counts.rollouts, counts.incomplete) == (2, 1)
@@ -332,7 +332,7 @@ def test_a_first_export_that_was_killed_while_files_appear_is_cleaned_up(
 
 
 def test_a_file_that_was_changed_since_is_not_cleaned_up(ran: Path, tmp_path: Path) -> None:
-    """Whoever wrote to it wants it."""
+    """The caller that wrote to it wants it."""
     kill("_conclude", ran, tmp_path / "out")
     (tmp_path / "out" / "train-00000.jsonl").write_text("mine")
     for _ in range(2):

@@ -46,6 +46,6 @@ def test_the_commands_on_the_page_run(tmp_path: Path) -> None:
 
 
 def test_the_example_on_the_page_is_the_file_that_is_tested() -> None:
-    """What people copy is what runs."""
+    """The commands that people copy are the ones that run."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert code == (ROOT / "docs" / "examples" / "dpo_stream.py").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""What is selected: splits, filters, and rows that repeat evaluation items."""
+"""The selection: splits, filters, and rows that repeat evaluation items."""
 
 from pathlib import Path
 

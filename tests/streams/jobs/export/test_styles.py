@@ -129,7 +129,7 @@ def test_every_trajectory_may_have_a_directory(signed: Path, tmp_path: Path) -> 
 
 
 def test_a_killed_export_leaves_no_directories(signed: Path, tmp_path: Path) -> None:
-    """What was written before is removed by the next export; a foreign trajectory stops it."""
+    """Files of the former export are removed by the next one; a foreign trajectory stops it."""
     out = tmp_path / "out"
     (out / "x-b0-a0").mkdir(parents=True)
     (out / "x-b0-a0" / "trajectory.json.part").write_text("{")

@@ -1,4 +1,4 @@
-"""What tests of replays in files share: the sample as a log, and a replay that has to end well."""
+"""Helpers for tests of replays in files: the sample as a log, and a replay that has to end well."""
 
 import shutil
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def rewritten(log: Path, target: Path, topic: Topic, change: Callable[[Any], Any
 
 
 def replay(braid: Braid, log: Path, *more: object) -> dict[str, Any]:
-    """What `braid replay --json` says."""
+    """The output of `braid replay --json`."""
     parallel = () if "--processes" in more else ("--processes", 1)
     code, found, said = braid("replay", "--from-dir", log, "--json", *parallel, *more)
     assert code == 0, said

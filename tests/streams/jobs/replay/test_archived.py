@@ -80,7 +80,7 @@ def test_an_archive_of_trimmed_topics_says_so(log: Path, braid: Braid, tmp_path:
 
 
 def test_what_lies_before_the_asked_span_is_not_lost(log: Path, braid: Braid, tmp_path: Path) -> None:
-    """Nothing is missing of what was asked for, so nobody is said to have lost it; asking for more is another thing."""
+    """Nothing is missing within the bounds, so no loss is reported; asking for more is another thing."""
     trimmed = _archived(log, tmp_path / "trimmed", lambda topic, all_: all_[4:] if topic is CLOSURES else all_)
     for bounds in (("--from", f"{CLOSURES.name}/0@4"), ("--manifest", trimmed)):
         assert "begins at offset" not in _replay(braid, trimmed, *bounds)[2]

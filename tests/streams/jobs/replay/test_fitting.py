@@ -1,4 +1,4 @@
-"""What is set is held against the configurations that the log pins, before anything is replayed."""
+"""Overrides are checked against the configurations that the log pins, before anything is replayed."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rollouts closed anew: under another policy, under the rules of whoever does it, and without holding them all."""
+"""Rollouts closed anew: under another policy, under the caller's rules, and without holding them all."""
 
 import json
 import random
@@ -13,7 +13,7 @@ from schemas.closures import Closure
 from schemas.emission import EmissionConfig
 from schemas.lifecycle import Lifecycle
 from streams.jobs.replay.lookahead import Ahead
-from streams.jobs.replay.reclosing import Reclosing
+from streams.jobs.replay.reclosed_fold import Reclosing
 from streams.log.container import partitions_of, read_partition
 from streams.log.file_writer import LogWriter, file_of
 from streams.log.record import LogRecord

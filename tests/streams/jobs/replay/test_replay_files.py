@@ -213,7 +213,7 @@ def test_other_rules_change_what_they_rule_and_diff_says_so(log: Path, braid: Br
 def test_two_runs_under_other_settings_differ_by_the_setting(
     braid: Braid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a run was settled under stands in its log: nobody has to remember it."""
+    """The configuration that a run was settled under stands in its log: the user need not remember it."""
     write_sample(tmp_path / "sample.ndjson")
     for name, most in (("one", "4"), ("other", "1")):
         monkeypatch.setenv("BRAID_EMISSION__PAIRS__MAX_PER_ROLLOUT", most)

@@ -80,7 +80,8 @@ def test_a_live_log_is_ok_with_attempts_that_were_replaced(configured: Settings,
 
 
 def test_a_bounded_part_of_a_live_log_is_verified(configured: Settings, braid: Braid) -> None:
-    """What closes later is counted as not compared; a span that begins later misses what it needs, and says so."""
+    """Rollouts that close later are counted as not compared; a span that begins later misses what it needs, and says
+    so."""
     _, whole, _ = braid("replay", "--dry-run", "--verify", "--json", "--processes", 1)
     ends = ",".join(f"{CLOSURES.name}/{number}@2" for number in range(configured.partitions))
     code, found, said = braid("replay", "--dry-run", "--verify", "--json", "--processes", 1, "--to", ends)
@@ -214,7 +215,8 @@ def _replay_process(*more: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_several_processes_write_beside_and_a_second_replay_does_not(configured: Settings, braid: Braid) -> None:
-    """New topics are there before the processes begin, nobody warns of them, and two datasets are never mixed."""
+    """New topics are there before the processes begin, no warning is printed about them, and two datasets are never
+    mixed."""
     beside = f"several{configured.prefix}"
     done = _replay_process("--to-prefix", beside, "--processes", "4")
     assert (done.returncode, done.stderr) == (0, "")

@@ -79,7 +79,7 @@ def test_a_replay_that_was_killed_leaves_no_half_file_and_is_resumed(log: Path, 
 
 
 def test_what_is_no_replay_is_never_cleared(log: Path, braid: Braid, tmp_path: Path) -> None:
-    """Neither an archive, nor a bare log, nor somebody's files; an earlier replay is replaced."""
+    """Neither an archive, nor a bare log, nor foreign files; an earlier replay is replaced."""
     bare, files = tmp_path / "bare", tmp_path / "files"
     shutil.copytree(log, bare)
     files.mkdir()

@@ -1,4 +1,5 @@
-"""What tests of `braid verify` share: a finished run of two rollouts, copies of it to tamper with, and the command."""
+"""Fixtures that tests of `braid verify` share: a finished run of two rollouts, copies of it to tamper with, and the
+command."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -65,7 +66,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def finished(home: Path) -> Path:
-    """What `braid run` makes of two rollouts of the sample."""
+    """The output of `braid run` on two rollouts of the sample."""
     lines = [orjson.dumps(line) for line in sample_lines() if line["rollout_id"] in ROLLOUTS]
     (home / "sample.ndjson").write_bytes(b"\n".join(lines))
     app(["run", str(home / "sample.ndjson"), "--out", str(home / "finished"), "--json"], result_action="return_value")

@@ -183,7 +183,7 @@ def test_an_attempt_that_was_replaced_is_ok_and_not_covered(verify: Verify, retr
 
 
 def test_another_text_of_an_attempt_that_was_replaced_is_told(verify: Verify, retried: Path) -> None:
-    """An earlier version may have written it so: no fault, and named for whoever asks."""
+    """An earlier version may have written it so: no fault, and named on request."""
     rewrite(retried, BRANCHES, lambda records: records.insert(0, changed(announced(retried), record_id=FORGED)))
     ran = verify(retried, "--verbose", json=False)
     assert ran.code == 0
@@ -237,7 +237,8 @@ def cut(records: list[Any], kept: int) -> Any:
 
 
 def test_an_emptied_list_is_none_of_before(verify: Verify, out: Path) -> None:
-    """Whoever takes the branch records out of it breaks the signature; then nothing counts as said."""
+    """An attacker who takes the branch records out of it breaks the signature; then its statements count for
+    nothing."""
 
     def change(records: list[Any]) -> None:
         records[4] = cut(records, 0)

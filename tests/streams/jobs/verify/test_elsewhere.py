@@ -73,7 +73,7 @@ def test_the_shared_vectors_get_their_verdicts(verify: Verify, tmp_path: Path) -
 
 
 NEVER: dict[type[Record], dict[str, Any]] = {SftRecord: {}, BranchRecord: {"attempt": 7}}
-"""A branch may have a record that evidence does not list, but not of an attempt that nobody made."""
+"""A branch may have a record that evidence does not list, but not of an attempt that was never made."""
 
 
 async def publish(settings: Settings, records: list[Record]) -> None:
@@ -116,7 +116,7 @@ def written_by_a_run(finished: Path) -> list[Record]:
 
 @pytest.mark.kafka
 def test_the_topics_of_a_cluster_are_verified(verify: Verify, finished: Path, on_kafka: Settings) -> None:
-    """What is whole is ok, also when a restarted worker wrote it twice; what was slipped in or changed is found."""
+    """A whole log is ok, also when a restarted worker wrote it twice; an inserted or changed record is found."""
     records = written_by_a_run(finished)
     asyncio.run(publish(on_kafka, records + records))
     ran = verify()

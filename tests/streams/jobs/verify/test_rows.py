@@ -126,7 +126,7 @@ def test_a_changed_row_of_a_log_is_found(verify: Verify, out: Path) -> None:
 
 
 def test_a_stored_record_that_belies_its_content_is_found(verify: Verify, out: Path) -> None:
-    """What Avro holds beside the signed view has to agree with it."""
+    """The fields in Avro have to agree with the signed view beside them."""
     rewrite(out / "log", EVIDENCE, lambda rows: rows.insert(0, rows.pop(0).model_copy(update={"record_id": "1" * 64})))
     assert verify(out / "log").faults == {
         f"{out}/log/{EVIDENCE.name}/00000.avro@0": "stored: the record_id is not the hash of the record"
@@ -152,7 +152,7 @@ def test_a_damaged_container_is_named_and_the_rest_is_verified(verify: Verify, o
     "name", ["sft.jsonl", "dpo.jsonl", "ppo.jsonl", "rejected.jsonl", "rankings.jsonl", "branches.jsonl"]
 )
 def test_a_repeated_key_of_a_row_is_found(verify: Verify, out: Path, name: str) -> None:
-    """The last one counts to us, the first one to somebody else."""
+    """The last one counts to us, the first one to another reader."""
 
     def repeat(lines: list[bytes]) -> None:
         lines[1] = lines[1].replace(b"{", b'{"rollout_id":"other",', 1)

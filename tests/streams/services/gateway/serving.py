@@ -53,7 +53,7 @@ def with_gateway(settings: Settings, **changes: Any) -> Settings:
 
 
 def written(settings: Settings, rollout_id: str, topic: Topic = AGENT_EVENTS) -> list[Written]:
-    """What the log holds of a rollout in a topic, read from the beginning to the end of now."""
+    """The records of a rollout in a topic, read from the beginning to the end of now."""
     return asyncio.run(_written(settings, rollout_id, (topic,)))
 
 

@@ -1,4 +1,4 @@
-"""Who may write what, decided without a server."""
+"""Roles, decided without a server."""
 
 import pytest
 from pydantic import SecretStr
@@ -38,7 +38,7 @@ def test_events_are_for_agents_and_operators() -> None:
 
 
 def test_rollouts_are_for_operators() -> None:
-    """What is required of branches is not for agents to say."""
+    """Agents do not say which verdicts are required."""
     assert caller("operator").refusal(Lifecycle, "r", None) is None
     assert caller("agent", "verifier").refusal(Lifecycle, "r", None)
 
@@ -57,7 +57,7 @@ def test_a_bound_token_is_good_for_its_branch_only(rollout: str, branch: int, ma
 
 
 def test_a_token_bound_to_a_branch_says_nothing_about_the_rollout() -> None:
-    """What concerns all branches is not about the one."""
+    """A bound token does nothing that concerns all branches."""
     bound = caller("operator", "verifier", rollout="mine", branch=1)
     assert bound.fact_refusal(Lifecycle(opened=RolloutOpened(rollout_id="mine", task="t")))
     assert bound.fact_refusal(JudgeVote(vote_id="v", rollout_id="mine", a=1, b=2))
@@ -90,7 +90,7 @@ def test_a_token_gives_its_own_roles() -> None:
 
 @pytest.mark.parametrize("texts", [["same", "same"], ["", "x"], ["  "]])
 def test_empty_and_repeated_tokens_are_configuration_errors(texts: list[str]) -> None:
-    """They would open the door to everybody, or make it unclear who came."""
+    """They would open the door to every client, or make it unclear who came."""
     with pytest.raises(ConfigError, match=r"gateway\.tokens\.\d"):
         Doors([token(text, "agent") for text in texts])
 
@@ -105,7 +105,7 @@ def test_an_address_that_others_reach_needs_tokens(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "::1"])
 def test_loopback_needs_no_tokens(host: str) -> None:
-    """Whoever is on the machine is trusted."""
+    """Every user of the machine is trusted."""
     check_bind(GatewayConfig(host=host), ())
 
 

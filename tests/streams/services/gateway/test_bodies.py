@@ -63,7 +63,7 @@ def test_an_array_with_a_bad_element_keeps_the_others(bad: bytes) -> None:
     [(b'[{"a":1},{"a":', 1), (b'[{"a":1} {"a":2}]', 1), (b'[{"a":NaN}', 1), (b'[{"a":NaN}] x', 1), (b"[" * 100_000, 0)],
 )
 def test_a_broken_array_is_bad_where_it_breaks(body: bytes, at: int) -> None:
-    """Nothing of it is taken: nobody knows what its sender meant."""
+    """Nothing of it is taken: the sender's meaning is unknown."""
     (only,) = items(body)
     assert only.at.number == at
     assert "nothing of it was taken" in reason(only)
@@ -168,7 +168,7 @@ def test_the_content_type_decides_the_form(content_type: str | None, form: Form)
     ],
 )
 def test_other_types_are_refused(content_type: str, headers: dict[str, str]) -> None:
-    """Also what a form on somebody's page could send without asking."""
+    """Also a form that a foreign page could send without asking."""
     with pytest.raises(RefusedError) as caught:
         form_of(content_type, headers)
     assert caught.value.status == 415

@@ -139,7 +139,7 @@ def test_lines_without_seq_are_counted_per_branch() -> None:
 
 
 def test_a_cloud_event_fills_in_seq_and_time() -> None:
-    """What the event says itself comes first."""
+    """The event's own fields come first."""
     (fact,) = read(EVENT, events(), seq=9, time_ms=5)
     assert (fact.first_seq, fact.events[0].timestamp_ms) == (9, 5)
     (fact,) = read(EVENT | {"seq": 1, "timestampMs": 2}, events(), seq=9, time_ms=5)

@@ -59,7 +59,7 @@ def test_the_client_is_served_as_one_file(guarded: httpx.Client, tmp_path: Path)
 
 @pytest.mark.kafka
 def test_the_openapi_names_every_route_with_examples(client: httpx.Client) -> None:
-    """What can be sent, and what comes back."""
+    """The requests, and the answers."""
     described = client.get("/openapi.json").json()
     posts = {path: methods["post"] for path, methods in described["paths"].items() if "post" in methods}
     assert set(posts) == {
@@ -87,7 +87,7 @@ def test_the_openapi_has_an_example_of_every_kind_of_event(client: httpx.Client)
 
 @pytest.mark.kafka
 def test_examples_of_the_openapi_are_accepted(client: httpx.Client, rollout: str) -> None:
-    """Nobody copies an example that does not work."""
+    """Every example works when it is copied."""
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         content = methods.get("post", {}).get("requestBody", {}).get("content", {})
         for kind in ("build", "visual", "check") if "{kind}" in path else ("",):

@@ -1,4 +1,4 @@
-"""What the gateway does not take: from whom, how much, and what kind. Nothing of it reaches the log."""
+"""The refusals of the gateway: from whom, how much, and what kind. Nothing of it reaches the log."""
 
 import socket
 from typing import Any
@@ -172,7 +172,7 @@ def test_a_bad_conversation_event_is_refused_at_its_own_position(
 
 
 def test_secrets_do_not_reach_the_log_when_so_configured(guarded: httpx.Client, house: Settings, rollout: str) -> None:
-    """What an agent printed by mistake is gone before it is kept for ever."""
+    """A secret that an agent printed by mistake is gone before it is kept for ever."""
     secret = "ghp_" + "a1B2c3D4e5" * 4
     event = {"event": "tool_result", "data": {"output": f"TOKEN={secret}", "callId": "c1"}}
     answer = guarded.post(
@@ -222,7 +222,7 @@ def test_a_path_that_is_no_utf8_is_refused(client: httpx.Client) -> None:
 def test_an_open_gateway_takes_nothing_from_pages_of_others(
     client: httpx.Client, headers: dict[str, str], status: int
 ) -> None:
-    """Whoever visits a page does not write its events."""
+    """A page in a browser does not write events."""
     content = orjson.dumps(EVENT)
     answer = client.post(
         "/v1/rollouts/r/branches/0/events", content=content, headers={"content-type": "application/json"} | headers

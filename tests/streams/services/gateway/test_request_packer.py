@@ -76,7 +76,7 @@ def test_an_event_of_exactly_the_limit_is_taken_and_one_byte_more_is_not() -> No
 
 
 def test_a_refused_event_leaves_the_others_in_place() -> None:
-    """What was packed before it is still there."""
+    """The items that were packed before it are still there."""
     packer = Packer(CODEC.encode)
     packer.add([event(0)], Position(0))
     with pytest.raises(ItemError):
@@ -96,7 +96,7 @@ def test_the_end_closes_the_slice_that_it_follows() -> None:
 
 
 def test_a_whole_branch_in_one_item_is_split_where_it_must_be() -> None:
-    """What is known of the branch is on its first slice, the end on its last."""
+    """The facts about the branch are on its first slice, the end on its last."""
     events = tuple(
         AgentEvent(channel="tool", event="tool_result", data=f'{{"output":"{"x" * 300_000}"}}') for _ in range(10)
     )
@@ -117,7 +117,7 @@ def test_a_whole_branch_in_one_item_is_split_where_it_must_be() -> None:
 
 
 def test_other_facts_come_after_the_events_before_them() -> None:
-    """What settles a rollout must not overtake its events."""
+    """An item that settles a rollout must not overtake its events."""
     packer = Packer(CODEC.encode)
     assert packer.add([event(0)], Position(0)) == []
     close = Lifecycle(close_requested=CloseRequested(rollout_id="r"))

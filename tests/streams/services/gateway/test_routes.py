@@ -1,4 +1,4 @@
-"""What every route writes, read back from the log."""
+"""The records that every route writes, read back from the log."""
 
 import shutil
 import subprocess

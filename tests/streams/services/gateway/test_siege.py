@@ -204,7 +204,7 @@ def test_spare_connections_are_few() -> None:
 
 
 def test_addresses_of_one_network_are_one_sender() -> None:
-    """IPv6 gives everybody 2^64 of them."""
+    """IPv6 gives every client 2^64 of them."""
     assert address_of(("2001:db8::1", 1)) == address_of(("2001:db8::ffff:2", 2)) != address_of(("2001:db8:0:1::1", 1))
     assert address_of(("::ffff:10.0.0.1", 1)) == address_of(("10.0.0.1", 2)) == "10.0.0.1"
     assert address_of(None) == ""

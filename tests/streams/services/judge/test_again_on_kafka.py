@@ -103,7 +103,7 @@ async def test_a_rollout_that_closed_without_its_judge_is_judged_later(
 
 
 async def test_closed_rollouts_are_folded_again_to_the_same_records(settings: Settings, tmp_path: Path) -> None:
-    """What a log gives when it is folded once more is what the worker wrote; open rollouts are counted and left alone."""
+    """Folding a log once more gives the worker's records; open rollouts are counted and left alone."""
     told = [line | {"rollout_id": name} for name in ("one", "two") for line in lines()]
     path = tmp_path / "lines.ndjson"
     path.write_text("\n".join(map(json.dumps, [*told, {"type": "rollout", "rollout_id": "open", "task": "t"}])))

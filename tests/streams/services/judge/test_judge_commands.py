@@ -37,7 +37,7 @@ def _scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """What a command prints."""
+    """The output of a command."""
     app(list(words), result_action="return_value")
     return capsys.readouterr().out
 
@@ -92,7 +92,7 @@ async def too_long(_body: dict[str, Any], _number: int) -> Said:
 def test_probe_says_why_there_is_no_answer(
     braid: Braid, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the service's words without what is secret, or that nobody is there; the exit code is 1."""
+    """In the service's words without secrets, or that the service cannot be reached; the exit code is 1."""
     with model_server(too_long) as api:
         model(monkeypatch, api.url)
         code, shown, _ = braid("judge", "probe")
@@ -226,7 +226,7 @@ def test_what_is_not_defined_is_no_number_for_prometheus(tmp_path: Path, capsys:
 
 @pytest.fixture
 def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The judge is a model, and nobody may ask it."""
+    """The judge is a model, and it may not be asked."""
     with model_server(prefers("a")) as api:
         model(monkeypatch, api.url)
         yield

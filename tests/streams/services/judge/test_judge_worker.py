@@ -130,7 +130,8 @@ async def test_a_slow_model_does_not_hold_up_the_group_and_stopping_waits_for_it
 async def test_a_second_worker_takes_its_share_and_nothing_is_lost(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """While partitions move, calls under way are finished by whoever made them: at most those are made twice."""
+    """While partitions move, calls under way are finished by the worker that made them: at most those are made
+    twice."""
     await put(settings, REQUESTS)
     wanted = 4 * len(REQUESTS)
     with model_server(slow(0.3)) as api:

@@ -23,7 +23,7 @@ RULES = 'judge = "rules-1"\n[[rule]]\nprefer = "contains"\ntext = "tests passed"
 
 
 class Ran:
-    """What a command printed, and how it ended."""
+    """The output of a command, and how it ended."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], *words: str) -> None:
         capsys.readouterr()
@@ -61,7 +61,8 @@ SCRIPTED = ("--judge", "scripted", "--rules", "rules.toml", "--json")
 
 
 def test_a_run_asks_the_judge_and_pays_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Votes become facts in the log of the run; a second run into the same place asks nobody and gives the same bytes."""
+    """Votes become facts in the log of the run; a second run into the same place makes no call and gives the same
+    bytes."""
     first = Ran(capsys, "run", "lines.ndjson", "--out", "out", *SCRIPTED)
     assert first.code == 0, first.err
     assert {name: first.counts["judge"][name] for name in ("judge", "asked", "known", "missing", "usd")} == {
@@ -150,7 +151,7 @@ def test_stored_rollouts_are_judged_again_from_files(
 def test_results_of_a_run_are_not_replaced_by_judging_again(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whatever name the run's directory is given: nobody is asked, and no byte changes."""
+    """By whatever name the run's directory is given: no judge is asked, and no byte changes."""
     assert Ran(capsys, "run", "lines.ndjson", "--out", "out").code == 0
     Path("link").symlink_to("out")
     Path("file").touch()
@@ -230,7 +231,7 @@ def test_a_run_has_its_branches_scored(capsys: pytest.CaptureFixture[str], monke
     assert found == {0: 9.0, 1: 9.0, 2: None, 3: None}
     assert {branch["judge_score"] for branch in ranking["branches"]} == {None}
     later = Ran(capsys, "run", "lines.ndjson", "--out", "out", *SCRIPTED).counts["judge"]
-    assert (later["known"], later["asked"]) == (6, 6)  # whoever got no answer asks again
+    assert (later["known"], later["asked"]) == (6, 6)  # a caller without an answer asks again
 
 
 def test_judging_again_is_killed_and_pays_only_for_what_was_in_flight(

@@ -55,7 +55,7 @@ def guarded_kafka(folder: Path) -> Iterator[tuple[str, str]]:
         "listener.name.users.plain.sasl.jaas.config":
             f"org.apache.kafka.common.security.plain.PlainLoginModule required {known};",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",  # whoever comes by the broker's own door
+        "super.users": "User:ANONYMOUS",  # clients of the inner listener
     }  # fmt: skip
     (folder / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     (folder / "data").mkdir()

@@ -68,7 +68,7 @@ WHY = {b"wide": "4,194,304 are allowed", b"odd": "cannot be read"}
 
 
 async def test_what_was_given_up_stays_so(settings: Settings, tmp_path: Path) -> None:
-    """One dead letter says why. What comes later becomes one, also after a restart, and makes no rollout of what is left."""
+    """One dead letter says why. A later fact becomes one, also after a restart, and makes no rollout of its own."""
     await ensure_topics(settings)
     await write(settings, *too_wide("wide"), *settled_under_nonsense("odd"))
     decided = len(await read_all(settings, settings.prefix + CLOSURES.name))
@@ -114,7 +114,7 @@ async def test_what_was_given_up_stays_so(settings: Settings, tmp_path: Path) ->
 
 
 async def test_a_letter_whose_original_is_gone_holds_nobody_up(settings: Settings, tmp_path: Path) -> None:
-    """Somebody trims the log between the reading and the giving up: there is nothing to keep, and everything goes on."""
+    """The log is trimmed between the reading and the giving up: there is nothing to keep, and everything goes on."""
     await ensure_topics(settings)
     log = tmp_path / "worker.log"
     with Worker(settings, log) as worker:

@@ -1,4 +1,4 @@
-"""Marks: the same bytes whoever writes them, small, and enough to tell late from repeated."""
+"""Marks: the same bytes from every writer, small, and enough to tell late from repeated."""
 
 from schemas.closures import Closure, RolloutClosed, RolloutSettled, SettledBranch
 from schemas.events import AgentEvent, AgentEvents
@@ -24,7 +24,7 @@ def events(branch: int, attempt: int, first: int, count: int) -> AgentEvents:
 
 
 def test_a_mark_says_where_the_closing_had_read_to() -> None:
-    """What stands below these offsets was part of the decision."""
+    """The facts below these offsets were part of the decision."""
     mark = read_mark(mark_of(SETTLED, CLOSED))
     assert mark.read_to == CLOSED.read_to
     assert mark.closed_at == 7

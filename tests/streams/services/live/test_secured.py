@@ -53,7 +53,8 @@ async def test_the_whole_way_over_tls(kafka: SecuredKafka, tmp_path: Path, name:
 
 
 def test_who_does_not_get_in_is_told_why(kafka: SecuredKafka) -> None:
-    """A wrong password, no certificate, an authority that nobody trusts, and no TLS at all: an error each, without the password."""
+    """A wrong password, no certificate, an authority that is not trusted, and no TLS at all: an error each, without the
+    password."""
     inside, outside = kafka.passwords, kafka.certificates
     cases = {
         "password": (inside.but(password=SecretStr("not the right one")), "SaslAuthenticationFailed"),

@@ -64,7 +64,8 @@ REAL = [
 
 
 def attacks() -> list[Any]:
-    """What an agent writes about its own branches of `attacked`, with the ids that the verifier is going to use and others."""
+    """An agent's forged records about its own branches of `attacked`, with the ids that the verifier is going to use
+    and others."""
     here = {"rollout_id": "attacked", "branch_index": 0}
     return [
         build("attacked", 0, "look-0", **PASS),
@@ -135,7 +136,7 @@ async def append(settings: Settings, facts: Iterable[Fact]) -> None:
 
 
 async def ingest_unsigned(settings: Settings, folder: Path) -> list[str]:
-    """A file with a verdict that nobody vouches for; returns what the operator is told."""
+    """A file with an unsigned verdict; returns the message for the operator."""
     filed = {"type": "build", "rollout_id": "attacked", "branch_index": 0, "verdict_id": "filed", **PASS}
     (folder / "filed.ndjson").write_text(json.dumps(filed))
     said: list[str] = []

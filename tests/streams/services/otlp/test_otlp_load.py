@@ -41,7 +41,7 @@ def body_of(number: int, size: int) -> bytes:
 
 @cache
 def template(size: int) -> tuple[bytes, bytes]:
-    """What stands before and after the trace id of a body."""
+    """The bytes before and after the trace id of a body."""
     request = ExportTraceServiceRequest()
     span = request.resource_spans.add().scope_spans.add().spans.add(
         trace_id=b"the trace id's 16"[:16], span_id=b"12345678", name="work", start_time_unix_nano=1, end_time_unix_nano=2

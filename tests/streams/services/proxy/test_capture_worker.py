@@ -1,4 +1,4 @@
-"""What the capture worker does with captures that it reads again."""
+"""The capture worker, with captures that it reads again."""
 
 from aiokafka.structs import ConsumerRecord
 

@@ -32,7 +32,7 @@ PATHS = ("/v1/messages?beta=true", "/v1/chat/completions")
 
 
 class Seen(NamedTuple):
-    """What a client saw of an answer."""
+    """An answer, as a client saw it."""
 
     status: int
     reason: str

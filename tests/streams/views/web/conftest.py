@@ -64,7 +64,7 @@ def write_lines(path: Path, lines: Iterator[Any]) -> Path:
 
 @pytest.fixture(scope="package")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `braid run` makes of the sample and of rollouts for the pages, signed with the development key."""
+    """The output of `braid run` on the sample and on rollouts for the pages, signed with the development key."""
     from streams.cluster.signing_keys import signing_key
 
     folder = tmp_path_factory.mktemp("ran")

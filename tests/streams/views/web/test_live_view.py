@@ -49,7 +49,7 @@ def write(settings: Settings, *facts: Lifecycle | AgentEvents | BuildVerdict) ->
 @pytest.mark.kafka
 @pytest.mark.timeout(120)
 def test_an_open_page_shows_that_its_rollout_closed(settings: Settings, look: Look, tmp_path: Path) -> None:
-    """Nobody touches the page: it waits for a verdict, the verdict comes, and the page shows the closed rollout."""
+    """The page is not touched: it waits for a verdict, the verdict comes, and the page shows the closed rollout."""
     asyncio.run(ensure_topics(settings))
     opened = RolloutOpened(rollout_id="live", task="Watch it", branches=1, required=("build",))
     write(

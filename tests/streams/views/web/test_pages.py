@@ -171,7 +171,7 @@ def test_left_out_pairs_are_named_where_one_record_stands_for_many(address: str)
 
 
 def test_pages_say_where_nothing_is_flagged(address: str) -> None:
-    """Of one branch that cheated, of none that did, and of those that nobody looked at."""
+    """Of one branch that cheated, of none that did, and of those without a look."""
     one = httpx.get(f"{address}/rollouts/flaky-date-test").text
     assert "No sign of a hack: branches 0, 2" in one
     none = httpx.get(f"{address}/rollouts/six").text

@@ -42,7 +42,7 @@ def test_a_branch_that_is_not_there_is_an_error(braid: Braid, ran: Path) -> None
 
 
 def test_one_file_shows_everything_without_a_server(braid: Braid, ran: Path, look: Look, tmp_path: Path) -> None:
-    """The file runs its own script only, asks nobody for anything, and its links lead to its own parts."""
+    """The file runs its own script only, sends no request, and its links lead to its own parts."""
     file = tmp_path / "six.html"
     code, said, _ = braid(None, "show", "six", "--from-dir", str(ran), "--html", str(file))
     assert (code, "open it in a browser" in said) == (0, True)

@@ -35,7 +35,7 @@ HOSTILE = (
     "{{7*7}} ${7*7} <%= 7*7 %> &lt;b&gt; &#x3c;b&#x3e;",
     "x" * 5000,
 )
-"""What somebody may write anywhere."""
+"""Hostile text for any field."""
 
 HOSTILE_ID = "<b>bad</b>/../\"q\"?a=b&c#d %2F 'e'"
 
@@ -90,7 +90,7 @@ def six_lines() -> Iterator[Line]:
         }
     for sample in range(2):
         for order in ("ab", "ba"):
-            # 2 and 5: whoever is shown first wins. 3 beats 5, whatever the order.
+            # 2 and 5: the side shown first wins. 3 beats 5, whatever the order.
             yield _vote(name, 2, 5, order, sample, "a" if order == "ab" else "b")
             yield _vote(name, 3, 5, order, sample, "a")
 
@@ -126,7 +126,7 @@ def _exact(name: str, branch: int) -> Iterator[Line]:
 
 
 def hostile_lines() -> Iterator[Line]:
-    """A rollout whose every field holds what somebody may write."""
+    """A rollout whose every field holds hostile text."""
     everything = " ".join(HOSTILE)
     yield {
         "type": "rollout", "rollout_id": HOSTILE_ID, "task": everything, "branches": 3, "required": ["build", "<i>lint</i>"],

@@ -39,7 +39,7 @@ def import_records(
     from agents.compliance.task_file import TaskError
     from streams.cluster.config import load
     from streams.cluster.signing_keys import verifier_key
-    from streams.commands.comply.folding import fold
+    from streams.commands.comply.comply_fold import fold
     from streams.jobs.compliance_import import imported_lines
     from streams.jobs.compliance_lines import load_tasks
     from streams.log.durable_files import open_output

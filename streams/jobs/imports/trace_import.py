@@ -9,9 +9,9 @@ from typing import Any
 
 from agents.importers.formats.registry import FORMATS
 from agents.importers.formats.seed_shapes import SEED_SHAPES
+from agents.importers.traces.episode_reader import base_name, guarded
 from agents.importers.traces.format import Bad, Episode, Format, Item, Options, Part, Piece, Scatter
 from agents.importers.traces.json_elements import MAX_ELEMENT
-from agents.importers.traces.reading import base_name, guarded
 from agents.importers.traces.rollout_book import Grouping, RolloutBook
 from agents.importers.traces.tally import Tally
 from agents.redaction.redaction import redact
@@ -32,7 +32,7 @@ class ImportTracesError(BraidError):
 
 @dataclass
 class Imported:
-    """What was read."""
+    """The files that were read."""
 
     rollouts: int = 0
     branches: int = 0

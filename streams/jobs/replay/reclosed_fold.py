@@ -39,7 +39,7 @@ class Reclosing(Fold):
         self._trusted = trusted
         """The keys whose verdicts count in what is decided here; None: all verdicts count."""
         self._decisions: dict[str, list[Closure]] = {}
-        """What stands in the log about rollouts that have not left."""
+        """The facts in the log about rollouts that have not left."""
         self._ready: list[str] = []
         """Rollouts whose last record has been read."""
         self._lacking: dict[str, tuple[str, ...]] = {}
@@ -86,8 +86,8 @@ class Reclosing(Fold):
     def holes(self, lost: Mapping[str, str]) -> list[Hole]:
         """Rollouts that left without some of their facts.
 
-        Who decides anew needs all facts: a rollout is among them when facts were lost, or cannot be read, and no decision says
-        that its own are there.
+        Deciding anew needs all facts: a rollout is among them when facts were lost, or cannot be read, and no decision
+        says that its own are there.
         """
         self._closing |= self._coming.keys()
         for rollout_id in self._coming:

@@ -19,7 +19,7 @@ _COLON, _COMMA, _OBJECT_END = b":,}"
 Told = TypeVar("Told", bound=Episode | Bad | Piece)
 
 _UNEXPECTED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
-"""Raised by a look at a value of a shape that nobody thought of: the value is rejected, not the import."""
+"""Raised by a look at a value of an unexpected shape: the value is rejected, not the import."""
 
 
 def per_item(read_one: Callable[[Item, Options], Iterable[Episode | Bad | Piece]]) -> Read:
