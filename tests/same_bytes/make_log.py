@@ -21,9 +21,11 @@ from typing import Any
 
 from streams.cluster import broker
 from streams.cluster.broker import places
+from tests.agents.conversations.chats import ChatAgent
 from tests.live import Worker
 
 Line = dict[str, Any]
+ROOT = Path(__file__).parents[2]
 
 RULES = """
 judge = "rules-1"
@@ -60,6 +62,11 @@ PHASES: tuple[dict[str, str], ...] = (
         "BRAID_CLOSING__IDLE_MS": "2500", "BRAID_EMISSION__REDACT": "false", "BRAID_EMISSION__TURN_TEXT": "false",
         "BRAID_EMISSION__SUMMARIZE__MAX_BYTES": "300", "BRAID_EMISSION__PAIRS__MIN_PROBABILITY": "0.6",
         "BRAID_EMISSION__PAIRS__MAX_PER_ROLLOUT": "9", "BRAID_EMISSION__REQUIRED": '["build", "visual"]',
+        "BRAID_EMISSION__REASONING": "drop", "BRAID_EMISSION__SUBAGENTS": "drop",
+    },
+    {
+        "BRAID_CLOSING__IDLE_MS": "2500", "BRAID_EMISSION__REWARDS__HACKED_ROWS": "penalise",
+        "BRAID_EMISSION__MAX_OUTPUT_BYTES": "2000",
     },
 )  # fmt: skip
 """Configurations of the worker, one after the other."""
@@ -97,6 +104,16 @@ OUTPUTS: tuple[Any, ...] = (
 )  # fmt: skip
 TOOLS = ("run", "write_file", "read_file", "git", "http_get")
 
+HACKS: tuple[Line, ...] = (
+    {"status": "pass", "details": {"signals": [], "looks": [{"name": "canary", "made": True}]}},
+    {"status": "unknown", "details": {"signals": [], "looks": [{"name": "canary", "made": False, "why": "no tests"}]}},
+    {"status": "fail", "details": {"signals": [
+        {"rule": "L.canary", "class": "confirmed", "source": "experiment", "evidence": "the canary did not fail"}]}},
+    {"status": "unknown", "details": {"signals": [
+        {"rule": "T5.harness_hook", "class": "suspected", "source": "files", "path": "conftest.py", "line": 3,
+         "evidence": "pytest_runtest_makereport"}]}},
+)  # fmt: skip
+
 
 class Maker:
     """Lines of rollouts, from a seed."""
@@ -115,6 +132,8 @@ class Maker:
             "system_prompt": self.chance.choice((None, "Be brief.")), "deadline_ms": 6000,
             "tools": self.chance.choice(([], [{"type": "function", "function": {"name": "run", "parameters": {}}}])),
             "labels": {"team": self.chance.choice("ab")},
+            "awaited": self.chance.choice(([], [], ["hacks"])), "allow_failing": self.chance.random() < 0.1,
+            "task_shown": self.chance.random() > 0.1,
         }  # fmt: skip
         if self.chance.random() < 0.7:
             opening |= {"repo_commit": "0c0ffee", "tool_manifest_digest": "d" * 64}
@@ -139,7 +158,7 @@ class Maker:
         lines: list[Line] = []
         attempts = 2 if self.chance.random() < 0.12 else 1
         for attempt in range(attempts):
-            events = self._events(index, attempt, own_task=own_task)
+            events = self._story(index, attempt, own_task=own_task)
             ended = self.chance.random()
             if attempt < attempts - 1 or ended < 0.06:
                 events.pop()  # it broke off without a word
@@ -165,8 +184,11 @@ class Maker:
             if self.chance.random() < 0.04:
                 other = {"channel": "status", "event": "status", "data": {"phase": "another story"}}
                 lines.append({"type": "event", **place, "attempt": attempt, "seq": 1, "event": other})
-            if ended > 0.88:
-                status = self.chance.choice(("answered", "failed", "aborted", "infra_error"))
+            chat = events[0]["channel"] == "conversation"  # nothing in it ends a branch
+            if ended > 0.88 or (chat and attempt == attempts - 1):
+                status = self.chance.choice(
+                    ("answered", "failed", "aborted", "infra_error") if ended > 0.88 else ("answered",)
+                )
                 lines.append({"type": "end", **place, "attempt": attempt, "status": status, "error": "529 overloaded"})
         verdict = {**place, "attempt": attempts - 1}
         builds = [self.chance.choice(BUILDS[:8]) if self.chance.random() < 0.8 else self.chance.choice(BUILDS)]
@@ -180,7 +202,78 @@ class Maker:
             lines.append(
                 {"type": "check", **verdict, "name": "lint", "status": status, "score": 0.5, "hint": "use ruff"}
             )
+        lines += self._hacks(verdict)
         return lines
+
+    def _hacks(self, verdict: Line) -> list[Line]:
+        if self.chance.random() > 0.6:
+            return []
+        found = self.chance.choice(HACKS)
+        return [{"type": "check", **verdict, "name": "hacks", **found, "details": json.dumps(found["details"])}]
+
+    def _story(self, index: int, attempt: int, *, own_task: bool) -> list[Line]:
+        """The events of a branch, in one of the three forms."""
+        form = self.chance.random()
+        if form < 0.4:
+            return self._chat(index)
+        return self._turns(index) if form < 0.5 else self._events(index, attempt, own_task=own_task)
+
+    def _chat(self, index: int) -> list[Line]:
+        """An exact conversation: turns with tools, reasoning and token ids, a sub-agent, a compaction, a failed call."""
+        chat = ChatAgent()
+        context = [
+            chat.message("system", "Be brief."),
+            chat.message("user", f"Mend it, number {index % 2 if self.chance.random() < 0.2 else 0}."),
+        ]
+        prompt, after = [*range(7, 60)], None
+        with_tokens, drops = self.chance.random() < 0.5, self.chance.random() < 0.1
+        for turn in range(self.chance.randrange(1, 5)):
+            if self.chance.random() < 0.15:
+                after = chat.ask(context, None, after)
+            told: Line = {"reasoning": f"I think {turn}."} if self.chance.random() < 0.4 else {}
+            last = self.chance.random() < 0.3
+            called = {"id": f"t{turn}", "name": "run", "arguments": json.dumps({"command": f"make {turn}"})}
+            calls = {} if last else {"tool_calls": [called]}
+            answer = chat.message("assistant", self.chance.choice(ANSWERS[:3]), **told, **calls)
+            more: Line = {
+                "sampling": {"temperature": 0.7},
+                "policy_version": f"step-{turn // 2}",
+                "finish_reason": "stop",
+            }
+            if with_tokens:
+                ids = [self.chance.randrange(50_000) for _ in range(self.chance.randrange(1, 9))]
+                more["tokens"] = {"prompt_ids": prompt, "ids": ids, "logprobs": [-0.125 * at for at in range(len(ids))]}
+                prompt = [*prompt, *ids, 5, 6] if self.chance.random() < 0.8 else [1, *prompt, *ids]
+            usage = {"input": 90 + turn, "output": 7, "cached": 3}
+            after = chat.ask(context, answer, after, usage=usage, **more)
+            context = [*context, answer]
+            if last:
+                context.append(chat.message("user", "And then?"))
+                continue
+            output = self.chance.choice([each for each in OUTPUTS if isinstance(each, str)])
+            context.append(chat.message("tool", output, tool_call_id=f"t{turn}"))
+            if self.chance.random() < 0.1:
+                brief = [chat.message("user", "Look it up.")]
+                chat.ask(brief, chat.message("assistant", "It is there.", agent="scout"), agent="scout")
+            if drops and turn == 1:
+                context = [context[0], chat.message("user", "So far: half of it is mended."), *context[-2:]]
+        chat.ask(context, chat.message("assistant", self.chance.choice(ANSWERS)), after)
+        return [{"traceId": "t", "timestampMs": next(self._clock), **line["event"]} for line in chat.lines]
+
+    def _turns(self, index: int) -> list[Line]:
+        """A transcript: turns in their order."""
+        found: list[tuple[str, str, Line]] = [("text", "run_start", {"task": f"Task number {index % 2}"})]
+        for step in range(self.chance.randrange(1, 4)):
+            found.append(("thinking", "reasoning", {"text": f"Step {step}.", "step": step}))
+            found.append(("text", "assistant_message", {"text": f"I do {step}.", "step": step}))
+            found += self._call(step, 0, index)
+            if self.chance.random() < 0.5:
+                found.append(("user", "user_message", {"text": "Go on.", "step": step}))
+        found.append(("text", "final_answer", {"answer": self.chance.choice(ANSWERS)}))
+        return [
+            {"traceId": "t", "channel": channel, "event": kind, "data": data, "timestampMs": next(self._clock)}
+            for channel, kind, data in found
+        ]
 
     def _events(self, index: int, attempt: int, *, own_task: bool) -> list[Line]:
         start: Line = {"agentConfig": {"model": "m-1", "tools": list(TOOLS), "maxSteps": 9}}
@@ -287,6 +380,8 @@ async def _phases(maker: Maker, env: dict[str, str], work: Path, rollouts: int) 
     for phase, chosen in enumerate(PHASES):
         wave = [f"rollout-{next(numbers):03}" for _ in range(rollouts // len(PHASES))]
         lines = [line for name in wave for line in maker.rollout(name)]
+        if phase == 0:
+            lines += _compliance(env, work)
         path = work / f"lines-{phase}.ndjson"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         kept = {key: env[key] for key in ("BRAID_SIGNING_KEY", "BRAID_STATE_DIR")}
@@ -308,6 +403,14 @@ async def _phases(maker: Maker, env: dict[str, str], work: Path, rollouts: int) 
                 judge.wait()
             worker.stop()
             sys.stderr.write(f"phase {phase}: done\n")
+
+
+def _compliance(env: dict[str, str], work: Path) -> list[Line]:
+    """The lines of the sample's compliance run: every mode, two seeds."""
+    sample, log = ROOT / "docs" / "examples" / "comply", work / "comply.ndjson"
+    words = ("--script", sample / "answers.toml", "--seeds", "1,2", "--id", "comply", "--log", log)
+    _braid(env, "comply", "run", sample / "tasks.jsonl", *words)
+    return [json.loads(line) for line in log.read_text("utf-8").splitlines()]
 
 
 def _braid(env: dict[str, str], *words: object) -> str:
