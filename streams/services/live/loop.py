@@ -9,12 +9,10 @@ Reading and writing is up to the driver (`Driver`); the loop does not know what 
 """
 
 import asyncio
-import tempfile
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 import faust
@@ -28,7 +26,7 @@ from streams.cluster.config import Settings
 from streams.cluster.connections import REQUEST_BYTES, start_consumer
 from streams.log.outgoing_record import Outgoing
 from streams.log.topics import MARKS_TABLE, VIEW_TABLE, Topic
-from streams.services.live.seams import AckedTable, SafeConsumer, SafeTransport
+from streams.services.live.seams import AckedTable, DisklessApp, SafeConsumer, SafeTransport
 from streams.services.slot import name_of
 
 BATCH = 500
@@ -393,12 +391,11 @@ def _app(settings: Settings) -> faust.App:
         )  # fmt: skip
     elif security.protocol == "SSL":
         credentials = faust.SSLCredentials(security.ssl_context())
-    return faust.App(
+    return DisklessApp(
         settings.group,
         broker=[f"kafka://{server}" for server in settings.kafka.split(",")],
         broker_credentials=credentials,
         store="memory://",
-        datadir=str(Path(tempfile.gettempdir()) / f"{slot}-faust"),  # Faust insists on one; nothing is kept in it
         Table=AckedTable,
         version=1,
         autodiscover=False,

@@ -88,6 +88,13 @@ class SafeTransport(driver.Transport):
     Consumer = SafeConsumer
 
 
+class DisklessApp(faust.App):
+    """An app without a directory: its tables are in memory, and one for each slot would stay behind in /tmp."""
+
+    def _create_directories(self) -> None:
+        pass
+
+
 class AckedTable(faust.Table[str, bytes]):
     """A table whose changelog writes can be waited for; read again as a whole after every rebalance."""
 

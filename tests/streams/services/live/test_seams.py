@@ -2,6 +2,7 @@
 
 import inspect
 from importlib.metadata import version
+from pathlib import Path
 
 import faust
 import pytest
@@ -54,6 +55,14 @@ async def test_a_poll_of_a_source_partition_is_one_message() -> None:
     assert whole.generation_id == loop.app.consumer_generation_id
     alone = consumer._to_message(tp, records[0])
     assert (alone.offset, alone.value) == (7, b"v7")
+
+
+def test_an_app_makes_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory for each slot would stay behind in /tmp, or in the directory that the worker was started in."""
+    monkeypatch.chdir(tmp_path)
+    assert "self._create_directories()" in inspect.getsource(faust.App)
+    Loop(Settings(kafka="127.0.0.1:1"), FACTS).app._create_directories()
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_the_loop_commits_with_exists() -> None:
