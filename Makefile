@@ -40,13 +40,14 @@ test-long: $(COMPILED) ## All that takes minutes: the tests marked long, the fau
 	@$(BIN)/python -m tests.suite --each long properties
 
 # Parts that run side by side on one broker (tests/suite.py); alone, each of them starts its own. REPORT: a file for its results.
+CORES := tests/agents tests/schemas tests/imports
 FORK := tests/agents/fork tests/streams/services/test_fork.py tests/streams/test_demo.py
 LIVE := tests/faults tests/streams/services/live tests/clients tests/streams/cluster
 LOG := tests/streams/services/judge tests/streams/jobs/replay tests/streams/services/verifiers tests/streams/views
 PYTEST := $(BIN)/pytest -p no:cacheprovider $(REPORT:%=--junitxml=%)
 
 test-cores: $(COMPILED)
-	@$(PYTEST) tests/agents tests/schemas --ignore=tests/agents/fork
+	@$(PYTEST) $(CORES) --ignore=tests/agents/fork
 
 test-fork: $(COMPILED)
 	@$(PYTEST) $(FORK)
@@ -58,7 +59,7 @@ test-log: $(COMPILED)
 	@$(PYTEST) $(LOG)
 
 test-kafka: $(COMPILED)
-	@$(PYTEST) --ignore=tests/agents --ignore=tests/schemas $(foreach part,$(FORK) $(LIVE) $(LOG),--ignore=$(part))
+	@$(PYTEST) $(foreach part,$(CORES) $(FORK) $(LIVE) $(LOG),--ignore=$(part))
 
 long: $(COMPILED)
 	@$(PYTEST) -m "long or faults" -s

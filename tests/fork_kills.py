@@ -107,7 +107,7 @@ class Killed:
         return found
 
     async def no_strays(self) -> None:
-        ends = time.monotonic() + 10
+        ends = time.monotonic() + 60
         while self.strays():
             assert time.monotonic() < ends, self.strays()
             await asyncio.sleep(0.05)

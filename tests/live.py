@@ -34,7 +34,7 @@ from streams.log.topics import (
 from streams.log.wire import Codec, body_of
 from tests.processes import Forked
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 class Stored(NamedTuple):

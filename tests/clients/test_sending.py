@@ -142,7 +142,7 @@ def behind_one(run: Run, server: Server, *texts: str) -> None:
     """Queue items that will be sent together, behind one that is under way."""
     server.held.clear()
     run.user("under way")
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while run.rollout.braid._sender._under_way != 1:
         assert time.monotonic() < until
         time.sleep(0.005)

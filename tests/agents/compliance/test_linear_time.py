@@ -46,20 +46,20 @@ def test_no_rule_takes_two_seconds_on_a_megabyte(piece: str) -> None:
     for name, rule in RULES.items():
         if name == "language:response_language":
             continue
-        began = time.perf_counter()
+        began = time.thread_time()
         rule(CheckedText(text), ARGS.get(name, {}))
-        assert time.perf_counter() - began < 2, name
+        assert time.thread_time() - began < 2, name
     for name, short in SHORT_RULES.items():
         if name == "style:language":
             continue
-        began = time.perf_counter()
+        began = time.thread_time()
         short(
             CheckedText(text),
             SHORT_ARGS.get(name, {"min": 3} if name.endswith("_count") and "bullet" not in name else 3),
             (),
         )
-        assert time.perf_counter() - began < 2, name
+        assert time.thread_time() - began < 2, name
     for name, stored in STORED_RULES.items():
-        began = time.perf_counter()
+        began = time.thread_time()
         stored(text, ARGS.get(name, {"language": "en"}))
-        assert time.perf_counter() - began < 2, name
+        assert time.thread_time() - began < 2, name

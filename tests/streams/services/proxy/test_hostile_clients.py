@@ -314,7 +314,7 @@ async def test_silent_connections_make_room_for_one_that_asks(
         host, _, port = url.removeprefix("http://").partition(":")
         silent = [await asyncio.open_connection(host, int(port)) for _ in range(40)]
         assert (await answered(url, request(CHAT)))[0] == 200
-        await until(lambda: _closed(silent, 20), "silent ones are closed", 10)
+        await until(lambda: _closed(silent, 20), "silent ones are closed", 60)
         for _, writer in silent:
             writer.close()
 

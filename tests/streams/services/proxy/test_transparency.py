@@ -155,7 +155,7 @@ async def test_the_first_event_is_there_before_the_second_is_sent(api: PlayedApi
     async with aiohttp.ClientSession() as client:
         with proxying(away(tmp_path, api.url)) as url:
             async with client.post(f"{url}/r/t/b/0/anthropic/v1/messages", data=body) as answer:
-                first = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 10)
+                first = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 60)
                 assert first.startswith(b"event: message_start")
                 api.go_on.set()
                 assert (await answer.content.read()).endswith(b'data: {"type": "message_stop"}\n\n')
@@ -169,9 +169,9 @@ async def test_a_client_that_hangs_up_reaches_the_upstream(api: PlayedApi, tmp_p
             async with client.post(f"{url}{path}", data=body) as answer:
                 await answer.content.readuntil(b"\n\n")
                 answer.close()
-            await asyncio.wait_for(api.hung_up.wait(), 10)
+            await asyncio.wait_for(api.hung_up.wait(), 60)
             if path.startswith("/r/"):
-                await until(lambda: _has(tmp_path), "the cut call is captured", 10)
+                await until(lambda: _has(tmp_path), "the cut call is captured", 60)
                 (capture,) = spooled(tmp_path)
                 told = json.loads(capture.body)
                 assert (told["error"]["kind"], "response" in told) == ("cut", False)
