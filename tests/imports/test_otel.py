@@ -245,7 +245,7 @@ def test_evaluations_become_checks(tmp_path: Path) -> None:
     assert found == [
         ("tone", "unknown", 0.5),
         ("right", "pass", 1.0),
-        ("evaluation-build", "fail", None),
+        ("build check", "fail", None),
         ("human", "unknown", 0.9),
     ]
     decided = read_spans(tmp_path, body, options=Options(pass_at=0.8)).of("check")

@@ -20,6 +20,17 @@ COUNTED = {
     "otel/traceloop-anthropic.jsonl.gz": (5, 5, 0, 4, 0, 2, {"answered": 2, "infra_error": 1}),
     "otel/openinference-anthropic.jsonl.gz": (5, 5, 1, 4, 0, 2, {"answered": 2, "infra_error": 1}),
     "otel/openinference-langchain.jsonl.gz": (5, 5, 1, 2, 0, 0, {"infra_error": 2}),
+    "otel/openinference-openai-agents.pb.gz": (6, 6, 2, 5, 1, 2, {"answered": 2, "infra_error": 1}),
+    "otel/pydantic-ai.pb.gz": (
+        6,
+        9,
+        2,
+        6,
+        1,
+        3,
+        {"answered": 3, "infra_error": 1},
+    ),  # one run was given another's history
+    "otel/two-instrumentations.pb.gz": (3, 3, 0, 3, 1, 1, {"answered": 1, "infra_error": 1}),
 }
 
 

@@ -9,7 +9,18 @@ from agents.importers.sessions.claude_nodes import ClaudeNodes, ClaudeSession, g
 from agents.importers.sessions.hub_rows import per_family, session_head
 from agents.importers.traces.episode_reader import base_name, is_json, is_part_of_job, says
 from agents.importers.traces.fields import text_in
-from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, SubAgent
+from agents.importers.traces.format import (
+    Bad,
+    Episode,
+    FileUse,
+    Format,
+    Head,
+    Item,
+    Options,
+    Part,
+    SubAgent,
+    call_places,
+)
 
 
 def _is_session(name: str, head: Head) -> bool:
@@ -106,11 +117,7 @@ def _subagents(
     last: bool,
 ) -> list[SubAgent]:
     """The sub-agents that a branch started, each after the call that did; the last branch has those that no call names."""
-    places = {
-        event["data"]["callId"]: place
-        for place, event in reversed(list(enumerate(events)))
-        if event["event"] == "tool_call"
-    }
+    places = call_places(events)
     found = []
     for name, nodes in session.agents.items():
         told = _told(session, nodes)

@@ -12,7 +12,18 @@ from agents.importers.traces.chat import tell_result
 from agents.importers.traces.content import read_content
 from agents.importers.traces.episode_reader import base_name, is_json, is_part_of_job, says, tell_unreadable
 from agents.importers.traces.fields import as_text, number_in, object_in, rest_of, text_in, whole_in
-from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, SubAgent
+from agents.importers.traces.format import (
+    Bad,
+    Episode,
+    FileUse,
+    Format,
+    Head,
+    Item,
+    Options,
+    Part,
+    SubAgent,
+    call_places,
+)
 from agents.importers.traces.transcript_writer import TranscriptWriter, Turn
 from schemas.jsontext import kind_of, parse
 
@@ -230,11 +241,7 @@ def _exit_code(output: str) -> float | None:
 
 def _subagents(events: Sequence[Mapping[str, Any]], steps: CodexSteps, agents: Sequence[_Session]) -> list[SubAgent]:
     """The sub-agents that a branch started, each after the call that did."""
-    places = {
-        event["data"]["callId"]: place
-        for place, event in reversed(list(enumerate(events)))
-        if event["event"] == "tool_call"
-    }
+    places = call_places(events)
     found = []
     for agent in agents:
         place = places.get(steps.agents.get(agent.id, ""))

@@ -5,13 +5,13 @@ from typing import Any
 
 from agents.importers.formats.atif import families, info_of, is_piece, tools_of
 from agents.importers.line_error import LineError
-from agents.importers.traces.checks import check
 from agents.importers.traces.episode_reader import per_part, says
 from agents.importers.traces.fields import an_object, array_in, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part
 from agents.importers.traces.synthetic import end_of_error
 from agents.importers.traces.trajectory import Trajectory
 from agents.importers.traces.usage import Usage, read_usage
+from agents.importers.traces.verdicts import rewarded
 
 OWN_LIMITS = (
     "AgentTimeoutError", "ContextWindowExceededError", "ContextLengthExceededError", "OutputTokenExceededError",
@@ -124,9 +124,7 @@ def _end(exception: Mapping[str, Any]) -> tuple[str, str | None]:
 def _verdicts(step: Mapping[str, Any], options: Options) -> list[dict[str, Any]]:
     """A check for each reward: 1 passes, 0 fails, anything between them is unknown."""
     rewards = object_in(step, "verifier_result", "rewards")
-    return [
-        made for name, value in rewards.items() if (made := check("harbor", name, value, options.pass_at)) is not None
-    ]
+    return [each for name, value in rewards.items() for each in rewarded("harbor", name, value, options)]
 
 
 def _agent(result: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:

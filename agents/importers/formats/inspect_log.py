@@ -8,7 +8,7 @@ from agents.importers.line_error import LineError
 from agents.importers.traces.episode_reader import base_name, guarded, is_json, members
 from agents.importers.traces.fields import an_object, as_text, number_in, object_in, rest_of, text_in, whole_in
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, Reading
-from agents.importers.traces.verdicts import check, scored
+from agents.importers.traces.verdicts import check, rewarded, scored
 
 NAME = "inspect"
 PASSES, FAILS = ("C", "1", "true"), ("I", "0", "false")
@@ -160,7 +160,7 @@ def graded(format_name: str, name: str, value: Any, options: Options) -> Verdict
         return [check(format_name, name, "fail", 0)]
     number = PARTLY if grade == "P" else number
     if number is not None:
-        return scored(format_name, name, number, options, passes=float("inf"), fails=float("-inf"))
+        return rewarded(format_name, name, number, options)
     return [check(format_name, name, "unknown", hint=grade[:1000])]
 
 

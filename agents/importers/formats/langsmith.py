@@ -11,7 +11,6 @@ from typing import Any
 from agents.importers.langsmith.llm_run import Run, error_of, read_llm
 from agents.importers.line_error import LineError
 from agents.importers.traces.episode_reader import each_alone, is_json, members, per_item, says
-from agents.importers.traces.evaluated import checks_of
 from agents.importers.traces.fields import an_object, array_in, millis, nanos, object_in, rest_of, text_in
 from agents.importers.traces.format import Bad, Episode, Format, Head, Item, Options, Piece
 from agents.importers.traces.span_tree import SpanTree
@@ -20,6 +19,7 @@ from agents.importers.traces.tool_join import Moment, RunCall, ToolRun
 from agents.importers.traces.traced_end import TracedEnd, traced_end
 from agents.importers.traces.traced_run import TracedRun
 from agents.importers.traces.tracker import TracedCall
+from agents.importers.traces.verdicts import checks_of
 from schemas.jsontext import compact
 
 

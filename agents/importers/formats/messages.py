@@ -1,5 +1,6 @@
 """Chat datasets: rows with `messages` [{role, content}], or `conversations` [{from, value}]."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,12 @@ ROLES = {
 CALLS = ("function_call", "tool_call")
 """Roles of messages that are calls: their text is JSON with a name and arguments."""
 
+_SPEAKER = re.compile(
+    rb'"(?:role|from)"\s*:\s*"(?:%b)"'
+    % "|".join(["system", "developer", "user", "assistant", "tool", "function", *ROLES, *CALLS]).encode()
+)
+"""Somebody who speaks in a chat: mails have senders, and members of a channel have roles."""
+
 _MARKS = frozenset({
     "trace", "run_type", "state", "simulations", "schema_version", "resourceSpans", "eval", "sessionId", "kind", "response_id",
     "termination_reason",
@@ -42,10 +49,7 @@ def recognise(names: Sequence[str], head: Head) -> bool:
 
 def _is_chat(head: bytes) -> bool:
     plain = head.replace(b"\\", b"")  # a column of Parquet is JSON in a text
-    words = any(
-        b'"%b"' % who in plain and b'"%b"' % what in plain for who, what in ((b"role", b"content"), (b"from", b"value"))
-    )
-    if not words or b'"contents"' in plain:
+    if not _SPEAKER.search(plain) or b'"contents"' in plain:
         return False
     found = members(head)
     return not found.keys() & _MARKS and any(

@@ -16,6 +16,7 @@ Message = dict[str, Any]
 
 _CALL, _RESULT = "_call", "_result"
 _WORDS = ("text", "text_reasoning")
+_RESPONSES = (b'"agent_response"', b'"agent_run_response"', b'"chat_response"', None)
 _ASKS, _DECIDES = "function_approval_request", "function_approval_response"
 _READ_CALL = ("type", "call_id", "name", "tool_name", "arguments", "additional_properties")
 
@@ -29,7 +30,7 @@ def _is_ours(found: Mapping[str, bytes]) -> bool:
     kind, said = found.get("type"), found.get("messages", b"")
     if kind == b'"session"':
         return {"session_id", "state"} <= found.keys() and found["state"].startswith(b"{")
-    return said.startswith(b"[") and b'"contents"' in said and kind in (b'"agent_response"', b'"chat_response"', None)
+    return said.startswith(b"[") and b'"contents"' in said and kind in _RESPONSES
 
 
 def _read(item: Item, _options: Options) -> Iterator[Episode | Bad]:
@@ -95,6 +96,7 @@ def _plain(message: Any, number: int, called: frozenset[str]) -> Iterator[Any]:
     said = {
         **rest_of(message, "contents", "type", "message_id", "additional_properties"),
         "id": message.get("message_id"),
+        "role": _value(message.get("role")),
     }
     extra = object_in(message, "additional_properties")
     if extra:
@@ -119,6 +121,11 @@ def _plain(message: Any, number: int, called: frozenset[str]) -> Iterator[Any]:
         else:
             turn["content"].append(_content(part))
     yield from _said(turn)
+
+
+def _value(role: Any) -> Any:
+    """A role; versions before 1.0 wrote {type: role, value}."""
+    return role.get("value") if isinstance(role, dict) and role.get("type") == "role" else role
 
 
 def _said(turn: Message) -> Iterator[Message]:

@@ -200,7 +200,7 @@ def _at(span: Span) -> Moment:
 
 
 def _kind(span: Span) -> str:
-    return text_in(object_in(span, "span_data"), "type") or "unknown"
+    return text_in(span["span_data"], "type") or "unknown"
 
 
 def _sdk_kind(data: Mapping[str, Any]) -> str | None:

@@ -14,14 +14,15 @@ from agents.importers.otlp.request_json import Problem, read_request
 from agents.importers.otlp.request_proto import read_body
 from agents.importers.otlp.spans import Span, plain, read_plain
 from agents.importers.traces.episode_reader import first_value, guarded, is_json, members
-from agents.importers.traces.evaluated import checks_of
 from agents.importers.traces.format import Bad, Episode, FileUse, Format, Head, Item, Options, Part, Piece, Reading
 from agents.importers.traces.span_tree import SpanTree, told_once
+from agents.importers.traces.verdicts import checks_of
 from schemas.jsontext import compact, parse
 
 _MEMBERS = frozenset({"resourceSpans", "resource_spans", "resourceLogs", "resource_logs"})
-_BODY = re.compile(rb"\n[\x00-\xff]{1,5}\n", re.DOTALL)
-"""How a body begins: field 1 of the request, its length, field 1 of its first entry (the resource)."""
+_LENGTH = rb"[\x80-\xff]{0,4}[\x00-\x7f]"
+_BODY = re.compile(rb"\n%b(?:\n(?:\x00|%b\n%b\n)|\x12%b\n)" % (_LENGTH, _LENGTH, _LENGTH, _LENGTH), re.DOTALL)
+"""How a body begins: an entry with its length, in it a resource with nothing or with an attribute that has a key, or spans of a scope."""
 
 
 def recognise(sources: Sequence[str], head: Head) -> bool:

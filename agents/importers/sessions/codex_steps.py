@@ -213,6 +213,8 @@ class CodexSteps:
         elif kind is not None and kind.endswith("_output"):
             source = rest_of(item, "type", "call_id", "output") | dict(beside)
             self._add(ResultStep(text_in(item, "call_id"), item.get("output"), time, source))
+        elif kind in _NOT_SENT:
+            self._add(NoteStep("status", {"message": str(kind), "source": rest_of(item, "type")}, time))
         else:
             self._add(
                 NoteStep("unreadable", {"position": "", "reason": f"unknown item {kind}", "raw": dict(item)}, time)
@@ -288,6 +290,9 @@ class CodexSteps:
         last = words[-1] if words else None
         return Ended("answered" if isinstance(last, TurnStep) and last.spoke and not last.calls else None)
 
+
+_NOT_SENT = ("ghost_snapshot",)
+"""Items that the program keeps for itself: no model sees them."""
 
 _REPEATS = frozenset({
     "item_completed", "item_started", "user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content",

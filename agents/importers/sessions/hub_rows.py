@@ -82,8 +82,3 @@ def session_head(head: bytes) -> bytes:
     if first_value(head)[:1] == b"{" and b'"trace"' in head and b'"harness"' in head:
         return head.partition(b'"trace"')[2].replace(b"\\", b"")
     return head
-
-
-def is_hub_head(head: bytes) -> bool:
-    """Whether a head is that of rows with sessions in them."""
-    return b'"trace"' in head and b'"harness"' in head and b'"session_id"' in head

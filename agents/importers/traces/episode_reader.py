@@ -1,7 +1,6 @@
 """Readers of whole episodes, guarded: a bad item, or a bad file, is one rejection with its position, and the rest goes on."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import TypeVar
 
 from agents.importers.line_error import LineError
@@ -28,17 +27,6 @@ def per_item(read_one: Callable[[Item, Options], Iterable[Episode | Bad | Piece]
     def read(items: Iterable[Item], options: Options) -> Reading:
         for item in items:
             yield from guarded_all([item], read_one(item, options))
-
-    return read
-
-
-def per_file(read_file: Callable[[Sequence[Item], Options], Iterable[Episode | Bad]]) -> Read:
-    """A reader that makes episodes of all items of a file: a session in lines."""
-
-    def read(items: Iterable[Item], options: Options) -> Reading:
-        for _, group in groupby(items, key=lambda item: item.file):
-            session = list(group)
-            yield from guarded_all(session, read_file(session, options))
 
     return read
 

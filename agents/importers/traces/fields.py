@@ -22,13 +22,6 @@ def an_array(value: Any, field: str) -> list[Any]:
     return value
 
 
-def a_text(value: Any, field: str) -> str:
-    """The text. Raises LineError."""
-    if not isinstance(value, str):
-        raise LineError(field, f"expected a text, found {kind_of(value)}")
-    return value
-
-
 def object_in(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """The object below these names; an empty one where there is none."""
     found: Any = value

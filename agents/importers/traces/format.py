@@ -90,6 +90,12 @@ class SubAgent:
     events: Sequence[dict[str, Any]]
 
 
+def call_places(events: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """By the id of a tool call, its place among the events: a sub-agent stands after the call that started it."""
+    calls = [(event["data"]["callId"], place) for place, event in enumerate(events) if event["event"] == "tool_call"]
+    return dict(reversed(calls))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Episode:
     """One branch: what an agent did, and what is known about it."""

@@ -8,7 +8,7 @@ from agents.importers.traces.chat import json_value, marked, tell_result
 from agents.importers.traces.content import Content, read_content
 from agents.importers.traces.exact_steps import ExactSteps
 from agents.importers.traces.fields import an_array, an_object, array_in, millis, object_in, rest_of, text_in
-from agents.importers.traces.format import Bad, Item, SubAgent
+from agents.importers.traces.format import Bad, Item, SubAgent, call_places
 from agents.importers.traces.synthetic import SYNTHETIC, is_api_error
 from agents.importers.traces.transcript_writer import Called, TranscriptWriter, Turn
 from agents.importers.traces.usage import NONE, Usage, read_usage
@@ -248,11 +248,7 @@ class Trajectory:
 
     def subagents(self, events: Sequence[Mapping[str, Any]]) -> list[SubAgent]:
         """The sub-agents, each after the call that started it; those that no call names at the end."""
-        places = {
-            event["data"]["callId"]: place
-            for place, event in reversed(list(enumerate(events)))
-            if event["event"] == "tool_call"
-        }
+        places = call_places(events)
         found = [*self._started, *((None, each) for each in self._embedded.values())]
         return [
             made for call, value in found for made in self._subagent(value, places.get(call or "", len(events) - 1) + 1)

@@ -1,31 +1,27 @@
 """Verdicts that a trace holds, as `check` lines without their identity: a score is a pass or a fail only where its format says so."""
 
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agents.importers.traces.fields import number_in
+from agents.importers.traces.fields import number_in, text_in
 from agents.importers.traces.format import Options
+from agents.verdicts.meaning import RESERVED
 from schemas.base import MAX_ID
 
 ALMOST_ONE = 1 - 1e-6
 """The score from which a reward of 0 to 1 is a pass: sums of shares miss 1 by a rounding."""
 
-_RESERVED = ("build", "visual")
-"""Verdicts that have lines of their own."""
+_PASS = frozenset({"pass", "passed", "correct", "true", "yes"})
+_FAIL = frozenset({"fail", "failed", "incorrect", "false", "no"})
+"""Labels of evaluations that say what their score means."""
 
 
 def check(
     format_name: str, name: str, status: str, score: float | None = None, hint: str | None = None
 ) -> dict[str, Any]:
     """A check: pass, fail or unknown; a score outside of 0 to 1 is in its hint only."""
-    shown = f"{name} check" if name in _RESERVED else name or "check"
-    made: dict[str, Any] = {"type": "check", "name": shown[:MAX_ID], "status": status}
-    if score is not None and 0 <= score <= 1:
-        made["score"] = score
-    elif score is not None:
-        hint = f"score {score}" if hint is None else f"score {score}; {hint}"
-    if hint:
-        made["hint"] = hint
-    return made | {"produced_by": f"import:{format_name}"}
+    return _line(f"import:{format_name}", name, status, score, hint)
 
 
 def scored(
@@ -41,7 +37,7 @@ def scored(
     """The check of a score: a pass from `passes` on, a fail up to `fails` (unset: all others), else unknown; `--pass-at` decides
     instead. No check where the value is no number.
     """
-    score = number_in({"score": value}, "score")
+    score = _score(value)
     if score is None:
         return []
     if options.pass_at is not None:
@@ -51,3 +47,53 @@ def scored(
     else:
         status = "fail" if fails is None or score <= fails else "unknown"
     return [check(format_name, name, status, score, hint)]
+
+
+def rewarded(format_name: str, name: str, value: Any, options: Options) -> list[dict[str, Any]]:
+    """The check of a reward of any scale: 1 passes and 0 fails, all others are unknown; `--pass-at` decides instead."""
+    score = _score(value)
+    if options.pass_at is not None or score is None:
+        return scored(format_name, name, value, options)
+    return [check(format_name, name, "pass" if score == 1 else "fail" if score == 0 else "unknown", score)]
+
+
+def checks_of(
+    found: Iterable[Mapping[str, Any]], produced_by: str, options: Options, *, is_binary: bool = False
+) -> list[dict[str, Any]]:
+    """Checks of evaluations {name, score, label, explanation}.
+
+    --pass-at decides, else a label that says pass or fail, else (`is_binary`) a score of 1 or 0; else nobody.
+    """
+    return [_evaluation(each, produced_by, options, is_binary=is_binary) for each in found]
+
+
+def _evaluation(found: Mapping[str, Any], produced_by: str, options: Options, *, is_binary: bool) -> dict[str, Any]:
+    name, score = re.sub(r"\s+", " ", text_in(found, "name") or "").strip(), _score(found.get("score"))
+    status = _status(found.get("label"), score, options, is_binary=is_binary)
+    return _line(produced_by, name or "evaluation", status, score, text_in(found, "explanation"))
+
+
+def _status(label: Any, score: float | None, options: Options, *, is_binary: bool) -> str:
+    if options.pass_at is not None and score is not None:
+        return "pass" if score >= options.pass_at else "fail"
+    said = str(label).strip().lower() if label is not None else ""
+    if said in _PASS or (is_binary and score == 1):
+        return "pass"
+    return "fail" if said in _FAIL or (is_binary and score == 0) else "unknown"
+
+
+def _score(value: Any) -> float | None:
+    """The number of a score; true is 1."""
+    return float(value) if isinstance(value, bool) else number_in({"": value}, "")
+
+
+def _line(produced_by: str, name: str, status: str, score: float | None, hint: str | None) -> dict[str, Any]:
+    shown = f"{name} check" if name in RESERVED else name or "check"
+    made: dict[str, Any] = {"type": "check", "name": shown[:MAX_ID], "status": status}
+    if score is not None and 0 <= score <= 1:
+        made["score"] = score
+    elif score is not None:
+        hint = f"score {score}" if hint is None else f"score {score}; {hint}"
+    if hint:
+        made["hint"] = hint
+    return made | {"produced_by": produced_by}

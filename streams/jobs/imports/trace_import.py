@@ -214,7 +214,10 @@ def chosen(format_name: str, files: TraceFiles, shape: str = "real") -> Format:
     if len(fitting) == 1 or len(layouts) == 1:
         return layouts[0] if layouts else fitting[0]
     if not fitting:
-        raise ImportTracesError(f"{files.path}: of no known format; `braid import formats` lists them")
+        raise ImportTracesError(
+            f"{files.path}: of no known format by its first bytes; where it is one of these, say which "
+            f"(`braid import formats` describes them): {', '.join(formats)}"
+        )
     names = ", ".join(each.name for each in fitting)
     raise ImportTracesError(f"{files.path}: may be {names}; say which: braid import {fitting[0].name} {files.path}")
 

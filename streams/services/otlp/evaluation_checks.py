@@ -13,9 +13,9 @@ from agents.importers.otlp.branch_name import names
 from agents.importers.otlp.branch_spans import key_of
 from agents.importers.otlp.request_split import read_split
 from agents.importers.otlp.spans import Span
-from agents.importers.traces.evaluated import checks_of
 from agents.importers.traces.format import Options
 from agents.importers.traces.span_tree import SpanTree
+from agents.importers.traces.verdicts import checks_of
 
 MARKS = (b"evaluation", b"EVALUATOR", b"annotations.")
 """A body without any of these holds no evaluation."""
