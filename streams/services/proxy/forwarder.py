@@ -202,6 +202,9 @@ class Forwarder:
             except TimeoutError:
                 passage.cut = TOO_SLOW
                 raise
+            except ClientGoneError:
+                passage.cut = "the client hung up"
+                raise
             if not piece:
                 return
             passage.request.add(piece)

@@ -27,6 +27,7 @@ from schemas.jsontext import parse_object
 from streams.cluster.config import ConfigError, Settings, Upstream
 from streams.services.gateway.bodies import form_of, read_items
 from streams.services.gateway.capture_intake import take_captures
+from streams.services.gateway.captured_branches import CapturedBranches
 from streams.services.gateway.gateway_metrics import GatewayMetrics
 from streams.services.gateway.problems import FORBIDDEN, Problem, RefusedError
 from streams.services.gateway.sender import Sender
@@ -76,8 +77,10 @@ log = structlog.get_logger()
 class Proxy:
     """State that all calls share."""
 
-    def __init__(self, settings: Settings, metrics: GatewayMetrics, sender: Sender | None = None) -> None:
-        """With a `sender` its owner starts and stops it."""
+    def __init__(
+        self, settings: Settings, metrics: GatewayMetrics, sender: Sender | None = None, captured: CapturedBranches | None = None
+    ) -> None:  # fmt: skip
+        """With a `sender` its owner starts and stops it. `captured` has each branch before its first call is answered."""
         self.config = settings.proxy
         self._redacting = settings.gateway.redact
         self._doors = Doors(settings.gateway.tokens)
@@ -87,6 +90,7 @@ class Proxy:
         self._metrics = ProxyMetrics(metrics.registry)
         self.outlet = Outlet(settings, self._sender, self._metrics)
         self._forwarder = Forwarder(self.config)
+        self._captured = captured
         self._adoption: Adoption | None = None
         self._calls = 0
         self._room = Room(BODIES_AT_ONCE * self.config.max_body_bytes)
@@ -239,6 +243,8 @@ class Proxy:
         beside = [("X-Braid-Captured", "no")] if full else []
         keep = _Once(lambda: self._keep(passage, protocol, branch, dropped=full))
         self.outlet.begin(branch)
+        if self._captured is not None:
+            self._captured.add(branch.rollout_id, branch.branch_index)
         try:
             await self._forwarder.forward(exchange, upstream, path, headers, passage, keep, beside)
         finally:

@@ -95,7 +95,7 @@ def create_gateway(settings: Settings, view: Starlette | None = None) -> FastAPI
     # The innermost: what every request passes first is around it.
     app.user_middleware.append(Middleware(OtlpMount, receiver=Receiver(gateway), gateway=gateway))
     if settings.proxy.upstreams:
-        proxy = Proxy(settings, gateway.metrics, gateway.sender)
+        proxy = Proxy(settings, gateway.metrics, gateway.sender, gateway.captured)
         gateway.beside.append(proxy)
         gateway.write_captures = proxy.outlet.write
         app.add_middleware(ProxyMount, proxy=proxy)

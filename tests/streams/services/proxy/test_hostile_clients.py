@@ -418,6 +418,21 @@ async def test_letters_beyond_ascii_in_headers_go_through_as_utf_8(
     assert "Société" in told.decode()
 
 
+@pytest.mark.parametrize("through", [proxying, gateway_of])
+async def test_a_client_that_hangs_up_in_its_request_is_named_and_not_the_upstream(
+    through: Callable[[Settings], AbstractContextManager[str]], settings: Settings, tmp_path: Path
+) -> None:
+    with through(settings) as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(request(CHAT, None, b"Content-Length: 100") + b"{")
+        await writer.drain()
+        writer.close()
+        await until(lambda: _captured(tmp_path), "the call is over", 10)
+    (capture,) = spooled(tmp_path)
+    assert json.loads(capture.body)["error"]["message"] == "the client hung up"
+
+
 async def test_a_copy_that_fails_does_not_touch_the_call(
     api: PlayedApi, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
