@@ -226,6 +226,27 @@ async def test_an_api_that_repeats_the_key_and_an_agent_that_says_it_leave_no_ke
     assert b"Incorrect key [REDACTED:authorization]" in capture.body
 
 
+@pytest.mark.parametrize("names", [(b"Authorization: Bearer ",), (b"X-Braid-Token: ", b"Authorization: Bearer ")])
+async def test_an_agent_that_says_its_token_or_is_told_the_upstreams_key_leaves_neither_in_the_capture(
+    names: tuple[bytes, ...], api: PlayedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, key = KEY, KEY[::-1]
+    monkeypatch.setenv("SOME_UPSTREAM_KEY", key)
+    settings = away(tmp_path, api.url)
+    upstreams = {"openai": Upstream(url=api.url, key_variable="SOME_UPSTREAM_KEY")}
+    known = GatewayConfig(tokens=(Token(token=SecretStr(token), roles=["agent"], rollout="t", branch=0),))
+    settings = settings.model_copy(
+        update={"gateway": known, "proxy": settings.proxy.model_copy(update={"upstreams": upstreams})}
+    )
+    told = b'{"messages":[{"role":"user","content":"env: %s, %s"}],"play":{}}' % (token.encode(), key.encode())
+    given = [name + value.encode() for name, value in zip(names, (token, key), strict=False)]
+    with proxying(settings) as url:
+        assert (await answered(url, request(CHAT, told, *given)))[0] == 200
+    (capture,) = spooled(tmp_path)
+    assert api.requests[0][1]["authorization"] == f"Bearer {key}"
+    assert b"env: [REDACTED:authorization], [REDACTED:authorization]" in capture.body
+
+
 async def test_a_placeholder_for_a_key_is_a_word_like_any_other(settings: Settings, tmp_path: Path) -> None:
     body = b'{"messages":[{"role":"user","content":"placeholder, not-needed, anything"}],"play":{}}'
     with proxying(settings) as url:
