@@ -23,7 +23,7 @@ from agents.importers.line_error import LineError
 from agents.importers.traces.call_facts import CallTrouble
 from agents.importers.traces.content import fitting_source
 from agents.importers.traces.fields import object_in, text_in
-from agents.importers.traces.spoken import Spoken
+from agents.importers.traces.spoken import Spoken, short
 from agents.importers.traces.traced_end import TracedEnd, traced_end
 from agents.importers.traces.tracker import ConversationTracker, Event, TracedCall
 from agents.summarize.output import byte_length
@@ -317,7 +317,7 @@ def _info(call: TracedCall) -> BranchInfo:
     known = isinstance(warmth, int | float) and not isinstance(warmth, bool) and abs(warmth) < 1e6
     return BranchInfo(
         temperature=float(warmth) if known else None,  # type: ignore[arg-type]
-        agent=AgentInfo(model=call.facts.model) if call.facts.model else None,
+        agent=AgentInfo(model=short(call.facts.model)) if call.facts.model else None,
         task=None if user is None else user[:MAX_TASK],
         observed="raw",
     )

@@ -211,6 +211,7 @@ HUGE = "x" * 5_000_000
 @pytest.mark.parametrize("more", [
     {"request": {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stop": [HUGE]}}, {"policy_version": HUGE},
     {"response": {"choices": [{"index": 0, "message": said("Hello"), "finish_reason": HUGE}]}},
+    {"response": {"model": HUGE, "choices": [{"index": 0, "message": said("Hello"), "finish_reason": "stop"}]}},
 ])  # fmt: skip
 def test_an_event_that_no_slice_could_hold_is_a_note_and_its_branch_is_unknown(more: Body) -> None:
     """Any field may be of any length: a slice that the topic refuses would stop the worker, each time that it starts."""
