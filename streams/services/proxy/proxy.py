@@ -228,7 +228,8 @@ class Proxy:
     ) -> None:  # fmt: skip
         path = target.path + (f"?{target.query}" if target.query else "")
         passage = Passage(self.config.max_body_bytes, self._room)
-        passage.keys = keys_of([*exchange.headers, *headers], target.query)  # the agent's token, and the upstream's own key
+        # The agent's own token is among the former, the upstream's own key among the latter.
+        passage.keys = keys_of([*exchange.headers, *headers], target.query)
         passage.policy_version = own_headers(exchange.headers).get(POLICY_VERSION, "")[:MAX_VERSION]
         passage.request_encoding = next((value for name, value in headers if name.lower() == "content-encoding"), "")
         if branch is None or protocol is None:
