@@ -34,7 +34,7 @@ INSTALLATIONS = (
     Installation("braidstream (worker, gateway, proxy)", f"{ROOT}"),
     *(
         Installation(f"braidstream[{extra}]", f"{ROOT}[{extra}]")
-        for extra in ("export", "import", "memory", "judge", "fork", "all")
+        for extra in ("export", "import", "language", "memory", "judge", "fork", "all")
     ),
     Installation("braidstream-client", f"{CLIENT}", TRACER),
     Installation("braidstream-client[topics]", f"{CLIENT}[topics]", "import braidstream.topics"),

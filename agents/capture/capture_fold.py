@@ -5,6 +5,7 @@ them twice changes nothing. The branch ends with its first valid end; whatever c
 """
 
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,7 +23,7 @@ from agents.importers.line_error import LineError
 from agents.importers.traces.call_facts import CallTrouble
 from agents.importers.traces.content import fitting_source
 from agents.importers.traces.fields import object_in, text_in
-from agents.importers.traces.spoken import Spoken
+from agents.importers.traces.spoken import Spoken, short
 from agents.importers.traces.traced_end import TracedEnd, traced_end
 from agents.importers.traces.tracker import ConversationTracker, Event, TracedCall
 from agents.summarize.output import byte_length
@@ -34,6 +35,9 @@ from schemas.jsontext import compact, parse_object
 
 SLICE_BYTES = 512 * 1024
 """Bytes of events in a slice, unless a single event has more."""
+
+MAX_EVENT = 3 * 1024 * 1024
+"""Bytes of an event: its topic takes 4 MiB, and a slice that it refused would stop the fold again and again."""
 
 MAX_TASK = 64 * 1024
 """Characters of the first user message that become the task of a rollout without an opening."""
@@ -259,7 +263,7 @@ class CaptureFold:
         held: list[AgentEvent] = []
         size = 0
         for each in events:
-            event = self._deltas.shrunk(self._branch, _agent_event(each))
+            event = self._deltas.shrunk(self._branch, self._fitting(_agent_event(each)))
             length = byte_length(event.data) + size_of(event.tokens)
             if held and size + length > SLICE_BYTES:
                 yield self._slice(held)
@@ -268,6 +272,16 @@ class CaptureFold:
             size += length
         if held:
             yield self._slice(held)
+
+    def _fitting(self, event: AgentEvent) -> AgentEvent:
+        """The event; a note in its place where no slice could hold it."""
+        size = byte_length(event.data) + byte_length(event.channel)
+        if size <= MAX_EVENT:
+            return event
+        self._missing = self._missing or f"a {event.event} is too large"
+        digest = sha256(event.data.encode()).hexdigest()
+        data = {"position": str(self._next_seq), "reason": "too large", "raw": {"sha256": digest, "bytes": size}}
+        return AgentEvent(channel="status", event="unreadable", data=compact(data))
 
     def _slice(self, events: list[AgentEvent]) -> AgentEvents:
         first, self._next_seq = self._next_seq, self._next_seq + len(events)
@@ -304,7 +318,7 @@ def _info(call: TracedCall) -> BranchInfo:
     known = isinstance(warmth, int | float) and not isinstance(warmth, bool) and abs(warmth) < 1e6
     return BranchInfo(
         temperature=float(warmth) if known else None,  # type: ignore[arg-type]
-        agent=AgentInfo(model=call.facts.model) if call.facts.model else None,
+        agent=AgentInfo(model=short(call.facts.model)) if call.facts.model else None,
         task=None if user is None else user[:MAX_TASK],
         observed="raw",
     )

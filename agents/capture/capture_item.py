@@ -54,6 +54,9 @@ def _event(item: Mapping[str, Any]) -> dict[str, Any]:
         raise LineError(
             "event.event", f"{kind}: of a captured branch it follows from the calls; send an item of kind call"
         )
+    channel = event.get("channel")
+    if channel is not None and (not isinstance(channel, str) or len(channel) > MAX_ID):
+        raise LineError("event.channel", f"expected a text of at most {MAX_ID} characters")
     if not isinstance(event.get("data"), dict):
         raise LineError("event.data", f"expected an object, found {kind_of(event.get('data'))}")
     if len(compact(event["data"]).encode()) > MAX_EVENT:

@@ -6,6 +6,7 @@ Each gets a reference of type `other` where the difference is: the call stays on
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agents.capture.request_delta import Whole
 from agents.importers.traces.content import refer
 from agents.importers.traces.fields import array_in, object_in, text_in
 from agents.importers.traces.spoken import Spoken
@@ -16,6 +17,20 @@ _ORDER = ("reasoning", "text", "call")
 
 _KINDS = {"thinking": "reasoning", "text": "text", "tool_use": "call"}
 """By type of an Anthropic block."""
+
+
+_ADDED = ("web_search_options", "search_parameters", "plugins", "transforms", "documents", "echo", "suffix")
+"""Fields of chat completions and completions with which a server searches, adds to the request or cuts it, or repeats it in the answer:
+of OpenAI, xAI, OpenRouter and vLLM."""
+
+_SOURCES = ("citations", "search_results")
+"""Fields of a response: what the provider found (Perplexity, xAI)."""
+
+_BESIDE = ("annotations", "executed_tools", "images")
+"""Fields of a message: sources, tools that the provider ran (Groq), and media that were made (OpenRouter)."""
+
+_BEGUN = ("prefix", "partial")
+"""Marks of a message as the beginning of the answer (Mistral, DeepSeek; Moonshot)."""
 
 
 def in_block_order(spoken: Sequence[Spoken], message: Mapping[str, Any]) -> list[Spoken]:
@@ -33,19 +48,41 @@ def in_item_order(whole: Spoken, items: Sequence[Spoken]) -> Spoken:
     return _marked(whole, _other_order(kinds))
 
 
-def unseen(
-    protocol: str, fields: Mapping[str, Any], messages: Sequence[Spoken], response: Mapping[str, Any]
-) -> Spoken | None:
+def unseen(protocol: str, asked: Whole, messages: Sequence[Spoken], response: Mapping[str, Any]) -> Spoken | None:
     """Return a message that stands for a difference between the request and what the model saw; None where there is none."""
     edits = array_in(object_in(response, "context_management"), "applied_edits")
     if protocol == "anthropic-messages" and edits:
         return _reference({"edited": edits})
-    if protocol == "openai-responses" and fields.get("truncation") == "auto":
+    if protocol == "openai-responses" and asked.fields.get("truncation") == "auto":
         return _reference({"truncation": "auto"})
-    goes_on = protocol == "anthropic-messages" or fields.get("continue_final_message") is True
-    if goes_on and messages and messages[-1].role == "assistant":
+    if protocol in ("openai-chat", "openai-completions"):
+        added = {name: asked.fields[name] for name in _ADDED if _is_given(asked.fields.get(name))} | _beside(response)
+        if added:
+            return _reference(added)
+    if _goes_on(protocol, asked) and messages and messages[-1].role == "assistant":
         return _reference({"continued": True})  # the response is the rest of a message, not a message
     return None
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and value is not False and value not in ([], "")
+
+
+def _goes_on(protocol: str, asked: Whole) -> bool:
+    """Whether an assistant message at the end of a request is the beginning of the answer."""
+    if protocol == "anthropic-messages" or asked.fields.get("continue_final_message") is True:
+        return True
+    last = asked.history[-1].item if asked.history else None
+    return isinstance(last, dict) and any(last.get(name) is True for name in _BEGUN)
+
+
+def _beside(response: Mapping[str, Any]) -> dict[str, Any]:
+    """What a response of chat completions has beside its text and calls: tools that the provider ran, and media."""
+    found = {name: response[name] for name in _SOURCES if response.get(name)}
+    for choice in array_in(response, "choices"):
+        message = object_in(choice, "message") if isinstance(choice, dict) else {}
+        found |= {name: message[name] for name in _BESIDE if message.get(name)}
+    return found
 
 
 def ambiguous() -> Spoken:

@@ -52,7 +52,7 @@ class CallReader:
         asked = self._expander.expand(_delta(body, protocol))
         messages = self._sent(protocol, asked)
         response = body.get("response")
-        differs = unseen(protocol, asked.fields, messages, response if isinstance(response, dict) else {})
+        differs = unseen(protocol, asked, messages, response if isinstance(response, dict) else {})
         messages += [] if differs is None else [differs]
         messages += [ambiguous()] if body.get("repeated_keys") is True else []
         error = _trouble(body)

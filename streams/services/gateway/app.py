@@ -132,7 +132,7 @@ class Gateway:
             items = read_items(body, form, request.headers) if body.strip() else iter(())
             outcome = await take_captures(items, place, self.write_captures, redacting=self.config.redact)
         if outcome.accepted:
-            self.captured.add(**place)
+            self.captured.add(place["rollout_id"], place["branch_index"])
         self.metrics.items.inc(outcome.accepted)
         for status, refusals in Counter(problem.status for problem in outcome.problems).items():
             count_refusals(self.metrics, status, refusals)

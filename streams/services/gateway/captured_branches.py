@@ -1,6 +1,7 @@
 """The branches that are captured: their events are the fold's alone, and slices of agents are refused.
 
-The gateway knows what it took itself, and follows the topic for what proxies and other gateways write.
+Every attempt of such a branch is: a slice with a higher attempt would else take the place of what was captured. The gateway knows what it
+took itself, and follows the topic for what proxies and other gateways write.
 """
 
 import asyncio
@@ -21,34 +22,34 @@ LOOK_BACK_MS = 24 * 3_600_000
 """A rollout is open for a day at most, unless it says otherwise."""
 
 REMEMBERED = 100_000
-"""Attempts; the oldest are forgotten."""
+"""Branches; the oldest are forgotten."""
 
 FETCH_BYTES = 1024 * 1024
 """Of a partition at once: bodies of spans are passed over. A larger batch comes all the same."""
 
 AGAIN_S = 2.0
 
-_PLACE = re.compile(r"/b(\d+)/a(\d+)/c/")
+_PLACE = re.compile(r"/b(\d+)/a\d+/c/")
 
 log = structlog.get_logger()
 
 
 class CapturedBranches:
-    """Attempts of branches that have captures."""
+    """Branches that have captures."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._known: OrderedDict[tuple[str, int, int], None] = OrderedDict()
+        self._known: OrderedDict[tuple[str, int], None] = OrderedDict()
 
-    def add(self, rollout_id: str, branch_index: int, attempt: int) -> None:
-        """Note a captured attempt."""
-        self._known[rollout_id, branch_index, attempt] = None
+    def add(self, rollout_id: str, branch_index: int) -> None:
+        """Note a captured branch."""
+        self._known[rollout_id, branch_index] = None
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
 
-    def has(self, rollout_id: str, branch_index: int, attempt: int) -> bool:
-        """Whether an attempt is captured."""
-        return (rollout_id, branch_index, attempt) in self._known
+    def has(self, rollout_id: str, branch_index: int) -> bool:
+        """Whether a branch is captured."""
+        return (rollout_id, branch_index) in self._known
 
     async def follow(self) -> None:
         """Read the topic from a day ago on, for ever. A broker that is away is tried again."""
@@ -83,4 +84,4 @@ class CapturedBranches:
         name = headers.get("ce_id", b"").decode(errors="replace")
         place = _PLACE.match(name, len(rollout_id)) if name.startswith(rollout_id) else None
         if place is not None:
-            self.add(rollout_id, int(place[1]), int(place[2]))
+            self.add(rollout_id, int(place[1]))

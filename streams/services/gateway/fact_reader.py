@@ -78,7 +78,7 @@ class FactReader:
     def _is_captured(self, fact: Fact) -> bool:
         if self._captured is None or not isinstance(fact, AgentEvents):
             return False
-        return self._captured.has(fact.rollout_id, fact.branch_index, fact.attempt)
+        return self._captured.has(fact.rollout_id, fact.branch_index)
 
 
 class LineShape:

@@ -56,7 +56,7 @@ class Adoption:
         except ValueError:
             request = {}
         given = request.get(HISTORY[protocol])
-        items = given[:MAX_ITEMS] if isinstance(given, list) else [given]
+        items = given[:MAX_ITEMS] if isinstance(given, list) and given else [given]
         rollout_id = f"cap-{sha256(compact(_opening(request, items)).encode()).hexdigest()[:20]}"
         branches = self._known.setdefault(rollout_id, {})
         self._known.move_to_end(rollout_id)

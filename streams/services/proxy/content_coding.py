@@ -13,15 +13,21 @@ MAX_MEMBERS = 1000
 """Of one body. Each copies what follows it."""
 
 
+MAX_CODINGS = 4
+"""One behind the other: a header has room for thousands, and each may copy the whole limit."""
+
+
 class CodingError(BraidError):
     """A body that cannot be decoded."""
 
 
 def decoded(raw: bytes, encoding: str, limit: int) -> bytes:
     """Return the content of a body. Raises CodingError when it is not what its header says, or longer than the limit."""
-    for name in reversed([each.strip().lower() for each in encoding.split(",") if each.strip()]):
-        if name != "identity":
-            raw = _one(raw, name, limit)
+    names = [name for each in encoding.split(",") if (name := each.strip().lower()) not in ("", "identity")]
+    if len(names) > MAX_CODINGS:
+        raise CodingError(f"more than {MAX_CODINGS} encodings")
+    for name in reversed(names):
+        raw = _one(raw, name, limit)
     return raw
 
 

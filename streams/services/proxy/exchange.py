@@ -8,6 +8,14 @@ import orjson
 Headers = Sequence[tuple[str, str]]
 
 
+def header_text(raw: bytes) -> str:
+    """A name or value of a header as text. Servers and clients write text as UTF-8; other bytes are letters of Latin-1."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
 class ClientGoneError(Exception):
     """The client has hung up."""
 

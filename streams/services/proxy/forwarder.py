@@ -18,7 +18,7 @@ from agents.capture.event_stream import is_event_stream
 from agents.capture.token_request import EventFilter, without_token_ids
 from streams.cluster.config import ProxyConfig, Upstream
 from streams.services.gateway.problems import RefusedError
-from streams.services.proxy.exchange import ClientGoneError, Exchange, Headers
+from streams.services.proxy.exchange import ClientGoneError, Exchange, Headers, header_text
 from streams.services.proxy.identity import HEADERS as OWN
 
 HOP_BY_HOP = frozenset({
@@ -28,6 +28,9 @@ HOP_BY_HOP = frozenset({
 
 AUTO = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 """Headers that the client library would add."""
+
+STATUSES = range(200, 600)
+"""Of answers that are passed on: a switch to another protocol was not asked for, and others are no HTTP."""
 
 
 SLOW_S = 60.0
@@ -55,6 +58,11 @@ class BodyCopy:
         self._pieces: list[bytes] | None = []
         self._held = 0
         self.size = 0
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is too long, or there was no room for it."""
+        return self._pieces is None
 
     def add(self, piece: bytes) -> None:
         """Keep a piece."""
@@ -165,7 +173,6 @@ class Forwarder:
             async with self._session.request(
                 exchange.method, url, headers=sending, data=data, allow_redirects=False
             ) as response:
-                passage.status = response.status
                 await self._answer(exchange, response, passage, done, beside)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if passage.request.size > self._config.max_body_bytes:
@@ -195,6 +202,9 @@ class Forwarder:
             except TimeoutError:
                 passage.cut = TOO_SLOW
                 raise
+            except ClientGoneError:
+                passage.cut = "the client hung up"
+                raise
             if not piece:
                 return
             passage.request.add(piece)
@@ -206,9 +216,12 @@ class Forwarder:
         self, exchange: Exchange, response: aiohttp.ClientResponse, passage: Passage, done: Done,
         beside: Iterable[tuple[str, str]],
     ) -> None:  # fmt: skip
-        headers = end_to_end(
-            [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers]
-        )
+        if response.status not in STATUSES:
+            passage.cut = f"the upstream answered with the status {response.status}"
+            await done(passage)
+            raise RefusedError(502, passage.cut)
+        passage.status = response.status
+        headers = end_to_end([(header_text(name), header_text(value)) for name, value in response.raw_headers])
         passage.response_encoding = response.headers.get("Content-Encoding", "")
         passage.content_type = response.headers.get("Content-Type", "")
         length = response.content_length if exchange.method != "HEAD" else 0

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from agents.capture.lost_calls import lost_calls
 from agents.capture.parts import in_parts
 from schemas.captures import Capture
-from schemas.errors import BraidError
+from schemas.errors import BraidError, DecodeError
 from streams.cluster.broker import places
 from streams.cluster.config import Settings
 from streams.log.topics import CAPTURES
@@ -135,11 +135,25 @@ class Outlet:
     async def _deliver(self, records: list[bytes]) -> None:
         if not self._sender.is_ready:
             raise BrokerAwayError(self._sender.trouble)
-        sent = []
-        for record in records:
-            capture = cast("Capture", self._codec.decode(CAPTURES, record))
-            sent.append(await self._sender.send(self._sender.outgoing(capture, None)))
+        captures = [capture for record in records if (capture := self._read(record)) is not None]
+        sent = [await self._sender.send(self._sender.outgoing(capture, None)) for capture in captures]
         await self._sender.acknowledge(sent)
+        for capture, record in zip(captures, sent, strict=True):
+            if record.exception() is not None:  # a topic that somebody else made takes shorter records alone
+                log.error(
+                    "capture dropped: the topic does not take it", rollout=capture.rollout_id, bytes=len(capture.body)
+                )
+                self._metrics.dropped.inc()
+                self.lose(BranchId(capture.rollout_id, capture.branch_index, capture.attempt))
+
+    def _read(self, record: bytes) -> Capture | None:
+        """A record of the spool; None for one that another version of the product wrote, and this one does not know."""
+        try:
+            return cast("Capture", self._codec.decode(CAPTURES, record))
+        except DecodeError as error:
+            log.error("capture dropped: a record of the spool cannot be read", reason=str(error))  # noqa: TRY400 - no traceback
+            self._metrics.dropped.inc()
+            return None
 
     # -- calls under way -----------------------------------------------------------------------------------------------
 

@@ -27,13 +27,14 @@ from schemas.jsontext import parse_object
 from streams.cluster.config import ConfigError, Settings, Upstream
 from streams.services.gateway.bodies import form_of, read_items
 from streams.services.gateway.capture_intake import take_captures
+from streams.services.gateway.captured_branches import CapturedBranches
 from streams.services.gateway.gateway_metrics import GatewayMetrics
 from streams.services.gateway.problems import FORBIDDEN, Problem, RefusedError
 from streams.services.gateway.sender import Sender
 from streams.services.proxy.adoption import Adoption
 from streams.services.proxy.content_coding import CodingError, decoded
 from streams.services.proxy.exchange import ClientGoneError, Exchange, WholeBody, answer
-from streams.services.proxy.forwarder import Forwarder, Passage, Room, forwarded, upstream_key
+from streams.services.proxy.forwarder import BodyCopy, Forwarder, Passage, Room, forwarded, upstream_key
 from streams.services.proxy.identity import (
     HOW,
     POLICY_VERSION,
@@ -76,8 +77,10 @@ log = structlog.get_logger()
 class Proxy:
     """State that all calls share."""
 
-    def __init__(self, settings: Settings, metrics: GatewayMetrics, sender: Sender | None = None) -> None:
-        """With a `sender` its owner starts and stops it."""
+    def __init__(
+        self, settings: Settings, metrics: GatewayMetrics, sender: Sender | None = None, captured: CapturedBranches | None = None
+    ) -> None:  # fmt: skip
+        """With a `sender` its owner starts and stops it. `captured` has each branch before its first call is answered."""
         self.config = settings.proxy
         self._redacting = settings.gateway.redact
         self._doors = Doors(settings.gateway.tokens)
@@ -87,6 +90,7 @@ class Proxy:
         self._metrics = ProxyMetrics(metrics.registry)
         self.outlet = Outlet(settings, self._sender, self._metrics)
         self._forwarder = Forwarder(self.config)
+        self._captured = captured
         self._adoption: Adoption | None = None
         self._calls = 0
         self._room = Room(BODIES_AT_ONCE * self.config.max_body_bytes)
@@ -161,7 +165,7 @@ class Proxy:
         self._calls += 1
         try:
             if branch is None and protocol is not None and self._adoption is not None:
-                body = await _small_body(exchange, self.config.max_body_bytes)
+                body = await self._whole(exchange, self.config.max_body_bytes)
                 encoding = headers.get("content-encoding", "")
                 branch = self._adoption.assign(protocol, decoded(body, encoding, self.config.max_body_bytes))
                 self._admit(caller, branch)
@@ -224,7 +228,8 @@ class Proxy:
     ) -> None:  # fmt: skip
         path = target.path + (f"?{target.query}" if target.query else "")
         passage = Passage(self.config.max_body_bytes, self._room)
-        passage.keys = keys_of(headers, target.query)
+        # The agent's own token is among the former, the upstream's own key among the latter.
+        passage.keys = keys_of([*exchange.headers, *headers], target.query)
         passage.policy_version = own_headers(exchange.headers).get(POLICY_VERSION, "")[:MAX_VERSION]
         passage.request_encoding = next((value for name, value in headers if name.lower() == "content-encoding"), "")
         if branch is None or protocol is None:
@@ -239,6 +244,8 @@ class Proxy:
         beside = [("X-Braid-Captured", "no")] if full else []
         keep = _Once(lambda: self._keep(passage, protocol, branch, dropped=full))
         self.outlet.begin(branch)
+        if self._captured is not None:
+            self._captured.add(branch.rollout_id, branch.branch_index)
         try:
             await self._forwarder.forward(exchange, upstream, path, headers, passage, keep, beside)
         finally:
@@ -253,7 +260,7 @@ class Proxy:
         self, exchange: Exchange, headers: list[tuple[str, str]], passage: Passage
     ) -> tuple[Exchange, list[tuple[str, str]]]:
         """The request with the fields that ask for token ids, and its headers. Raises RefusedError (408, 413)."""
-        body = await _small_body(exchange, self.config.max_body_bytes)
+        body = await self._whole(exchange, self.config.max_body_bytes)
         asked = with_token_ids(body)
         if asked is None:
             return WholeBody(exchange, body), headers
@@ -289,7 +296,7 @@ class Proxy:
         await sleep(0)  # bytes that are waiting to go through go first
         try:
             made = await self._made(passage, protocol, branch)
-        except (BraidError, ValueError, RecursionError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001 - the call goes on, whatever its copy does to us
             reason = str(error) if isinstance(error, BraidError) else type(error).__name__
             log.warning("a call could not be captured", rollout=branch.rollout_id, reason=reason)
             self._metrics.dropped.inc()
@@ -335,7 +342,7 @@ class Proxy:
         if exchange.method != "POST":
             raise RefusedError(405, "POST {status?, answer?} ends a branch", headers={"Allow": "POST"})
         self._admit(caller, branch)
-        told = await _small_object(exchange)
+        told = _object(await self._whole(exchange, MAX_END_BYTES))
         try:
             capture = capture_of(
                 {**told, "kind": "end", "id": f"end-{uuid4().hex[:20]}"}, branch._asdict(), int(time.time() * 1000),
@@ -360,10 +367,31 @@ class Proxy:
         branch = branch_id(decoded_id(path[1]), path[2], attempt)
         self._admit(caller, branch)
         form = form_of(headers.get("content-type"), headers)
-        body = await _small_body(exchange, MAX_CAPTURES_BYTES)
+        body = await self._whole(exchange, MAX_CAPTURES_BYTES)
         items = read_items(body, form, headers) if body.strip() else iter(())
         outcome = await take_captures(items, branch._asdict(), self.outlet.write, redacting=self._redacting)
         await answer(exchange, outcome.status, outcome.plain())
+
+    async def _whole(self, exchange: Exchange, limit: int) -> bytes:
+        """A body that is needed before anything is done with it. Raises RefusedError (408, 413, 503)."""
+        if not exchange.has_body:
+            return b""
+        body = BodyCopy(limit, self._room)
+        try:
+            async with timeout(BODY_S):
+                async for piece in exchange.body():
+                    body.add(piece)
+                    if body.size > limit:
+                        raise RefusedError(413, f"the body has more than {limit} bytes", field="body")
+                    if body.is_gone:
+                        raise RefusedError(
+                            503, "too many large bodies at once; try again", headers={"Retry-After": "2"}
+                        )
+            return body.whole() or b""
+        except TimeoutError:
+            raise RefusedError(408, f"the body took longer than {BODY_S:g} s", field="body") from None
+        finally:
+            body.release()
 
 
 class _Once:
@@ -392,22 +420,7 @@ async def _nothing(_passage: Passage) -> None:
     """The copy of a call that is not captured is not needed."""
 
 
-async def _small_body(exchange: Exchange, limit: int) -> bytes:
-    body = bytearray()
-    if exchange.has_body:
-        try:
-            async with timeout(BODY_S):
-                async for piece in exchange.body():
-                    body += piece
-                    if len(body) > limit:
-                        raise RefusedError(413, f"the body has more than {limit} bytes", field="body")
-        except TimeoutError:
-            raise RefusedError(408, f"the body took longer than {BODY_S:g} s", field="body") from None
-    return bytes(body)
-
-
-async def _small_object(exchange: Exchange) -> dict[str, object]:
-    body = await _small_body(exchange, MAX_END_BYTES)
+def _object(body: bytes) -> dict[str, object]:
     if not body.strip():
         return {}
     try:

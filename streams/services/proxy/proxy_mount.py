@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streams.cluster.config import Settings
 from streams.services.gateway.app import create_app
 from streams.services.otlp.receiver import OtlpMount, Receiver
-from streams.services.proxy.exchange import ClientGoneError, Headers
+from streams.services.proxy.exchange import ClientGoneError, Headers, header_text
 from streams.services.proxy.proxy import Proxy
 
 SERVERS_OWN = frozenset({"date"})
@@ -28,7 +28,7 @@ class AsgiExchange:
         path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
         self.method: str = scope["method"]
         self.target = f"{path}?{query}" if query else path
-        self.headers: Headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        self.headers: Headers = [(header_text(name), header_text(value)) for name, value in scope["headers"]]
         self.received = asyncio.Event()
         """Set when the body has come: whatever comes then says that the client has gone."""
 
@@ -58,11 +58,7 @@ class AsgiExchange:
 
     async def start(self, status: int, reason: str, headers: Headers) -> None:  # noqa: ARG002 - ASGI has no reason phrase
         """Send the head of the answer."""
-        sent = [
-            (name.encode("latin-1"), value.encode("latin-1"))
-            for name, value in headers
-            if name.lower() not in SERVERS_OWN
-        ]
+        sent = [(name.encode(), value.encode()) for name, value in headers if name.lower() not in SERVERS_OWN]
         await self._told({"type": "http.response.start", "status": status, "headers": sent})
 
     async def write(self, piece: bytes) -> None:
@@ -99,7 +95,7 @@ def create_gateway(settings: Settings, view: Starlette | None = None) -> FastAPI
     # The innermost: what every request passes first is around it.
     app.user_middleware.append(Middleware(OtlpMount, receiver=Receiver(gateway), gateway=gateway))
     if settings.proxy.upstreams:
-        proxy = Proxy(settings, gateway.metrics, gateway.sender)
+        proxy = Proxy(settings, gateway.metrics, gateway.sender, gateway.captured)
         gateway.beside.append(proxy)
         gateway.write_captures = proxy.outlet.write
         app.add_middleware(ProxyMount, proxy=proxy)

@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from streams.cluster.config import Settings
 from streams.cluster.garbage_collector import tune_gc
 from streams.services.gateway.gateway_metrics import GatewayMetrics
-from streams.services.proxy.exchange import ClientGoneError, Exchange, Headers, answer
+from streams.services.proxy.exchange import ClientGoneError, Exchange, Headers, answer, header_text
 from streams.services.proxy.proxy import Proxy
 from streams.services.proxy.proxy_site import Connection, ProxySite
 
@@ -43,9 +43,7 @@ class AiohttpExchange:
         self._request = request
         self.method = request.method
         self.target = request.raw_path
-        self.headers: Headers = [
-            (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers
-        ]
+        self.headers: Headers = [(header_text(name), header_text(value)) for name, value in request.raw_headers]
         self.response: web.StreamResponse | None = None
 
     @property

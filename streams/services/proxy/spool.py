@@ -7,6 +7,7 @@ that the log has already are repetitions, which the fold ignores by their ids.
 
 import asyncio
 import os
+import stat
 import struct
 import zlib
 from collections.abc import Awaitable, Callable
@@ -84,7 +85,13 @@ class Spool:
         """Take the folder over, with what an earlier process left in it. Raises SpoolError."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # other users of this machine must not read it
+            self._check_owner()
             self._lock = locked(self.folder / "lock")
+            found = [path for path in sorted(self.folder.glob("*.captures")) if path.stem.isdigit()]
+            ours = [path for path in found if path.is_file() and not path.is_symlink()]
+            self._segments = [_Segment(path, int(path.stem)) for path in ours]
+            self.used = self.appended = sum(path.stat().st_size for path in ours)
+            self._begin(1 + max((int(path.stem) for path in found), default=-1))
         except LockedError:
             raise SpoolError(
                 f"{self.folder}: another proxy uses this spool; give this one its own (proxy.spool)"
@@ -93,23 +100,28 @@ class Spool:
             raise SpoolError(
                 f"{self.folder}: {error.strerror}; set proxy.spool to a folder that can be written"
             ) from None
-        self._segments = [
-            _Segment(path, int(path.stem)) for path in sorted(self.folder.glob("*.captures")) if path.stem.isdigit()
-        ]
-        self.used = self.appended = sum(each.path.stat().st_size for each in self._segments)
         if self.used:
             log.info("captures left by an earlier process", bytes=self.used)
-        self._begin()
 
-    def _begin(self) -> None:
-        """Begin the next segment."""
+    def _check_owner(self) -> None:
+        """Captures come from nobody but this proxy. Raises SpoolError for a folder that others can write to."""
+        found = self.folder.stat()
+        is_foreign = os.geteuid() not in (0, found.st_uid)
+        if is_foreign or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise SpoolError(
+                f"{self.folder}: others may write there, and so forge captures; set proxy.spool to a folder of this user alone (chmod 700)"
+            )
+
+    def _begin(self, number: int) -> None:
+        """Begin a segment. Raises OSError, and leaves the one before as it is."""
+        segment = _Segment(self.folder / f"{number:09}.captures", number)
+        begun = os.fdopen(_opened(segment.path), "wb", buffering=0)
         if self._file is not None:
-            os.fdatasync(self._file.fileno())
+            with suppress(OSError):  # what no sync brings to the disk is lost with the machine alone
+                os.fdatasync(self._file.fileno())
             self._file.close()
-        number = self._segments[-1].number + 1 if self._segments else 0
-        self._segments.append(_Segment(self.folder / f"{number:09}.captures", number))
-        self._file = os.fdopen(_opened(self._segments[-1].path), "wb", buffering=0)
-        self._written = 0
+        self._segments.append(segment)
+        self._file, self._written = begun, 0
 
     def append(self, records: list[bytes], *, beyond: int = 0) -> bool:
         """Write records, if need be so many bytes beyond the limit; False when there is no room for them, or the disk takes none."""
@@ -117,7 +129,8 @@ class Spool:
         if self._file is None or self.used + len(framed) > self._limit + beyond:
             return False
         if self._written >= SEGMENT_BYTES:
-            self._begin()
+            with suppress(OSError):  # no room for another file: this one grows
+                self._begin(self._segments[-1].number + 1)
         before = self._written
         try:
             self._file.write(framed)
@@ -167,7 +180,7 @@ class Spool:
         while True:
             await self._fresh.wait()
             self._fresh.clear()
-            while batch := self._batch():
+            while batch := await self._readable():
                 records, size = batch
                 while True:
                     try:
@@ -178,6 +191,15 @@ class Spool:
                 self._read += size
                 self._note(size)
                 self._collect()
+
+    async def _readable(self) -> tuple[list[bytes], int] | None:
+        """The next batch, once the disk gives it."""
+        while True:
+            try:
+                return self._batch()
+            except OSError as error:
+                log.warning("the spool cannot be read", file=str(self._segments[0].path), reason=error.strerror)
+                await asyncio.sleep(AGAIN_S)
 
     def _batch(self) -> tuple[list[bytes], int] | None:
         """The next records, and their bytes in the journal; None when there are none."""

@@ -205,6 +205,31 @@ def exchanged(messages: list[Body], answer: str, **more: Any) -> Exchanged:
     return Exchanged("openai-chat", request, response, 200, False, None, 1, 2, 3, **more)
 
 
+HUGE = "x" * 5_000_000
+
+
+@pytest.mark.parametrize("more", [
+    {"request": {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stop": [HUGE]}}, {"policy_version": HUGE},
+    {"response": {"choices": [{"index": 0, "message": said("Hello"), "finish_reason": HUGE}]}},
+    {"response": {"model": HUGE, "choices": [{"index": 0, "message": said("Hello"), "finish_reason": "stop"}]}},
+])  # fmt: skip
+def test_an_event_that_no_slice_could_hold_is_a_note_and_its_branch_is_unknown(more: Body) -> None:
+    """Any field may be of any length: a slice that the topic refuses would stop the worker, each time that it starts."""
+    user = [{"role": "user", "content": "Hi"}]
+    made = folded([chat("a", user, said("Hello"), **more), capture("end", "end", {"status": "answered"})])
+    assert max(len(piece.model_dump_json()) for piece in made) < 10_000
+    assert ("unreadable", "too large") in [(kind, data.get("reason")) for kind, data in events(made)]
+    assert (made[-1].status, made[-1].error) == ("infra_error", "not captured whole: a model_call is too large")
+
+
+def test_a_channel_of_any_length_is_refused_and_was_never_written() -> None:
+    event = {"event": "status", "channel": HUGE, "data": {}}
+    with pytest.raises(LineError, match=r"event\.channel"):
+        capture_of({"kind": "event", "id": "a", "event": event}, {}, 1, redacting=False)
+    (note,) = folded([capture("a", "event", {"event": event})])
+    assert note.events[0].event == "unreadable"
+
+
 def test_histories_are_stored_as_differences_and_read_back_whole() -> None:
     known: set[bytes] = set()
     captures, whole, messages = [], [], list[Body]()

@@ -295,12 +295,67 @@ def test_an_assistant_message_that_was_given_is_not_trained() -> None:
     assert [message.trained for message in row.messages if message.role == "assistant"] == [False, True]
 
 
-def test_a_prefix_that_the_model_goes_on_from_is_no_row_of_two_answers() -> None:
-    """Continued messages (`continue_final_message`): the last message of the request is the beginning of the answer."""
+@pytest.mark.parametrize(("mark", "options"), [
+    ({}, {"continue_final_message": True, "add_generation_prompt": False}), ({"prefix": True}, {}), ({"partial": True}, {}),
+])  # fmt: skip
+def test_a_prefix_that_the_model_goes_on_from_is_no_row_of_two_answers(
+    mark: dict[str, Any], options: dict[str, Any]
+) -> None:
+    """The last message of the request is the beginning of the answer."""
     wire = Wire(completion(said("lo")))
-    ask(wire, user("Hi"), said("Hel"), extra_body={"continue_final_message": True, "add_generation_prompt": False})
+    ask(wire, user("Hi"), said("Hel", **mark), extra_body=options)
+    assert_no_row(wire)
+
+
+def assert_no_row(wire: Wire) -> None:
     made = folded(wire.kept)
-    assert [message["content"] for row in made.rows for message in row] in ([], ["Hi", "Hel", "lo"])
+    assert (made.rows, "other_content" in made.reasons) == ([], True)
+
+
+@pytest.mark.parametrize("options", [
+    {"web_search_options": {}}, {"search_parameters": {"mode": "auto"}}, {"plugins": [{"id": "web"}]}, {"transforms": ["middle-out"]},
+    {"documents": [{"text": "Paris"}]}, {"echo": True},
+])  # fmt: skip
+def test_a_request_that_the_server_adds_to_or_cuts_is_no_row(options: dict[str, Any]) -> None:
+    wire = Wire(completion(said("Paris.")))
+    ask(wire, user("The capital of France?"), extra_body=options)
+    assert_no_row(wire)
+
+
+SOURCE = {"type": "url_citation", "url_citation": {"url": "http://a", "title": "a", "start_index": 0, "end_index": 1}}
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+
+
+@pytest.mark.parametrize("answer", [
+    completion(said("Paris.", annotations=[SOURCE])), completion(said("Paris.", executed_tools=[{"type": "search"}])),
+    completion(said("Here.", images=[PICTURE])), completion(said("Paris."), citations=["http://a"]),
+    completion(said("Paris."), search_results=[{"url": "http://a"}]),
+    [chunk({"role": "assistant", "content": "Par"}), chunk({"content": "is.", "annotations": [SOURCE]}), chunk({}, "stop"), "[DONE]"],
+    [chunk({"role": "assistant", "content": "Paris."}, citations=["http://a"]), chunk({}, "stop"), "[DONE]"],
+])  # fmt: skip
+def test_an_answer_from_tools_that_the_provider_ran_or_with_media_is_no_row(answer: Any) -> None:
+    wire = Wire(answer)
+    ask(wire, user("The capital of France?"), stream=isinstance(answer, list))
+    assert_no_row(wire)
+
+
+def test_fields_that_are_there_and_say_nothing_change_no_row() -> None:
+    """As OpenAI's own servers and gateways before others send them."""
+    wire = Wire(completion(said("Paris.", annotations=[], images=None), citations=None))
+    ask(
+        wire,
+        user("The capital of France?"),
+        extra_body={"plugins": [], "transforms": [], "echo": False, "documents": None},
+    )
+    assert one_row(wire) == [user("The capital of France?"), said("Paris.")]
+
+
+@pytest.mark.parametrize("options", [{"echo": True}, {"suffix": "Rome."}])
+def test_a_completion_that_repeats_its_prompt_or_fills_a_gap_is_no_row(options: dict[str, Any]) -> None:
+    wire = Wire({"id": "x", "object": "text_completion", "created": 1, "model": "m",
+                 "choices": [{"index": 0, "text": "Paris.", "finish_reason": "stop", "logprobs": None}]})  # fmt: skip
+    client(wire).completions.create(model="m", prompt="The capital?", extra_body=options)
+    assert_no_row(wire)
 
 
 def exchange(request: dict[str, Any], response: dict[str, Any], path: str = "/v1/chat/completions") -> Exchange:

@@ -50,7 +50,18 @@ def test_the_oldest_conversations_are_forgotten(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{}", b'{"messages": 7}', b'{"messages": [[]]}', b"\xff", b"[" * 100_000]
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"messages": 7}',
+        b'{"messages": []}',
+        b'{"messages": ["\\ud800"]}',
+        b'{"messages": [[]]}',
+        b"\xff",
+        b"[" * 100_000,
+    ],
 )
 def test_whatever_comes_is_a_conversation(tmp_path: Path, body: bytes) -> None:
     found = Adoption(tmp_path / "adopted").assign("openai-chat", body)

@@ -8,7 +8,7 @@ import cramjam
 import pytest
 from backports import zstd
 
-from streams.services.proxy.content_coding import MAX_MEMBERS, CodingError, decoded
+from streams.services.proxy.content_coding import MAX_CODINGS, MAX_MEMBERS, CodingError, decoded
 
 LIMIT = 1_000_000
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -46,3 +46,12 @@ def test_encodings_are_taken_off_in_their_order() -> None:
     assert decoded(gzip.compress(zlib.compress(b"a")), "deflate, gzip", LIMIT) == b"a"
     with pytest.raises(CodingError):
         decoded(b"a", "unheard", LIMIT)
+
+
+def test_the_number_of_encodings_is_limited() -> None:
+    packed = b"a"
+    for _ in range(MAX_CODINGS + 1):
+        packed = gzip.compress(packed)
+    assert len(decoded(packed, "identity," + "gzip," * MAX_CODINGS, LIMIT)) > 1
+    with pytest.raises(CodingError):
+        decoded(packed, "gzip," * (MAX_CODINGS + 1), LIMIT)

@@ -9,14 +9,15 @@ import json
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
 from streams.cluster.config import ConfigError, GatewayConfig, Settings, Token, Upstream, load
-from streams.services.proxy import proxy_site
+from streams.services.proxy import proxy, proxy_site
 from streams.services.proxy.proxy import named_upstreams
 from tests.live import until
 from tests.log_lines import configured_logs
@@ -225,6 +226,27 @@ async def test_an_api_that_repeats_the_key_and_an_agent_that_says_it_leave_no_ke
     assert b"Incorrect key [REDACTED:authorization]" in capture.body
 
 
+@pytest.mark.parametrize("names", [(b"Authorization: Bearer ",), (b"X-Braid-Token: ", b"Authorization: Bearer ")])
+async def test_an_agent_that_says_its_token_or_is_told_the_upstreams_key_leaves_neither_in_the_capture(
+    names: tuple[bytes, ...], api: PlayedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, key = KEY, KEY[::-1]
+    monkeypatch.setenv("SOME_UPSTREAM_KEY", key)
+    settings = away(tmp_path, api.url)
+    upstreams = {"openai": Upstream(url=api.url, key_variable="SOME_UPSTREAM_KEY")}
+    known = GatewayConfig(tokens=(Token(token=SecretStr(token), roles=["agent"], rollout="t", branch=0),))
+    settings = settings.model_copy(
+        update={"gateway": known, "proxy": settings.proxy.model_copy(update={"upstreams": upstreams})}
+    )
+    told = b'{"messages":[{"role":"user","content":"env: %s, %s"}],"play":{}}' % (token.encode(), key.encode())
+    given = [name + value.encode() for name, value in zip(names, (token, key), strict=False)]
+    with proxying(settings) as url:
+        assert (await answered(url, request(CHAT, told, *given)))[0] == 200
+    (capture,) = spooled(tmp_path)
+    assert api.requests[0][1]["authorization"] == f"Bearer {key}"
+    assert b"env: [REDACTED:authorization], [REDACTED:authorization]" in capture.body
+
+
 async def test_a_placeholder_for_a_key_is_a_word_like_any_other(settings: Settings, tmp_path: Path) -> None:
     body = b'{"messages":[{"role":"user","content":"placeholder, not-needed, anything"}],"play":{}}'
     with proxying(settings) as url:
@@ -370,18 +392,91 @@ async def test_no_spelling_of_a_path_passes_uncaptured(settings: Settings, tmp_p
     assert len(spooled(tmp_path)) == 1
 
 
-async def test_redirects_of_an_upstream_are_the_clients_to_follow(tmp_path: Path) -> None:
-    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+@asynccontextmanager
+async def saying(raw: bytes) -> AsyncIterator[str]:
+    """An upstream that answers every request with the same bytes, whatever they are; gives its URL."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 307 There\r\nLocation: http://127.0.0.1:9/metadata\r\nContent-Length: 0\r\n\r\n")
+        writer.write(raw)
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(redirect, "127.0.0.1", 0)
-    with proxying(away(tmp_path, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")) as url:
-        status, told = await answered(url, request(CHAT, b"{}"))
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     server.close()
+
+
+async def test_redirects_of_an_upstream_are_the_clients_to_follow(tmp_path: Path) -> None:
+    there = b"HTTP/1.1 307 There\r\nLocation: http://127.0.0.1:9/metadata\r\nContent-Length: 0\r\n\r\n"
+    async with saying(there) as upstream:
+        with proxying(away(tmp_path, upstream)) as url:
+            status, told = await answered(url, request(CHAT, b"{}"))
     assert (status, b"Location: http://127.0.0.1:9/metadata" in told) == (307, True)
+
+
+@pytest.mark.parametrize("through", [proxying, gateway_of])
+@pytest.mark.parametrize("status", [b"101 Switching Protocols", b"600 Odd"])
+async def test_a_status_that_is_no_answer_is_a_502_and_a_failed_call(
+    through: Callable[[Settings], AbstractContextManager[str]], status: bytes, tmp_path: Path
+) -> None:
+    async with saying(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n") as upstream:
+        with through(away(tmp_path, upstream)) as url:
+            assert (await answered(url, request(CHAT, b"{}")))[0] == 502
+    (capture,) = spooled(tmp_path)
+    assert (
+        json.loads(capture.body)["error"]["message"] == f"the upstream answered with the status {status[:3].decode()}"
+    )
+
+
+@pytest.mark.parametrize("through", [proxying, gateway_of])
+async def test_letters_beyond_ascii_in_headers_go_through_as_utf_8(
+    through: Callable[[Settings], AbstractContextManager[str]], tmp_path: Path
+) -> None:
+    async with saying("HTTP/1.1 200 OK\r\nX-Organization: Société\r\nContent-Length: 2\r\n\r\n{}".encode()) as upstream:
+        with through(away(tmp_path, upstream)) as url:
+            _, told = await answered(url, request(CHAT, b"{}"))
+    assert "Société" in told.decode()
+
+
+@pytest.mark.parametrize("through", [proxying, gateway_of])
+async def test_a_client_that_hangs_up_in_its_request_is_named_and_not_the_upstream(
+    through: Callable[[Settings], AbstractContextManager[str]], settings: Settings, tmp_path: Path
+) -> None:
+    with through(settings) as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(request(CHAT, None, b"Content-Length: 100") + b"{")
+        await writer.drain()
+        writer.close()
+        await until(lambda: _captured(tmp_path), "the call is over", 10)
+    (capture,) = spooled(tmp_path)
+    assert json.loads(capture.body)["error"]["message"] == "the client hung up"
+
+
+async def test_a_copy_that_fails_does_not_touch_the_call(
+    api: PlayedApi, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_given: object) -> None:
+        raise TypeError("a mistake of ours")
+
+    monkeypatch.setattr(proxy, "call_body", fails)
+    with proxying(settings) as url:
+        status, told = await answered(url, request(CHAT, b'{"messages":[],"play":{"length":true}}'))
+    assert (status, told.endswith(b"}]}")) == (200, True)
+    assert [capture.source for capture in spooled(tmp_path)] == ["proxy-lost"]
+
+
+async def test_bodies_that_are_read_whole_have_a_limit_together(
+    api: PlayedApi, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy, "BODIES_AT_ONCE", 0.001)
+    given = b"[" + b" " * 100_000 + b"]"
+    settings = settings.model_copy(update={"proxy": settings.proxy.model_copy(update={"adopt": True})})
+    with proxying(settings) as url:
+        for target in (b"/openai/v1/chat/completions", b"/v1/rollouts/t/branches/0/captures", b"/r/t/b/0/end"):
+            assert (await answered(url, request(target, given)))[0] == 503
+    assert api.requests == []
 
 
 @pytest.mark.parametrize("name", ["r", "v1", "metrics", "Open", "a/b", "a.b", ""])

@@ -141,6 +141,7 @@ async def test_the_upstream_sees_the_request_as_it_was_sent_but_for_identity(api
                 )
             ).read()
     (target, got, received) = api.requests[-1]
+    assert got["x-odd"].encode("latin-1").decode() == "ü"
     assert (target, received) == ("/v1/chat/completions?a=%2F&key=k%20y", body)
     assert {name: got[name] for name in ("authorization", "user-agent", "accept-encoding", "content-type")} == {
         "authorization": "Bearer sk-1", "user-agent": "agent/1", "accept-encoding": "br", "content-type": "application/json",
