@@ -128,8 +128,8 @@ def _places(root: Sequence[_Group], lanes: Sequence[float], turns: int, scale: i
     while stack:
         group = stack.pop()
         stack += group.parts
-        if group.parts:
-            spread = max(abs(lanes[part.lane] - lanes[group.lane]) for part in group.parts)
+        if own := [part for part in group.parts if part.end > part.first]:
+            spread = max(abs(lanes[part.lane] - lanes[group.lane]) for part in own)
             room[group.end] = max(room.get(group.end, 0.0), min(PARTING[1], PARTING[0] + spread / 10))
     step = min(STEPS[1], max(STEPS[0], (axis - sum(room.values())) / max(1, turns - 1))) * scale
     at = float(LEFT + (FAN if turns > 1 else ALONE))
@@ -192,6 +192,14 @@ def _lines(
         last = max(first, frame.x(max(group.first, group.end - 1)))
         tones = {strands[place].objective for place in group.members}
         tone = tones.pop() if len(tones) == 1 else "mixed"
+        if 0 < group.first >= group.end:  # the same as its siblings to its end: nothing of its own is to be drawn
+            told = tag("title", f"branch {strands[group.lane].branch} is the same to its end")
+            yield tag(
+                "g",
+                tag("path", told, d=f"M{_c(x)} {_c(y)}V{_c(lane)}", class_="alike"),
+                class_="line", data_of=strands[group.lane].branch, data_end=group.end,
+            )  # fmt: skip
+            continue
         half = (first - x) / 2
         weight = "many" if len(group.members) > 1 else "one"
         bend = f"M{_c(x)} {_c(y)}C{_c(x + half)} {_c(y)} {_c(x + half)} {_c(lane)} {_c(first)} {_c(lane)}"
@@ -206,11 +214,11 @@ def _lines(
             data_of=" ".join(str(strands[place].branch) for place in group.members),
             data_end=group.end,
         )
-        if group.parts:
+        if any(part.end > part.first for part in group.parts):
             names = " | ".join(", ".join(str(strands[place].branch) for place in part.members) for part in group.parts)
-            told = f"branches part at turn {group.end}: {names}"
+            said = f"branches part at turn {group.end}: {names}"
             partings.append(
-                tag("path", tag("title", told), d=f"M{_c(last)} {_c(lane - 5)}l5 5l-5 5l-5-5z", class_="parting")
+                tag("path", tag("title", said), d=f"M{_c(last)} {_c(lane - 5)}l5 5l-5 5l-5-5z", class_="parting")
             )
         stack += [(part, (last, lane)) for part in group.parts]
     yield from partings

@@ -145,7 +145,8 @@ def _compared(number: int, one: Strand, two: Strand, marks: Mapping[int, str]) -
     for strand, own, other in ((one, left, right), (two, right, left)):
         known = dict(other or ())
         parts = [_part(name, text, known.get(name), marks[strand.branch]) for name, text in own or ()]
-        ended = tag("span", "ended before", class_="note") if own is None else None
+        before = "ended before" if strand.standing.ended else "has not come so far"
+        ended = tag("span", before, class_="note") if own is None else None
         cells.append(tag("td", ended, *parts, data_branch=strand.branch))
     return tag("tr", tag("td", number), *cells, class_="differs")
 

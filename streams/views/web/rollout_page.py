@@ -37,6 +37,9 @@ TIERS = ("pass", "not_required", "fail", "unknown")
 
 def rollout_page(sight: Sight, links: Links, zoom: Zoom = PLAIN) -> Markup:
     """The content of the page."""
+    if not sight.strands:
+        nothing = tag("p", "No branch has been heard of yet.", class_="empty")
+        return join(_title(sight), _head(sight), section("The braid", nothing, id_="braid"), _letters(sight, links))
     return join(
         _title(sight),
         _head(sight),
@@ -83,7 +86,8 @@ def _head(sight: Sight) -> Markup:
                         tag("span", outcome(name), f" {counts[name]}", class_="count-of")
                         for name in TIERS
                         if name in counts
-                    ],
+                    ]
+                    or "none yet",
                 ),
                 ("branches", f"{branches}, {several(events, 'event')}"),
                 ("required", ", ".join(sight.required) or "nothing"),
@@ -338,7 +342,7 @@ def _ranking(sight: Sight, links: Links) -> Markup:
     rows = [_ranked(sight, strand, links) for strand in sight.strands]
     if ranking is None:
         rows = [(*row[2:4], *row[8:11]) for row in rows]
-    right = ("rank", "branch", "total", "judge", "P(beats next)", "votes", "turns")
+    right = ("rank", *(("branch",) if ranking is not None else ()), "total", "judge", "P(beats next)", "votes", "turns")
     notes: list[Content] = []
     if ranking is not None:
         notes.append(tag("p", powered_sentence(ranking.stats), class_="note"))

@@ -47,9 +47,17 @@ def row_page(sight: Sight, checked: Checked | None, links: Links) -> Markup:
             )
             for name, kind in kinds if (found := [row for row in rows if isinstance(row, kind)])
         ),
-        None if rows else section("Rows", tag("p", *(sight.waits or ("No row came of it.",)), class_="empty")),
+        None if rows else _none_yet(sight),
         _left_out(sight, links),
     )  # fmt: skip
+
+
+def _none_yet(sight: Sight) -> Markup:
+    """Why there is no row."""
+    if not sight.waits:
+        return section("Rows", tag("p", "No row came of it.", class_="empty"))
+    told = tag("p", "There is none yet: rows are made when the rollout closes. It waits:", class_="note")
+    return section("Rows", told, tag("ul", *(tag("li", text) for text in sight.waits)))
 
 
 def _evidence(sight: Sight, checked: Checked | None) -> Markup:

@@ -63,7 +63,7 @@ def pair_text(sight: Sight, a: Strand, b: Strand) -> Iterator[RenderableType]:
             if number < len(turns):
                 yield from _turn(turns[number])
             else:
-                yield Text("  ended before", style="dim")
+                yield Text("  ended before" if strand.standing.ended else "  has not come so far", style="dim")
 
 
 def _repairs(sight: Sight, strand: Strand) -> Iterator[Text]:

@@ -181,3 +181,34 @@ def test_a_hack_verdict_is_shown_with_its_place_before_the_rollout_closes(tmp_pa
         assert f"No sign of a hack{so_far}: branch 0. A hack verifier made the experiments intact." in page
         assert f"No verdict looked for one: {unasked}." in page
         assert "pass; tried intact; not canary: no report" in branch
+
+
+def test_pages_of_an_open_rollout_say_what_is_not_there_yet(tmp_path: Path) -> None:
+    """No branch yet; branches that are the same to their ends; and one that runs beside one that has ended."""
+    opening: Line = {
+        "type": "rollout",
+        "rollout_id": "none",
+        "task": "Nothing came.",
+        "branches": 9,
+        "required": ["build"],
+    }
+    lines = [opening, opening | {"rollout_id": "some"}]
+    for branch in range(3):
+        lines.append(event("some", branch, 0, "tool", "tool_call", toolName="run", args={}, callId="c", stepIndex=0))
+        lines.append(event("some", branch, 1, "tool", "tool_result", callId="c", output="x"))
+        lines += [event("some", branch, 2, "text", "final_answer", answer="done")] if branch < 2 else []
+    write_open(tmp_path / "out", lines)
+    with viewing(Settings(state_dir=tmp_path / "state"), tmp_path / "out") as url:
+        none, some = (httpx.get(f"{url}/rollouts/{name}").text for name in ("none", "some"))
+        rows, pair = httpx.get(f"{url}/rollouts/some/rows").text, httpx.get(f"{url}/rollouts/some/pairs/0/2").text
+        listed = httpx.get(url).text
+    assert "No branch has been heard of yet." in none
+    assert "<table" not in none
+    assert some.count('class="alike"') == 3  # 0 and 1 are the same to the end, 2 as far as it came
+    assert some.count("<title>branches part at") == some.count("<title>branches part at turn 1: 0, 1 | 2</title>") == 1
+    assert "<li>still running: branch 2</li>" in some
+    assert "rows are made when the rollout closes. It waits:" in rows
+    assert "<li>not heard of: branches 3, 4, 5, 6, 7, 8</li>" in rows
+    assert "has not come so far" in pair
+    assert "9 expected" in listed
+    assert listed.count("at the latest (deadline)</li>") == 2  # the last reason is never cut
