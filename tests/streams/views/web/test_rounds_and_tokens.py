@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import orjson
@@ -11,12 +12,16 @@ import pytest
 from agents.facts.fact import rollout_of
 from agents.importers.lines import LineReader
 from agents.importers.slices import Slicer
+from schemas.compliance import ComplianceAttempt, ComplianceEvalRecord
 from streams.cluster.config import Settings
 from streams.jobs.run.run import run_files
 from streams.log.file_writer import LogWriter
 from streams.log.manifest import described, seal
 from streams.log.topics import BY_RECORD
 from streams.log.wire import Codec
+from streams.views.web.rounds_part import rounds_part
+from streams.views.web.sight import Sight
+from streams.views.web.strands import Strand
 from tests.streams.views.conftest import Braid
 from tests.streams.views.web.conftest import viewing, write_lines
 from tests.streams.views.web.view_data_lines import AT, event
@@ -212,3 +217,27 @@ def test_pages_of_an_open_rollout_say_what_is_not_there_yet(tmp_path: Path) -> N
     assert "has not come so far" in pair
     assert "9 expected" in listed
     assert listed.count("at the latest (deadline)</li>") == 2  # the last reason is never cut
+
+
+def test_hostile_texts_of_rounds_stay_text() -> None:
+    """Ids, hints, reasons and texts of a compliance run are shown as text; what is no list of violations is left out."""
+    bad = "</pre><script>alert(1)</script>\x1b[31m\u202e"
+    broken = orjson.dumps([{"constraint_id": bad, "level": bad, "hint": bad}, 7, {"hint": None}]).decode()
+    rounds = [
+        ComplianceAttempt(round=0, strategy="direct", output=bad, made_by="model", status="fail", violations=broken),
+        ComplianceAttempt(
+            round=1, strategy="patch", base_round=0, output=bad + "\nmore", made_by="edit", committed=False, rolled_back=True,
+            reason=bad, status="unknown", violations="no JSON",
+        ),
+    ]  # fmt: skip
+    run = ComplianceEvalRecord(
+        record_id="r", rollout_id="h", branch_index=0, attempt=0, task_id=bad, task_spec_hash="", model=bad, mode="full_pcl",
+        engine=bad, status="fail", repair_rounds=1, final_pass=False, artifact=bad, made_by="model", trace_uri="",
+        attempts=tuple(rounds),
+    )  # fmt: skip
+    sight = SimpleNamespace(rounds_of=lambda _branch: [run])
+    page = rounds_part(cast("Sight", sight), cast("Strand", SimpleNamespace(branch=0)), "")
+    assert page.count("&lt;script&gt;alert(1)") > 5
+    for hidden in ("<script>", "\x1b", "\u202e"):
+        assert hidden not in page
+    assert "rolled back: " in page
