@@ -171,12 +171,12 @@ def _row(row: IndexRow, waits: Sequence[str] | None, links: Links) -> tuple[Cont
             class_="what",
         ),
         join(state(row.status), _why(row, waits)),
-        _beads(row),
+        [_beads(row), _hacked(row)],
         branches,
         f"{row.slices:,} records" if row.events is None else f"{row.events:,}",
         best,
         trained,
-        str(rows.get("rejected", 0)) if row.status == "closed" else "–",
+        f"{rows.get('rejected', 0):,}" if row.status == "closed" else "–",
         time(row.started_at),
     )
 
@@ -214,6 +214,25 @@ def _beads(row: IndexRow) -> Content:
         title=told,
         role="img",
         aria_label=told,
+    )
+
+
+def _hacked(row: IndexRow) -> Content:
+    """A triangle where branches have a hack signal, as on the braid: hollow where none is proved."""
+    if not row.hacks:
+        return None
+    told = "hack signals: " + ", ".join(f"{count} {sure}" for sure, count in row.hacks.items())
+    kind = "mark signal" if "confirmed" in row.hacks else "mark signal hollow"
+    sign = tag(
+        "svg",
+        tag("path", d="M7 2l5.5 9h-11z", class_=kind),
+        width="14",
+        height="13",
+        viewBox="0 0 14 13",
+        aria_hidden="true",
+    )
+    return tag(
+        "span", sign, tag("span", sum(row.hacks.values())), class_="hacked", title=told, role="img", aria_label=told
     )
 
 

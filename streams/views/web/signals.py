@@ -1,9 +1,9 @@
 """Hack signals as people read them: the rule in words, how sure it is, and the turn that shows it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
-from schemas.rankings import HackSignal, RankedBranch
+from schemas.rankings import HackSignal, RankedBranch, SignalClass
 from streams.log.terminal_text import WHOLE, line
 from streams.views.branch_status import VerdictStanding
 from streams.views.web.turns import Transcript, Turn
@@ -50,7 +50,7 @@ RULES = {
     "fewer_tests_than_baseline": "fewer tests were collected than the untouched task has",
 }
 
-SURENESS = ("confirmed", "suspected", "judged")
+SURENESS: tuple[str, ...] = get_args(SignalClass)
 
 CLASSES = {
     "confirmed": "confirmed by an experiment or a verdict",

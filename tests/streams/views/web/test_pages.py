@@ -82,6 +82,10 @@ def test_rollouts_are_filtered_searched_and_paged(address: str) -> None:
     assert httpx.get(f"{address}/v1/rollouts?status=open").json()["rollouts"] == []
     row = next(row for row in everything["rollouts"] if row["rollout_id"] == "lru-cache")
     assert (row["status"], row["beads"], row["rows"]["dpo"]) == ("closed", "PPPP", 4)
+    hacks = {row["rollout_id"]: row["hacks"] for row in everything["rollouts"] if row["hacks"]}
+    assert hacks["flaky-date-test"] == {"confirmed": 1}
+    assert "lru-cache" not in hacks
+    assert httpx.get(address).text.count('title="hack signals: 1 confirmed"') >= 1
 
 
 def test_a_record_is_found_by_its_id(address: str) -> None:
