@@ -205,8 +205,8 @@ def _without_signals(sight: Sight) -> list[str]:
 
 def _signal(sight: Sight, strand: Strand, signal: Signal, links: Links) -> Sequence[Content]:
     files = [
-        join(path, " (turn ", link(turn, links.branch(sight.rollout_id, strand.branch, turn)), ")")
-        for path, turns in strand.transcript.files.items() for turn in turns[:3]
+        join(path, " (turn " if len(turns) == 1 else " (turns ", _turn_links(sight, strand, turns, links), ")")
+        for path, turns in strand.transcript.files.items()
     ]  # fmt: skip
     where = (
         None
@@ -226,6 +226,11 @@ def _signal(sight: Sight, strand: Strand, signal: Signal, links: Links) -> Seque
             class_="note",
         ),
     )
+
+
+def _turn_links(sight: Sight, strand: Strand, turns: Sequence[int], links: Links) -> Content:
+    shown: list[Content] = [link(turn, links.branch(sight.rollout_id, strand.branch, turn)) for turn in turns[:4]]
+    return _listed([*shown, "…"] if len(turns) > 4 else shown)
 
 
 def _listed(items: Sequence[Content]) -> Content:
