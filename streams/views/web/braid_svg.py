@@ -13,6 +13,7 @@ from streams.views.bars import interval
 from streams.views.web.links import Links
 from streams.views.web.markup import Content, Markup, join, tag
 from streams.views.web.strands import Strand
+from streams.views.web.turns import Turn
 
 LEFT = 26
 TOP = 40
@@ -244,7 +245,9 @@ def _marks(frame: _Frame, group: _Group, strand: Strand, lane: float) -> Iterato
         at = f"M{x} {_c(lane)}"
         if turn.is_rewritten:
             kinds["rewritten"].append(f"M{_c(frame.x(turn.number) - 5)} {_c(lane - 6)}v12m3-12v12")
-        if turn.ending is not None:
+        if _answers(strand, turn):
+            kinds["answer"].append(f"{at}h0")
+        elif turn.ending is not None:
             kinds["failed" if turn.ending.kind == "error" else "answer"].append(f"{at}h0")
         elif turn.failures:
             kinds["error"].append(f"M{_c(frame.x(turn.number) - 3)} {_c(lane - 3)}l6 6m0-6l-6 6")
@@ -327,7 +330,7 @@ def _row(frame: _Frame, place: int, strand: Strand, strands: Sequence[Strand]) -
     if strand.signals:
         kind = "mark signal" if any(each.sure == "confirmed" for each in strand.signals) else "mark signal hollow"
         told = "; ".join(f"{signal.words} ({signal.sure})" for signal in strand.signals)
-        x = end + COLUMNS["outcome"] + 40
+        x = end + COLUMNS["outcome"] + max(40.0, 8 + 6.4 * len(_fate(strand)))
         cells.append(tag("path", tag("title", told), d=f"M{_c(x)} {_c(lane - 5)}l5.5 9h-11z", class_=kind))
     label = (
         f"branch {strand.branch}: {strand.objective.replace('_', ' ')}, {turns} turns, {strand.standing.calls} calls"
@@ -360,9 +363,19 @@ def _fate(strand: Strand) -> str:
     return strand.objective.replace("_", " ")
 
 
+def _answers(strand: Strand, turn: Turn) -> bool:
+    """Whether a turn is the answer without an event that says so: the last words of a conversation that ended with an answer."""
+    is_last = turn.number == len(strand.transcript.turns) - 1
+    return (
+        is_last and not turn.calls and turn.ending is None and bool(turn.text) and strand.standing.ended == "answered"
+    )
+
+
 def _told(strand: Strand, place: int) -> str:
     """A turn in a few words."""
     turn = strand.transcript.turns[place]
+    if _answers(strand, turn):
+        return "answer"
     if turn.ending is not None:
         return turn.ending.kind
     said = turn.tools[:60].replace("|", "/") or "words only"

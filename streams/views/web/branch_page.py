@@ -104,7 +104,7 @@ def _facts(sight: Sight, strand: Strand, links: Links) -> Markup:
     calls = sum(len(turn.calls) for turn in strand.transcript.turns)
     return cards(
         [
-            ("beside", [join(" · " if number else None, each) for number, each in enumerate(near)]),
+            ("beside", [join(" · " if number else None, each) for number, each in enumerate(near)] if near else None),
             ("rank", rank),
             ("ended", (standing.ended or "still running").replace("_", " ") + tried),
             ("events", f"{standing.events:,} in {turns}, {several(calls, 'call')}{gaps}"),
@@ -355,8 +355,9 @@ def _call(
     result: list[Content] = []
     if call.error is not None:
         code = f"{call.code}: " if call.code else ""
-        result.append(tag("div", block(f"{code}{call.error}"), class_="failed"))
-    if call.output is not None:
+        whole = more if call.output in (None, call.error) else None
+        result.append(tag("div", block(f"{code}{call.error}", whole), class_="failed"))
+    if call.output is not None and call.output != call.error:
         result.append(block(call.output, more))
         result.append(_as_trained(trained, turn, number, call))
     elif not call.returned:

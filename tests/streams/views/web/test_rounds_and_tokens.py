@@ -110,7 +110,8 @@ def test_rows_say_what_they_hold_of_token_streams(tmp_path: Path) -> None:
     ]
     run_files([write_lines(tmp_path / "lines.ndjson", iter(lines))], tmp_path / "out", Settings(), None)
     with viewing(Settings(state_dir=tmp_path / "state"), tmp_path / "out") as url:
-        rows = httpx.get(f"{url}/rollouts/tokens/rows").text
+        rows, braid = (httpx.get(f"{url}/rollouts/tokens{rest}").text for rest in ("/rows", ""))
+    assert 'data-turns="search|answer"' in braid  # the last words of a conversation that ended with an answer
     told = "Tokens: 28 in 1 stream, 7 sampled with log-probabilities; policy step-12, step-13; tokenizer tiny."
     assert rows.count(told) == 2  # SFT and PPO
     assert "1 call without tokens: the engine returned none (tokens_missing)" in rows
