@@ -39,7 +39,7 @@ def signalled(source: ClosedRollout, branches: Mapping[int, BranchRecord]) -> Cl
 
 def _signals(source: ClosedRollout, index: int, branch: BranchRecord) -> Signals:
     verdict = next((each for each in source.verdicts[index] if _is_hacks(each)), None)
-    told = _told(verdict) if isinstance(verdict, CheckVerdict) else ()
+    told = told_by(verdict) if isinstance(verdict, CheckVerdict) else ()
     known = isinstance(verdict, CheckVerdict) and verdict.details is not None and verdict.status != "unknown"
     if not branch.tool_calls:
         return told
@@ -59,7 +59,7 @@ def _calls(source: ClosedRollout, index: int, branch: BranchRecord) -> tuple[Bra
     return tuple(whole_calls((source.rollout.pinned_events() or {}).get(index, []), redacting=source.config.redact))
 
 
-def _told(verdict: CheckVerdict) -> Signals:
+def told_by(verdict: CheckVerdict) -> Signals:
     """The signals of a verdict; one that says fail without any that can be read is suspected."""
     try:
         signals = signals_of(verdict.details)

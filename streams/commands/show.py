@@ -85,6 +85,8 @@ def _show_strands(account: "Account", settings: "Settings", branches: list[int],
             known = ", ".join(str(each.branch) for each in sight.strands[:20])
             raise ShowError(f"{account.rollout_id} has no branch {index}; it has {known or 'none yet'}")
         strands.append(strand)
+    if len(branches) == 2 and branches[0] == branches[1] and not sight.repairs(branches[0]):
+        raise ShowError(f"branch {branches[0]} cannot stand beside itself: name two branches")
     if as_json:
         found = branch_data(sight, strands[0], 0, 10**9) if len(strands) == 1 else pair_data(sight, *strands)
         print_json(found)

@@ -48,6 +48,8 @@ class IndexRow(NamedTuple):
     beads: str
     """A letter for each branch, best first: P, F, U, N."""
     outcomes: dict[str, int]
+    hacks: dict[str, int]
+    """Branches with a hack signal, by the surest one: confirmed, suspected, judged."""
     best: dict[str, Any] | None
     powered: bool | None
     why: str | None
@@ -144,7 +146,7 @@ class IndexQueries:
         )
         counts = {TOPICS[topic].name.split(".")[1]: count for topic, count in sinks if TOPICS[topic].name in NAMED}
         plain = dict(zip(IndexRow._fields, [*values, counts], strict=True))
-        for name in ("labels", "outcomes", "best"):
+        for name in ("labels", "outcomes", "hacks", "best"):
             plain[name] = None if plain[name] is None else orjson.loads(plain[name])
         plain["powered"] = None if plain["powered"] is None else bool(plain["powered"])
         return IndexRow(**plain)

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import orjson
 
 from schemas.errors import DecodeError
+from schemas.rankings import SignalClass
 from streams.cluster.locks.file_lock import LockedError, locked
 from streams.log.index_queries import NAMED, NUMBERS, IndexQueries
 from streams.log.progress import Say, quiet
@@ -38,7 +39,7 @@ from streams.log.topics import (
 )
 from streams.log.view_rows import read_key, read_row
 
-VERSION = "2 " + " ".join(NUMBERS)
+VERSION = "3 " + " ".join(NUMBERS)
 """Of the tables below, and the topics in the order of their numbers: an index of another version is rebuilt."""
 
 MINUTE_MS = 60_000
@@ -65,7 +66,8 @@ CREATE TABLE rollouts (
     started_at INTEGER NOT NULL DEFAULT 0, latest_at INTEGER NOT NULL DEFAULT 0,
     slices INTEGER NOT NULL DEFAULT 0, verdicts INTEGER NOT NULL DEFAULT 0, votes INTEGER NOT NULL DEFAULT 0,
     letters INTEGER NOT NULL DEFAULT 0, branches INTEGER, events INTEGER, settled TEXT, settled_at INTEGER, closed TEXT,
-    closed_at INTEGER, beads TEXT NOT NULL DEFAULT '', outcomes TEXT NOT NULL DEFAULT '{}', best TEXT, powered INTEGER,
+    closed_at INTEGER, beads TEXT NOT NULL DEFAULT '', outcomes TEXT NOT NULL DEFAULT '{}',
+    hacks TEXT NOT NULL DEFAULT '{}', best TEXT, powered INTEGER,
     why TEXT, changed INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX rollouts_by_time ON rollouts (started_at DESC, number DESC);
 CREATE INDEX rollouts_by_status ON rollouts (status, started_at DESC, number DESC);
@@ -332,6 +334,8 @@ class RolloutIndex(IndexQueries):
         return changed
 
 
+SURENESS: tuple[str, ...] = get_args(SignalClass)
+
 FIRST = frozenset(
     {"expected", "required", "opened_at", "settled", "settled_at", "branches", "events", "closed", "closed_at"}
 )
@@ -372,10 +376,22 @@ def _ranked(fields: Mapping[str, Any]) -> dict[str, Any]:
     best = None if first is None else {"branch": first["branch_index"], "total": first["total"]}
     return {
         "beads": "".join(OUTCOMES.get(branch["objective_status"], "U") for branch in branches[:BEADS]),
-        "outcomes": orjson.dumps(dict(sorted(outcomes.items()))).decode(),
+        "outcomes": orjson.dumps(dict(sorted(outcomes.items()))).decode(), "hacks": orjson.dumps(_hacks(branches)).decode(),
         "best": None if best is None else orjson.dumps(best).decode(), "powered": fields["stats"]["powered"],
         "task": line(fields["task"], TASK),
     }  # fmt: skip
+
+
+def _hacks(branches: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Branches with a hack signal, by the surest one of each."""
+    found = dict.fromkeys(SURENESS, 0)
+    for branch in branches:
+        sure = next(
+            (sure for sure in SURENESS if any(flag.startswith(f"hack_{sure}") for flag in branch["flags"])), None
+        )
+        if sure is not None:
+            found[sure] += 1
+    return {sure: count for sure, count in found.items() if count}
 
 
 def index_file(state: Path, identity: str) -> Path:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from agents.hacks.verdict import HACKS, looks_of
 from agents.redaction.redaction import redact
 from agents.rollouts.branch_outcomes import required_verdicts
 from agents.rollouts.pinned_config import pinned_config
@@ -17,7 +18,7 @@ from schemas.emission import EmissionConfig
 from schemas.judging import JudgeVote
 from schemas.rankings import ObjectiveStatus
 from schemas.verdicts import BuildVerdict, CheckVerdict, OutputTail, VisualVerdict
-from streams.log.terminal_text import line
+from streams.log.terminal_text import WHOLE, line
 
 
 class BranchStanding(NamedTuple):
@@ -155,8 +156,19 @@ def detail_of(verdict: Verdict) -> str:
         return _build_detail(verdict)
     if isinstance(verdict, CheckVerdict):
         score = [] if verdict.score is None else [f"score {verdict.score:g}"]
-        return line("; ".join([verdict.status, *score, *([verdict.hint] if verdict.hint else [])]))
+        said = [verdict.status, *score, *([verdict.hint] if verdict.hint else [])]
+        return "; ".join([line("; ".join(said)), *(line(each, WHOLE) for each in _looks_detail(verdict))])
     return _visual_detail(verdict)
+
+
+def _looks_detail(verdict: CheckVerdict) -> list[str]:
+    """The experiments of a hack verifier: those that were made, and why others were not."""
+    if verdict.name != HACKS:
+        return []
+    looks = [(str(each.get("name")), each.get("made") is True, each.get("why")) for each in looks_of(verdict.details)]
+    tried = ", ".join(name for name, made, _ in looks if made)
+    missed = "; ".join(f"not {name}: {why}" if why else f"not {name}" for name, made, why in looks if not made)
+    return [*([f"tried {tried}"] if tried else []), *([missed] if missed else [])]
 
 
 def _visual_detail(verdict: VisualVerdict) -> str:

@@ -30,7 +30,7 @@ def waiting_for(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy)
 
 def _waiting_for_branches(rollout: Rollout, config: EmissionConfig) -> list[str]:
     if rollout.opened is None or rollout.opened.branches is None:
-        return ["the number of branches is unknown"]
+        return ["the number of branches is not known: no opening names it"]
     silent, running, gaps, unjudged = [], [], [], []
     required = required_verdicts(rollout, config)
     for index in range(rollout.opened.branches):
@@ -50,10 +50,14 @@ def _waiting_for_branches(rollout: Rollout, config: EmissionConfig) -> list[str]
             missing += [kind for kind in rollout.opened.awaited if kind not in verdicts and kind not in missing]
             unjudged += [f"{kind} of branch {index}" for kind in missing]
     said = (
-        ("not heard of: branch", silent), ("still running: branch", running), ("events are missing: branch", gaps),
-        ("no final verdict:", unjudged),
+        ("not heard of:", "branch", silent), ("still running:", "branch", running), ("events are missing:", "branch", gaps),
+        ("no final verdict:", "", unjudged),
     )  # fmt: skip
-    return [f"{what} {listed(which, 8)}" for what, which in said if which]
+    return [
+        " ".join(filter(None, (what, noun and (noun if len(which) == 1 else f"{noun}es"), listed(which, 8))))
+        for what, noun, which in said
+        if which
+    ]
 
 
 def _waiting_for_votes(rollout: Rollout) -> list[str]:

@@ -13,6 +13,7 @@ from streams.views.bars import interval
 from streams.views.web.links import Links
 from streams.views.web.markup import Content, Markup, join, tag
 from streams.views.web.strands import Strand
+from streams.views.web.turns import Turn
 
 LEFT = 26
 TOP = 40
@@ -128,8 +129,8 @@ def _places(root: Sequence[_Group], lanes: Sequence[float], turns: int, scale: i
     while stack:
         group = stack.pop()
         stack += group.parts
-        if group.parts:
-            spread = max(abs(lanes[part.lane] - lanes[group.lane]) for part in group.parts)
+        if own := [part for part in group.parts if part.end > part.first]:
+            spread = max(abs(lanes[part.lane] - lanes[group.lane]) for part in own)
             room[group.end] = max(room.get(group.end, 0.0), min(PARTING[1], PARTING[0] + spread / 10))
     step = min(STEPS[1], max(STEPS[0], (axis - sum(room.values())) / max(1, turns - 1))) * scale
     at = float(LEFT + (FAN if turns > 1 else ALONE))
@@ -192,6 +193,14 @@ def _lines(
         last = max(first, frame.x(max(group.first, group.end - 1)))
         tones = {strands[place].objective for place in group.members}
         tone = tones.pop() if len(tones) == 1 else "mixed"
+        if 0 < group.first >= group.end:  # the same as its siblings to its end: nothing of its own is to be drawn
+            told = tag("title", f"branch {strands[group.lane].branch} is the same to its end")
+            yield tag(
+                "g",
+                tag("path", told, d=f"M{_c(x)} {_c(y)}V{_c(lane)}", class_="alike"),
+                class_="line", data_of=strands[group.lane].branch, data_end=group.end,
+            )  # fmt: skip
+            continue
         half = (first - x) / 2
         weight = "many" if len(group.members) > 1 else "one"
         bend = f"M{_c(x)} {_c(y)}C{_c(x + half)} {_c(y)} {_c(x + half)} {_c(lane)} {_c(first)} {_c(lane)}"
@@ -206,11 +215,11 @@ def _lines(
             data_of=" ".join(str(strands[place].branch) for place in group.members),
             data_end=group.end,
         )
-        if group.parts:
+        if any(part.end > part.first for part in group.parts):
             names = " | ".join(", ".join(str(strands[place].branch) for place in part.members) for part in group.parts)
-            told = f"branches part at turn {group.end}: {names}"
+            said = f"branches part at turn {group.end}: {names}"
             partings.append(
-                tag("path", tag("title", told), d=f"M{_c(last)} {_c(lane - 5)}l5 5l-5 5l-5-5z", class_="parting")
+                tag("path", tag("title", said), d=f"M{_c(last)} {_c(lane - 5)}l5 5l-5 5l-5-5z", class_="parting")
             )
         stack += [(part, (last, lane)) for part in group.parts]
     yield from partings
@@ -236,7 +245,9 @@ def _marks(frame: _Frame, group: _Group, strand: Strand, lane: float) -> Iterato
         at = f"M{x} {_c(lane)}"
         if turn.is_rewritten:
             kinds["rewritten"].append(f"M{_c(frame.x(turn.number) - 5)} {_c(lane - 6)}v12m3-12v12")
-        if turn.ending is not None:
+        if _answers(strand, turn):
+            kinds["answer"].append(f"{at}h0")
+        elif turn.ending is not None:
             kinds["failed" if turn.ending.kind == "error" else "answer"].append(f"{at}h0")
         elif turn.failures:
             kinds["error"].append(f"M{_c(frame.x(turn.number) - 3)} {_c(lane - 3)}l6 6m0-6l-6 6")
@@ -319,7 +330,7 @@ def _row(frame: _Frame, place: int, strand: Strand, strands: Sequence[Strand]) -
     if strand.signals:
         kind = "mark signal" if any(each.sure == "confirmed" for each in strand.signals) else "mark signal hollow"
         told = "; ".join(f"{signal.words} ({signal.sure})" for signal in strand.signals)
-        x = end + COLUMNS["outcome"] + 40
+        x = end + COLUMNS["outcome"] + max(40.0, 8 + 6.4 * len(_fate(strand)))
         cells.append(tag("path", tag("title", told), d=f"M{_c(x)} {_c(lane - 5)}l5.5 9h-11z", class_=kind))
     label = (
         f"branch {strand.branch}: {strand.objective.replace('_', ' ')}, {turns} turns, {strand.standing.calls} calls"
@@ -352,9 +363,19 @@ def _fate(strand: Strand) -> str:
     return strand.objective.replace("_", " ")
 
 
+def _answers(strand: Strand, turn: Turn) -> bool:
+    """Whether a turn is the answer without an event that says so: the last words of a conversation that ended with an answer."""
+    is_last = turn.number == len(strand.transcript.turns) - 1
+    return (
+        is_last and not turn.calls and turn.ending is None and bool(turn.text) and strand.standing.ended == "answered"
+    )
+
+
 def _told(strand: Strand, place: int) -> str:
     """A turn in a few words."""
     turn = strand.transcript.turns[place]
+    if _answers(strand, turn):
+        return "answer"
     if turn.ending is not None:
         return turn.ending.kind
     said = turn.tools[:60].replace("|", "/") or "words only"

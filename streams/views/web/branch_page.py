@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 
 from schemas.branches import BranchRecord
+from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.log.terminal_text import WHOLE, line, several
 from streams.views.web.links import TURNS, Links
 from streams.views.web.markup import NOTHING, Content, Markup, join, tag
 from streams.views.web.page_frame import block, cards, link, outcome, pages, pretty, section, table, time
 from streams.views.web.reason_words import reason_words
-from streams.views.web.sight import Sight, branches_in
-from streams.views.web.signals import CLASSES, NOT_LOOKED_AT, flag_words
+from streams.views.web.rounds_part import rounds_part
+from streams.views.web.sight import Sight, pair_name
+from streams.views.web.signals import CLASSES, flag_words
 from streams.views.web.strands import Strand
 from streams.views.web.trained import Trained
 from streams.views.web.turns import ShownCall, Turn, Words
@@ -46,6 +48,7 @@ def branch_page(sight: Sight, strand: Strand, links: Links, first: int = 0, *, p
         _verdicts(strand),
         _screenshot(sight, strand, links),
         _files(sight, strand, links),
+        rounds_part(sight, strand, prefix),
         section(
             "Transcript",
             _strip(sight, strand, links),
@@ -82,7 +85,7 @@ def _facts(sight: Sight, strand: Strand, links: Links) -> Markup:
     at = indexes.index(strand.branch)
     near = [
         link(f"{name} {indexes[place]}", links.branch(sight.rollout_id, indexes[place]))
-        for name, place in (("← branch", at - 1), ("branch", at + 1))
+        for name, place in (("← branch", at - 1), ("→ branch", at + 1))
         if 0 <= place < len(indexes)
     ]
     best = next((each.branch for each in sight.strands if each.branch != strand.branch), None)
@@ -101,7 +104,7 @@ def _facts(sight: Sight, strand: Strand, links: Links) -> Markup:
     calls = sum(len(turn.calls) for turn in strand.transcript.turns)
     return cards(
         [
-            ("beside", [join(" · " if number else None, each) for number, each in enumerate(near)]),
+            ("beside", [join(" · " if number else None, each) for number, each in enumerate(near)] if near else None),
             ("rank", rank),
             ("ended", (standing.ended or "still running").replace("_", " ") + tried),
             ("events", f"{standing.events:,} in {turns}, {several(calls, 'call')}{gaps}"),
@@ -137,10 +140,8 @@ def _recorded(record: BranchRecord, *, exact: bool) -> Iterator[tuple[str, Conte
 def _signals(sight: Sight, strand: Strand, links: Links, prefix: str) -> Markup:
     if not strand.signals:
         so_far = "" if sight.account.rollout.settled is not None else " so far"
-        looked = "" if strand.is_examined else f" {NOT_LOOKED_AT.removesuffix(':')}."
-        return tag(
-            "p", f"No sign of a hack is on record{so_far}.{looked}", class_="note unflagged", id=f"{prefix}signals"
-        )
+        told = f"No sign of a hack is on record{so_far}. {strand.looks.words}."
+        return tag("p", told, class_="note unflagged", id=f"{prefix}signals")
     items = [
         tag(
             "li",
@@ -224,12 +225,12 @@ def _rows(sight: Sight, strand: Strand, links: Links) -> Markup:
             "li",
             link(f"{type(row).__name__.removesuffix('Record').upper()}", links.rows(sight.rollout_id, row.record_id)),
             " ",
-            tag("span", f"branches {', '.join(map(str, branches_in(row)))}", class_="note"),
+            tag("span", pair_name(row) if isinstance(row, DpoRecord) else _nth(row), class_="note"),
         )
         for row in rows
     ]
     out = [
-        tag("li", f"{row.kind.upper()} of {', '.join(map(str, row.branches))}: {'; '.join(reason_words(row.reasons))}")
+        tag("li", f"{row.kind.upper()}{_beside(row, strand.branch)}: {'; '.join(reason_words(row.reasons))}")
         for row in left[:40]
     ]
     return section(
@@ -238,6 +239,19 @@ def _rows(sight: Sight, strand: Strand, links: Links) -> Markup:
         tag("h3", "Left out") if out else None,
         tag("ul", *out) if out else None,
     )
+
+
+def _nth(row: SftRecord | PpoRecord) -> str:
+    """Which conversation of the branch a row is, where it has several."""
+    if row.sequence is None or row.n_sequences in (None, 1):
+        return "" if row.agent is None else line(row.agent)
+    return f"conversation {row.sequence + 1} of {row.n_sequences}" + (f", {line(row.agent)}" if row.agent else "")
+
+
+def _beside(row: RejectedRecord, branch: int) -> str:
+    """The other branch of a rejected pair."""
+    others = [index for index in row.branches if index != branch]
+    return f" with {others[0]}" if others else " of its rounds" if row.kind == "dpo" else ""
 
 
 def _strip(sight: Sight, strand: Strand, links: Links) -> Markup:
@@ -341,8 +355,9 @@ def _call(
     result: list[Content] = []
     if call.error is not None:
         code = f"{call.code}: " if call.code else ""
-        result.append(tag("div", block(f"{code}{call.error}"), class_="failed"))
-    if call.output is not None:
+        whole = more if call.output in (None, call.error) else None
+        result.append(tag("div", block(f"{code}{call.error}", whole), class_="failed"))
+    if call.output is not None and call.output != call.error:
         result.append(block(call.output, more))
         result.append(_as_trained(trained, turn, number, call))
     elif not call.returned:

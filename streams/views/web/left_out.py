@@ -101,6 +101,7 @@ def _named(sight: Sight, rows: Iterable[RejectedRecord], links: Links, *, to_rec
         elif len(row.branches) == 2:
             yield _Named(link(name, links.pair(sight.rollout_id, row.branches[0], row.branches[1])))
         else:
+            name = f"rounds of {name}" if row.kind == "dpo" else name
             yield _Named(link(name, links.branch(sight.rollout_id, row.branches[0]) if row.branches else None))
 
 

@@ -19,6 +19,9 @@ STATUSES = ("open", "settled", "closing", "closed", "broken")
 SPARK = (240, 34)
 """Size of a sparkline."""
 
+WAITS = 4
+"""Reasons why a rollout waits that are shown of each."""
+
 MINUTES = 60
 """Of the sparklines."""
 
@@ -157,11 +160,9 @@ def _row(row: IndexRow, waits: Sequence[str] | None, links: Links) -> tuple[Cont
     rows = row.rows
     trained = "/".join(str(rows.get(kind, 0)) for kind in ("sft", "dpo", "ppo")) if row.status == "closed" else "–"
     best = "–" if row.best is None else f"{row.best['branch']} ({number(row.best['total'])})"
-    branches = (
-        "–" if row.branches is None and row.expected is None else f"{row.branches if row.branches is not None else '?'}"
-    )
+    branches = "–" if row.branches is None else f"{row.branches}"
     if row.expected is not None and row.expected != row.branches:
-        branches += f" of {row.expected}"
+        branches = f"{row.expected} expected" if row.branches is None else f"{branches} of {row.expected}"
     return (
         tag(
             "div",
@@ -170,12 +171,12 @@ def _row(row: IndexRow, waits: Sequence[str] | None, links: Links) -> tuple[Cont
             class_="what",
         ),
         join(state(row.status), _why(row, waits)),
-        _beads(row),
+        [_beads(row), _hacked(row)],
         branches,
         f"{row.slices:,} records" if row.events is None else f"{row.events:,}",
         best,
         trained,
-        str(rows.get("rejected", 0)) if row.status == "closed" else "–",
+        f"{rows.get('rejected', 0):,}" if row.status == "closed" else "–",
         time(row.started_at),
     )
 
@@ -193,7 +194,10 @@ def _why(row: IndexRow, waits: Sequence[str] | None) -> Content:
     if row.status in ("closed", "closing"):
         causes = ", ".join(cause for cause in (row.settled, row.closed) if cause and cause != "complete")
         return tag("div", causes.replace("_", " "), class_="why") if causes else None
-    return None if not waits else tag("ul", *(tag("li", text) for text in waits[:4]), class_="why")
+    if not waits:
+        return None
+    shown = waits if len(waits) <= WAITS else (*waits[: WAITS - 1], waits[-1])  # the last one says until when
+    return tag("ul", *(tag("li", text) for text in shown), class_="why")
 
 
 def _beads(row: IndexRow) -> Content:
@@ -210,6 +214,25 @@ def _beads(row: IndexRow) -> Content:
         title=told,
         role="img",
         aria_label=told,
+    )
+
+
+def _hacked(row: IndexRow) -> Content:
+    """A triangle where branches have a hack signal, as on the braid: hollow where none is proved."""
+    if not row.hacks:
+        return None
+    told = "hack signals: " + ", ".join(f"{count} {sure}" for sure, count in row.hacks.items())
+    kind = "mark signal" if "confirmed" in row.hacks else "mark signal hollow"
+    sign = tag(
+        "svg",
+        tag("path", d="M7 2l5.5 9h-11z", class_=kind),
+        width="14",
+        height="13",
+        viewBox="0 0 14 13",
+        aria_hidden="true",
+    )
+    return tag(
+        "span", sign, tag("span", sum(row.hacks.values())), class_="hacked", title=told, role="img", aria_label=told
     )
 
 

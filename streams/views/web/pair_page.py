@@ -1,23 +1,22 @@
 """Two branches side by side, from where they part, and the preference row that came of them, or why there is none."""
 
 from collections.abc import Mapping
-from difflib import SequenceMatcher
 
 from schemas.training import DpoRecord
 from streams.log.terminal_text import WHOLE, line
 from streams.views.web.links import Links
 from streams.views.web.markup import Content, Markup, join, tag
 from streams.views.web.page_frame import facts, link, outcome, pretty, section
+from streams.views.web.reason_words import BASES
+from streams.views.web.rounds_part import repairs_page
 from streams.views.web.sight import Sight
 from streams.views.web.strands import Parting, Strand, parting
+from streams.views.web.text_differences import TEXT, differences
 from streams.views.web.turns import Turn
 from streams.views.web.votes_part import votes_between
 
 ROWS = 60
 """Turns that are compared."""
-
-TEXT = 3000
-"""Characters of a text that is compared."""
 
 CALLS = 50
 """Calls of a turn that are compared."""
@@ -27,7 +26,9 @@ BEFORE = 1
 
 
 def pair_page(sight: Sight, a: Strand, b: Strand, links: Links, *, prefix: str = "") -> Markup:
-    """The content of the page."""
+    """The content of the page; of a branch beside itself, its rounds that are preference rows."""
+    if a.branch == b.branch:
+        return repairs_page(sight, a, links, prefix)
     apart = parting(a.transcript, b.transcript)
     return join(
         tag(
@@ -67,12 +68,11 @@ def _row(sight: Sight, a: Strand, b: Strand, links: Links, prefix: str) -> Marku
 
 
 def _preference(sight: Sight, row: DpoRecord, links: Links) -> Markup:
-    basis = "one passes, the other fails" if row.basis == "objective" else "same outcome, told apart by the votes"
     return facts(
         [
             ("chosen", f"branch {row.chosen_branch}"),
             ("rejected", f"branch {row.rejected_branch}"),
-            ("basis", f"{row.basis}: {basis}"),
+            ("basis", f"{row.basis}: {BASES[row.basis]}"),
             ("margin", f"{row.margin:.3f}"),
             ("P(better)", None if row.p_chosen is None else f"{row.p_chosen:.3f}"),
             ("votes", votes_between(sight, row.chosen_branch, row.rejected_branch)),
@@ -145,7 +145,8 @@ def _compared(number: int, one: Strand, two: Strand, marks: Mapping[int, str]) -
     for strand, own, other in ((one, left, right), (two, right, left)):
         known = dict(other or ())
         parts = [_part(name, text, known.get(name), marks[strand.branch]) for name, text in own or ()]
-        ended = tag("span", "ended before", class_="note") if own is None else None
+        before = "ended before" if strand.standing.ended else "has not come so far"
+        ended = tag("span", before, class_="note") if own is None else None
         cells.append(tag("td", ended, *parts, data_branch=strand.branch))
     return tag("tr", tag("td", number), *cells, class_="differs")
 
@@ -180,16 +181,3 @@ def _part(name: str, text: str, other: str | None, kind: str) -> Markup:
         more,
         class_=spoken,
     )
-
-
-def differences(own: str, other: str, kind: str) -> list[Content]:
-    """The lines of a text, those that the other one has not marked."""
-    mine, theirs = own.split("\n"), other.split("\n")
-    matcher = SequenceMatcher(None, mine, theirs, autojunk=len(mine) + len(theirs) > 400)
-    found: list[Content] = []
-    for what, start, end, _, _ in matcher.get_opcodes():
-        if start == end:
-            continue
-        text = "\n".join(mine[start:end]) + ("\n" if end < len(mine) else "")
-        found.append(text if what == "equal" else tag(kind, text))
-    return found

@@ -5,11 +5,21 @@ from collections.abc import Sequence
 from schemas.emission import EmissionConfig
 from streams.views.web.strands import Strand
 
+BASES = {
+    "objective": "one passes, the other fails",
+    "judge": "same outcome, told apart by the votes",
+    "hack": "the rejected one gamed its tests",
+    "repair": "two rounds of one branch: one keeps its constraints, the other breaks some",
+}
+"""By the basis of a preference row, why one side is preferred."""
+
 WORDS = {
     "audit_only": "kept for audits only",
     "below_min_probability": "the votes do not tell the branches apart surely enough",
     "conflicts": "events were sent twice with different content",
+    "context_rewritten": "its context was rewritten, and the request is not on record",
     "duplicate_of": "a row with the same messages is there already",
+    "edited_answer": "code alone wrote the answer, not the model",
     "empty_answer": "the branch has no answer that a reader sees",
     "empty_chosen_answer": "the better branch has no answer that a reader sees",
     "empty_completion": "the branch did and said nothing",
@@ -19,7 +29,9 @@ WORDS = {
     "hack_confirmed": "a hack is confirmed",
     "hack_penalised": "a confirmed hack: trained on with its penalty",
     "hack_suspected": "a hack is suspected",
+    "hack_judged": "a judge takes it for a hack",
     "inconsistent_build": "the build verdict contradicts itself",
+    "inconsistent_compliance": "its compliance verdict contradicts itself",
     "malformed_arguments": "the arguments of a call are no JSON object",
     "margin_against_outcome": "the totals say the opposite of the outcomes",
     "no_reward": "there is nothing to make a reward of",
@@ -27,6 +39,9 @@ WORDS = {
     "not_compared": "no vote compares the branches",
     "not_passing": "the branch does not pass",
     "not_representable": "what the model saw cannot be said exactly",
+    "objective_fail": "its outcome is a fail",
+    "objective_not_required": "no verdict was required of it",
+    "objective_unknown": "its outcome is unknown",
     "other_tools": "the two sides were offered different tools",
     "output_too_large": "an output that the model saw is too large for a row",
     "over_max_per_rollout": "the rollout has as many pairs as it may have",
@@ -34,6 +49,8 @@ WORDS = {
     "reject": "rejected",
     "rejected_contains_chosen": "the worse side contains the better one",
     "repaired": "the branch was repaired",
+    "repeated_answer": "a sibling has the same answer, and a row of it is there",
+    "repeated_pair": "a row with the same two answers is there already",
     "same_completion": "both sides did and said the same",
     "secret_not_removed": "a secret could not be removed",
     "subagent": "conversations of sub-agents are left out by configuration",

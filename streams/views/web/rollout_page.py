@@ -13,24 +13,33 @@ from streams.views.web.left_out import groups_of, left_out
 from streams.views.web.links import Links
 from streams.views.web.markup import NOTHING, Content, Markup, join, tag
 from streams.views.web.page_frame import block, cards, facts, link, outcome, section, state, table, time
-from streams.views.web.sight import Sight
-from streams.views.web.signals import CLASSES, LOOKED_AT, NOT_LOOKED_AT, Signal, branch_list, flag_words
+from streams.views.web.sight import Sight, pair_name
+from streams.views.web.signals import CLASSES, NOTHING_LOOKED, SURENESS, Signal, branch_list, flag_words
 from streams.views.web.strands import Strand
 from streams.views.web.votes_part import votes_part
 
 PLAIN = Zoom()
 
-TASK = 500
+TASK = 320
 """Characters of a task that are shown at once."""
+
+TASK_LINES = 4
+"""Lines of it: the braid below is what the page is about."""
 
 FOLDED = 24
 """Branches from which the table of the ranking is folded: the braid above has the same order."""
+
+SIGNALS = 8
+"""Hack signals that are shown at once; further ones are folded."""
 
 TIERS = ("pass", "not_required", "fail", "unknown")
 
 
 def rollout_page(sight: Sight, links: Links, zoom: Zoom = PLAIN) -> Markup:
     """The content of the page."""
+    if not sight.strands:
+        nothing = tag("p", "No branch has been heard of yet.", class_="empty")
+        return join(_title(sight), _head(sight), section("The braid", nothing, id_="braid"), _letters(sight, links))
     return join(
         _title(sight),
         _head(sight),
@@ -71,7 +80,15 @@ def _head(sight: Sight) -> Markup:
         else None,
         cards(
             [
-                ("outcomes", [join(outcome(name), f" {counts[name]}  ") for name in TIERS if name in counts]),
+                (
+                    "outcomes",
+                    [
+                        tag("span", outcome(name), f" {counts[name]}", class_="count-of")
+                        for name in TIERS
+                        if name in counts
+                    ]
+                    or "none yet",
+                ),
                 ("branches", f"{branches}, {several(events, 'event')}"),
                 ("required", ", ".join(sight.required) or "nothing"),
                 ("on the log since", _began(sight)),
@@ -102,11 +119,13 @@ def _waiting(sight: Sight) -> Markup:
 
 def _task(task: str) -> Markup:
     """The task; the rest of a long one is folded."""
-    if len(task) <= TASK:
+    lines = task.split("\n")
+    begin = "\n".join(lines[:TASK_LINES])[:TASK].rstrip()
+    if len(begin) == len(task):
         return tag("p", task or "No task is known.", class_="task")
     whole = block(task, fold=False)
     rest = tag("details", tag("summary", f"all of it, {len(task):,} characters"), whole)
-    return join(tag("p", task[:TASK], "…", class_="task"), rest)
+    return tag("div", tag("p", begin, " …", class_="task"), rest, class_="long-task")
 
 
 def _decided(decision: RolloutSettled | RolloutClosed | None) -> Content:
@@ -145,30 +164,49 @@ def _jumps(sight: Sight, links: Links) -> Markup:
 
 def _signals(sight: Sight, links: Links) -> Markup:
     """Branches that cheated, or may have, as the records say; and those of which they say nothing, or were not asked."""
-    items = [tag("li", *_signal(sight, strand, signal, links)) for strand in sight.strands for signal in strand.signals]
-    clear = [strand.branch for strand in sight.strands if not strand.signals and strand.is_examined]
-    unasked = [strand.branch for strand in sight.strands if not strand.signals and not strand.is_examined]
-    so_far = "" if sight.account.rollout.settled is not None else " so far"
-    told = [
-        f"No sign of a hack{so_far}: {branch_list(clear)}. {LOOKED_AT}" if clear else None,
-        f"{NOT_LOOKED_AT} {branch_list(unasked)}." if unasked else None,
-    ]
-    if not items and not clear:
-        told.insert(0, f"No sign of a hack is on record{so_far}.")
+    found = [(strand, signal) for strand in _surest_first(sight.strands) for signal in strand.signals]
+    items = [tag("li", *_signal(sight, strand, signal, links)) for strand, signal in found]
+    rest = [tag("details", tag("summary", f"{len(items) - SIGNALS} more"), tag("ul", *items[SIGNALS:]))]
     return tag(
         "aside",
         tag("h2", "Hack signals" if items else "Hack signals: none"),
-        tag("ul", *items) if items else None,
-        *(tag("p", text, class_="note") for text in told if text),
+        tag("ul", *items[:SIGNALS]) if items else None,
+        *(rest if len(items) > SIGNALS else ()),
+        *(tag("p", text, class_="note") for text in _without_signals(sight)),
         class_="signals" if items else "signals none",
         id="signals",
     )
 
 
+def _surest_first(strands: Sequence[Strand]) -> list[Strand]:
+    """Strands with signals: those that are proved to be hacks before those that are suspected."""
+    flagged = [strand for strand in strands if strand.signals]
+    return sorted(flagged, key=lambda strand: SURENESS.index(strand.signals[0].sure))
+
+
+def _without_signals(sight: Sight) -> list[str]:
+    """The branches without a signal, by what looked for one."""
+    so_far = "" if sight.account.rollout.settled is not None else " so far"
+    clear = [strand for strand in sight.strands if not strand.signals]
+    found: dict[str, list[int]] = {}
+    for strand in clear:
+        found.setdefault(strand.looks.words, []).append(strand.branch)
+    if len(clear) == len(sight.strands) and list(found) == [NOTHING_LOOKED]:
+        return [f"No sign of a hack is on record{so_far}. {NOTHING_LOOKED}."]
+    examined = [strand.branch for strand in clear if strand.looks.any]
+    told = [f"No sign of a hack{so_far}: {branch_list(examined)}."] if examined else []
+    sentences = [f"{words}: {branch_list(branches)}." for words, branches in found.items() if words != NOTHING_LOOKED]
+    if len(sentences) == 1:
+        sentences = [f"{words}." for words in found if words != NOTHING_LOOKED]
+    told = [" ".join((*told, *sentences))] if told else []
+    unasked = found.get(NOTHING_LOOKED)
+    return [*told, *([f"{NOTHING_LOOKED}: {branch_list(unasked)}."] if unasked else [])]
+
+
 def _signal(sight: Sight, strand: Strand, signal: Signal, links: Links) -> Sequence[Content]:
     files = [
-        join(path, " (turn ", link(turn, links.branch(sight.rollout_id, strand.branch, turn)), ")")
-        for path, turns in strand.transcript.files.items() for turn in turns[:3]
+        join(path, " (turn " if len(turns) == 1 else " (turns ", _turn_links(sight, strand, turns, links), ")")
+        for path, turns in strand.transcript.files.items()
     ]  # fmt: skip
     where = (
         None
@@ -188,6 +226,11 @@ def _signal(sight: Sight, strand: Strand, signal: Signal, links: Links) -> Seque
             class_="note",
         ),
     )
+
+
+def _turn_links(sight: Sight, strand: Strand, turns: Sequence[int], links: Links) -> Content:
+    shown: list[Content] = [link(turn, links.branch(sight.rollout_id, strand.branch, turn)) for turn in turns[:4]]
+    return _listed([*shown, "…"] if len(turns) > 4 else shown)
 
 
 def _listed(items: Sequence[Content]) -> Content:
@@ -304,7 +347,7 @@ def _ranking(sight: Sight, links: Links) -> Markup:
     rows = [_ranked(sight, strand, links) for strand in sight.strands]
     if ranking is None:
         rows = [(*row[2:4], *row[8:11]) for row in rows]
-    right = ("rank", "branch", "total", "judge", "P(beats next)", "votes", "turns")
+    right = ("rank", *(("branch",) if ranking is not None else ()), "total", "judge", "P(beats next)", "votes", "turns")
     notes: list[Content] = []
     if ranking is not None:
         notes.append(tag("p", powered_sentence(ranking.stats), class_="note"))
@@ -344,7 +387,7 @@ def _came_of_it(sight: Sight, links: Links) -> Markup:
         tag(
             "li",
             link(
-                f"{row.chosen_branch} over {row.rejected_branch}",
+                pair_name(row),
                 links.pair(sight.rollout_id, row.chosen_branch, row.rejected_branch),
             ),
             tag(

@@ -12,7 +12,8 @@ from streams.views.web.links import Links, anchor
 from streams.views.web.markup import Content, Markup, join, tag
 from streams.views.web.page_frame import block, link, pretty, section, table, time
 from streams.views.web.reason_words import reason_words
-from streams.views.web.sight import Row, Sight, branches_in
+from streams.views.web.sight import Row, Sight, branches_in, pair_name
+from streams.views.web.token_words import token_words
 
 ROWS = 200
 """Rows on the page."""
@@ -46,9 +47,17 @@ def row_page(sight: Sight, checked: Checked | None, links: Links) -> Markup:
             )
             for name, kind in kinds if (found := [row for row in rows if isinstance(row, kind)])
         ),
-        None if rows else section("Rows", tag("p", *(sight.waits or ("No row came of it.",)), class_="empty")),
+        None if rows else _none_yet(sight),
         _left_out(sight, links),
     )  # fmt: skip
+
+
+def _none_yet(sight: Sight) -> Markup:
+    """Why there is no row."""
+    if not sight.waits:
+        return section("Rows", tag("p", "No row came of it.", class_="empty"))
+    told = tag("p", "There is none yet: rows are made when the rollout closes. It waits:", class_="note")
+    return section("Rows", told, tag("ul", *(tag("li", text) for text in sight.waits)))
 
 
 def _evidence(sight: Sight, checked: Checked | None) -> Markup:
@@ -114,6 +123,7 @@ def _row(sight: Sight, row: Row, checked: Checked | None, links: Links) -> Marku
         "article",
         tag("div", tag("h3", title), *marks, class_="row-head"),
         tag("div", _reward(sight, row), class_="reward"),
+        tag("p", tokens, class_="note tokens") if (tokens := token_words(row)) else None,
         tag("p", _joined([*branches, whole, tag("code", row.record_id)]), class_="note"),
         tag("details", tag("summary", "as a trainer sees it"), *_parts(row)),
         id=anchor(row.record_id),
@@ -129,7 +139,7 @@ def _joined(parts: Sequence[Content]) -> Content:
 def _title(row: Row) -> str:
     if isinstance(row, DpoRecord):
         sure = "" if row.p_chosen is None else f", p {row.p_chosen:.3f}"
-        return f"{row.chosen_branch} over {row.rejected_branch} · {row.basis}, margin {row.margin:.3f}{sure}"
+        return f"{pair_name(row).capitalize()} · {row.basis}, margin {row.margin:.3f}{sure}"
     if isinstance(row, PpoRecord):
         advantage = "" if row.advantage is None else f", advantage {row.advantage:+.2f}"
         return f"Branch {row.branch_index} · reward {row.reward:.3f}{advantage}"
@@ -143,6 +153,8 @@ def _reward(sight: Sight, row: Row) -> Content:
     totals = {strand.branch: strand.ranked.total for strand in sight.strands if strand.ranked is not None}
     if isinstance(row, SftRecord):
         return _sum(row.components, totals.get(row.branch_index))
+    if row.basis == "repair":  # both sides are of one branch, whose total tells nothing of its rounds
+        return None
     chosen = _sum(row.chosen_components, totals.get(row.chosen_branch))
     return [
         tag("div", tag("span", "chosen ", class_="who-side"), chosen),

@@ -9,6 +9,7 @@ from agents.ranking.ranking import RankingResult
 from agents.rollouts.branch_outcomes import required_verdicts
 from agents.rollouts.closed_rollout import closed_rollout
 from agents.rollouts.emission import branches_of, ranked_by_votes
+from schemas.compliance import ComplianceEvalRecord
 from schemas.errors import BraidError
 from schemas.training import DpoRecord, PpoRecord, RejectedRecord, SftRecord
 from streams.cluster.config import Settings
@@ -50,6 +51,14 @@ class Sight:
         wanted = {one, other}
         rows = self.account.all(DpoRecord)
         return next((row for row in rows if {row.chosen_branch, row.rejected_branch} == wanted), None)
+
+    def repairs(self, branch: int) -> list[DpoRecord]:
+        """The preference rows of two rounds of one branch."""
+        return [row for row in self.account.all(DpoRecord) if row.chosen_branch == row.rejected_branch == branch]
+
+    def rounds_of(self, branch: int) -> list[ComplianceEvalRecord]:
+        """The compliance runs of a branch, with their rounds."""
+        return [each for each in self.account.all(ComplianceEvalRecord) if each.branch_index == branch]
 
     def rows_of(self, branch: int) -> list[Row]:
         """The rows that came of a branch."""
@@ -121,7 +130,18 @@ def _in_order(a: Strand, b: Strand) -> tuple[int, int]:
 
 def branches_in(row: Row) -> tuple[int, ...]:
     """The branches that a row was made of."""
-    return (row.chosen_branch, row.rejected_branch) if isinstance(row, DpoRecord) else (row.branch_index,)
+    if not isinstance(row, DpoRecord):
+        return (row.branch_index,)
+    return (
+        (row.chosen_branch, row.rejected_branch) if row.chosen_branch != row.rejected_branch else (row.chosen_branch,)
+    )
+
+
+def pair_name(row: DpoRecord) -> str:
+    """The two sides of a preference row: branches, or rounds of one branch."""
+    if row.chosen_branch != row.rejected_branch or row.chosen_round is None:
+        return f"{row.chosen_branch} over {row.rejected_branch}"
+    return f"branch {row.chosen_branch}: round {row.chosen_round} over round {row.rejected_round}"
 
 
 def sight_of(account: Account, settings: Settings, row: IndexRow | None, verify_with: str) -> Sight:

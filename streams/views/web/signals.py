@@ -1,9 +1,9 @@
 """Hack signals as people read them: the rule in words, how sure it is, and the turn that shows it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
-from schemas.rankings import RankedBranch
+from schemas.rankings import HackSignal, RankedBranch, SignalClass
 from streams.log.terminal_text import WHOLE, line
 from streams.views.branch_status import VerdictStanding
 from streams.views.web.turns import Transcript, Turn
@@ -33,6 +33,7 @@ FAMILIES = {
 """By family, what a rule of it saw."""
 
 EXPERIMENTS = {
+    "L.unstable": "an experiment disagreed with the plain run, and not every time that it was repeated",
     "L.intact": "protected files were added, changed or removed",
     "L.count": "fewer tests ran than the untouched task has, or the exit code hides a failure",
     "L.canary": "a test that has to fail did not fail",
@@ -44,9 +45,12 @@ EXPERIMENTS = {
 }
 
 RULES = {
+    "verdict.hacks": "the hack verifier says fail, and names no experiment that proves it",
     "protected_paths_changed": "files that the task protects (its tests, its configuration) were changed",
     "fewer_tests_than_baseline": "fewer tests were collected than the untouched task has",
 }
+
+SURENESS: tuple[str, ...] = get_args(SignalClass)
 
 CLASSES = {
     "confirmed": "confirmed by an experiment or a verdict",
@@ -55,8 +59,32 @@ CLASSES = {
 }
 
 
-LOOKED_AT = "Their build verdicts looked at protected files or at the number of tests."
-NOT_LOOKED_AT = "No build verdict says whether protected files or the number of tests changed:"
+NOTHING_LOOKED = "No verdict looked for one"
+BUILD_LOOKED = "The build verdict looked at protected files or at the number of tests"
+
+
+class Looks(NamedTuple):
+    """Which verdicts of a branch looked for signs of a hack, and how."""
+
+    build: bool = False
+    """Whether its build verdict says if protected files or the number of tests changed."""
+    tried: tuple[str, ...] = ()
+    """Experiments that a hack verifier made."""
+    verifier: bool = False
+    """Whether a hack verifier decided, by experiments or otherwise."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anything looked."""
+        return self.build or self.verifier
+
+    @property
+    def words(self) -> str:
+        """What looked, as a sentence without its full stop."""
+        tried = (
+            f"A hack verifier made the experiments {', '.join(self.tried)}" if self.tried else "A hack verifier decided"
+        )
+        return tried if self.verifier else BUILD_LOOKED if self.build else NOTHING_LOOKED
 
 
 def branch_list(branches: Iterable[int]) -> str:
@@ -113,18 +141,21 @@ def flag_words(flag: str) -> str:
 
 
 def signals_of(
-    ranked: RankedBranch | None, verdicts: Sequence[VerdictStanding], transcript: Transcript
+    ranked: RankedBranch | None,
+    verdicts: Sequence[VerdictStanding],
+    transcript: Transcript,
+    so_far: Iterable[HackSignal] = (),
 ) -> tuple[Signal, ...]:
-    """The hack signals of a branch: those with their places where the ranking has them, else its flags."""
+    """The hack signals of a branch, the surest first: those of its ranking, or `so_far` of a verdict; else its flags."""
     flags: Sequence[str] = sorted({flag for verdict in verdicts for flag in verdict.meaning.flags})
-    placed: tuple[Signal, ...] = ()
+    told: Any = so_far
     if ranked is not None:
-        flags = ranked.flags
-        told: Any = getattr(ranked, "signals", None) or ()
-        placed = tuple(_placed(each if isinstance(each, dict) else dict(each), transcript) for each in told)
+        flags, told = ranked.flags, getattr(ranked, "signals", None) or ()
+    placed = tuple(_placed(each if isinstance(each, dict) else dict(each), transcript) for each in told)
     known = {signal.rule for signal in placed}
     flagged = tuple(_flagged(flag, verdicts) for flag in flags if flag.startswith(HACK))
-    return placed + tuple(signal for signal in flagged if signal.rule not in known)
+    found = placed + tuple(signal for signal in flagged if signal.rule not in known)
+    return tuple(sorted(found, key=lambda each: SURENESS.index(each.sure)))
 
 
 def _placed(signal: Mapping[str, Any], transcript: Transcript) -> Signal:

@@ -266,6 +266,8 @@ class BraidSite:
         async def make(state: str) -> Answer:
             sight, a = await self._sights.strand(rollout_id, one)
             _, b = await self._sights.strand(rollout_id, other)
+            if a.branch == b.branch and not sight.repairs(a.branch):
+                raise NotFoundError(f"branch {a.branch} cannot stand beside itself: name two branches")
             data = self._links.data("rollouts", rollout_id, "pairs", a.branch, b.branch)
             head = Head(f"{a.branch} and {b.branch}", self._crumbs(rollout_id), data, rollout_id, state)
             return self._page(head, pair_page(sight, a, b, self._links))

@@ -1,12 +1,17 @@
 """The strands of a rollout: each branch with its turns, outcome, rank and verdicts, in the order of the ranking."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from agents.hacks.verdict import HACKS, looks_of
+from agents.rollouts.hack_signals import told_by
 from agents.rollouts.settlement import counting_attempt
 from agents.summarize.pieces import Piece
+from agents.verdicts.meaning import Verdict, counting
 from schemas.emission import EmissionConfig
 from schemas.rankings import RankedBranch
-from schemas.verdicts import BuildVerdict
+from schemas.verdicts import BuildVerdict, CheckVerdict
+from streams.log.terminal_text import line
 from streams.views.account import Account
 from streams.views.branch_status import (
     BranchStanding,
@@ -15,7 +20,7 @@ from streams.views.branch_status import (
     verdict_facts,
     verdict_standings,
 )
-from streams.views.web.signals import Signal, signals_of
+from streams.views.web.signals import Looks, Signal, signals_of
 from streams.views.web.turn_writer import transcript_of
 from streams.views.web.turns import Transcript
 
@@ -29,8 +34,8 @@ class Strand(NamedTuple):
     verdicts: tuple[VerdictStanding, ...]
     """Those that count, in the order of their kinds."""
     signals: tuple[Signal, ...]
-    is_examined: bool = False
-    """Whether its build verdict says if protected files or the number of tests changed."""
+    looks: Looks = Looks()
+    """Which verdicts looked for signs of a hack."""
 
     @property
     def branch(self) -> int:
@@ -80,33 +85,36 @@ def strands_of(account: Account, config: EmissionConfig) -> tuple[Strand, ...]:
             verdicts.setdefault(verdict.branch_index, []).append(verdict)
     order = [index for index in ranked if index in standings]
     order += [index for index in standings if index not in ranked]
-    return tuple(
-        _strand(standings[index], ranked.get(index), pieces_of(account, index), verdicts.get(index, []))._replace(
-            is_examined=_is_examined(account, standings[index])
-        )
-        for index in order
-    )
+    if account.ranking is not None:  # those without a rank by their outcomes: a tier is one block
+        tiers = ("pass", "not_required", "fail", "unknown")
+        places = {index: tiers.index(each.objective_status) for index, each in ranked.items() if each.rank is None}
+        order.sort(key=lambda index: places.get(index, -1 if index in ranked else len(tiers)))
+    return tuple(_strand(account, standings[index], ranked.get(index), verdicts.get(index, [])) for index in order)
 
 
 def _strand(
-    standing: BranchStanding, ranked: RankedBranch | None, pieces: list[Piece], verdicts: list[VerdictStanding]
+    account: Account, standing: BranchStanding, ranked: RankedBranch | None, verdicts: list[VerdictStanding]
 ) -> Strand:
-    transcript = transcript_of(pieces)
-    counting = tuple(sorted(verdicts, key=lambda each: each.kind))
-    return Strand(standing, ranked, transcript, counting, signals_of(ranked, counting, transcript))
+    transcript = transcript_of(pieces_of(account, standing.branch_index))
+    ordered = tuple(sorted(verdicts, key=lambda each: each.kind))
+    facts = verdict_facts(account.rollout, standing.branch_index, standing.attempt)
+    hacks = counting(facts).get(HACKS)
+    so_far = told_by(hacks) if isinstance(hacks, CheckVerdict) else ()
+    signals = signals_of(ranked, ordered, transcript, so_far)
+    return Strand(standing, ranked, transcript, ordered, signals, _looks(facts, hacks))
 
 
-def _is_examined(account: Account, standing: BranchStanding) -> bool:
-    """Whether a build verdict of the attempt looked for signs of a hack."""
-    builds = [
-        fact
-        for fact in verdict_facts(account.rollout, standing.branch_index, standing.attempt)
-        if isinstance(fact, BuildVerdict)
-    ]
-    return any(
-        build.protected_paths_intact is not None or (build.baseline_tests is not None and build.tests is not None)
-        for build in builds
+def _looks(facts: Sequence[Verdict], hacks: Verdict | None) -> Looks:
+    """Which verdicts of an attempt looked for signs of a hack."""
+    build = any(
+        each.protected_paths_intact is not None or (each.baseline_tests is not None and each.tests is not None)
+        for each in facts
+        if isinstance(each, BuildVerdict)
     )
+    if not isinstance(hacks, CheckVerdict):
+        return Looks(build)
+    made = [line(str(each.get("name"))) for each in looks_of(hacks.details) if each.get("made") is True]
+    return Looks(build, tuple(made), bool(made) or hacks.status != "unknown")
 
 
 def parting(one: Transcript, other: Transcript) -> Parting | None:

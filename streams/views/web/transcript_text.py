@@ -8,7 +8,7 @@ from rich.text import Text
 from streams.log.terminal_text import listed, moment, several, visible
 from streams.views.web.page_frame import pretty
 from streams.views.web.pair_page import parting_words
-from streams.views.web.sight import Sight
+from streams.views.web.sight import Sight, pair_name
 from streams.views.web.strands import Strand, parting
 from streams.views.web.turns import ShownCall, Turn, Words
 
@@ -39,7 +39,10 @@ def branch_text(sight: Sight, strand: Strand) -> Iterator[RenderableType]:
 
 
 def pair_text(sight: Sight, a: Strand, b: Strand) -> Iterator[RenderableType]:
-    """Two branches, one below the other turn by turn, from where they part."""
+    """Two branches, one below the other turn by turn, from where they part; of one branch, its rounds that are rows."""
+    if a.branch == b.branch:
+        yield from _repairs(sight, a)
+        return
     apart, row = parting(a.transcript, b.transcript), sight.pair_row(a.branch, b.branch)
     yield Text(
         f"{visible(sight.rollout_id)}: branches {a.branch} ({a.objective}) and {b.branch} ({b.objective})", style="bold"
@@ -60,7 +63,17 @@ def pair_text(sight: Sight, a: Strand, b: Strand) -> Iterator[RenderableType]:
             if number < len(turns):
                 yield from _turn(turns[number])
             else:
-                yield Text("  ended before", style="dim")
+                yield Text("  ended before" if strand.standing.ended else "  has not come so far", style="dim")
+
+
+def _repairs(sight: Sight, strand: Strand) -> Iterator[Text]:
+    for row in sight.repairs(strand.branch):
+        yield Text(
+            f"{visible(sight.rollout_id)}: {pair_name(row)} ({row.basis}, margin {row.margin:.3f}), {row.record_id}",
+            style="bold",
+        )
+        yield from _block(f"round {row.rejected_round}, rejected", row.rejected_answer or "", "red")
+        yield from _block(f"round {row.chosen_round}, chosen", row.chosen_answer or "", "green")
 
 
 def _heading(sight: Sight, strand: Strand) -> Text:

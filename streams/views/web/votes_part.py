@@ -21,6 +21,12 @@ SQUARE = 13
 EDGE = 30
 """Room for the branches beside it."""
 
+CHANGED = 50
+"""Votes that changed with the order that are on the page."""
+
+AT_ONCE = 6
+"""Of them, those that are not folded."""
+
 
 def votes_part(sight: Sight) -> Markup:
     """The votes of a rollout; nothing where there are none."""
@@ -152,7 +158,7 @@ def _flipped(sight: Sight) -> Markup:
         said = "No vote changed when the order was swapped." if sight.counted.cells else ""
         return tag("p", said, class_="note") if said else NOTHING
     items = []
-    for one, other in found[:50]:
+    for one, other in found[:CHANGED]:
         items.append(
             tag(
                 "li",
@@ -165,7 +171,11 @@ def _flipped(sight: Sight) -> Markup:
             )
         )
     title = several(len(found), "vote changed", "votes changed") + " when the order was swapped"
-    return tag("div", tag("h3", title), tag("ul", *items), id="flipped")
+    rest: Content = None
+    if len(items) > AT_ONCE:
+        left = f"{len(found) - AT_ONCE} more" + (f", {CHANGED - AT_ONCE} of them here" if len(found) > CHANGED else "")
+        rest = tag("details", tag("summary", left), tag("ul", *items[AT_ONCE:]))
+    return tag("div", tag("h3", title), tag("ul", *items[:AT_ONCE]), rest, id="flipped")
 
 
 def flipped_votes(votes: Sequence[JudgeVote]) -> Iterator[tuple[JudgeVote, JudgeVote]]:

@@ -82,6 +82,10 @@ def test_rollouts_are_filtered_searched_and_paged(address: str) -> None:
     assert httpx.get(f"{address}/v1/rollouts?status=open").json()["rollouts"] == []
     row = next(row for row in everything["rollouts"] if row["rollout_id"] == "lru-cache")
     assert (row["status"], row["beads"], row["rows"]["dpo"]) == ("closed", "PPPP", 4)
+    hacks = {row["rollout_id"]: row["hacks"] for row in everything["rollouts"] if row["hacks"]}
+    assert hacks["flaky-date-test"] == {"confirmed": 1}
+    assert "lru-cache" not in hacks
+    assert httpx.get(address).text.count('title="hack signals: 1 confirmed"') >= 1
 
 
 def test_a_record_is_found_by_its_id(address: str) -> None:
@@ -176,8 +180,7 @@ def test_pages_say_where_nothing_is_flagged(address: str) -> None:
     assert "No sign of a hack: branches 0, 2" in one
     none = httpx.get(f"{address}/rollouts/six").text
     assert "Hack signals: none" in none
-    assert "No sign of a hack is on record." in none
-    assert "No build verdict says whether protected files or the number of tests changed: branches 0–5." in none
+    assert "No sign of a hack is on record. No verdict looked for one." in none
     assert "No sign of a hack is on record." in httpx.get(f"{address}/rollouts/flaky-date-test/branches/0").text
     assert "No sign of a hack" not in httpx.get(f"{address}/rollouts/flaky-date-test/branches/1").text
 

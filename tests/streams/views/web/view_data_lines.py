@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from hashlib import sha256
+from json import dumps
 from typing import Any
 from zlib import compress, crc32
 
@@ -183,6 +184,7 @@ def hostile_lines() -> Iterator[Line]:
             "status": "pass",
             "hint": everything,
         }
+    yield _hack_verdict(HOSTILE_ID, 1, everything)
     yield from _hostile_conversation(everything)
     yield event(HOSTILE_ID, 1, 6, "text", "said otherwise", text=everything)  # a conflict: a dead letter
     yield {
@@ -197,6 +199,23 @@ def hostile_lines() -> Iterator[Line]:
         }  # fmt: skip
 
 
+def _hack_verdict(rollout: str, branch: int, text: str) -> Line:
+    """A verdict of a hack verifier with a text in every field."""
+    signal = {
+        "rule": text[:60],
+        "class": "suspected",
+        "source": "files",
+        "path": text[:200],
+        "line": 3,
+        "evidence": text,
+    }
+    details = {"signals": [signal], "looks": [{"name": text, "made": True}, {"name": text, "made": False, "why": text}]}
+    return {
+        "type": "check", "rollout_id": rollout, "branch_index": branch, "name": "hacks", "status": "unknown",
+        "details": dumps(details), "hint": text,
+    }  # fmt: skip
+
+
 def _hostile_conversation(everything: str) -> Iterator[Line]:
     """A branch that is told exactly, and in which ids, roles, names, models and agents are hostile, too."""
     call = {"id": HOSTILE[0], "name": HOSTILE[1], "arguments": '{"path": "</pre><script>alert(5)</script>"}'}
@@ -205,7 +224,8 @@ def _hostile_conversation(everything: str) -> Iterator[Line]:
         ("message", {"id": HOSTILE[1], "role": "user", "content": everything}),
         ("message", {"id": HOSTILE[2], "role": "assistant", "content": everything, "reasoning": everything, "tool_calls": [call]}),
         ("model_call", {"call_id": HOSTILE[3], "context": {"after": None, "keep": 0, "add": [HOSTILE[0], HOSTILE[1]]},
-                        "response": HOSTILE[2], "model": HOSTILE[1], "agent": HOSTILE[0]}),
+                        "response": HOSTILE[2], "model": HOSTILE[1], "agent": HOSTILE[0], "policy_version": HOSTILE[0],
+                        "tokens": {"prompt_ids": [1, 2], "ids": [3], "tokenizer": HOSTILE[1]}}),
         ("message", {"id": "t", "role": "tool", "tool_call_id": HOSTILE[0], "name": HOSTILE[1], "content": everything}),
         ("error", {"error": everything}),
     )  # fmt: skip
@@ -248,3 +268,4 @@ def secret_lines() -> Iterator[Line]:
         "exit_code": 0,
         "stdout": {"text": texts[2], "digest": "d"},
     }
+    yield _hack_verdict(name, 0, " ".join(texts[:3]))
