@@ -11,9 +11,9 @@ from math import sqrt
 from typing import Any, Final, NamedTuple
 
 from agents.ranking.statistics import mcnemar, wilson
+from schemas.compliance import MODES
 from schemas.numbers import nine
 
-MODES: Final = ("direct", "prompt_retry", "full_pcl")
 ALPHA: Final = 0.05
 
 
@@ -49,7 +49,7 @@ class Pair(NamedTuple):
 def report_of(outcomes: Iterable[RunOutcome]) -> dict[str, Any]:
     """Return the report as JSON values."""
     found = list(outcomes)
-    known = [mode for mode in MODES if any(each.mode == mode for each in found)]
+    known: list[str] = [mode for mode in MODES if any(each.mode == mode for each in found)]
     by_mode = {mode: [each for each in found if each.mode == mode] for mode in known}
     compared = [_pair(second, first, by_mode[second], by_mode[first]) for first, second in combinations(known, 2)]
     pairs = [pair for pair in compared if pair is not None]

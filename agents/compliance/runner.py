@@ -85,7 +85,7 @@ def _planned(run: str, task: Task, suffix: str, samples: tuple[Sample, ...]) -> 
         task=task.prompt,
         branches=len(samples),
         required=(COMPLIANCE,),
-        labels={"run": run, "task_id": task.id},
+        labels={"run": run, "task_id": task.id, "modes": ",".join(dict.fromkeys(each.mode for each in samples))},
         spec=task.spec.text(),
     )
     return PlannedRollout(opened, task, samples)

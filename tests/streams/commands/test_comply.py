@@ -180,6 +180,23 @@ def test_a_provider_that_fails_leaves_unknown(braid: Braid, tmp_path: Path) -> N
     assert rows(out, "ppo.jsonl") == []
 
 
+def test_a_provider_that_gives_no_draft_is_counted_as_unknown_in_every_mode(braid: Braid, tmp_path: Path) -> None:
+    script, out = tmp_path / "answers.toml", tmp_path / "out"
+    script.write_text('[[answer]]\ntask = "t"\nerror = "no"\n', "utf-8")
+    code, _, _ = braid("comply", "run", written(tmp_path / "tasks.jsonl", NO_COMMA), "--script", script, "--out", out)
+    assert code == 1
+    records = [ComplianceEvalRecord.model_validate(each) for each in rows(out, "compliance.jsonl")]
+    assert [(each.mode, each.status, each.final_pass, each.artifact) for each in records] == [
+        ("direct", "unknown", False, ""), ("prompt_retry", "unknown", False, ""), ("full_pcl", "unknown", False, ""),
+    ]  # fmt: skip
+    for each in records:
+        _protocol("compliance-eval-record").validate(eval_view(each))
+    _, found, _ = braid("comply", "report", out / "compliance.jsonl", "--json")
+    assert [(each["mode"], each["n"], each["unknown"]) for each in found["modes"]] == [
+        ("direct", 0, 1), ("prompt_retry", 0, 1), ("full_pcl", 0, 1),
+    ]  # fmt: skip
+
+
 def test_a_false_claim_gets_no_row(braid: Braid, tmp_path: Path) -> None:
     script = tmp_path / "answers.toml"
     script.write_text('[[answer]]\ntask = "t"\ntext = "ab"\n', "utf-8")
