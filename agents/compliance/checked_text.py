@@ -145,7 +145,7 @@ class CheckedText:
         word, view = self._folded(keyword)
         if word not in view:
             return None
-        if keyword.isascii() and _WORDS.fullmatch(word):
+        if len(self.text) > LONGEST_KEPT and keyword.isascii() and _WORDS.fullmatch(word):
             return self.first_places.get(word)
         found = re.search(rf"\b{re.escape(word)}\b", view)
         return None if found is None else found.start()

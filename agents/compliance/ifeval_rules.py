@@ -190,9 +190,6 @@ def _postscript(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
 
 # -- formats ---------------------------------------------------------------------------------------------------------------
 
-# IFEval's patterns begin with `^\s*`, which may begin lines earlier: as many matches, but quadratic in blank lines.
-_STAR_BULLET: Final = re.compile(r"^[^\S\n]*+\*[^\*].*$", re.MULTILINE)
-_DASH_BULLET: Final = re.compile(r"^[^\S\n]*+-.*$", re.MULTILINE)
 _HIGHLIGHT: Final = re.compile(r"\*[^\n\*]*\*")
 _DOUBLE_HIGHLIGHT: Final = re.compile(r"\*\*[^\n\*]*\*\*")
 
@@ -200,9 +197,25 @@ ANSWERS: Final = ("My answer is yes.", "My answer is no.", "My answer is maybe."
 
 
 def count_bullets(text: str) -> int:
-    """Count lines that begin as bullets."""
-    stars = len(_STAR_BULLET.findall(text)) if "*" in text else 0
-    return stars + (len(_DASH_BULLET.findall(text)) if "-" in text else 0)
+    """Count matches of `^\\s*\\*[^\\*].*$` and `^\\s*-.*$`, line by line: the patterns take quadratic time in blank lines."""
+    found, taken = 0, False
+    if "*" not in text and "-" not in text:
+        return 0
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
+        start = line.lstrip()
+        # An asterisk alone takes its line end for the character after it, and so the next line for the rest of its own.
+        alone, was_taken, taken = start == "*", taken, False
+        if start.startswith("-"):
+            found += 1
+        elif (
+            start.startswith("*")
+            and not was_taken
+            and not start.startswith("**")
+            and not (alone and number == len(lines))
+        ):
+            found, taken = found + 1, alone
+    return found
 
 
 def _number_bullet_lists(text: CheckedText, arg: Mapping[str, Any]) -> Finding:

@@ -16,6 +16,9 @@ from schemas.numbers import nine
 
 ALPHA: Final = 0.05
 
+_ALONE: Final = "One mode alone: there is nothing to compare."
+_UNKNOWN: Final = "No task and seed has known outcomes in two modes: these data compare nothing."
+
 
 class RunOutcome(NamedTuple):
     """One run: a task, a seed and a mode, with its verdict."""
@@ -57,7 +60,7 @@ def report_of(outcomes: Iterable[RunOutcome]) -> dict[str, Any]:
     return {
         "modes": [_mode(mode, by_mode[mode]) for mode in known],
         "pairs": [pair._asdict() for pair in pairs],
-        "conclusion": [conclusion(pair) for pair in pairs] or ["One mode alone: there is nothing to compare."],
+        "conclusion": [conclusion(pair) for pair in pairs] or [_ALONE if len(known) < 2 else _UNKNOWN],
     }
 
 
@@ -139,7 +142,7 @@ def conclusion(pair: Pair) -> str:
         f"by task p = {pair.by_task_p:.2g} ({n_tasks} tasks differ)."
     )
     if not n_tasks:
-        return f"{lead} No task differs, so nothing speaks for a difference."
+        return f"{lead} No task differs, so these data do not show a difference."
     if pair.by_task_p < ALPHA:
         better = pair.first if pair.delta_pp > 0 else pair.second
         return f"{lead} Seeds of one task are not independent, so the test by task counts: on these tasks {better} passes more often."

@@ -49,7 +49,7 @@ ABBREVIATIONS: Final = frozenset(
 )
 """Words after which a full stop ends no sentence."""
 
-_END: Final = re.compile(r"""(?<![.?!])([.?!]++)["')\]}]*+(?:(?=(\*))|(?=\s++["')\]}\s]*+(\S)))""")
+_END: Final = re.compile(r"""([.?!](?<![.?!][.?!])[.?!]*+)["')\]}]*+(?:(?=(\*))|(?=\s++["')\]}\s]*+(\S)))""")
 """A run of sentence ends with its closers, before whitespace or an asterisk; then the character that follows."""
 
 _NUMBER: Final = re.compile(r"-?[\d.,]*\d")

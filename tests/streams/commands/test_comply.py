@@ -124,7 +124,7 @@ def test_verify_prints_a_line_for_each_answer_and_a_summary(braid: Braid, tmp_pa
     ("constraint", "said"),
     [
         ({"type": "format", "rule": "nonsense"}, "is no rule"),
-        ({"type": "format", "rule": "bullet_count"}, "whole number"),
+        ({"type": "format", "rule": "bullet_count"}, "constraints.0.value: expected a whole number"),
         ({"type": "format", "rule": "word_count", "value": {"min": 5, "max": 2}}, "min is over max"),
         ({"type": "format", "rule": "json_schema", "value": {"pattern": "(a+)+"}}, "not supported"),
         ({"type": "format", "rule": "no_comma", "wish": 1}, "wish"),
@@ -161,7 +161,7 @@ def test_a_model_that_ignores_every_hint_ends_exhausted_without_a_row(
     ]  # fmt: skip
     assert rows(out, "sft.jsonl") == rows(out, "dpo.jsonl") == []
     _, found, _ = braid("comply", "report", out / "compliance.jsonl", "--json")
-    assert "do not" in found["conclusion"][0] or "nothing speaks" in found["conclusion"][0]
+    assert all("these data do not show a difference" in each for each in found["conclusion"])
 
 
 def test_a_provider_that_fails_leaves_unknown(braid: Braid, tmp_path: Path) -> None:
