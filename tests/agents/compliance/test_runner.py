@@ -23,6 +23,7 @@ from agents.models.model import ModelRequest, ModelResponse, TokenUsage
 from agents.models.model_error import ModelError
 from schemas.events import AgentEvents
 from schemas.jsontext import parse_object
+from tests.examples import shares
 
 RULES: list[dict[str, Any]] = [
     {"type": "format", "rule": "no_comma"}, {"type": "format", "rule": "lowercase"}, {"type": "format", "rule": "uppercase"},
@@ -125,7 +126,7 @@ def run(
     return done[0], rounds, events
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=shares(6), deadline=None)
 @given(tasks(), st.lists(texts, min_size=1, max_size=5), st.integers(0, 8), st.booleans())
 def test_a_repaired_branch_never_passes_falsely_and_never_loses_ground(
     task: Task, answers: list[str], rounds: int, repair_soft: bool
@@ -156,7 +157,7 @@ def test_a_repaired_branch_never_passes_falsely_and_never_loses_ground(
     assert "flags" not in json.loads(checked.details or "{}")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=shares(2.4), deadline=None)
 @given(
     tasks(),
     st.lists(texts, min_size=1, max_size=4),
