@@ -28,6 +28,7 @@ ConstraintCategory = Literal["format", "content", "style", "tool", "state", "sec
 Strategy = Literal["patch", "insert_section", "regenerate_region", "full"]
 RoundStrategy = Literal["direct", "retry", "patch", "insert_section", "regenerate_region", "full"]
 ComplianceMode = Literal["direct", "prompt_retry", "full_pcl"]
+MODES: Final[tuple[ComplianceMode, ...]] = ("direct", "prompt_retry", "full_pcl")
 ComplianceStatus = Literal["pass", "fail", "unknown"]
 MadeBy = Literal["model", "edit"]
 PriorityClass = Literal[

@@ -13,6 +13,9 @@ from agents.compliance.sentences import break_after_stop
 _MARKS: Final = re.compile("[«»“”\u2018\u2019„`\";@#$%&*?!()\\[\\]{}<>\u2012-\u2015]|''|--|\\.\\.+|[:,](?!\\d)")
 """Marks that stand alone wherever they are."""
 
+_OPENING: Final = re.compile(r"(?<!\w)'(?!(?:re|ve|ll|m|t|s|d|n)\b)(?=\w)", re.IGNORECASE)
+"""A quote that begins a word, as in key='VALUE'."""
+
 _POSSESSIVE: Final = re.compile(r"(?<=[^'])('[sSmMdD]|')$")
 _CLITIC: Final = re.compile(r"(?<=[^'])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T)$")
 _JOINED: Final = re.compile(
@@ -37,9 +40,8 @@ def count_capital_words(text: str) -> int:
     for chunk in _apart(text).split():
         if chunk.islower():
             continue
-        if chunk.isalpha():
-            if chunk.isupper():
-                found += 2 if chunk.lower() in _JOINED_WORDS else 1
+        if chunk.isalpha() and chunk.lower() not in _JOINED_WORDS:
+            found += chunk.isupper()
         else:
             found += _kept(chunk) if len(chunk) <= _LONGEST_KEPT else _in_chunk(chunk)
     return found
@@ -70,11 +72,15 @@ def _in_piece(piece: str) -> int:
     """Count in what stands between marks."""
     if piece.isalnum() and piece.lower() not in _JOINED_WORDS:
         return piece.isupper()
-    words = [piece]
-    if "'" in piece:
-        words = _POSSESSIVE.sub(r" \1", piece).split(" ")
-        words = [*_CLITIC.sub(r" \1", words[0]).split(" "), *words[1:]]
+    words = (
+        [word for part in _OPENING.sub("' ", piece).split(" ") for word in _unclitic(part)] if "'" in piece else [piece]
+    )
     return sum(word.isupper() for each in words for word in _unjoined(each).split())
+
+
+def _unclitic(part: str) -> list[str]:
+    first, *rest = _POSSESSIVE.sub(r" \1", part).split(" ")
+    return [*_CLITIC.sub(r" \1", first).split(" "), *rest]
 
 
 def _unjoined(word: str) -> str:

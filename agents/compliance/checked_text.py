@@ -14,8 +14,10 @@ from agents.compliance.sentences import count_sentences
 
 _WORDS: Final = re.compile(r"\w+")
 _BEYOND: Final = re.compile(r"[^\x00-\x7f]+")
-_FOLDS: Final = re.compile("[\u0130\u0131\u017f\u212a]")
+_FOLDS: Final = {0x130: "i", 0x131: "i", 0x17F: "s", 0x212A: "k"}
 """Characters beyond ASCII that a pattern of ASCII letters matches when case is ignored."""
+
+_UNPLAIN: Final = re.compile("[\u0130\u0131\u017f\u212a]")
 
 _NO_WORDS: Final = bytes(
     code if code < 128 and (chr(code).isalnum() or code == ord("_")) else 32 for code in range(256)
@@ -23,6 +25,23 @@ _NO_WORDS: Final = bytes(
 """Maps every ASCII byte that `\\w` does not match to a space."""
 
 View = TypeVar("View")
+
+
+class _Cases(dict[int, int]):
+    """One character for all that `re` takes for the same when it ignores case: those whose lower cases have one upper case."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: dict[str, int] = {}
+
+    def __missing__(self, code: int) -> int:
+        lower = chr(code).lower()
+        found = self._first.setdefault((lower if len(lower) == 1 else lower[0]).upper(), code)
+        self[code] = found
+        return found
+
+
+_CASES: Final = _Cases()
 
 
 class _Lazy(Generic[View]):
@@ -62,9 +81,23 @@ class CheckedText:
         return self.text.lower()
 
     @_Lazy
-    def folds_plainly(self) -> bool:
-        """Whether ASCII words match it, ignoring case, exactly where they occur in its lower case."""
-        return self.text.isascii() or _FOLDS.search(self.text) is None
+    def ascii_folded(self) -> str:
+        """As long as the text: an ASCII word in lower case occurs in it where it occurs in the text, ignoring case."""
+        plain = self.text.isascii() or _UNPLAIN.search(self.text) is None
+        return self.lower if plain else self.text.translate(_FOLDS).lower()
+
+    @_Lazy
+    def folded(self) -> str:
+        """As long as the text, with one character for all cases of a letter, as `re` ignores case."""
+        return self.text.translate(_CASES)
+
+    @_Lazy
+    def first_places(self) -> dict[str, int]:
+        """By run of `\\w` in `ascii_folded`, where it is first."""
+        places: dict[str, int] = {}
+        for run in _WORDS.finditer(self.ascii_folded):
+            places.setdefault(run[0], run.start())
+        return places
 
     @_Lazy
     def words(self) -> int:
@@ -93,15 +126,35 @@ class CheckedText:
 
     def has(self, keyword: str) -> bool:
         """Whether the keyword occurs, ignoring case."""
-        if keyword.isascii() and self.folds_plainly:
-            return keyword.lower() in self.lower
-        return re.search(re.escape(keyword), self.text, re.IGNORECASE) is not None
+        word, view = self._folded(keyword)
+        return word in view
 
     def count(self, keyword: str) -> int:
         """Count occurrences that do not overlap, ignoring case."""
-        if keyword.isascii() and self.folds_plainly:
-            return self.lower.count(keyword.lower())
-        return len(re.findall(re.escape(keyword), self.text, re.IGNORECASE))
+        word, view = self._folded(keyword)
+        return view.count(word)
+
+    def place_of(self, keyword: str) -> int | None:
+        """Return where the keyword occurs first, ignoring case."""
+        word, view = self._folded(keyword)
+        place = view.find(word)
+        return None if place < 0 else place
+
+    def place_of_word(self, keyword: str) -> int | None:
+        """Return where the keyword occurs first between boundaries of words, ignoring case."""
+        word, view = self._folded(keyword)
+        if word not in view:
+            return None
+        if len(self.text) > LONGEST_KEPT and keyword.isascii() and _WORDS.fullmatch(word):
+            return self.first_places.get(word)
+        found = re.search(rf"\b{re.escape(word)}\b", view)
+        return None if found is None else found.start()
+
+    def _folded(self, keyword: str) -> tuple[str, str]:
+        """Return a keyword and the view to look for it in."""
+        if keyword.isascii():
+            return keyword.lower(), self.ascii_folded
+        return keyword.translate(_CASES), self.folded
 
 
 LONGEST_KEPT: Final = 65_536

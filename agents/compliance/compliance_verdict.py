@@ -52,12 +52,13 @@ def compliance_verdict(place: Place, spec_text: str, events: Sequence[AgentEvent
         spec = read_spec(spec_text)
     except TaskError as error:
         return _verdict(place, "", "unknown", None, str(error), None)
-    verifier, calls = Verifier(spec), _calls(events)
+    verifier, calls = Verifier(spec), list[str]()
     rounds: list[dict[str, Any]] = []
     flags: set[str] = set()
     answer: str | None = None
     for event in events:
         data = _data(event)
+        calls += _calls(event.event, data)
         if event.event == COMPLIANCE_ATTEMPT and isinstance(data.get("output"), str) and len(rounds) < MOST_ROUNDS:
             found = verifier.verify(data["output"], calls)
             rounds.append(_round(data, found))
@@ -129,17 +130,13 @@ def _differs(data: Mapping[str, Any], found: TextVerdict) -> bool:
     return "status" in data and data["status"] != found.status
 
 
-def _calls(events: Sequence[AgentEvent]) -> list[str]:
-    """Return the names of the tools that a branch called, by events and by messages."""
-    found: list[str] = []
-    for event in events:
-        data = _data(event)
-        if event.event == "tool_call":
-            found.append(str(data.get("toolName") or data.get("tool_name") or data.get("name") or "unknown"))
-        elif event.event == "message" and data.get("role") == "assistant":
-            calls = data.get("tool_calls")
-            found += [str(each.get("name")) for each in calls or () if isinstance(each, dict)]
-    return found
+def _calls(kind: str, data: Mapping[str, Any]) -> list[str]:
+    """Return the names of the tools that an event says were called."""
+    if kind == "tool_call":
+        return [str(data.get("toolName") or data.get("tool_name") or data.get("name") or "unknown")]
+    if kind == "message" and data.get("role") == "assistant":
+        return [str(each.get("name")) for each in data.get("tool_calls") or () if isinstance(each, dict)]
+    return []
 
 
 def _data(event: AgentEvent) -> dict[str, Any]:

@@ -14,6 +14,9 @@ PLACEHOLDER_TITLES: Final = frozenset(
     {"untitled", "title", "your title", "title here", "insert title", "the title", "placeholder"}
 )
 
+LONGEST_TITLE: Final = 200
+"""Characters: a model that answers with all of the text has written no title."""
+
 FEWEST_WORDS_BESIDE: Final = 3
 """Words beside keywords that make a sentence of them."""
 
@@ -129,8 +132,7 @@ def with_part(part: Part, written: str, text: str) -> str | None:
     if not written:
         return None
     if part.kind == "title":
-        title = written.split("\n", 1)[0].strip().strip("<>*#\"' ").strip()
-        return None if not title or title.lower() in PLACEHOLDER_TITLES else f"<<{title}>>\n\n{text.strip()}"
+        return _titled(written.split("\n", 1)[0], text)
     if part.kind == "postscript":
         marker = part.words[0]
         said = re.sub(r"^(?:p\.\s?)+s\.?:?\s*", "", written, flags=re.IGNORECASE)
@@ -141,6 +143,15 @@ def with_part(part: Part, written: str, text: str) -> str | None:
     if len(re.findall(r"\w+", rest)) < FEWEST_WORDS_BESIDE:
         return None
     return f"{text.rstrip()}\n\n{written}"
+
+
+def _titled(line: str, text: str) -> str | None:
+    """Return the text under the title that a line has; None for a line that is none."""
+    inner = re.search(r"<<([^<>]++)>>", line)
+    title = re.sub(r"<++|>++", " ", inner[1] if inner else line).strip().strip("*#\"' ").strip()
+    if not title or len(title) > LONGEST_TITLE or title.lower() in PLACEHOLDER_TITLES:
+        return None
+    return f"<<{title}>>\n\n{text.strip()}"
 
 
 def is_placeholder_title(text: str) -> bool:

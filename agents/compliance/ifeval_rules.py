@@ -61,16 +61,9 @@ def _frequency(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
 
 
 def _forbidden_words(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
-    found = {word: match for word in arg["forbidden_words"] if (match := _whole_word(text, word)) is not None}
-    if not found:
-        return HOLDS
-    return Finding(False, f"forbidden: {', '.join(found)}", min(match.span() for match in found.values()))
-
-
-def _whole_word(text: CheckedText, word: str) -> "re.Match[str] | None":
-    if not text.has(word):
-        return None
-    return re.search(rf"\b{re.escape(word)}\b", text.text, re.IGNORECASE)
+    places = {word: text.place_of_word(word) for word in arg["forbidden_words"]}
+    found = {word: (place, place + len(word)) for word, place in places.items() if place is not None}
+    return Finding(False, f"forbidden: {', '.join(found)}", min(found.values())) if found else HOLDS
 
 
 def _letter_frequency(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
@@ -166,7 +159,8 @@ def _nth_paragraph_first_word(text: CheckedText, arg: Mapping[str, Any]) -> Find
 
 def _first_word(part: str) -> str:
     word = part.split(maxsplit=1)[0].lstrip("'").lstrip('"')
-    return re.split("""[.,?!'"]""", word, maxsplit=1)[0].lower()
+    first = re.split("""[.,?!'"]""", word, maxsplit=1)[0]
+    return first.lower() if first.isascii() else "".join(map(str.lower, first))  # a final sigma is no other letter here
 
 
 # -- content ---------------------------------------------------------------------------------------------------------------
@@ -196,9 +190,6 @@ def _postscript(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
 
 # -- formats ---------------------------------------------------------------------------------------------------------------
 
-# IFEval's patterns begin with `^\s*`, which may begin lines earlier: as many matches, but quadratic in blank lines.
-_STAR_BULLET: Final = re.compile(r"^[^\S\n]*+\*[^\*].*$", re.MULTILINE)
-_DASH_BULLET: Final = re.compile(r"^[^\S\n]*+-.*$", re.MULTILINE)
 _HIGHLIGHT: Final = re.compile(r"\*[^\n\*]*\*")
 _DOUBLE_HIGHLIGHT: Final = re.compile(r"\*\*[^\n\*]*\*\*")
 
@@ -206,9 +197,25 @@ ANSWERS: Final = ("My answer is yes.", "My answer is no.", "My answer is maybe."
 
 
 def count_bullets(text: str) -> int:
-    """Count lines that begin as bullets."""
-    stars = len(_STAR_BULLET.findall(text)) if "*" in text else 0
-    return stars + (len(_DASH_BULLET.findall(text)) if "-" in text else 0)
+    """Count matches of `^\\s*\\*[^\\*].*$` and `^\\s*-.*$`, line by line: the patterns take quadratic time in blank lines."""
+    found, taken = 0, False
+    if "*" not in text and "-" not in text:
+        return 0
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
+        start = line.lstrip()
+        # An asterisk alone takes its line end for the character after it, and so the next line for the rest of its own.
+        alone, was_taken, taken = start == "*", taken, False
+        if start.startswith("-"):
+            found += 1
+        elif (
+            start.startswith("*")
+            and not was_taken
+            and not start.startswith("**")
+            and not (alone and number == len(lines))
+        ):
+            found, taken = found + 1, alone
+    return found
 
 
 def _number_bullet_lists(text: CheckedText, arg: Mapping[str, Any]) -> Finding:

@@ -8,6 +8,9 @@ from typing import Any, Final
 
 MOST_DEPTH: Final = 20
 
+MOST_VALUES: Final = 300
+"""Of an enum: every value of a text is compared with all of them."""
+
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "null": (type(None),), "integer": (int,),
     "number": (int, float),
@@ -37,8 +40,8 @@ def _own_problem(schema: dict[str, Any]) -> str | None:
     types = [types] if isinstance(types, str) else types
     if not isinstance(types, list) or not all(isinstance(each, str) and each in _TYPES for each in types):
         return f"type: expected one of {', '.join(_TYPES)}"
-    if "enum" in schema and not (isinstance(schema["enum"], list) and schema["enum"]):
-        return "enum: expected a list"
+    if "enum" in schema and not (isinstance(schema["enum"], list) and 0 < len(schema["enum"]) <= MOST_VALUES):
+        return f"enum: expected a list of 1 to {MOST_VALUES} values"
     names = schema.get("required", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return "required: expected a list of names"
@@ -72,9 +75,22 @@ def shape_problem(value: Any, schema: Mapping[str, Any], place: str = "") -> str
     if problem:
         return f"{place or 'the value'} {problem}"
     if isinstance(value, list) and "items" in schema:
-        wrong = (shape_problem(each, schema["items"], f"{place}[{number}]") for number, each in enumerate(value))
-        return next((each for each in wrong if each), None)
+        return _items_problem(value, schema["items"], place)
     return _members_problem(value, schema, place) if isinstance(value, dict) else None
+
+
+def _items_problem(value: list[Any], schema: Mapping[str, Any], place: str) -> str | None:
+    fitting: set[tuple[type, Any]] = set()
+    for number, each in enumerate(value):
+        known = None if isinstance(each, (list, dict)) else (type(each), each)
+        if known in fitting:
+            continue
+        problem = shape_problem(each, schema, f"{place}[{number}]")
+        if problem is not None:
+            return problem
+        if known is not None:
+            fitting.add(known)
+    return None
 
 
 def _value_problem(value: Any, schema: Mapping[str, Any]) -> str | None:
@@ -82,7 +98,7 @@ def _value_problem(value: Any, schema: Mapping[str, Any]) -> str | None:
     types = schema.get("type")
     if types is not None and not _is_any(value, [types] if isinstance(types, str) else types):
         return f"is no {types if isinstance(types, str) else ' or '.join(types)}"
-    if "enum" in schema and not any(_same(value, each) for each in schema["enum"]):
+    if "enum" in schema and not _is_listed(value, schema["enum"]):
         return "is none of the allowed values"
     if "const" in schema and not _same(value, schema["const"]):
         return "is not the one allowed value"
@@ -97,6 +113,13 @@ def _is_any(value: Any, types: list[str]) -> bool:
         return "boolean" in types
     whole = isinstance(value, float) and value.is_integer() and "integer" in types
     return whole or any(isinstance(value, _TYPES[each]) for each in types if each != "boolean")
+
+
+def _is_listed(value: Any, listed: list[Any]) -> bool:
+    if value not in listed:
+        return False
+    # True and 1 are equal in Python, and not in JSON.
+    return value not in (0, 1) or any(_same(value, each) for each in listed)
 
 
 def _same(a: Any, b: Any) -> bool:

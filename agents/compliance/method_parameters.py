@@ -14,9 +14,12 @@ Check = Callable[[Any], str | None]
 RELATIONS: Final = ("at least", "less than")
 
 MOST_CHARS: Final = 10_000
-"""Of a keyword, phrase or repeated prompt."""
+"""Of a phrase or repeated prompt."""
 
-MOST_WORDS: Final = 1_000
+LONGEST_WORD: Final = 200
+"""Characters of a keyword that IFEval looks for: the time to look for all its beginnings grows with them."""
+
+MOST_WORDS: Final = 300
 """Of a list of keywords."""
 
 LANGUAGES: Final = frozenset(
@@ -93,6 +96,16 @@ def _text(value: Any) -> str | None:
     if not isinstance(value, str) or not value.strip():
         return "expected a text that is not blank"
     return None if len(value) <= MOST_CHARS else f"expected at most {MOST_CHARS:,} characters"
+
+
+def _word(value: Any) -> str | None:
+    problem = _text(value)
+    return problem if problem or len(value) <= LONGEST_WORD else f"expected at most {LONGEST_WORD} characters"
+
+
+def _words(value: Any) -> str | None:
+    problem = _texts(value)
+    return problem or next((wrong for each in value if (wrong := _word(each))), None)
 
 
 def _texts(value: Any) -> str | None:
@@ -182,9 +195,9 @@ def _nth_paragraph(value: Any) -> str | None:
 
 
 IFEVAL: Final[Mapping[str, Check]] = {
-    "keywords:existence": _fields({"keywords": _texts}),
-    "keywords:frequency": _fields({"keyword": _text, "frequency": _count, "relation": _relation}),
-    "keywords:forbidden_words": _fields({"forbidden_words": _texts}),
+    "keywords:existence": _fields({"keywords": _words}),
+    "keywords:frequency": _fields({"keyword": _word, "frequency": _count, "relation": _relation}),
+    "keywords:forbidden_words": _fields({"forbidden_words": _words}),
     "keywords:letter_frequency": _fields({"letter": _letter, "let_frequency": _count, "let_relation": _relation}),
     "language:response_language": _fields({"language": _language}),
     "length_constraints:number_sentences": _fields({"num_sentences": _count, "relation": _relation}),
@@ -192,11 +205,11 @@ IFEVAL: Final[Mapping[str, Check]] = {
     "length_constraints:number_words": _fields({"num_words": _count, "relation": _relation}),
     "length_constraints:nth_paragraph_first_word": _nth_paragraph,
     "detectable_content:number_placeholders": _fields({"num_placeholders": _count}),
-    "detectable_content:postscript": _fields({"postscript_marker": _text}),
+    "detectable_content:postscript": _fields({"postscript_marker": _word}),
     "detectable_format:number_bullet_lists": _fields({"num_bullets": _count}),
     "detectable_format:constrained_response": _fields({}),
     "detectable_format:number_highlighted_sections": _fields({"num_highlights": _count}),
-    "detectable_format:multiple_sections": _fields({"section_spliter": _text, "num_sections": _count}),
+    "detectable_format:multiple_sections": _fields({"section_spliter": _word, "num_sections": _count}),
     "detectable_format:json_format": _fields({}),
     "detectable_format:title": _fields({}),
     "combination:two_responses": _fields({}),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agents.compliance.edits import Part
-from agents.compliance.verification import ConstraintVerdict, TextVerdict
+from agents.compliance.verification import MOST_HINT, ConstraintVerdict, TextVerdict
 from agents.judge.prompt import block, boundary
 from schemas.compliance import TaskSpec
 
@@ -20,7 +20,7 @@ def retry_prompt(prompt: str, verdict: TextVerdict) -> str:
 
 
 def _line(each: ConstraintVerdict) -> str:
-    return f"- {each.constraint.description}: {each.hint}"
+    return f"- {each.constraint.description}: {(each.hint or '')[:MOST_HINT]}"
 
 
 def region_prompt(prompt: str, spec: TaskSpec, verdict: TextVerdict, text: str, region: str) -> str:

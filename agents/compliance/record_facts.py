@@ -4,17 +4,15 @@ Their final_pass is only a claim: it is kept in the answer's event, and decides 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from agents.compliance.stored_record import BY_CODE
 from agents.compliance.task_file import Task
-from schemas.compliance import COMPLIANCE, COMPLIANCE_ATTEMPT, EvalView
+from schemas.compliance import COMPLIANCE, COMPLIANCE_ATTEMPT, MODES, EvalView
 from schemas.event_kinds import channel_of
 from schemas.events import AgentEvent, AgentEvents, AgentInfo, BranchInfo
 from schemas.jsontext import compact
 from schemas.lifecycle import Lifecycle, RolloutOpened
-
-MODES: Final = ("direct", "prompt_retry", "full_pcl")
 
 Produced = Lifecycle | AgentEvents
 

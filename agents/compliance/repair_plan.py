@@ -7,8 +7,9 @@ is computed afresh from the text alone. A target whose strategies are used up st
 from typing import Final, NamedTuple
 
 from agents.compliance.edits import Part, is_placeholder_title, part_for, patched, placed
+from agents.compliance.short_rules import Calls
 from agents.compliance.verification import ConstraintVerdict, TextVerdict, Verifier
-from schemas.compliance import Strategy, TaskSpec
+from schemas.compliance import ConstraintIR, Strategy, TaskSpec
 
 STRATEGIES: Final[tuple[Strategy, ...]] = ("patch", "insert_section", "regenerate_region", "full")
 MOST_ROUNDS: Final = 8
@@ -47,19 +48,22 @@ class Commit(NamedTuple):
 class RepairPlan:
     """The repair of one draft."""
 
-    def __init__(self, spec: TaskSpec, prompt: str, draft: str, *, max_rounds: int, repair_soft: bool = False) -> None:
+    def __init__(
+        self, spec: TaskSpec, prompt: str, draft: str, *, max_rounds: int, repair_soft: bool = False, calls: Calls = ()
+    ) -> None:
         self.spec = spec
         self.text = draft
         """The committed text."""
-        self.verifier = Verifier(spec)
-        self.verdict = self.verifier.verify(draft)
+        self._verifier = Verifier(spec)
+        self._calls = calls
+        self.verdict = self.verify(draft)
         self.max_rounds = min(max_rounds, MOST_ROUNDS, spec.repair.max_rounds if spec.repair else MOST_ROUNDS)
         self.rounds = 0
         self._prompt = prompt
         self._draft_words = len(draft.split())
         self._soft = repair_soft
         self._tried: dict[str, list[Strategy]] = {}
-        self._shortens = any(each.verify_method in _LENGTHS and each.level == "hard" for each in spec.constraints)
+        self._shortens = any(_shortens(each) for each in spec.constraints)
 
     def next_step(self) -> Step | None:
         """Return the next round; None: nothing is left to do, or nothing can be done."""
@@ -114,7 +118,7 @@ class RepairPlan:
             return Commit(False, False, "blank_or_placeholder", None)
         if proposal == self.text:
             return Commit(False, False, "unchanged", self.verdict)
-        found = self.verifier.verify(proposal)
+        found = self.verify(proposal)
         reason = self._degenerate(proposal) or self._worse(found)
         if reason is not None:
             return Commit(False, True, reason, found)
@@ -151,7 +155,19 @@ class RepairPlan:
 
     def final(self) -> TextVerdict:
         """Return the verdict of the committed text, computed afresh."""
-        return Verifier(self.spec).verify(self.text)
+        return self.verify(self.text)
+
+    def verify(self, text: str) -> TextVerdict:
+        """Return the verdict of a text, and of the tools that the branch called until now."""
+        return self._verifier.verify(text, self._calls)
+
+
+def _shortens(constraint: ConstraintIR) -> bool:
+    """Whether it is a rule that asks for less text."""
+    if constraint.level != "hard" or constraint.verify_method not in _LENGTHS:
+        return False
+    arg = constraint.parameters
+    return constraint.verify_method == "format:max_chars" or "max" in arg or arg.get("relation") == "less than"
 
 
 def _not_passing(verdict: TextVerdict, level: str) -> int:

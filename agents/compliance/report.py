@@ -11,10 +11,13 @@ from math import sqrt
 from typing import Any, Final, NamedTuple
 
 from agents.ranking.statistics import mcnemar, wilson
+from schemas.compliance import MODES
 from schemas.numbers import nine
 
-MODES: Final = ("direct", "prompt_retry", "full_pcl")
 ALPHA: Final = 0.05
+
+_ALONE: Final = "One mode alone: there is nothing to compare."
+_UNKNOWN: Final = "No task and seed has known outcomes in two modes: these data compare nothing."
 
 
 class RunOutcome(NamedTuple):
@@ -49,7 +52,7 @@ class Pair(NamedTuple):
 def report_of(outcomes: Iterable[RunOutcome]) -> dict[str, Any]:
     """Return the report as JSON values."""
     found = list(outcomes)
-    known = [mode for mode in MODES if any(each.mode == mode for each in found)]
+    known: list[str] = [mode for mode in MODES if any(each.mode == mode for each in found)]
     by_mode = {mode: [each for each in found if each.mode == mode] for mode in known}
     compared = [_pair(second, first, by_mode[second], by_mode[first]) for first, second in combinations(known, 2)]
     pairs = [pair for pair in compared if pair is not None]
@@ -57,7 +60,7 @@ def report_of(outcomes: Iterable[RunOutcome]) -> dict[str, Any]:
     return {
         "modes": [_mode(mode, by_mode[mode]) for mode in known],
         "pairs": [pair._asdict() for pair in pairs],
-        "conclusion": [conclusion(pair) for pair in pairs] or ["One mode alone: there is nothing to compare."],
+        "conclusion": [conclusion(pair) for pair in pairs] or [_ALONE if len(known) < 2 else _UNKNOWN],
     }
 
 
@@ -139,7 +142,7 @@ def conclusion(pair: Pair) -> str:
         f"by task p = {pair.by_task_p:.2g} ({n_tasks} tasks differ)."
     )
     if not n_tasks:
-        return f"{lead} No task differs, so nothing speaks for a difference."
+        return f"{lead} No task differs, so these data do not show a difference."
     if pair.by_task_p < ALPHA:
         better = pair.first if pair.delta_pp > 0 else pair.second
         return f"{lead} Seeds of one task are not independent, so the test by task counts: on these tasks {better} passes more often."

@@ -85,7 +85,7 @@ def _planned(run: str, task: Task, suffix: str, samples: tuple[Sample, ...]) -> 
         task=task.prompt,
         branches=len(samples),
         required=(COMPLIANCE,),
-        labels={"run": run, "task_id": task.id},
+        labels={"run": run, "task_id": task.id, "modes": ",".join(dict.fromkeys(each.mode for each in samples))},
         spec=task.spec.text(),
     )
     return PlannedRollout(opened, task, samples)
@@ -236,13 +236,15 @@ class _Branch:
         self._chat = ChatLog(self._recorder, runner._clock)
         self._rounds = 0
         self._spent = 0
+        self._calls: list[str] = []
+        """Tools that the model called, although none are offered."""
 
     async def run(self, draft: list[_Exchange]) -> BranchDone:
         """Run it to its end."""
         passed: bool | None = None
         try:
             response = self._write(draft)
-            verdict = Verifier(self._planned.task.spec).verify(response.message.text)
+            verdict = Verifier(self._planned.task.spec).verify(response.message.text, self._calls)
             self._attempt(response.message.text, verdict, strategy="direct", made_by="model", exchanges=draft)
             await self._recorder.flush()
             match self._sample.mode:
@@ -282,7 +284,7 @@ class _Branch:
             ]
             response, exchanges = await self._ask(retry_prompt(self._planned.task.prompt, verdict))
             text = response.message.text
-            verdict = verifier.verify(text)
+            verdict = verifier.verify(text, self._calls)
             self._attempt(text, verdict, strategy="retry", made_by="model", exchanges=exchanges, target=target)
             await self._recorder.flush()
         return text, verdict
@@ -290,7 +292,9 @@ class _Branch:
     async def _repair(self, draft: str) -> tuple[str, TextVerdict]:
         options = self._runner._options
         spec, prompt = self._planned.task.spec, self._planned.task.prompt
-        plan = RepairPlan(spec, prompt, draft, max_rounds=options.rounds, repair_soft=options.repair_soft)
+        plan = RepairPlan(
+            spec, prompt, draft, max_rounds=options.rounds, repair_soft=options.repair_soft, calls=self._calls
+        )
         base = 0
         while (step := plan.next_step()) is not None:
             question = _question(plan, step, prompt)
@@ -308,7 +312,7 @@ class _Branch:
                 )
             commit = plan.consider(proposal)
             shown = output if proposal is None else proposal
-            verdict = commit.verdict or plan.verifier.verify(shown)
+            verdict = commit.verdict or plan.verify(shown)
             self._attempt(
                 shown, verdict, strategy=step.strategy, made_by=made_by, exchanges=exchanges,
                 target=[step.target.constraint.id], base=base, committed=commit.committed,
@@ -351,6 +355,7 @@ class _Branch:
             else:
                 self._chat.end(call, last)
         if isinstance(last, ModelResponse):
+            self._calls += [each.name for each in last.message.tool_calls]
             return last
         raise _GivenUpError(f"{last.kind}: {last}" if last is not None else "no answer")
 

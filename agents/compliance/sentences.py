@@ -49,11 +49,12 @@ ABBREVIATIONS: Final = frozenset(
 )
 """Words after which a full stop ends no sentence."""
 
-_END: Final = re.compile(r"""(?<![.?!])([.?!]++)["')\]}]*+(?:(?=(\*))|(?=\s++["')\]}\s]*+(\S)))""")
+_END: Final = re.compile(r"""([.?!](?<![.?!][.?!])[.?!]*+)["')\]}]*+(?:(?=(\*))|(?=\s++["')\]}\s]*+(\S)))""")
 """A run of sentence ends with its closers, before whitespace or an asterisk; then the character that follows."""
 
 _NUMBER: Final = re.compile(r"-?[\d.,]*\d")
-_UNCUT: Final = re.compile(r"""[^"'(\[{*\u201c]*$""")
+_CUT: Final = re.compile(r"""(?s:.*)["'(\[{*\u201c]""")
+"""Up to the last character that a word begins after."""
 
 _LONG: Final = 6
 
@@ -100,8 +101,8 @@ def word_before(text: str, end: int) -> str:
         if not near or near[-1].isspace():
             return ""
         word = near.rsplit(None, 1)[-1]
-        found = _UNCUT.search(word)
-        cut = found[0] if found else ""
+        found = _CUT.match(word)
+        cut = word[found.end() :] if found else word
         if len(cut) < len(near) or start == 0:
             return cut
         size *= 8

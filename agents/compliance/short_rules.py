@@ -76,11 +76,9 @@ def _contains(text: CheckedText, given: str | list[str]) -> Finding:
 
 
 def _excludes(text: CheckedText, given: str | list[str]) -> Finding:
-    found = [each for each in _listed(given) if text.has(each)]
-    if not found:
-        return HOLDS
-    first = re.search("|".join(map(re.escape, found)), text.text, re.IGNORECASE)
-    return Finding(False, f"forbidden: {', '.join(found)}", first.span() if first else None)
+    places = {each: text.place_of(each) for each in _listed(given)}
+    found = {each: (place, place + len(each)) for each, place in places.items() if place is not None}
+    return Finding(False, f"forbidden: {', '.join(found)}", min(found.values())) if found else HOLDS
 
 
 def _listed(given: str | list[str]) -> list[str]:

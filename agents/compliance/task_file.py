@@ -121,7 +121,7 @@ def _short(line: dict[str, Any], unnamed: str) -> Task:
         "priority_hierarchy": _HIERARCHY,
         **({"repair": line["repair"]} if "repair" in line else {}),
     }
-    return _checked(_text_field(line, "instruction"), spec, "")
+    return _checked(_text_field(line, "instruction"), spec, "", lambda number: f"constraints.{number}.value")
 
 
 def _short_constraint(number: int, given: Any) -> dict[str, Any]:
@@ -156,12 +156,12 @@ def _checked(prompt: str, spec: Any, prefix: str, place: Any = None) -> Task:
     """Return the task, if its spec is one and all its parameters are right."""
     if not isinstance(spec, dict):
         raise TaskError("spec: expected an object")
-    if isinstance(spec.get("constraints"), list) and len(spec["constraints"]) > MOST_CONSTRAINTS:
-        raise TaskError(f"{prefix}constraints: at most {MOST_CONSTRAINTS:,} are allowed")
+    if isinstance(spec.get("constraints"), list) and not 0 < len(spec["constraints"]) <= MOST_CONSTRAINTS:
+        raise TaskError(f"{prefix}constraints: expected 1 to {MOST_CONSTRAINTS:,} of them")
     try:
         made = TaskSpec.model_validate(spec)
     except ValidationError as error:
-        raise TaskError(f"{prefix}{first_problem(error)}") from None
+        raise TaskError(f"{prefix}{first_problem(error).removeprefix('record: Value error, ')}") from None
     check_methods(made, prefix, place)
     return Task(prompt, made)
 
@@ -172,4 +172,5 @@ def check_methods(spec: TaskSpec, prefix: str = "", place: Any = None) -> None:
         problem = parameter_problem(each.verify_method, each.arg)
         if problem is not None:
             at = f"{prefix}constraints.{number}" if place is None else place(number)
-            raise TaskError(f"{at}.{problem}" if place is None else f"{at}: {problem.removeprefix('arg.')}")
+            inner = problem.removeprefix("arg.").removeprefix("arg: ")
+            raise TaskError(f"{at}.{problem}" if place is None else f"{at}: {inner}")

@@ -9,7 +9,7 @@ from agents.summarize.pieces import Piece, Round
 from agents.training.compliance_rows import verified_rounds
 from agents.verdicts.meaning import COMPLIANCE, INCONSISTENT_COMPLIANCE, Verdict, compliance_details, compliance_flags
 from schemas.branches import BranchRecord
-from schemas.compliance import ENGINE, ComplianceAttempt, ComplianceEvalRecord
+from schemas.compliance import ENGINE, MODES, ComplianceAttempt, ComplianceEvalRecord, ComplianceMode
 from schemas.jsontext import compact
 from schemas.lifecycle import RolloutOpened
 from schemas.verdicts import CheckVerdict
@@ -23,7 +23,8 @@ def eval_record(
 ) -> ComplianceEvalRecord | None:
     """Return the record of a branch, without its id; None for a branch that is no compliance run."""
     rounds = [each.body for piece in pieces for each in piece.noted if isinstance(each.body, Round)]
-    if not rounds:
+    mode = rounds[0].mode if rounds else _planned_mode(branch, opened)
+    if mode is None:
         return None
     verdict = verdicts.get(COMPLIANCE)
     check = verdict if isinstance(verdict, CheckVerdict) else None
@@ -31,8 +32,9 @@ def eval_record(
     failed = branch.status != "answered"
     status = "unknown" if failed or check is None else check.status
     seen = verified_rounds(rounds, details)
-    first = seen.get(rounds[0].number, {})
-    answer = branch.final_answer if branch.final_answer is not None else rounds[-1].output
+    draft = rounds[0] if rounds else None
+    first = {} if draft is None else seen.get(draft.number, {})
+    answer = branch.final_answer if branch.final_answer is not None else rounds[-1].output if rounds else ""
     flags = [
         *(compliance_flags(check) if check is not None else ()),
         *(["truncated"] if any(each.truncated for each in rounds) else []),
@@ -48,19 +50,19 @@ def eval_record(
         task_id=opened.labels.get("task_id") or branch.rollout_id,
         task_spec_hash=str(details.get("spec_hash") or sha256((opened.spec or "").encode()).hexdigest()),
         model=(branch.agent.model if branch.agent else None) or "unknown",
-        mode=rounds[0].mode,
+        mode=mode,
         seed=branch.seed,
         engine=str(details.get("engine") or ENGINE),
         status=status,
         violations=_cleaned(first.get("violations", [])),
         final_violations=_cleaned(details.get("violations", [])),
         repair_trace=compact([_step(each, rounds[number], seen) for number, each in enumerate(rounds[1:])]),
-        repair_rounds=len(rounds) - 1,
+        repair_rounds=len(rounds[1:]),
         final_pass=status == "pass" and INCONSISTENT_COMPLIANCE not in flags,
         artifact=answer,
         made_by="edit" if held and all(each.made_by == "edit" for each in held) else "model",
-        prompt_tokens=rounds[0].input_tokens,
-        generation_tokens=rounds[0].output_tokens,
+        prompt_tokens=None if draft is None else draft.input_tokens,
+        generation_tokens=None if draft is None else draft.output_tokens,
         repair_tokens=sum((each.input_tokens or 0) + (each.output_tokens or 0) for each in rounds[1:]),
         latency_ms=sum(each.latency_ms or 0 for each in rounds),
         trace_uri=f"braid:{branch.rollout_id}/b{branch.branch_index}/a{branch.attempt}",
@@ -68,6 +70,13 @@ def eval_record(
         flags=tuple(sorted(flags)),
         attempts=tuple(_attempt(each, seen) for each in rounds),
     )
+
+
+def _planned_mode(branch: BranchRecord, opened: RolloutOpened) -> ComplianceMode | None:
+    """Return the mode of a run whose provider gave no draft, so that it is counted as unknown; None where nobody says."""
+    modes = opened.labels.get("modes", "").split(",")
+    found = modes[branch.branch_index] if branch.branch_index < len(modes) else modes[0]
+    return next((mode for mode in MODES if mode == found and branch.status == "infra_error"), None)
 
 
 def _cleaned(violations: Any) -> str:

@@ -74,6 +74,7 @@ async def _of_run(run: str, source: LogFlags) -> "list[StoredLine]":
     from streams.cluster.config import load
     from streams.jobs.compliance_lines import StoredLine
     from streams.log.kafka_reader import hush
+    from streams.log.reader import LookError
     from streams.log.readers import reader_of
     from streams.log.topics import COMPLIANCE_EVALS
 
@@ -86,6 +87,8 @@ async def _of_run(run: str, source: LogFlags) -> "list[StoredLine]":
                 view = record_of(record.model_dump(mode="json"))
                 seed = seed_of(view, run) if record.seed is None else str(record.seed)
                 found[record.trace_uri] = StoredLine(record.trace_uri, run, view, seed)
+    if not found:
+        raise LookError(f"there is no closed rollout of a compliance run {run}; `braid rollouts` lists all")
     return [found[name] for name in sorted(found)]
 
 
@@ -117,7 +120,7 @@ def _shown(found: dict[str, Any]) -> "list[RenderableType]":
             f"{pair['delta_pp']:+.1f}",
             str(pair["only_first"]),
             str(pair["only_second"]),
-            f"{pair['mcnemar_p']:.4f}",
+            f"{pair['mcnemar_p']:.4f}" if pair["mcnemar_p"] >= 0.0001 else f"{pair['mcnemar_p']:.1e}",
             str(pair["tasks_up"]),
             str(pair["tasks_down"]),
             f"{pair['by_task_p']:.2f}" if pair["by_task_p"] >= 0.01 else f"{pair['by_task_p']:.4f}",

@@ -1,6 +1,7 @@
 """The verdicts of Google's checks, on texts that they were taken of."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,14 @@ def tasks() -> dict[str, Task]:
 @pytest.fixture(scope="module")
 def official() -> dict[tuple[str, int], dict[str, Any]]:
     return {(line["file"], line["line"]): line for line in lines("official-verdicts.jsonl")}
+
+
+def test_keywords_ignore_case_as_patterns_do() -> None:
+    cased = "".join(char for code in range(0x20000) if (char := chr(code)).lower() != char or char.upper() != char)
+    text = CheckedText(cased)
+    assert len(text.folded) == len(text.ascii_folded) == len(cased)
+    for char in cased:
+        assert text.count(char) == len(re.findall(re.escape(char), cased, re.IGNORECASE)), hex(ord(char))
 
 
 def test_every_edge_case_has_its_official_verdict() -> None:
@@ -72,3 +81,24 @@ def test_stored_semantics_give_the_stored_verdicts_and_hints(seed: int, tasks: d
         if record["mode"] == "direct":
             stored = [(each["constraint_id"], each["hint"]) for each in record["violations"]]
             assert [(name, hint) for name, hint in found if hint] == stored
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("cANNOT GO", 2),
+        ("CANNOT", 2),
+        ("KEY='VALUE'", 2),
+        ("U.S.'Oh", 1),
+        ("it'S ME", 2),
+        ("DON'T", 2),
+        ("\"'TIS\" 'LL", 2),
+    ],
+)
+def test_capital_words_are_cut_as_by_nltk(text: str, count: int) -> None:
+    assert CheckedText(text).capital_words == count
+
+
+def test_the_first_word_of_a_paragraph_is_lowered_letter_by_letter() -> None:
+    arg = {"num_paragraphs": 1, "nth_paragraph": 1, "first_word": "ΟΔΟΣ"}
+    assert not RULES["length_constraints:nth_paragraph_first_word"](CheckedText("ΟΔΟΣ"), arg).holds

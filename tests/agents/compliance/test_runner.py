@@ -11,17 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.compliance.compliance_verdict import Place, compliance_verdict
+from agents.compliance.edits import Part, with_part
 from agents.compliance.repair_plan import RepairPlan
 from agents.compliance.runner import BranchDone, ComplianceRunner, RunOptions, planned_rollouts
 from agents.compliance.task_file import Task, task_of
 from agents.compliance.verification import Verifier, verify
 from agents.facts.fact import Fact
 from agents.fork.history import History, read_history
-from agents.models.conversation import Message
+from agents.models.conversation import Message, ToolCall
 from agents.models.model import ModelRequest, ModelResponse, TokenUsage
 from agents.models.model_error import ModelError
 from schemas.events import AgentEvents
 from schemas.jsontext import parse_object
+from tests.examples import shares
 
 RULES: list[dict[str, Any]] = [
     {"type": "format", "rule": "no_comma"}, {"type": "format", "rule": "lowercase"}, {"type": "format", "rule": "uppercase"},
@@ -124,7 +126,7 @@ def run(
     return done[0], rounds, events
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=shares(6), deadline=None)
 @given(tasks(), st.lists(texts, min_size=1, max_size=5), st.integers(0, 8), st.booleans())
 def test_a_repaired_branch_never_passes_falsely_and_never_loses_ground(
     task: Task, answers: list[str], rounds: int, repair_soft: bool
@@ -155,7 +157,7 @@ def test_a_repaired_branch_never_passes_falsely_and_never_loses_ground(
     assert "flags" not in json.loads(checked.details or "{}")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=shares(2.4), deadline=None)
 @given(
     tasks(),
     st.lists(texts, min_size=1, max_size=4),
@@ -272,3 +274,37 @@ def test_a_verifier_gives_the_same_verdict_again() -> None:
         assert verifier.verify(text) == verify(task.spec, text)
         found = verifier.verify(text).constraints
         assert [each.hint is None for each in found] == [each.status == "pass" for each in found]
+
+
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [("<<A day out>> and more", "A day out"), ("# A day out", "A day out"), ("A day > a night", "A day   a night"), ("x" * 201, None),
+     ("<<Untitled>>", None), ("<<>>", None)],
+)  # fmt: skip
+def test_a_title_is_what_the_model_wrote_between_brackets_or_on_its_first_line(written: str, title: str | None) -> None:
+    made = with_part(Part("-", "title"), written, "text")
+    assert made == (None if title is None else f"<<{title}>>\n\ntext")
+
+
+def test_a_tool_that_was_never_offered_fails_the_round_that_calls_it_and_flags_nobody() -> None:
+    task = task_of({"id": "t", "instruction": "Go", "constraints": [RULES[-1]]}, "t")
+
+    class Caller(Moody):
+        async def call(self, request: ModelRequest) -> ModelResponse:
+            found = await super().call(request)
+            return found._replace(message=found.message._replace(tool_calls=(ToolCall("1", "rm", "{"),)))
+
+    done, attempts, events = run(task, Caller(["a"], None), "full_pcl", RunOptions(rounds=1))
+    verdict = compliance_verdict(Place("r/t", 0, 0), task.spec.text(), events)
+    assert (done.passed, verdict.status, attempts[0]["status"]) == (False, "fail", "fail")
+    assert "flags" not in json.loads(verdict.details or "{}")
+
+
+@pytest.mark.parametrize(("relation", "committed"), [("at least", False), ("less than", True)])
+def test_only_a_rule_that_asks_for_less_lets_a_repair_drop_most_words(relation: str, committed: bool) -> None:
+    length = {"num_words": 50 if relation == "less than" else 1, "relation": relation}
+    row = {"key": 1, "prompt": "Go", "kwargs": [{}, length]}
+    task = task_of({**row, "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"]}, "t")
+    plan = RepairPlan(task.spec, "Go", "a, " * 40, max_rounds=8)
+    assert plan.next_step() is not None
+    assert plan.consider("one two").committed is committed

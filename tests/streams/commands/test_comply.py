@@ -124,7 +124,7 @@ def test_verify_prints_a_line_for_each_answer_and_a_summary(braid: Braid, tmp_pa
     ("constraint", "said"),
     [
         ({"type": "format", "rule": "nonsense"}, "is no rule"),
-        ({"type": "format", "rule": "bullet_count"}, "whole number"),
+        ({"type": "format", "rule": "bullet_count"}, "constraints.0.value: expected a whole number"),
         ({"type": "format", "rule": "word_count", "value": {"min": 5, "max": 2}}, "min is over max"),
         ({"type": "format", "rule": "json_schema", "value": {"pattern": "(a+)+"}}, "not supported"),
         ({"type": "format", "rule": "no_comma", "wish": 1}, "wish"),
@@ -161,7 +161,7 @@ def test_a_model_that_ignores_every_hint_ends_exhausted_without_a_row(
     ]  # fmt: skip
     assert rows(out, "sft.jsonl") == rows(out, "dpo.jsonl") == []
     _, found, _ = braid("comply", "report", out / "compliance.jsonl", "--json")
-    assert "do not" in found["conclusion"][0] or "nothing speaks" in found["conclusion"][0]
+    assert all("these data do not show a difference" in each for each in found["conclusion"])
 
 
 def test_a_provider_that_fails_leaves_unknown(braid: Braid, tmp_path: Path) -> None:
@@ -178,6 +178,23 @@ def test_a_provider_that_fails_leaves_unknown(braid: Braid, tmp_path: Path) -> N
     assert json.loads(record["error"])["kind"] == "model_error"
     _protocol("compliance-eval-record").validate(eval_view(ComplianceEvalRecord.model_validate(record)))
     assert rows(out, "ppo.jsonl") == []
+
+
+def test_a_provider_that_gives_no_draft_is_counted_as_unknown_in_every_mode(braid: Braid, tmp_path: Path) -> None:
+    script, out = tmp_path / "answers.toml", tmp_path / "out"
+    script.write_text('[[answer]]\ntask = "t"\nerror = "no"\n', "utf-8")
+    code, _, _ = braid("comply", "run", written(tmp_path / "tasks.jsonl", NO_COMMA), "--script", script, "--out", out)
+    assert code == 1
+    records = [ComplianceEvalRecord.model_validate(each) for each in rows(out, "compliance.jsonl")]
+    assert [(each.mode, each.status, each.final_pass, each.artifact) for each in records] == [
+        ("direct", "unknown", False, ""), ("prompt_retry", "unknown", False, ""), ("full_pcl", "unknown", False, ""),
+    ]  # fmt: skip
+    for each in records:
+        _protocol("compliance-eval-record").validate(eval_view(each))
+    _, found, _ = braid("comply", "report", out / "compliance.jsonl", "--json")
+    assert [(each["mode"], each["n"], each["unknown"]) for each in found["modes"]] == [
+        ("direct", 0, 1), ("prompt_retry", 0, 1), ("full_pcl", 0, 1),
+    ]  # fmt: skip
 
 
 def test_a_false_claim_gets_no_row(braid: Braid, tmp_path: Path) -> None:
