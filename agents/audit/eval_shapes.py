@@ -7,7 +7,6 @@ one log are never mixed.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
-from math import isfinite
 from typing import Any, NamedTuple
 
 from agents.audit.eval_row import BadRow, EvalLog, EvalRow
@@ -28,6 +27,9 @@ NOT_GENERATION = frozenset({
 
 LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit", "cost_limit", "turn_limit")
 """Members of an Inspect log's own configuration that end a sample early."""
+
+LARGEST = 1e100
+"""Scores beyond this are none: their squares and sums would leave the numbers that a computer has."""
 
 PLAIN_ROW = ("correct", "score")
 
@@ -235,13 +237,9 @@ def _number(value: Mapping[str, Any], name: str) -> float | None:
     number = number_in(value, name)
     if number is None:
         return None
-    try:
-        real = float(number)
-    except OverflowError:
-        raise LineError(name, "a number beyond all measure") from None
-    if not isfinite(real):
-        raise LineError(name, "expected a finite number")
-    return real
+    if not -LARGEST <= number <= LARGEST:
+        raise LineError(name, "a number beyond all measure")
+    return float(number)
 
 
 def _said(value: Any) -> str | None:

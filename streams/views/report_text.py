@@ -42,6 +42,8 @@ def summary(report: dict[str, Any]) -> list[str]:
     rollouts, branches, evidence = report["rollouts"], report["branches"], report["evidence"]
     lines = [
         f"{rollouts['n']:,} rollouts, {rollouts['closed']:,} closed, {rollouts['with_gaps']:,} with missing events."
+        if rollouts["n"]
+        else "Evidence alone, without a log: nothing is known of outcomes, verifiers and tools."
     ]
     if branches["pass_rate"] is not None:
         low, high = branches["wilson"]
@@ -49,9 +51,9 @@ def summary(report: dict[str, Any]) -> list[str]:
             f"{branches['pass_rate']:.1%} of the branches with a known outcome pass (95 %: {low:.1%} to {high:.1%})."
         )
     found = sum(finding["severity"] != "info" for each in report["verifiers"] for finding in each["findings"])
-    lines.append(
-        f"{found:,} findings about verifiers, {sum(len(each['findings']) for each in report['tools']):,} about tools."
-    )
+    if rollouts["n"]:
+        about_tools = sum(len(each["findings"]) for each in report["tools"])
+        lines.append(f"{found:,} findings about verifiers, {about_tools:,} about tools.")
     lines.append(f"{evidence['records']:,} evidence records, {evidence['not_ok']:,} of them not ok.")
     states = [each["state"] for each in report["matrix"]]
     lines.append(
@@ -114,7 +116,12 @@ def markdown(report: dict[str, Any]) -> str:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(visible(cell).replace('|', '/') for cell in cells)} |"
+    return f"| {' | '.join(map(_plain, cells))} |"
+
+
+def _plain(cell: str) -> str:
+    """A cell without control characters, tags, links and ends of cells: names in a log come from outside."""
+    return escape(visible(cell), quote=False).replace("|", "\\|").replace("](", "]\\(")
 
 
 def html(report: dict[str, Any]) -> str:

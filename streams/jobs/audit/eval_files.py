@@ -6,6 +6,7 @@ Sizes are bounded: a member of an archive that unpacks to more, or a line that i
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from itertools import chain
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def read_residuals(path: Path) -> tuple[list[float], list[Element]]:
         element = _line(line)
         pair = [element.value.get(name) for name in ("prediction", "actual")] if isinstance(element.value, dict) else []
         numbers = [float(each) for each in pair if isinstance(each, int | float) and not isinstance(each, bool)]
-        if len(numbers) == 2:
+        if len(numbers) == 2 and isfinite(numbers[1] - numbers[0]):
             found.append(numbers[1] - numbers[0])
         else:
             bad.append(Element(element.place, None, element.problem or "expected {prediction, actual}, both numbers"))
