@@ -237,6 +237,16 @@ def test_power_adjust_and_conformal_answer_alone(capsys: pytest.CaptureFixture[s
     assert braid(capsys, "audit", "conformal", path) == {"n": 9, "k": 9, "q": 9.0}
 
 
+def test_numbers_that_leave_the_range_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """At their position, without a traceback; the rest counts."""
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"prediction": -1e308, "actual": 1e308}\n{"prediction": 1, "actual": 2}\n')
+    assert braid(capsys, "audit", "conformal", path, "--alpha", "0.5", code=1) == {"n": 1, "k": 1, "q": 1.0}
+    path.write_text('{"id": 1, "score": 1e308}\n{"id": 2, "score": 0.5}\n')
+    assert braid(capsys, "audit", "compare", path, path, code=1)["n"] == 1
+    assert run("audit", "power", "--n", 20, "--psi", 2) == 1
+
+
 BAD_ROWS: list[tuple[Any, str]] = [
     ({"messages": []}, "messages: empty"),
     ({"messages": [{"role": "user", "content": "x"}]}, "messages: nothing that the model said"),
