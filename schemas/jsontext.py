@@ -7,6 +7,7 @@ counts.
 """
 
 import json
+import re
 from typing import Any, Final
 
 from orjson import dumps, loads
@@ -23,6 +24,9 @@ _CLASSES: Final = bytes(
 
 _LONG_INTEGER: Final = b":" + b"0" * 19
 """In a text that was mapped: only integers this long can leave the 64 bits that the fast parser keeps exact."""
+
+_CONSTANT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?\b(?:NaN|Infinity)\b', re.DOTALL)
+"""A text, or a constant outside of texts. A text that never ends matches to the end, so that hostile ones cost linear time."""
 
 
 def parse(text: str | bytes) -> Any:
@@ -45,6 +49,13 @@ def parse_unique(text: str | bytes) -> Any:
     if raw.count(b":") != written.count(b":") or (b"\\u003" in raw and (b"\\u003a" in raw or b"\\u003A" in raw)):
         refuse_repeated_keys(decoded, value)
     return _exact(decoded, value, raw)
+
+
+def without_constants(text: bytes) -> bytes:
+    """The text with null for NaN and the infinities, which Python writes into JSON: the producer means that there is no value."""
+    if b"NaN" not in text and b"Infinity" not in text:
+        return text
+    return _CONSTANT.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", text)
 
 
 def _decoded(text: str | bytes) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from math import fsum
 from typing import Any, NamedTuple
 
-from agents.audit.eval_row import EvalLog, EvalRow
+from agents.audit.eval_row import EvalLog, EvalRow, named
 from agents.audit.graded import Graded, clustered_se, graded
 from agents.audit.paired import Bootstrap, Pairs, exact_bootstrap, mid_p, min_detectable, newcombe
 from agents.audit.triage import FLAGS, Triage, triage
@@ -74,13 +74,12 @@ def compare(a: Side, b: Side) -> Comparison:
     mismatched = tuple(each for each in common if _differ(first[each], second[each]))
     ids = tuple(each for each in common if each not in set(mismatched))
     grades = tuple((_mean(first[each]), _mean(second[each])) for each in ids)
-    binary = all(len(side[each]) == 1 for each in ids for side in (first, second)) and all(
-        score in (0.0, 1.0) for pair in grades for score in pair
-    )
+    single = all(len(side[each]) == 1 for each in ids for side in (first, second))
+    binary = single and all(score in (0.0, 1.0) for pair in grades for score in pair)
     differences = [after - before for before, after in grades]
     found = graded(differences) if differences and not binary else None
     return Comparison(
-        a, b, ids, mismatched, _pairs(grades) if binary else None, grades, found, _flags(a, b, ids) if binary else {}
+        a, b, ids, mismatched, _pairs(grades) if binary else None, grades, found, _flags(a, b, ids) if single else {}
     )
 
 
@@ -102,15 +101,20 @@ def _pairs(grades: Sequence[tuple[float, float]]) -> Pairs:
 
 
 def _flags(a: Side, b: Side, ids: Sequence[str]) -> dict[str, tuple[int, int, float]]:
-    """By flag, how many rows of either side have it, and the p of that difference."""
-    found = {}
+    """By flag, how many rows of either side have it, and the p of that difference; each side has one row of an item."""
+    found, first, second = {}, _flags_by_item(a), _flags_by_item(b)
     for name in FLAGS:
-        marks = [(a.triage.flags[each][name], b.triage.flags[each][name]) for each in ids]
+        marks = [(first[each][name], second[each][name]) for each in ids]
         only_a = sum(first and not second for first, second in marks)
         only_b = sum(second and not first for first, second in marks)
         sides = sum(first for first, _ in marks), sum(second for _, second in marks)
         found[name] = (*sides, mcnemar(only_a, only_b))
     return found
+
+
+def _flags_by_item(side: Side) -> dict[str, dict[str, bool]]:
+    """By item, the flags of one row of it: names of samples have numbers as soon as any item of the log has several."""
+    return {row.id: side.triage.flags[name] for name, row in named(side.log.rows)}
 
 
 # -- what is not the same --------------------------------------------------------------------------------------------------

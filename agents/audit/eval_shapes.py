@@ -7,7 +7,6 @@ one log are never mixed.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
-from math import isfinite
 from typing import Any, NamedTuple
 
 from agents.audit.eval_row import BadRow, EvalLog, EvalRow
@@ -25,6 +24,12 @@ NOT_GENERATION = frozenset({
     "max_connections", "max_retries", "timeout", "attempt_timeout", "adaptive_connections", "cache", "batch", "max_samples"
 })  # fmt: skip
 """Members of an Inspect configuration that say how requests travel, not how answers are made."""
+
+LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit", "cost_limit", "turn_limit")
+"""Members of an Inspect log's own configuration that end a sample early."""
+
+LARGEST = 1e100
+"""Scores beyond this are none: their squares and sums would leave the numbers that a computer has."""
 
 PLAIN_ROW = ("correct", "score")
 
@@ -118,12 +123,23 @@ def read_inspect(name: str, header: Mapping[str, Any], elements: Iterable[Elemen
     rows, bad = _read(elements, read)
     _require_metric(name, rows, choice.metric)
     said = {key: as_text(each) for key, each in config.items() if each is not None and key not in NOT_GENERATION}
+    said |= _task_said(spec)
     steps = [as_text(step["solver"]) for step in array_in(object_in(header, "plan"), "steps") if "solver" in step]
     if steps:
         said["solver"] = ", ".join(steps)
     status = text_in(header, "status")
     remarks = (f"the log of {name} says that its run ended as {status}",) if status not in (None, "success") else ()
     return EvalLog(name, "inspect", rows, bad, said, None, (), metric, remarks)
+
+
+def _task_said(spec: Mapping[str, Any]) -> dict[str, str]:
+    """Of an Inspect log, the version of its task, its data and what ends a sample early."""
+    limits, task = object_in(spec, "config"), object_in(spec, "task_args")
+    found = {
+        "task_version": spec.get("task_version"), "dataset": object_in(spec, "dataset").get("name"),
+        **{name: limits.get(name) for name in LIMITS}, **{f"task argument {name}": each for name, each in task.items()},
+    }  # fmt: skip
+    return {name: as_text(each) for name, each in found.items() if each is not None}
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------------
@@ -167,7 +183,7 @@ def _lm_eval_row(value: Mapping[str, Any], metric: str | None) -> EvalRow:
         protocol["prompt_hash"] = value["prompt_hash"]
     return EvalRow(
         id=_id(value, "doc_id"), score=None if metric is None else _number(value, metric), error=bool(value.get("error")),
-        expected=_text(value, "target"), predicted=_innermost(value.get("filtered_resps")), text=_innermost(value.get("resps")),
+        expected=_text(value, "target"), predicted=_said(value.get("filtered_resps")), text=_said(value.get("resps")),
         max_tokens=whole_in(generation, "max_gen_toks", "max_tokens", "max_new_tokens"),
         question=text_in(value, "doc_hash"), protocol=protocol,
     )  # fmt: skip
@@ -221,20 +237,26 @@ def _number(value: Mapping[str, Any], name: str) -> float | None:
     number = number_in(value, name)
     if number is None:
         return None
-    try:
-        real = float(number)
-    except OverflowError:
-        raise LineError(name, "a number beyond all measure") from None
-    if not isfinite(real):
-        raise LineError(name, "expected a finite number")
-    return real
+    if not -LARGEST <= number <= LARGEST:
+        raise LineError(name, "a number beyond all measure")
+    return float(number)
 
 
-def _innermost(value: Any) -> str | None:
-    """The first text in nested lists; None where there is none, as in log-likelihoods."""
+def _said(value: Any) -> str | None:
+    """The first text in nested lists; None where there is none: a log-likelihood is written as ["-12.5", "False"]."""
     while isinstance(value, list):
+        if len(value) == 2 and value[1] in ("True", "False") and isinstance(value[0], str) and _is_real(value[0]):
+            return None
         value = value[0] if value else None
     return value if isinstance(value, str) else None
+
+
+def _is_real(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _text(value: Mapping[str, Any], *names: str) -> str | None:

@@ -18,16 +18,24 @@ SPEAKERS: Final = {"human": "user", "gpt": "assistant", "system": "system", "too
 SHAPES: Final = (
     ("rl-transitions", ("observation", "action", "next_observation")),
     ("preference", ("chosen", "rejected")),
+    ("openai-preference", ("input", "preferred_output", "non_preferred_output")),
+    ("ranked", ("context", "completions")),
     ("stepwise", ("completions", "labels")),
     ("kto", ("prompt", "completion", "label")),
     ("prompt-completion", ("prompt", "completion")),
     ("adp", ("schema_version", "content")),
+    ("atif", ("schema_version", "steps")),
+    ("rollout-wire", ("schema_version", "branch_index", "tool_call_sequence")),
     ("messages", ("messages",)),
     ("sharegpt", ("conversations",)),
     ("prompt", ("prompt",)),
     ("text", ("text",)),
 )
 """Shapes by the members that tell them, the most telling first."""
+
+
+INSIDE: Final = ("value", "text", "content", "message", "messages", "completion")
+"""Members of objects in a row that hold what was said."""
 
 
 def format_of(row: Mapping[str, Any]) -> str:
@@ -41,10 +49,13 @@ def problems(row: Mapping[str, Any]) -> list[str]:
     checks = {
         "messages": _messages_row, "preference": _preference, "kto": _kto, "prompt-completion": _completed, "prompt": _prompted,
         "text": _text_row, "sharegpt": _sharegpt, "rl-transitions": _transition, "stepwise": _stepwise, "adp": _trajectory,
+        "openai-preference": _openai_preference, "ranked": _ranked, "atif": _steps, "rollout-wire": _branch,
     }  # fmt: skip
     check = checks.get(form)
     found = (
-        ["no shape of a trainer: none of messages, prompt, chosen, text, conversations, observation"]
+        [
+            "no shape of a trainer: none of messages, prompt, chosen, preferred_output, text, conversations, steps, observation"
+        ]
         if check is None
         else [*check(row)]
     )
@@ -55,7 +66,7 @@ def text_of(row: Mapping[str, Any]) -> list[str]:
     """The texts of a row that could repeat a question: all that was said, without names and ids."""
     found: list[str] = []
     named = ("messages", "prompt", "completion", "chosen", "rejected", "text", "task", "question", "conversations", "observation",
-             "action", "content", "completions")  # fmt: skip
+             "action", "content", "completions", "input", "preferred_output", "non_preferred_output", "context", "steps")  # fmt: skip
     waiting: list[Any] = [row[name] for name in reversed(named) if name in row]
     while waiting:
         each = waiting.pop()
@@ -64,7 +75,7 @@ def text_of(row: Mapping[str, Any]) -> list[str]:
         elif isinstance(each, list):
             waiting += reversed(each)
         elif isinstance(each, dict):
-            waiting += [each[name] for name in ("value", "text", "content") if name in each]
+            waiting += [each[name] for name in INSIDE if name in each]
     return found
 
 
@@ -88,6 +99,48 @@ def _preference(row: Mapping[str, Any]) -> Iterator[str]:
     for side in ("prompt", "chosen", "rejected"):
         if isinstance(row.get(side), list):
             yield from _messages(side, row[side], answered=side != "prompt", alone=False)
+
+
+def _openai_preference(row: Mapping[str, Any]) -> Iterator[str]:
+    asked = row["input"].get("messages") if isinstance(row["input"], dict) else None
+    yield from _messages("input.messages", [] if asked is None else asked, answered=False)
+    for side in ("preferred_output", "non_preferred_output"):
+        yield from _messages(side, row[side], answered=True, alone=False)
+    if row["preferred_output"] == row["non_preferred_output"]:
+        yield "preferred_output and non_preferred_output are the same"
+
+
+def _ranked(row: Mapping[str, Any]) -> Iterator[str]:
+    yield from _messages("context", row["context"], answered=False)
+    ranked = row["completions"]
+    if not isinstance(ranked, list) or len(ranked) < 2 or not all(isinstance(each, dict) for each in ranked):
+        yield "completions: fewer than two, or no objects"
+        return
+    for at, each in enumerate(ranked):
+        if not isinstance(each.get("rank"), int):
+            yield f"completions[{at}]: no rank"
+        yield from _messages(f"completions[{at}].completion", each.get("completion", []), answered=True, alone=False)
+    if all(each.get("completion") == ranked[0].get("completion") for each in ranked):
+        yield "completions: all the same"
+
+
+def _steps(row: Mapping[str, Any]) -> Iterator[str]:
+    steps = row["steps"]
+    if not isinstance(steps, list) or not steps:
+        yield "steps: no array with something in it"
+        return
+    for at, each in enumerate(steps):
+        if not isinstance(each, dict) or each.get("source") not in ("system", "user", "agent"):
+            yield f"steps[{at}]: no source that is known"
+    if not any(isinstance(each, dict) and each.get("source") == "agent" for each in steps):
+        yield "steps: nothing that the agent did"
+
+
+def _branch(row: Mapping[str, Any]) -> Iterator[str]:
+    if _is_empty(row.get("task")):
+        yield "task: empty"
+    if _is_empty(row["tool_call_sequence"]) and _is_empty(row.get("final_answer")):
+        yield "neither a call nor an answer"
 
 
 def _kto(row: Mapping[str, Any]) -> Iterator[str]:

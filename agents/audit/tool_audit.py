@@ -95,6 +95,8 @@ class _Seen:
 
     def __init__(self) -> None:
         self.digests: Counter[str] = Counter()
+        self.offers: set[tuple[str, ...]] = set()
+        """What rollouts offered under the name: the digests of its descriptors, usually one."""
         self.findings: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """By finding, the rollouts or branches where."""
         self.calls = 0
@@ -110,6 +112,8 @@ class ToolAudit:
         """Look at a rollout."""
         tools = offered(facts.opened)
         names = Counter(tool.name for tool in tools or ())
+        for name in names:
+            self._tools[name].offers.add(tuple(sorted(tool.digest for tool in tools or () if tool.name == name)))
         for tool in tools or ():
             seen = self._tools[tool.name]
             seen.digests[tool.digest] += 1
@@ -139,7 +143,7 @@ class ToolAudit:
 
 def _record(name: str, seen: _Seen) -> dict[str, Any]:
     findings = {finding: sorted(places) for finding, places in seen.findings.items()}
-    if len(seen.digests) > 1:
+    if len(seen.offers) > 1:
         findings["rug_pull"] = []
     return {
         "schema_version": SCHEMA, "tool": name, "rollouts": seen.digests.total(), "calls": seen.calls,

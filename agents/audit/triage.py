@@ -46,7 +46,7 @@ _AGAIN: Final = re.compile(
     r"i made an? (?:mistake|error)|correction:|on second thought)",
     re.IGNORECASE,
 )
-_CUT_ENDS: Final = ",:;([{=+-*/×÷\\<$`"
+_CUT_ENDS: Final = ",:;([{=+-*/×÷\\<$"
 
 
 class Read(NamedTuple):

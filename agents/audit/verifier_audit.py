@@ -48,8 +48,12 @@ PATHS: Final = frozenset(
     {"path", "paths", "file", "files", "filename", "file_path", "filepath", "dir", "directory", "folder", "cwd"}
 )
 """Arguments whose whole value is a path, although it has neither a slash nor an extension."""
+COMMANDS: Final = frozenset({"command", "commands", "cmd", "script"})
+"""Arguments that hold commands of a shell."""
 _TOKEN: Final = re.compile(r"[^\s\"'`;|&<>()=,:\[\]{}]+")
 _ADDRESS: Final = re.compile(r"\b(?:https?|ftp|wss?)://[^\s\"']+", re.IGNORECASE)
+_READ_BY: Final = re.compile(r"\b(?:cat|cd|cp|head|less|ls|mv|tail|tree)(?:\s+-[\w-]+)*\s+([\w.-]+)")
+"""What a command of a shell reads, although its name has neither a slash nor an extension."""
 _FILE_NAME: Final = re.compile(
     r"[\w-]+(?:\.[\w-]+)*\.(?:py|js|ts|json|jsonl|txt|md|csv|tsv|sh|ya?ml|toml|xml|html?|out|log|tar|gz|zip|sql|c|cpp|h|go|rs|java|"
     r"ipynb|pkl|npy|npz|parquet|patch|diff)",
@@ -344,11 +348,12 @@ def _leads_to_answer(name: str, text: str) -> bool:
         return False
     if own in PATHS:
         return _has_leaking_segment(text)
-    return any(
-        _has_leaking_segment(token)
-        for token in _TOKEN.findall(_ADDRESS.sub(" ", text))
-        if "/" in token or "\\" in token or _FILE_NAME.fullmatch(token)
-    )
+    bare = _ADDRESS.sub(" ", text)
+    named = [
+        token for token in _TOKEN.findall(bare) if "/" in token or "\\" in token or _FILE_NAME.fullmatch(token)
+    ]  # fmt: skip
+    read = _READ_BY.findall(bare) if own in COMMANDS else []
+    return any(map(_has_leaking_segment, [*named, *read]))
 
 
 def _has_leaking_segment(path: str) -> bool:

@@ -139,6 +139,8 @@ def power(
     from schemas.numbers import nine
 
     share = float(_fraction("--psi", psi))
+    if not 0 <= share <= 1:
+        raise AuditError(f"--psi {psi}: give a share between 0 and 1")
     if (n is None) == (delta is None):
         raise AuditError("give --n for the smallest difference, or --delta for the number of pairs")
     if n is not None:

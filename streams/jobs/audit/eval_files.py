@@ -3,8 +3,10 @@
 Sizes are bounded: a member of an archive that unpacks to more, or a line that is longer, is an error at its position.
 """
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from itertools import chain
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from agents.audit.eval_shapes import (
 )
 from agents.audit.triage import Samples
 from schemas.errors import BraidError
-from schemas.jsontext import parse
+from schemas.jsontext import parse, without_constants
 from streams.jobs.imports.eval_archive import MAGIC, ArchiveError, EvalArchive, opened_archive
 from streams.log.input_lines import Line, read_lines
 
@@ -78,7 +80,7 @@ def _member(archive: EvalArchive, name: str) -> Element:
     if len(raw) > MEMBER_LIMIT:
         return Element(name, None, f"unpacks to more than {MEMBER_LIMIT >> 20} MiB")
     try:
-        return Element(name, parse(raw))
+        return Element(name, _parsed(raw))
     except ValueError as error:
         return Element(name, None, f"no JSON: {error}")
 
@@ -131,16 +133,21 @@ def _line(line: Line) -> Element:
     if line.too_long:
         return Element(line.place, None, "the line is too long")
     try:
-        return Element(line.place, parse(line.text))
+        return Element(line.place, _parsed(line.text))
     except ValueError as error:
         return Element(line.place, None, f"no JSON: {error}")
+
+
+def _parsed(text: bytes) -> Any:
+    """The value of a JSON text. A NaN of the tool that wrote it is no value, and a mark of the byte order is passed over."""
+    return parse(without_constants(text.removeprefix(BOM_UTF8)))
 
 
 def _whole(path: Path) -> Any:
     if path.stat().st_size > WHOLE_LIMIT:
         raise EvalFileError(f"{path}: more than {WHOLE_LIMIT >> 20} MiB in one JSON value")
     try:
-        return parse(path.read_bytes())
+        return _parsed(path.read_bytes())
     except ValueError as error:
         raise EvalFileError(f"{path}: no JSON: {error}{ASKED}") from None
 
@@ -173,7 +180,7 @@ def read_residuals(path: Path) -> tuple[list[float], list[Element]]:
         element = _line(line)
         pair = [element.value.get(name) for name in ("prediction", "actual")] if isinstance(element.value, dict) else []
         numbers = [float(each) for each in pair if isinstance(each, int | float) and not isinstance(each, bool)]
-        if len(numbers) == 2:
+        if len(numbers) == 2 and isfinite(numbers[1] - numbers[0]):
             found.append(numbers[1] - numbers[0])
         else:
             bad.append(Element(element.place, None, element.problem or "expected {prediction, actual}, both numbers"))

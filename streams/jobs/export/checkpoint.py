@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -309,7 +310,7 @@ def _verifiers(counts: Mapping[str, list[int]]) -> list[str]:
     for name, (passes, fails) in sorted(counts.items()):
         strength = rate_strength(passes, fails)
         rows.append(
-            f"| {name.replace('|', '/')} | {passes:,} | {fails:,} | {'-' if strength is None else f'{strength:g}'} |"
+            f"| {escape(name.replace('|', '/'))} | {passes:,} | {fails:,} | {'-' if strength is None else f'{strength:g}'} |"
         )
     return ["## Verifiers", "", "| verifier | pass | fail | strength by its rates |", "|---|---:|---:|---:|", *rows, ""]
 

@@ -2,13 +2,12 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from agents.importers.traces.format import Bad, FileUse, Item
 from agents.importers.traces.json_elements import MAX_ELEMENT, UNREAD, Element, Rest, elements
-from schemas.jsontext import parse_unique
+from schemas.jsontext import parse_unique, without_constants
 from streams.jobs.imports.eval_archive import MAGIC, ArchiveError, EvalArchive, Member, opened_archive
 from streams.jobs.imports.trace_files import UNREADABLE, TraceFiles
 
@@ -101,17 +100,14 @@ def _parsed(use: FileUse, position: str, text: bytes, run: str) -> Item | Bad:
         return Bad(use.name, position, "", f"not JSON: {error}", text[:MAX_KEPT])
 
 
-_CONSTANT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\b(?:NaN|Infinity)\b', re.DOTALL)
-"""A text, or a constant outside of texts."""
-
-
 def _parse(text: bytes, *, constants: bool) -> Any:
     try:
         return parse_unique(text)
     except ValueError:
-        if not constants or (b"NaN" not in text and b"Infinity" not in text):
+        plain = without_constants(text) if constants else text
+        if plain == text:
             raise
-    return parse_unique(_CONSTANT.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", text))
+    return parse_unique(plain)
 
 
 def _too_long(name: str, position: str) -> Bad:

@@ -39,6 +39,8 @@ def label(text: str | None, **more: Any) -> str | None:
         ("the answer is 7, and", {"finish_reason": "length"}, "reasoning"),
         ("it is **7**", {}, "reasoning"),
         ("```\nx = 7\n", {}, "truncated"),
+        ("```\nx = 7\n```", {}, "reasoning"),
+        ("it is `7`", {}, "reasoning"),
         ("3 + 4 = 8. 8 + 5 = 13. The answer is 13.", {}, "arithmetic"),
         ("3 + 4 = 8. 8 * 5 = 40. The answer is 40.", {}, "reasoning"),
         ("So it is 12. Wait, let me redo: 3. The answer is 3.", {}, "self_correction"),

@@ -151,6 +151,73 @@ def test_a_bad_line_is_named_and_the_rest_counts(capsys: pytest.CaptureFixture[s
     assert any("2 rows of A cannot be read" in each and "a.jsonl:2" in each for each in found["protocol"])
 
 
+def test_flags_are_compared_although_another_item_has_several_samples(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """An item that only one log has is in no number, however often it was asked."""
+    one, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    long = "The answer is 7. " + "and on " * 40
+    one.write_text(
+        "".join(json.dumps({"id": name, "correct": True, "text": long}) + "\n" for name in ("q", "extra", "extra"))
+    )
+    other.write_text('{"id": "q", "correct": false, "text": "7"}\n')
+    found = braid(capsys, "audit", "compare", one, other)
+    assert (found["n"], found["b"], found["only_in"]) == (1, 1, {"a": 1, "b": 0})
+    agrees(found["flags"]["goes_on"], {"a": 1, "b": 0, "p": 1.0})
+
+
+def inspect_log(path: Path, value: float, **spec: Any) -> Path:
+    """A log of Inspect as JSON, of one sample; NaN is written as Python does."""
+    sample = {
+        "id": "q",
+        "epoch": 1,
+        "input": "q",
+        "target": "7",
+        "scores": {"s": {"value": value}},
+        "output": {"completion": "7"},
+    }
+    path.write_text(json.dumps({"version": 2, "status": "success", "eval": spec, "plan": {}, "samples": [sample, sample | {
+        "id": "r", "metadata": {"loss": float("nan")}}]}))  # fmt: skip
+    return path
+
+
+def test_a_nan_is_no_score_and_does_not_cost_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Python writes them into JSON; a row without a score is counted apart. A mark of the byte order is passed over."""
+    found = braid(capsys, "audit", "triage", inspect_log(tmp_path / "log.json", float("nan")))
+    assert (found["n"], found["errors"]) == (0, 2)
+    found = braid(capsys, "audit", "triage", inspect_log(tmp_path / "log.json", 1.0))
+    assert (found["n"], found["wrong"]) == (2, 0)
+    lines = tmp_path / "lines.jsonl"
+    lines.write_bytes(b'\xef\xbb\xbf{"id": 1, "score": NaN}\n{"id": 2, "correct": true, "why": "NaN \\" -Infinity"}\n')
+    found = braid(capsys, "audit", "triage", lines)
+    assert (found["n"], found["errors"]) == (1, 1)
+
+
+def test_another_version_or_limit_of_a_task_is_a_difference_of_protocol(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The name of the task is not: it tells the two runs apart."""
+    logs = [
+        inspect_log(tmp_path / f"{at}.json", 1.0, task=str(at), task_version=at, config={"message_limit": 9 + at})
+        for at in (1, 2)
+    ]
+    assert braid(capsys, "audit", "compare", *logs)["protocol"] == [
+        "message_limit: 10 in A, 11 in B", "task_version: 1 in A, 2 in B",
+    ]  # fmt: skip
+
+
+def test_log_likelihoods_are_no_text(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of a multiple choice nothing was written that could be labelled."""
+    row = {
+        "doc_id": 0, "target": "1", "filter": "none", "metrics": ["acc"], "acc": 0.0, "arguments": {},
+        "resps": [[["-1.0", "False"]], [["-2.5", "False"]]], "filtered_resps": [["-1.0", "False"], ["-2.5", "False"]],
+    }  # fmt: skip
+    path = tmp_path / "samples.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    found = braid(capsys, "audit", "triage", path)
+    assert (found["wrong"], found["unlabelled"], found["labels"]) == (1, 1, {})
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", "PK\x03\x04nothing", '{"results": []}', "no json"])
 def test_a_file_that_is_no_log_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str) -> None:
     """With its name, and without a traceback."""
@@ -170,6 +237,16 @@ def test_power_adjust_and_conformal_answer_alone(capsys: pytest.CaptureFixture[s
     assert braid(capsys, "audit", "conformal", path) == {"n": 9, "k": 9, "q": 9.0}
 
 
+def test_numbers_that_leave_the_range_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """At their position, without a traceback; the rest counts."""
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"prediction": -1e308, "actual": 1e308}\n{"prediction": 1, "actual": 2}\n')
+    assert braid(capsys, "audit", "conformal", path, "--alpha", "0.5", code=1) == {"n": 1, "k": 1, "q": 1.0}
+    path.write_text('{"id": 1, "score": 1e308}\n{"id": 2, "score": 0.5}\n')
+    assert braid(capsys, "audit", "compare", path, path, code=1)["n"] == 1
+    assert run("audit", "power", "--n", 20, "--psi", 2) == 1
+
+
 BAD_ROWS: list[tuple[Any, str]] = [
     ({"messages": []}, "messages: empty"),
     ({"messages": [{"role": "user", "content": "x"}]}, "messages: nothing that the model said"),
@@ -178,6 +255,9 @@ BAD_ROWS: list[tuple[Any, str]] = [
     ({"prompt": "x", "completion": " "}, "completion: empty"),
     ({"prompt": "x", "completion": "y", "label": 1}, "label: neither true nor false"),
     ({"x": 1}, "no shape of a trainer"),
+    ({"input": {"messages": []}, "preferred_output": [], "non_preferred_output": []}, "are the same"),
+    ({"context": [{"role": "user", "content": "x"}], "completions": [{"rank": 0, "completion": []}]}, "fewer than two"),
+    ({"schema_version": "ATIF-v1.8", "steps": [{"source": "user", "message": "x"}]}, "nothing that the agent did"),
     ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{"}}]}]}, "no JSON"),
 ]  # fmt: skip
 
@@ -185,10 +265,18 @@ BAD_ROWS: list[tuple[Any, str]] = [
 def test_bad_rows_are_told_by_their_lines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Of any trainer; a good row among them is good."""
     path = tmp_path / "rows.jsonl"
-    lines = [json.dumps(row) for row, _ in BAD_ROWS] + ["{", json.dumps({"prompt": "x", "completion": "y"})]
+    said = [{"role": "assistant", "content": "y"}]
+    good = [
+        {"prompt": "x", "completion": "y"},
+        {
+            "input": {"messages": [{"role": "user", "content": "x"}]}, "preferred_output": said,
+            "non_preferred_output": [{**said[0], "content": "z"}],
+        },
+    ]  # fmt: skip
+    lines = [json.dumps(row) for row, _ in BAD_ROWS] + ["{", *map(json.dumps, good)]
     path.write_text("\n".join(lines) + "\n")
     found = braid(capsys, "audit", "rows", path, code=1)
-    assert (found["rows"], found["invalid"], found["format"]) == (10, 9, "mixed")
+    assert (found["rows"], found["invalid"], found["format"]) == (14, 12, "mixed")
     for line, (_, reason) in enumerate(BAD_ROWS, start=1):
         assert any(reason in each["reason"] for each in found["errors"] if each["line"] == line)
 
