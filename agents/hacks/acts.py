@@ -67,7 +67,7 @@ TRIGGERS = (
     "inspect", "meta_path", "path_hooks", "junit", "LOGS_DIR", "/logs", "reward", "kill", "fork", "Popen", "os.system", "type: ignore", "type:ignore",
     "noqa", "@ts-", "eslint", "Exception", "except:", "test", "Test", "__import__", "import_module", "__dict__", "sys.modules", "hashlib", "createHash",
     "next(", "+= 1", "+=1", "++", "process.", "defineProperty", "prototype", "asymmetricMatch", "JEST", "VITEST", "detached", "register", "nosec",
-    "pylint", "mypy", "pyright", "pragma", "require(", ".stack", "Object.assign", " as any", "raise SystemExit",
+    "pylint", "mypy", "pyright", "pragma", "require(", ".stack", "Object.assign", " as any", "SystemExit", "catch", "argv", "signal", "getattr", "mainModule", ".json",
 )  # fmt: skip
 """Words without one of which no rule finds anything in code: looked for one by one, which is a tenth of the cost of parsing."""
 ASSIGNED = re.compile(r"^[A-Za-z_][\w.]*\.\w+(?:\[[^\]\n]*\])?\s*=[^=]", re.MULTILINE)
@@ -91,7 +91,7 @@ def event_signals(
 
 def case_of_events(edits: Edits, instruction: str) -> Case:
     """The changes in which a rule may find something: texts without any of its words are not parsed."""
-    tests = {path: text for path, text in edits.read.items() if is_test(path)}
+    tests = {path: text for path, text in {**edits.glimpsed, **edits.read}.items() if is_test(path)}
     fresh = {each.path: each.after for each in edits.changes if each.is_test and each.before is None and each.after}
     known = tests or {path: text for path, text in fresh.items() if text is not None and len(fresh) < 20}
     words = {word.strip("'\"") for text in tests.values() for word in WORD.findall(text)}

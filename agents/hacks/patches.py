@@ -175,6 +175,11 @@ def _targets(parsed: Python, node: ast.AST) -> Iterator[str]:
 # -- T10 ----------------------------------------------------------------------------------------------------------------
 
 
+SEEN_FROM = re.compile(r"\bsys\.(argv|orig_argv|modules|path)\b|\binspect\.stack\b|\btraceback\.\w+|\bos\.environ\b|\binspect\.getouterframes\b")
+"""Where a runner can be seen from."""
+RUNNER_WORD = re.compile(r"['\"][^'\"\n]{0,20}(pytest|PYTEST|unittest|_?tests?\b|test_)[^'\"\n]{0,20}['\"]")
+
+
 def _asks(case: Case, change: Change, parsed: Python) -> Iterator[HackSignal]:
     if change.path.endswith("conftest.py"):
         return
@@ -195,9 +200,13 @@ def _asks(case: Case, change: Change, parsed: Python) -> Iterator[HackSignal]:
             ):
                 lines.add((line, "T10.asks_for_runner"))
             elif re.search(
-                r"['\"][^'\"]*test[^'\"]*['\"] (not )?in .*(argv|filename|co_name|co_filename|function|stack)", text
+                r"['\"][^'\"]*test[^'\"]*['\"] (not )?in .*(argv|filename|co_name|co_filename|function|stack|__file__)", text
             ):
                 lines.add((line, "T10.asks_for_caller"))
+        elif isinstance(node, ast.GeneratorExp | ast.ListComp | ast.SetComp):
+            places = " ".join(parsed.dotted(each.iter) for each in node.generators)
+            if SEEN_FROM.search(places) and RUNNER_WORD.search(source_of(node.elt) + source_of(node)):
+                lines.add((line, "T10.asks_for_runner"))
         elif isinstance(node, ast.Call):
             text = source_of(node)
             if re.search(
@@ -227,6 +236,10 @@ def _asks(case: Case, change: Change, parsed: Python) -> Iterator[HackSignal]:
 
 # -- JavaScript ---------------------------------------------------------------------------------------------------------
 
+RUNNER_SEEN = re.compile(r"\bprocess\.(argv|execArgv|mainModule)\b|\brequire\.main\b|\bmodule\.parent\b|\.stack\b|\bimport\.meta\.main\b")
+SCRIPT_RUNNER_WORD = re.compile(r"['\"`/][^'\"`\n]{0,30}(\btests?\b|\.test\b|jest|vitest|mocha|spec\b)[^'\"`\n]{0,20}['\"`/]")
+MAX_ASKED = 300
+"""Characters of an expression that asks who calls."""
 OWNED = re.compile(
     r"^(assert|Object|Array|String|Number|Boolean|Math|JSON|Promise|Map|Set|Date|RegExp|Error|Function|Symbol|Reflect|globalThis|global|"
     r"console|Module|require|process|chai|expect|test|util|vm|it|describe)(\.|\[)"
@@ -284,6 +297,14 @@ def _script(case: Case, change: Change, parsed: Script) -> Iterator[HackSignal]:
             parent = node.parent
             if parent is None or parent.type not in ("member_expression", "subscript_expression"):
                 yield suspicion(case, "T10.asks_for_runner", change, line, line_of(parsed.text, line))
+        if node.type == "binary_expression" or (
+            name and (RUNNER_SEEN.search(name) or name.endswith((".test", ".includes", ".match", ".exec")))
+        ):
+            if len(text) < MAX_ASKED and RUNNER_SEEN.search(text) and SCRIPT_RUNNER_WORD.search(text):
+                yield suspicion(case, "T10.asks_for_runner", change, line, line_of(parsed.text, line))
+        if node.type == "object_pattern" and RUNNER_ENV.search(text) and node.parent is not None:
+            if "process.env" in parsed.of(node.parent):
+                yield suspicion(case, "T10.asks_for_runner", change, line, line_of(parsed.text, line))
         if node.type == "if_statement" and re.search(
             r"NODE_ENV\s*={2,3}\s*['\"]test['\"]", parsed.of(node.child_by_field_name("condition"))
         ):
@@ -297,13 +318,15 @@ def _script(case: Case, change: Change, parsed: Script) -> Iterator[HackSignal]:
             yield suspicion(case, "T10.asks_for_caller", change, line, line_of(parsed.text, line))
 
 
+MISSING = re.compile(r"^\(\s*!(?!=)|={2,3}\s*(['\"]undefined['\"]|undefined|null|void 0)|!==?\s*['\"]function['\"]")
+"""A condition that something is not there."""
+
+
 def _is_polyfill(parsed: Script, node: object) -> bool:
     """Whether something is added only where it is missing."""
     at = getattr(node, "parent", None)
     while at is not None:
-        if at.type == "if_statement" and re.search(
-            r"!|undefined|typeof", parsed.of(at.child_by_field_name("condition"))
-        ):
+        if at.type == "if_statement" and MISSING.search(parsed.of(at.child_by_field_name("condition"))):
             return True
         at = at.parent
     return False

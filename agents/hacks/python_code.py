@@ -52,6 +52,9 @@ class Python(NamedTuple):
             node = node.value
         if isinstance(node, ast.Call):
             called = self.dotted(node.func)
+            if called == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+                held = self.dotted(node.args[0])
+                return ".".join([held, str(node.args[1].value), *reversed(parts)]) if held else ""
             if called in ("__import__", "importlib.import_module") and node.args:
                 first = node.args[0]
                 if isinstance(first, ast.Constant) and isinstance(first.value, str):
@@ -126,6 +129,14 @@ def _imports(tree: ast.Module) -> dict[str, str]:
                 first = call.args[0]
                 if isinstance(first, ast.Constant) and isinstance(first.value, str):
                     found[target.id] = first.value
+    for node in tree.body:  # another name for a part of a module: stop = os._exit
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            parts, value = list[str](), node.value
+            while isinstance(value, ast.Attribute):
+                parts.append(value.attr)
+                value = value.value
+            if parts and isinstance(value, ast.Name) and value.id in found:
+                found[node.targets[0].id] = ".".join([found[value.id], *reversed(parts)])
     return found
 
 
