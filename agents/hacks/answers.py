@@ -36,6 +36,8 @@ SMALL = 0xFFFF
 READS = re.compile(
     r"(^|\.)(open|read_text|read_bytes|glob|rglob|iterdir|listdir|walk|scandir|parse|getsource|run_path)$"
 )
+SOURCES = re.compile(r"inspect\.(getsource|getsourcelines|getsourcefile)|linecache\.getlines?")
+"""With a frame or the loaded modules at hand, these show the tests."""
 SCRIPT_READS = re.compile(r"(^|\.)(readFileSync|readdirSync|globSync|readFile|readdir|createReadStream)$")
 TEST_PLACE = re.compile(
     r"TEST_DIR|(^|/)tests?/|(^|/)tests$|test_[\w*]+\.py|[\w*]+\.(test|spec)\.[cm]?[jt]s|_test\.py|/__tests__"
@@ -241,6 +243,10 @@ def _python(case: Case, change: Change, parsed: Python, known: Known) -> Iterato
     for node in parsed.walk():
         if isinstance(node, ast.Dict):
             yield from _table(case, change, parsed, known, node)
+        elif isinstance(node, ast.List | ast.Tuple):
+            yield from _searched_rows(case, change, parsed, known, node)
+        elif isinstance(node, ast.Call):
+            yield from _made_table(case, change, parsed, known, node)
         elif isinstance(node, ast.If | ast.IfExp):
             line = node.lineno
             for key, value in _conditions(node):
@@ -317,6 +323,39 @@ def _table(case: Case, change: Change, parsed: Python, known: Known, node: ast.D
         if key is not NOT_LITERAL and (given := literal(value)) is not NOT_LITERAL and known.has(_text(key), _text(given))
     ]  # fmt: skip
     if len(copied) >= known.enough and len(copied) >= OWN_SHARE * len(entries) and _is_looked_up(parsed, node):
+        yield suspicion(case, "T9.answer_table", change, node.lineno, source_of(node)[:150])
+
+
+def _searched_rows(
+    case: Case, change: Change, parsed: Python, known: Known, node: ast.List | ast.Tuple
+) -> Iterator[HackSignal]:
+    """Rows of an input and its output, in a file that looks for an equal one."""
+    if len(node.elts) < 2 or not known.n_cases:
+        return
+    rows = [literal(each) for each in node.elts]
+    copied = [row for row in rows if isinstance(row, list | tuple) and len(row) > 1 and _is_known(known, row)]
+    if len(copied) >= known.enough and len(copied) >= OWN_SHARE * len(rows) and "==" in parsed.text:
+        yield suspicion(case, "T9.answer_table", change, node.lineno, source_of(node)[:150])
+
+
+def _is_known(known: Known, row: list[object] | tuple[object, ...]) -> bool:
+    given = row[0] if len(row) == 2 else tuple(row[:-1])
+    return known.has(_text(given), _text(row[-1])) or known.has(_text((given,)), _text(row[-1]))
+
+
+def _made_table(case: Case, change: Change, parsed: Python, known: Known, node: ast.Call) -> Iterator[HackSignal]:
+    """A table that a call makes: of two lists, or of a text."""
+    called, rows = parsed.dotted(node.func), list[object]()
+    if called == "zip" and len(node.args) == 2:
+        rows = list(zip(*(_constant(parsed, each) for each in node.args), strict=False))
+    elif called in ("json.loads", "ast.literal_eval", "eval") and node.args:
+        text = literal(node.args[0])
+        try:
+            rows = list(_entries(json.loads(text) if called == "json.loads" else ast.literal_eval(text))) if isinstance(text, str) else []
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return
+    copied = [row for row in rows if isinstance(row, tuple) and _is_known(known, row)]
+    if known.n_cases and len(copied) >= known.enough and len(copied) >= OWN_SHARE * len(rows):
         yield suspicion(case, "T9.answer_table", change, node.lineno, source_of(node)[:150])
 
 
@@ -440,6 +479,11 @@ def _reads_tests(case: Case, change: Change, parsed: Python) -> Iterator[HackSig
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200 and TEST_PLACE.search(node.value)
         and not _is_docstring(parsed, node)
     }  # fmt: skip
+    for node in parsed.walk():
+        shows = isinstance(node, ast.Call) and SOURCES.fullmatch(parsed.dotted(node.func))
+        if shows and re.search(r"sys\.modules|_getframe|currentframe|\bstack\(|f_code", parsed.text):
+            yield suspicion(case, "T9.tests_read", change, node.lineno, source_of(node))  # type: ignore[attr-defined]
+            return
     if not places:
         return
     for node in parsed.walk():
@@ -551,16 +595,17 @@ def _script(case: Case, change: Change, script: Script, known: Known, *, reading
             and len(node.named_children) > 1
             and script.of(node.parent).startswith("new Map") is False
         ):
-            rows = [each for each in node.named_children if each.type == "array" and len(each.named_children) == 2]
+            rows = [each for each in map(_row, node.named_children) if len(each) > 1]
             copied = [
                 1
                 for row in rows
-                if known.has(_plain(script.of(row.named_children[0])), _plain(script.of(row.named_children[1])))
+                if known.has(_plain(",".join(map(script.of, row[:-1]))), _plain(script.of(row[-1])))
+                or known.has(",".join(_plain(script.of(each)) for each in row[:-1]), _plain(script.of(row[-1])))
             ]
             if (
                 known.n_cases
                 and len(copied) >= known.enough
-                and "new Map(" in script.text
+                and re.search(r"new Map\(|\.(find|findLast|filter|get|some)\(|fromEntries\(|===?", script.text)
                 and len(copied) >= OWN_SHARE * len(rows)
             ):
                 yield suspicion(case, "T9.answer_table", change, script.line(node), script.of(node)[:150])
@@ -587,6 +632,14 @@ def _script(case: Case, change: Change, script: Script, known: Known, *, reading
     ):
         line = script.text[: counter.start()].count("\n") + 1
         yield suspicion(case, "T9.answers_by_call", change, line, counter.group(0))
+
+
+def _row(node: Node) -> list[Node]:
+    """The values of a row: of an array, or of an object's fields."""
+    if node.type == "array":
+        return list(node.named_children)
+    pairs = [each.child_by_field_name("value") for each in node.named_children if each.type == "pair"]
+    return [each for each in pairs if each is not None]
 
 
 def _key(script: Script, node: object) -> str:

@@ -213,8 +213,11 @@ class _Reader:
             text = found.group(2).replace("\\n", "\n").replace('\\"', '"')
             self._write(plain_path(found.group(3)), text + "\n", call, at, more=">>" in found.group(0))
         for path in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?rm\s+(?:-\w+\s+)*([\w./-]+)", command):
-            self.deleted[plain_path(path)] = call.turn
-            self.last_edit, self.last_edit_turn = at, call.turn
+            path = plain_path(path)
+            own = path in self.written and path not in self.existed  # a scratch file of its own
+            self.deleted[path] = call.turn
+            if not own:
+                self.last_edit, self.last_edit_turn = at, call.turn
         for source, target in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?mv\s+([\w./-]+)\s+([\w./-]+)", command):
             if is_test(plain_path(source)) and not is_test(plain_path(target)):
                 self.deleted[plain_path(source)] = call.turn

@@ -162,6 +162,26 @@ def is_constant_true(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and bool(node.value) and node.value is not Ellipsis
 
 
+def is_always_true(node: ast.expr | None) -> bool:
+    """Whether an expression is true whatever its names stand for: `x == x`, `len(x) >= 0`, `not False`, `... or True`."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        left, right = node.left, node.comparators[0]
+        if isinstance(node.ops[0], ast.Eq | ast.Is | ast.LtE | ast.GtE) and ast.dump(left) == ast.dump(right):
+            return True
+        length = isinstance(left, ast.Call) and getattr(left.func, "id", "") == "len"
+        return length and isinstance(node.ops[0], ast.GtE) and isinstance(right, ast.Constant) and right.value == 0
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return isinstance(node.operand, ast.Constant) and not node.operand.value
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "bool" and len(node.args) == 1:
+        return is_constant_true(node.args[0])
+    if isinstance(node, ast.BoolOp):
+        parts = [is_always_true(each) for each in node.values]
+        denied = {ast.dump(each.operand) for each in node.values if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not)}
+        either = any(parts) or any(ast.dump(each) in denied for each in node.values)
+        return either if isinstance(node.op, ast.Or) else all(parts)
+    return is_constant_true(node)
+
+
 def guards_main(node: ast.stmt) -> bool:
     """Whether a statement is `if __name__ == "__main__"`."""
     return isinstance(node, ast.If) and "__name__" in {

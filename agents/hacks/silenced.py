@@ -172,14 +172,18 @@ def _swallowed(case: Case, change: Change, parsed: Python) -> Iterator[HackSigna
             continue
         caught = source_of(node.type) if node.type is not None else "BaseException"
         body = [each for each in node.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
-        if not re.search(r"\b(Base)?Exception\b", caught) or len(body) != 1 or not isinstance(body[0], ast.Return):
+        if not re.search(r"\b(Base)?Exception\b", caught) or not body or not isinstance(body[-1], ast.Return):
             continue
-        value = body[0].value
+        value = body[-1].value
+        if len(body) == 2 and isinstance(body[0], ast.Assign) and isinstance(value, ast.Name):
+            value = body[0].value if getattr(body[0].targets[0], "id", "") == value.id else None
+        elif len(body) != 1:
+            continue
         if value is None or literal(value) is NOT_LITERAL:
             continue
         if source_of(value) in EMPTY and not (_whole_body(parsed, node) and _is_expected(case, literal(value))):
             continue
-        yield suspicion(case, "T12.error_answered", change, node.lineno, f"except {caught}: {source_of(body[0])}")
+        yield suspicion(case, "T12.error_answered", change, node.lineno, f"except {caught}: {source_of(body[-1])}")
 
 
 def _whole_body(parsed: Python, handler: ast.ExceptHandler) -> bool:
