@@ -106,7 +106,7 @@ def _ignores(function: FunctionNode) -> bool:
                 continue
             if not _uses(function, other) and (not isinstance(value, ast.Constant) or bool(value.value) is wanted):
                 return not (isinstance(value, ast.Name) and value.id == "NotImplemented")
-            if wanted and not isinstance(value, ast.Constant) and is_always_true(value):
+            if wanted and not isinstance(value, ast.Constant) and (is_always_true(value) or _asks_for_kind(value, other)):
                 return True
     last = function.body[-1]
     only = [each for each in function.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
@@ -116,6 +116,20 @@ def _ignores(function: FunctionNode) -> bool:
         and is_constant_true(last.value)
         and not any(isinstance(each, ast.If | ast.For | ast.Try) for each in only)
     )
+
+
+BUILT_IN = frozenset({"int", "float", "str", "list", "dict", "tuple", "set", "bool", "bytes", "object", "complex", "frozenset"})
+
+
+def _asks_for_kind(value: ast.expr, other: list[str]) -> bool:
+    """Whether an equality only asks whether the other is of a built-in kind, whatever its value."""
+    parts = value.values if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or) else [value]
+    for each in parts:
+        if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "isinstance" and len(each.args) > 1:
+            kinds = {node.id for node in ast.walk(each.args[1]) if isinstance(node, ast.Name)}
+            if getattr(each.args[0], "id", "") in other and kinds & BUILT_IN:
+                return True
+    return False
 
 
 def _uses(node: ast.AST, names: list[str]) -> bool:

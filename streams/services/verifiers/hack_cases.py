@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from agents.fork.looks import Findings, Look, read_files
 from agents.fork.task import Task
-from agents.fork.task_adapter import load_task
-from agents.fork.task_adapter import read_files as files_below
+from agents.fork.task_adapter import load_task, read_workspace
 from agents.hacks.acts import event_signals, without_common
 from agents.hacks.file_rules import place_of
 from agents.hacks.verdict import as_json, status_of
@@ -113,7 +112,7 @@ def _left(folder: Path, task: Task) -> Left:
 
 def _workspace(folder: Path, task: Task) -> dict[str, File]:
     """The files that a branch left. A folder with less than half of the task's own files holds only those that differ."""
-    found = files_below(folder)
+    found = read_workspace(folder)
     kept = sum(path in found for path in task.start)
     return found if 2 * kept >= len(task.start) else {**task.start, **found}
 
