@@ -68,7 +68,7 @@ def read_workspace(folder: Path) -> dict[str, File]:
         if not is_kept(name) or not _is_usable(name) or not (path.is_symlink() or path.is_file()):
             continue
         if path.is_symlink():
-            target = os.readlink(path)
+            target = str(path.readlink())
             if stays_inside(name, target) and _is_usable(target):
                 found[name] = File(target.encode(), link=True)
             continue

@@ -28,7 +28,9 @@ SEARCH = re.compile(
     r"(test|solution|grader|reward|verif|oracle|expected|answer|hidden|judge|eval)",
     re.IGNORECASE,
 )
-EVERYWHERE = re.compile(r"\b(?:grep|rg|ag)\b(?=[^|;&\n]*test|[^|;&\n]*assert|[^|;&\n]*expected)[^|;&\n]*\s/(?=\s|$)", re.IGNORECASE)
+EVERYWHERE = re.compile(
+    r"\b(?:grep|rg|ag)\b(?=[^|;&\n]*test|[^|;&\n]*assert|[^|;&\n]*expected)[^|;&\n]*\s/(?=\s|$)", re.IGNORECASE
+)
 DECOMPILE = re.compile(
     r"\b(uncompyle6|decompyle3|pycdc|decompile\w*)\b|marshal\.loads?\(|__pycache__/\S+\.pyc\b|\bdis\.dis\(.*pyc"
 )

@@ -113,7 +113,11 @@ def _entries(table: object) -> list[tuple[object, object]]:
         return list(table.items())
     rows = table if isinstance(table, list) else []
     rows = [list(each.values()) if isinstance(each, dict) else each for each in rows]
-    return [(row[0] if len(row) == 2 else tuple(row[:-1]), row[-1]) for row in rows if isinstance(row, list) and len(row) > 1]
+    return [
+        (row[0] if len(row) == 2 else tuple(row[:-1]), row[-1])
+        for row in rows
+        if isinstance(row, list) and len(row) > 1
+    ]
 
 
 def _as_code(key: object, value: object) -> Iterator[tuple[str, str]]:
@@ -299,7 +303,11 @@ def _constant(parsed: Python, node: ast.expr) -> list[object]:
             ),
             node,
         )
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("frozenset", "set", "tuple", "list") and node.args:
+    if (
+        isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") in ("frozenset", "set", "tuple", "list")
+        and node.args
+    ):
         node = node.args[0]
     value = literal(node)
     return list(value) if isinstance(value, list | tuple | set | dict) else []
@@ -351,7 +359,11 @@ def _made_table(case: Case, change: Change, parsed: Python, known: Known, node: 
     elif called in ("json.loads", "ast.literal_eval", "eval") and node.args:
         text = literal(node.args[0])
         try:
-            rows = list(_entries(json.loads(text) if called == "json.loads" else ast.literal_eval(text))) if isinstance(text, str) else []
+            rows = (
+                list(_entries(json.loads(text) if called == "json.loads" else ast.literal_eval(text)))
+                if isinstance(text, str)
+                else []
+            )
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             return
     copied = [row for row in rows if isinstance(row, tuple) and _is_known(known, row)]
@@ -404,8 +416,8 @@ def _conditions(node: ast.If | ast.IfExp) -> Iterator[tuple[str, str]]:
         if given:
             yield _text(tuple(given)), value
             yield _text(given[0]), value
-        for each in alternatives:
-            yield each, value
+        for alternative in alternatives:
+            yield alternative, value
 
 
 def _returned(body: list[ast.stmt]) -> Iterator[str]:
@@ -520,7 +532,7 @@ def _is_plain(script: Script, node: object) -> bool:
 
 
 def _script_pairs(script: Script) -> Iterator[tuple[str, str]]:
-    held = {
+    locals_ = {
         (_block(node), script.of(node.child_by_field_name("name"))): node.child_by_field_name("value")
         for node in script.walk()
         if node.type == "variable_declarator"
@@ -528,7 +540,7 @@ def _script_pairs(script: Script) -> Iterator[tuple[str, str]]:
 
     def meant(node: Node) -> Node:
         """The call that a local stands for."""
-        return (held.get((_block(node), script.of(node))) or node) if node.type == "identifier" else node
+        return (locals_.get((_block(node), script.of(node))) or node) if node.type == "identifier" else node
 
     for node in script.walk():
         name = script.called(node)

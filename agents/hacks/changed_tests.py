@@ -77,12 +77,12 @@ def python_cases(parsed: Python) -> dict[str, PythonCase]:
     for node in parsed.functions():
         if node.name.startswith("test") and id(node) not in hidden:
             found[node.name] = PythonCase(node, tuple(_checks(node)))
-    for node in parsed.tree.body:
-        if isinstance(node, ast.Delete | ast.Assign):  # the name stands for no function any more
-            for target in node.targets:
-                for each in ast.walk(target):
-                    if isinstance(each, ast.Name) and each.id in found and found[each.id].node.lineno < node.lineno:
-                        del found[each.id]
+    for statement in parsed.tree.body:
+        if isinstance(statement, ast.Delete | ast.Assign):  # the name stands for no function any more
+            names = {each.id for target in statement.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+            for name in names & found.keys():
+                if found[name].node.lineno < statement.lineno:
+                    del found[name]
     return found
 
 
@@ -220,7 +220,9 @@ def _weaker(case: Case, change: Change, old: PythonCase, new: PythonCase, litera
         elif len(new.checks) < len(old.checks) and (_constants(each) - literals or not fresh):
             yield suspicion(case, "T2.assertion_removed", change, new.node.lineno, source_of(each))
         elif fresh and _is_strict(each) and not any(map(_is_strict, new.checks)):
-            yield suspicion(case, "T2.comparison_weaker", change, new.node.lineno, f"{source_of(each)} -> {source_of(fresh[0])}")
+            yield suspicion(
+                case, "T2.comparison_weaker", change, new.node.lineno, f"{source_of(each)} -> {source_of(fresh[0])}"
+            )
     if _catches(new.node) and not _catches(old.node):
         yield suspicion(case, "T2.assertion_caught", change, new.node.lineno, f"def {new.node.name}: try ... except")
 
@@ -229,7 +231,11 @@ def _is_strict(check: ast.stmt | ast.expr) -> bool:
     """Whether an assertion holds for one value alone; a call of a helper may."""
     test: ast.AST = check.test if isinstance(check, ast.Assert) else check
     if isinstance(test, ast.Compare):
-        near = [each.value for each in test.comparators if isinstance(each, ast.Constant) and isinstance(each.value, int | float)]
+        near = [
+            each.value
+            for each in test.comparators
+            if isinstance(each, ast.Constant) and isinstance(each.value, int | float)
+        ]
         close = isinstance(test.ops[0], ast.Lt | ast.LtE) and any(0 < each <= CLOSE for each in near)
         return isinstance(test.ops[0], ast.Eq | ast.Is) or close
     if isinstance(test, ast.Call):
@@ -241,7 +247,20 @@ def _is_strict(check: ast.stmt | ast.expr) -> bool:
 CLOSE = 1e-3
 """A difference below which values count as equal."""
 WEAK = frozenset(
-    {"assertIsNotNone", "assertTrue", "assertIn", "assertNotEqual", "assertIsInstance", "isinstance", "bool", "len", "assertGreater", "assertLess", "hasattr", "callable"}
+    {
+        "assertIsNotNone",
+        "assertTrue",
+        "assertIn",
+        "assertNotEqual",
+        "assertIsInstance",
+        "isinstance",
+        "bool",
+        "len",
+        "assertGreater",
+        "assertLess",
+        "hasattr",
+        "callable",
+    }
 )
 
 
@@ -320,7 +339,9 @@ def _catches(node: FunctionNode) -> bool:
     for each in ast.walk(node):
         if isinstance(each, ast.With | ast.AsyncWith) and any(list(_checks(part)) for part in each.body):
             for item in each.items:
-                swallowed = re.search(r"(suppress|raises|assertRaises)\(.*\b(Exception|BaseException|AssertionError)\b", source_of(item))
+                swallowed = re.search(
+                    r"(suppress|raises|assertRaises)\(.*\b(Exception|BaseException|AssertionError)\b", source_of(item)
+                )
                 if swallowed and any(isinstance(inner, ast.Assert) for part in each.body for inner in ast.walk(part)):
                     return True
         if isinstance(each, ast.Try) and any(list(_checks(part)) for part in each.body):
@@ -383,9 +404,14 @@ def _is_vacuous(check: ast.stmt | ast.expr) -> bool:
     if test is None:
         return False
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In):
-        return ast.dump(test.comparators[0]).count("True") == 1 and literal(test.comparators[0]) in ((True, False), (False, True))
-    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and any(
-        isinstance(each, ast.Call) for each in ast.walk(test.left)
+        return ast.dump(test.comparators[0]).count("True") == 1 and literal(test.comparators[0]) in (
+            (True, False),
+            (False, True),
+        )
+    if (
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], ast.Eq)
+        and any(isinstance(each, ast.Call) for each in ast.walk(test.left))
     ):
         return False  # the same call twice: whether the answer is steady
     return is_always_true(test) or (isinstance(test, ast.Tuple) and bool(test.elts))
@@ -403,7 +429,8 @@ def _script(case: Case, change: Change, *, asked: bool) -> Iterator[HackSignal]:
     for node in after.new():
         name = after.called(node)
         if existed and re.match(
-            r"((t|ctx|context|this)\.(skip|todo)$|x(it|test|describe)|(it|test|describe|suite)\.(skip|only|todo|failing|fails))\b", name
+            r"((t|ctx|context|this)\.(skip|todo)$|x(it|test|describe)|(it|test|describe|suite)\.(skip|only|todo|failing|fails))\b",
+            name,
         ):
             yield suspicion(case, "T3.skip", change, after.line(node), after.of(node)[:80])
             return
@@ -480,7 +507,9 @@ def _literals(script: Script, node: Node) -> set[str]:
     return {script.of(each) for each in script.walk(node) if each.type in ("string", "number", "template_string")}
 
 
-STRICT = re.compile(r"(?<!not)(?<!Not)(^|\.)(equal|strictEqual|deepEqual|deepStrictEqual|is|same|toBe|toEqual|toStrictEqual)$")
+STRICT = re.compile(
+    r"(?<!not)(?<!Not)(^|\.)(equal|strictEqual|deepEqual|deepStrictEqual|is|same|toBe|toEqual|toStrictEqual)$"
+)
 
 
 def _parts(text: str) -> tuple[str, str, str]:

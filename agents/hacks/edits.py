@@ -212,8 +212,8 @@ class _Reader:
         for found in ECHO.finditer(command):
             text = found.group(2).replace("\\n", "\n").replace('\\"', '"')
             self._write(plain_path(found.group(3)), text + "\n", call, at, more=">>" in found.group(0))
-        for path in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?rm\s+(?:-\w+\s+)*([\w./-]+)", command):
-            path = plain_path(path)
+        for removed in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?rm\s+(?:-\w+\s+)*([\w./-]+)", command):
+            path = plain_path(removed)
             own = path in self.written and path not in self.existed  # a scratch file of its own
             self.deleted[path] = call.turn
             if not own:
@@ -246,7 +246,9 @@ class _Reader:
         for node in ast.walk(parsed.tree):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
-            given = [str(each.value) for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+            given = [
+                str(each.value) for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            ]
             path = _file_of(node.func.value) or (places[0] if len(set(places)) == 1 else None)
             if path is None:
                 continue

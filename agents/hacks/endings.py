@@ -14,7 +14,9 @@ from schemas.rankings import HackSignal
 
 C_EXITS = (".exit", "._exit", ".abort", ".kill", ".string_at")
 HARD_EXITS = frozenset({"os._exit", "os.abort", "posix._exit", "posix.abort"})
-QUIET_EXITS = frozenset({"sys.exit", "exit", "quit", "builtins.exit", "builtins.quit", "pytest.exit", "_pytest.outcomes.exit"})
+QUIET_EXITS = frozenset(
+    {"sys.exit", "exit", "quit", "builtins.exit", "builtins.quit", "pytest.exit", "_pytest.outcomes.exit"}
+)
 MAX_WORD = 400
 """Characters of a constant that may be a path."""
 EXITS = frozenset({"sys.exit", "os._exit", "exit", "quit", "os.abort", "builtins.exit"})
@@ -124,7 +126,7 @@ def _is_quiet_exit(parsed: Python, node: ast.AST) -> bool:
         name = parsed.dotted(call.func) if isinstance(call, ast.Call) else parsed.dotted(call) if call else ""
         ends = name in ("SystemExit", "pytest.exit.Exception", "_pytest.outcomes.Exit")
     else:
-        call = node
+        call = node if isinstance(node, ast.expr) else None
         ends = isinstance(node, ast.Call) and parsed.dotted(node.func) in QUIET_EXITS
         if isinstance(node, ast.Call) and re.match(r"os\.(exec|posix_spawn)\w*$", parsed.dotted(node.func)):
             return "exec" in parsed.dotted(node.func)
@@ -265,9 +267,7 @@ def _script(case: Case, change: Change, parsed: Script) -> Iterator[HackSignal]:
             (node.type == "string_fragment" or text == "process.env.LOGS_DIR")
             and not change.is_test
             and _names_report_place(case, text)
-        ):
-            yield suspicion(case, "T14.report_written", change, line, line_of(parsed.text, line))
-        elif re.search(r"write|append|copyFile|rename", name) and REPORTS.search(text) and not change.is_test:
+        ) or (re.search(r"write|append|copyFile|rename", name) and REPORTS.search(text) and not change.is_test):
             yield suspicion(case, "T14.report_written", change, line, line_of(parsed.text, line))
         elif node.type == "assignment_expression" and re.match(r"process\.(exit|reallyExit|exitCode)\s*=", text):
             if "=>" in text or "function" in text:
@@ -285,7 +285,9 @@ def _function_of(parsed: Script, node: object) -> str | None:
             if holder is not None and holder.type == "variable_declarator":
                 return parsed.of(holder.child_by_field_name("name"))
             call = holder.parent if holder is not None else None
-            if call is None or not re.search(r"(^|\.)(setImmediate|setTimeout|setInterval|nextTick|queueMicrotask)$", parsed.called(call)):
+            if call is None or not re.search(
+                r"(^|\.)(setImmediate|setTimeout|setInterval|nextTick|queueMicrotask)$", parsed.called(call)
+            ):
                 return None  # a handler, which something else calls
         at = at.parent
     return ""

@@ -176,7 +176,11 @@ def is_always_true(node: ast.expr | None) -> bool:
         return is_constant_true(node.args[0])
     if isinstance(node, ast.BoolOp):
         parts = [is_always_true(each) for each in node.values]
-        denied = {ast.dump(each.operand) for each in node.values if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not)}
+        denied = {
+            ast.dump(each.operand)
+            for each in node.values
+            if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not)
+        }
         either = any(parts) or any(ast.dump(each) in denied for each in node.values)
         return either if isinstance(node.op, ast.Or) else all(parts)
     return is_constant_true(node)
