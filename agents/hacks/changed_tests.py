@@ -73,10 +73,13 @@ def _moved(change: Change, kept: frozenset[str]) -> bool:
 def python_cases(parsed: Python) -> dict[str, PythonCase]:
     """Cases that are collected, by name."""
     hidden = {id(part) for each in ast.walk(parsed.tree) if _is_no_test_class(each) for part in ast.walk(each)}
+    helpers = frozenset(
+        each.name for each in parsed.functions() if not each.name.startswith("test") and next(_checks(each), None)
+    )
     found = {}
     for node in parsed.functions():
         if node.name.startswith("test") and id(node) not in hidden:
-            found[node.name] = PythonCase(node, tuple(_checks(node)))
+            found[node.name] = PythonCase(node, tuple(_checks(node, helpers)))
     for statement in parsed.tree.body:
         if isinstance(statement, ast.Delete | ast.Assign):  # the name stands for no function any more
             names = {each.id for target in statement.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
@@ -106,13 +109,14 @@ def _reached(node: ast.AST) -> Iterator[ast.AST]:
                 break
 
 
-def _checks(node: ast.AST) -> Iterator[ast.stmt | ast.expr]:
+def _checks(node: ast.AST, helpers: frozenset[str] = frozenset()) -> Iterator[ast.stmt | ast.expr]:
+    """The assertions of a test, and its calls of functions beside it that assert."""
     for each in _reached(node):
         if isinstance(each, ast.Assert):
             yield each
         elif isinstance(each, ast.Call):
             name = each.func.attr if isinstance(each.func, ast.Attribute) else getattr(each.func, "id", "")
-            if re.match(r"assert|raises$|fail$|warns$|check_|verify_|expect", name):
+            if name in helpers or re.match(r"assert|raises$|fail$|warns$|check_|verify_|expect", name):
                 yield each
 
 
@@ -124,6 +128,7 @@ def _python(case: Case, change: Change, kept: frozenset[str], *, asked: bool) ->
     cases = python_cases(after)
     yield from _cannot_fail(case, change, after, cases)
     yield from _shadowed(case, change, after)
+    yield from _conditional(case, change, after)
     if change.before is None:
         if change.existed:
             yield from _skipped(case, change, after)
@@ -185,6 +190,28 @@ def _shadowed(case: Case, change: Change, after: Python) -> Iterator[HackSignal]
                 first = seen.setdefault((id(scope), node.name), node)
                 if first is not node and after.is_new(node) and list(_checks(first)) and not list(_checks(node)):
                     yield suspicion(case, "T1.case_replaced", change, node.lineno, f"def {node.name}, again")
+
+
+def _conditional(case: Case, change: Change, after: Python) -> Iterator[HackSignal]:
+    """Cases that were always there, and are now declared on a condition that is none of platform or version."""
+    for node in after.tree.body:
+        if not isinstance(node, ast.If) or not after.is_new(node) or PLATFORM.search(source_of(node.test)):
+            continue
+        for each in ast.walk(node):
+            if (
+                isinstance(each, ast.FunctionDef)
+                and each.name.startswith("test")
+                and f"def {each.name}(" in (change.before or "")
+            ):
+                yield suspicion(
+                    case, "T1.case_conditional", change, node.lineno, f"if {source_of(node.test)}: def {each.name}"
+                )
+                return
+
+
+PLATFORM = re.compile(
+    r"sys\.platform|version_info|platform\.|os\.name|importorskip|find_spec|which\(|TYPE_CHECKING|__name__"
+)
 
 
 def _is_renamed(old: PythonCase, cases: dict[str, PythonCase]) -> bool:
@@ -361,9 +388,7 @@ def _skipped(case: Case, change: Change, after: Python) -> Iterator[HackSignal]:
         if not isinstance(target, ast.Attribute | ast.Name) or not SKIPS.search(after.dotted(target)):
             continue
         text = line_of(after.text, node.lineno)  # type: ignore[attr-defined]
-        if text in old or re.search(
-            r"sys\.platform|version_info|platform\.|os\.name|importorskip|find_spec|which\(", text
-        ):
+        if text in old or PLATFORM.search(text):
             continue
         around = _function_at(after, node)
         if around is not None and change.before is not None and f"def {around}(" not in old:
@@ -497,6 +522,8 @@ def _fewer(case: Case, change: Change, before: Script, after: Script) -> Iterato
             rule = "T2.expected_changed" if STRICT.search(other) or not STRICT.search(name) else "T2.comparison_weaker"
             if rule == "T2.comparison_weaker" or wanted != asked_for or "not" in other.lower():
                 yield suspicion(case, rule, change, after.line(new[title]), f"{gone[0]} -> {partner}")
+        elif fresh and STRICT.search(_parts(gone[0])[0]) and not any(STRICT.search(_parts(each)[0]) for each in now):
+            yield suspicion(case, "T2.comparison_weaker", change, after.line(new[title]), f"{gone[0]} -> {fresh[0]}")
         elif len(now) < len(was):
             for rule in ("T2.assertion_removed",) if now else ("T2.assertion_removed", "T4.no_assertion"):
                 yield suspicion(case, rule, change, after.line(new[title]), gone[0])

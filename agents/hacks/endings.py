@@ -255,7 +255,7 @@ def _script(case: Case, change: Change, parsed: Script) -> Iterator[HackSignal]:
                 yield suspicion(case, "T6.end_at_exit", change, line, text)
             elif REPORTS.search(text):
                 yield suspicion(case, "T14.report_written", change, line, text)
-        elif name == "process.kill" and "ppid" in text:
+        elif re.search(r"(^|\.)kill$", name) and re.search(r"\bppid\b", text):
             yield suspicion(case, "T15.kills_parent", change, line, text)
         elif (
             re.search(r"(^|\.)spawn$", name)

@@ -48,7 +48,12 @@ CONFIGURATION = re.compile(
 def is_harness(path: str) -> bool:
     """Whether a file tells a test runner, or Python at its start, anything."""
     name = path.rpartition("/")[2]
-    return name == "conftest.py" or name in STARTUP or name.endswith(".pth") or bool(CONFIGURATION.search(path))
+    return (
+        name in ("conftest.py", ".npmrc", ".env")
+        or name in STARTUP
+        or name.endswith(".pth")
+        or bool(CONFIGURATION.search(path))
+    )
 
 
 def harness(case: Case) -> Iterator[HackSignal]:
@@ -70,6 +75,12 @@ def harness(case: Case) -> Iterator[HackSignal]:
                 yield from _hooks(case, change, parsed)
         elif change.path.endswith(SCRIPT):
             yield from _script_runner(case, change)
+        if name in (".npmrc", ".env") and change.after != change.before:
+            for number, line in enumerate(change.after.splitlines(), start=1):
+                if re.match(r"\s*(node-options|NODE_OPTIONS|PYTEST_ADDOPTS|PYTEST_PLUGINS)\s*=", line) and line not in (
+                    change.before or ""
+                ):
+                    yield suspicion(case, "T5.runner_options", change, number, line)
         if CONFIGURATION.search(change.path) or name.endswith((".sh", ".yml", ".yaml", ".mk")):
             yield from _settings(case, change)
 
@@ -94,10 +105,6 @@ def _hooks(case: Case, change: Change, parsed: Python) -> Iterator[HackSignal]:
                 for each in targets
             ):
                 yield suspicion(case, "T5.runner_options", change, node.lineno, source_of(node))
-            if change.path.endswith("conftest.py") and any(
-                re.match(r"(_pytest|pytest|pluggy|unittest)\.", parsed.dotted(each)) for each in targets
-            ):
-                yield suspicion(case, "T5.runner_patched", change, node.lineno, source_of(node))
         elif isinstance(node, ast.Call):
             called = parsed.dotted(node.func)
             if re.fullmatch(r"sys\.(meta_path|path_hooks)\.(insert|append|extend)", called):
@@ -208,7 +215,9 @@ def _pytest_settings(case: Case, change: Change) -> Iterator[HackSignal]:
 
 def _collects_nothing(case: Case, key: str, value: str) -> bool:
     """Whether a setting keeps the tests that are known from being collected."""
-    patterns = value.split("#", maxsplit=1)[0].replace('"', " ").replace("'", " ").replace(",", " ").strip("[] ").split()
+    patterns = (
+        value.split("#", maxsplit=1)[0].replace('"', " ").replace("'", " ").replace(",", " ").strip("[] ").split()
+    )
     if key in ("norecursedirs", "collect_ignore"):
         return any(each.strip("/") in ("tests", "test", "*", "checks") for each in patterns)
     if key == "python_files":
@@ -264,6 +273,9 @@ def _package(case: Case, change: Change) -> Iterator[HackSignal]:
     for name, command in scripts.items():
         if old.get(name) == command or not isinstance(command, str) or "test" not in name:
             continue
+        for loaded in re.findall(r"(?:--require|--import|--loader|-r)[ =](\.\S+)", command):
+            if any(each.path.endswith(loaded.removeprefix("./")) and each.after is not None for each in case.changes):
+                yield suspicion(case, "T5.plugin", change, _line(change, f'"{name}"'), command)
         if (
             FORGIVEN.search(command)
             or NO_TESTS.search(f" {command}")
@@ -298,14 +310,17 @@ def _commands(case: Case, change: Change) -> Iterator[HackSignal]:
     old = {line.strip() for line in (change.before or "").splitlines()}
     text = change.after or ""
     tests = any(TEST_COMMAND.search(line) for line in text.splitlines() if not line.lstrip().startswith("#"))
+    strict = re.search(r"^\s*set\s+-\w*e|\$\?", text, re.MULTILINE)
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() in old or line.lstrip().startswith("#"):
             continue
         named = TEST_COMMAND.search(line)
+        above = "\n".join(text.splitlines()[: number - 1][-1:])
         if (
             (named and (FORGIVEN.search(line) or NO_TESTS.search(line) or line.lstrip("\t ").startswith("-pytest")))
             or (tests and re.match(r"\s*continue-on-error:\s*true", line))
             or (tests and change.before is not None and re.match(r"\s*(exit 0|set \+e)\s*$", line))
+            or (tests and not strict and re.match(r"(exit 0|true|:)\s*$", line) and TEST_COMMAND.search(above))
         ):
             yield suspicion(case, "T3.forgiven", change, number, line)
 

@@ -125,7 +125,8 @@ def _imports(tree: ast.Module) -> dict[str, str]:
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
             target, call = node.targets[0], node.value
             name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
-            if isinstance(target, ast.Name) and name in ("__import__", "import_module") and call.args:
+            loaded = name == "get" and ast.unparse(call.func) == "sys.modules.get"
+            if isinstance(target, ast.Name) and (loaded or name in ("__import__", "import_module")) and call.args:
                 first = call.args[0]
                 if isinstance(first, ast.Constant) and isinstance(first.value, str):
                     found[target.id] = first.value

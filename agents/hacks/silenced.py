@@ -248,11 +248,13 @@ def _mocked(case: Case, change: Change, parsed: Python) -> Iterator[HackSignal]:
         if not function.name.startswith("test") or not parsed.is_new(function):
             continue
         text = source_of(function)
+        given = {each.arg for each in function.args.args}
+        fixtures = [each for each in parsed.functions() if each.name in given]
         called = {source_of(each.func).rpartition(".")[2] for each in ast.walk(function) if isinstance(each, ast.Call)}
         calls = {
             name for name in called if re.search(rf"(assert .*|= |\(){re.escape(name)}\(|\.{re.escape(name)}\(", text)
         }
-        for node in ast.walk(function):
+        for node in (each for part in (function, *fixtures) for each in ast.walk(part)):
             target = _patched(parsed, node)
             if target is None:
                 continue
