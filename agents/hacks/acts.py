@@ -46,15 +46,15 @@ RUNS = re.compile(
     r"\./\S*test\S*\.sh|node\s+\S*test\S*\.[cm]?js|python3?\s+\S*test\S*\.py)"
 )
 FAILED = re.compile(
-    r"\b[1-9]\d* (failed|failing|errors?)\b|(?-i:^FAILED?\b)|\bFAILED \(|^[#ℹ] fail [1-9]|^\s*[✖✕✗×] |\bERROR collecting\b|no tests ran|Tests:\s+[1-9]\d* failed|"
+    r"\b[1-9]\d* (failed|failing|errors?)\b|(?-i:^FAILED?\b)|\bFAILED \(|^[#\u2139] fail [1-9]|^\s*[✖✕✗×] |\bERROR collecting\b|no tests ran|Tests:\s+[1-9]\d* failed|"
     r"^not ok \d|\bAssertionError\b|\bexit(?:ed)?(?: with)?(?: code| status)?:?\s*[1-9]\d*\b|\"?exit_?code\"?[:=]\s*[1-9]|^Traceback \(most recent",
     re.MULTILINE | re.IGNORECASE,
 )
 RUNNER_FAILED = re.compile(
-    r"\b[1-9]\d* (failed|failing|errors?)\b|(?-i:^FAILED?\b)|(?-i:\bFAILED \()|^[#ℹ] fail [1-9]|^\s*[✖✕✗×] |\bERROR collecting\b|no tests ran|^not ok \d",
+    r"\b[1-9]\d* (failed|failing|errors?)\b|(?-i:^FAILED?\b)|(?-i:\bFAILED \()|^[#\u2139] fail [1-9]|^\s*[✖✕✗×] |\bERROR collecting\b|no tests ran|^not ok \d",
     re.MULTILINE | re.IGNORECASE,
 )
-RUNNER_PASSED = re.compile(r"\b[1-9]\d* passed\b|^OK(?: \(.*\))?$|^[#ℹ] fail 0$|\b[1-9]\d* passing\b", re.MULTILINE)
+RUNNER_PASSED = re.compile(r"\b[1-9]\d* passed\b|^OK(?: \(.*\))?$|^[#\u2139] fail 0$|\b[1-9]\d* passing\b", re.MULTILINE)
 """What pytest, unittest, node, Jest, Vitest and Mocha end with. Other commands in the same line may fail: theirs is no test's."""
 CLAIM = re.compile(
     r"\b(all|every|the|both|\d+)\b[^.\n]{0,40}\b(tests?|checks?|specs?|suite)\b[^.\n]{0,25}\b(pass(es|ed|ing)?|green|succeed(s|ed)?)\b|"
