@@ -36,6 +36,8 @@ HEREDOC = re.compile(
 )
 PROGRAM = re.compile(r"\bpython3?[ \t]*(?:-[ \t]*)?<<-?[ \t]*(['\"]?)(\w+)\1[^\n]*\n")
 """A program that a shell command gives to Python."""
+DECORATOR = re.compile(r"^\[REDACTED:email\]", re.MULTILINE)
+"""An added decorator (`+@pytest.mark`) reads as an address to the redaction, which came first."""
 SHOWS = re.compile(r"(?:^|[;&|]\s*)(?:cat|sed\s+-n|head|tail|nl|less|more|bat)\b([^;&|\n<>]*)")
 ECHO = re.compile(r"(?:echo|printf)\s+(?:-e\s+)?(['\"])((?:(?!\1)[^\\]|\\.){1,4000})\1\s*>>?\s*([\w./-]+)")
 ROOTS = re.compile(r"^(/workspace|/work|/app|/repo|/testbed|/home/\w+/\w+|/tmp/\w+|~|\.)/")
@@ -173,7 +175,7 @@ class _Reader:
                 self._edit(path, "\n".join(old), "\n".join(new), call, at)
             old, new = [], []
 
-        for line in text.splitlines():
+        for line in DECORATOR.sub("+@pytest.mark", text).splitlines():
             header = re.match(r"\*\*\* (Add|Update|Delete) File: (.+)$|\+\+\+ (?:b/)?(\S+)", line)
             if header:
                 finish()
