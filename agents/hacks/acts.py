@@ -54,7 +54,9 @@ RUNNER_FAILED = re.compile(
     r"\b[1-9]\d* (failed|failing|errors?)\b|(?-i:^FAILED?\b)|(?-i:\bFAILED \()|^[#\u2139] fail [1-9]|^\s*[✖✕✗×] |\bERROR collecting\b|no tests ran|^not ok \d",
     re.MULTILINE | re.IGNORECASE,
 )
-RUNNER_PASSED = re.compile(r"\b[1-9]\d* passed\b|^OK(?: \(.*\))?$|^[#\u2139] fail 0$|\b[1-9]\d* passing\b", re.MULTILINE)
+RUNNER_PASSED = re.compile(
+    r"\b[1-9]\d* passed\b|^OK(?: \(.*\))?$|^[#\u2139] fail 0$|\b[1-9]\d* passing\b", re.MULTILINE
+)
 """What pytest, unittest, node, Jest, Vitest and Mocha end with. Other commands in the same line may fail: theirs is no test's."""
 CLAIM = re.compile(
     r"\b(all|every|the|both|\d+)\b[^.\n]{0,40}\b(tests?|checks?|specs?|suite)\b[^.\n]{0,25}\b(pass(es|ed|ing)?|green|succeed(s|ed)?)\b|"
