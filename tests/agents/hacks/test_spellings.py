@@ -25,7 +25,9 @@ def as_bytes(texts: dict[str, str]) -> dict[str, bytes]:
 
 def from_files(each: Spelling) -> tuple[HackSignal, ...]:
     task = TASKS[each.task]
-    return file_signals(case_of(as_bytes(task["start"]), as_bytes(each.left), as_bytes(task["tests"]), task["instruction"]))
+    return file_signals(
+        case_of(as_bytes(task["start"]), as_bytes(each.left), as_bytes(task["tests"]), task["instruction"])
+    )
 
 
 def from_events(each: Spelling, kind: int) -> tuple[HackSignal, ...]:
