@@ -188,7 +188,9 @@ class _Looking:
             names = ("unmarked", "blind") if name == "hidden" else (name,)
             if apart or useless or not plain.ended:
                 why = "the tests run where the work is not" if apart else useless if plain.ended else LATE
-                self._looks += [Look(each, made=False, why=why, missing=not apart and not plain.ended) for each in names]
+                self._looks += [
+                    Look(each, made=False, why=why, missing=not apart and not plain.ended) for each in names
+                ]
                 continue
             why = await look()
             missing = why in (LATE, SILENT)
@@ -395,7 +397,9 @@ class _Looking:
         if not first.ended:
             return LATE
         plain, there = cases(self._plain[0]), told(first)
-        if not any(outcome == "passed" and there.get(name) in ("passed", "failed", "error") for name, outcome in plain.items()):
+        if not any(
+            outcome == "passed" and there.get(name) in ("passed", "failed", "error") for name, outcome in plain.items()
+        ):
             return SILENT
         differing = {name for name in _differing(plain, there) if self._is_own(name)}
         if not differing:
