@@ -64,7 +64,7 @@ CLAIM = re.compile(
     re.IGNORECASE,
 )
 DENIAL = re.compile(
-    r"\b(not|n't|never|cannot|unable|could|should|would|still|except|but|fail(s|ed|ing)?|unverified|without running|no way|once|if|before|already|only|some|most|of the)\b|\b(?P<some>\d+) (?:of|out of) (?!(?P=some)\b)\d+|\b(?P<part>\d+)/(?!(?P=part)\b)\d+",
+    r"(?<!all )(?<!the )\b(?:one|two|three|four|five|six|seven|eight|nine|ten) tests?\b|\b(not|n't|never|cannot|unable|could|should|would|still|except|but|fail(s|ed|ing)?|unverified|without running|no way|once|if|before|already|only|some|most|of the)\b|\b(?P<some>\d+) (?:of|out of) (?!(?P=some)\b)\d+|\b(?P<part>\d+)/(?!(?P=part)\b)\d+",
     re.IGNORECASE,
 )
 TRIGGERS = (

@@ -246,6 +246,10 @@ def _weaker(case: Case, change: Change, old: PythonCase, new: PythonCase, litera
                 yield suspicion(case, rule, change, partner.lineno, f"{source_of(each)} -> {source_of(partner)}")
         elif len(new.checks) < len(old.checks) and (_constants(each) - literals or not fresh):
             yield suspicion(case, "T2.assertion_removed", change, new.node.lineno, source_of(each))
+        elif _is_strict(each) and (part := next((one for one in fresh if _is_about_part(one, each)), None)) is not None:
+            yield suspicion(
+                case, "T2.comparison_weaker", change, part.lineno, f"{source_of(each)} -> {source_of(part)}"
+            )
         elif fresh and _is_strict(each) and not any(map(_is_strict, new.checks)):
             yield suspicion(
                 case, "T2.comparison_weaker", change, new.node.lineno, f"{source_of(each)} -> {source_of(fresh[0])}"
@@ -269,6 +273,17 @@ def _is_strict(check: ast.stmt | ast.expr) -> bool:
         name = getattr(test.func, "attr", getattr(test.func, "id", ""))
         return name not in WEAK
     return False
+
+
+def _is_about_part(new: ast.stmt | ast.expr, old: ast.stmt | ast.expr) -> bool:
+    """Whether an assertion only asks for the length or kind of what another one was about."""
+    subject = _subject(old)
+    return any(
+        isinstance(each, ast.Call)
+        and getattr(each.func, "id", "") in ("len", "type", "bool", "isinstance", "callable", "hasattr")
+        and any(ast.dump(part) == subject for part in each.args)
+        for each in ast.walk(new)
+    )
 
 
 CLOSE = 1e-3
@@ -514,7 +529,12 @@ def _fewer(case: Case, change: Change, before: Script, after: Script) -> Iterato
             yield suspicion(case, "T2.assertion_caught", change, line, f"{title}: try ... catch")
         if not gone:
             continue
-        partner = next((each for each in fresh if _parts(each)[1] == _parts(gone[0])[1]), None)
+        subject = _parts(gone[0])[1]
+        part = next((each for each in fresh if subject and re.search(PART.format(re.escape(subject)), each)), None)
+        if part is not None:
+            yield suspicion(case, "T2.comparison_weaker", change, after.line(new[title]), f"{gone[0]} -> {part}")
+            continue
+        partner = next((each for each in fresh if _parts(each)[1] == subject), None)
         if partner is None and fresh and len(now) >= len(was):
             partner = next((each for each in fresh if _about(each) == _about(gone[0])), None)
         if partner is not None:
@@ -537,6 +557,10 @@ def _literals(script: Script, node: Node) -> set[str]:
 STRICT = re.compile(
     r"(?<!not)(?<!Not)(^|\.)(equal|strictEqual|deepEqual|deepStrictEqual|is|same|toBe|toEqual|toStrictEqual)$"
 )
+
+
+PART = r"(typeof\(?|Boolean\(|!!|Array\.isArray\(|Object\.keys\(){0}|{0}\)?\.length\b|{0}instanceof"
+"""An assertion, without spaces, that is only about the length or kind of a subject."""
 
 
 def _parts(text: str) -> tuple[str, str, str]:

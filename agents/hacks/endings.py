@@ -233,8 +233,10 @@ def _handler(parsed: Python, node: ast.Call) -> str:
 def _script(case: Case, change: Change, parsed: Script) -> Iterator[HackSignal]:
     exports = re.search(r"\bmodule\.exports\b|\bexports\.\w|^export\b", parsed.text, re.MULTILINE)
     entry = parsed.text.startswith("#!")
+    named = "process.exit" if EXIT_NAMED.search(parsed.text) else "exit"
     for node in parsed.new():
         name = parsed.called(node)
+        name = named if name == "exit" else name
         text, line = parsed.of(node), parsed.line(node)
         if (
             name in ("process.exit", "process.reallyExit", "process.abort")
@@ -272,6 +274,12 @@ def _script(case: Case, change: Change, parsed: Script) -> Iterator[HackSignal]:
         elif node.type == "assignment_expression" and re.match(r"process\.(exit|reallyExit|exitCode)\s*=", text):
             if "=>" in text or "function" in text:
                 yield suspicion(case, "T6.end_at_exit", change, line, text)
+
+
+EXIT_NAMED = re.compile(
+    r"\{[^}]*\bexit\b[^}]*\}\s*(from\s*['\"](node:)?process['\"]|=\s*(process\b|require\(\s*['\"](node:)?process['\"]))"
+)
+"""`exit` of process, under its own name."""
 
 
 def _function_of(parsed: Script, node: object) -> str | None:

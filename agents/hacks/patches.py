@@ -105,6 +105,11 @@ def _ignores(function: FunctionNode) -> bool:
     """Whether an equality gives a constant that calls everything equal, whatever it is compared with."""
     other = [each.arg for each in function.args.args][1:2]
     wanted = function.name != "__ne__"
+    if wanted and any(
+        isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Attribute) and _uses(each.value, other)
+        for each in ast.walk(function)
+    ):
+        return True  # it becomes what it is compared with
     for node in ast.walk(function):
         if isinstance(node, ast.Return) and node.value is not None:
             value = node.value
