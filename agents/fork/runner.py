@@ -219,7 +219,9 @@ class ForkRunner:
         if sandbox is not None and ending.status in ("answered", "failed"):
             try:
                 workspace = self.snapshots.keep(await sandbox.files(), TakenOf(self.opened.rollout_id, *job))
-            except (SandboxError, SnapshotError, FileProblemError) as error:
+            except FileProblemError as error:  # the agent's own doing: more, larger or deeper than any workspace
+                ending = Ending("failed", f"the workspace could not be kept: {error}")
+            except (SandboxError, SnapshotError) as error:
                 ending = Ending("infra_error", f"the workspace could not be kept: {error}")
         if ending.status != "answered":
             recorder.event("error", {"error": ending.error, "step": agent.steps if agent else 0})

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agents.fork.task import MAX_INSTRUCTION, NOT_WORKSPACE, Task, TaskError, TaskToml
-from agents.workspace.files import MAX_FILES, MAX_TOTAL, File, Files, is_kept
+from agents.workspace.files import MAX_FILES, MAX_PATH, MAX_TOTAL, File, Files, is_kept, stays_inside
 from schemas.codec.body import first_problem
 
 SAMPLES = Path(__file__).parent / "tasks"
@@ -56,6 +56,35 @@ def load_task(folder: Path) -> Task:
     )
 
 
+def read_workspace(folder: Path) -> dict[str, File]:
+    """The files that a branch left, as a snapshot keeps them: links that lead outside, pipes and unusable names are left out.
+
+    Raises TaskError when there are too many.
+    """
+    found: dict[str, File] = {}
+    total = 0
+    for path in _walk(folder, links=True):
+        name = path.relative_to(folder).as_posix()
+        if not is_kept(name) or not _is_usable(name) or not (path.is_symlink() or path.is_file()):
+            continue
+        if path.is_symlink():
+            target = str(path.readlink())
+            if stays_inside(name, target) and _is_usable(target):
+                found[name] = File(target.encode(), link=True)
+            continue
+        content = path.read_bytes()
+        total += len(content)
+        if len(found) >= MAX_FILES or total > MAX_TOTAL:
+            raise TaskError(f"{folder}: more than {MAX_FILES} files or {MAX_TOTAL} bytes")
+        found[name] = File(content, executable=bool(path.stat().st_mode & 0o100))
+    return found
+
+
+def _is_usable(name: str) -> bool:
+    """Whether a path can be kept: short enough, and UTF-8."""
+    return len(name) <= MAX_PATH and not any("\ud800" <= each <= "\udfff" for each in name)
+
+
 def read_files(folder: Path) -> dict[str, File]:
     """All files below a folder, by path, in order. Raises TaskError when there are too many."""
     found: dict[str, File] = {}
@@ -84,11 +113,16 @@ def overlays(folder: Path) -> dict[str, Files]:
     return found
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            yield Path(parent) / name
+def _walk(folder: Path, *, links: bool = False) -> Iterator[Path]:
+    """Every file, and with `links` every link to a folder. Folders nested deeper than any usable path are not entered."""
+    waiting = [folder]
+    while waiting:
+        parent = waiting.pop()
+        if len(parent.as_posix()) - len(folder.as_posix()) > MAX_PATH:
+            continue
+        entries = sorted(os.scandir(parent), key=lambda each: each.name)
+        yield from (Path(each) for each in entries if not Path(each).is_dir() or (links and each.is_symlink()))
+        waiting += [Path(each) for each in reversed(entries) if each.is_dir(follow_symlinks=False)]
 
 
 def _text(path: Path) -> str:

@@ -4,11 +4,13 @@ Tools of any agent: a call is known by its arguments, not by its name alone. A f
 fragments.
 """
 
+import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agents.hacks.change import Change, is_test
+from agents.hacks.python_code import parse_python
 from schemas.branches import BranchCall
 from schemas.jsontext import parse
 
@@ -30,8 +32,13 @@ COMMANDS = ("command", "cmd", "script", "bash", "shell", "commands", "code")
 PATCHES = ("patch", "input", "diff")
 READERS = re.compile(r"read|view|open|cat|show|get", re.IGNORECASE)
 HEREDOC = re.compile(
-    r"(?:cat|tee)\s*(?:-a\s+)?>?>?\s*([\w./~-]*)\s*<<-?\s*(['\"]?)(\w+)\2\s*(?:>>?\s*([\w./~-]+))?[^\n]*\n"
+    r"(?:cat|tee)[ \t]*(?:-a[ \t]+)?>?>?[ \t]*['\"]?([\w./~-]*)['\"]?[ \t]*<<-?[ \t]*(['\"]?)(\w+)\2[ \t]*(?:>>?[ \t]*([\w./~-]+))?[^\n]*\n"
 )
+PROGRAM = re.compile(r"\bpython3?[ \t]*(?:-[ \t]*)?<<-?[ \t]*(['\"]?)(\w+)\1[^\n]*\n")
+"""A program that a shell command gives to Python."""
+DECORATOR = re.compile(r"^\[REDACTED:email\]", re.MULTILINE)
+"""An added decorator (`+@pytest.mark`) reads as an address to the redaction, which came first."""
+SHOWS = re.compile(r"(?:^|[;&|]\s*)(?:cat|sed\s+-n|head|tail|nl|less|more|bat)\b([^;&|\n<>]*)")
 ECHO = re.compile(r"(?:echo|printf)\s+(?:-e\s+)?(['\"])((?:(?!\1)[^\\]|\\.){1,4000})\1\s*>>?\s*([\w./-]+)")
 ROOTS = re.compile(r"^(/workspace|/work|/app|/repo|/testbed|/home/\w+/\w+|/tmp/\w+|~|\.)/")
 
@@ -55,6 +62,8 @@ class Edits(NamedTuple):
     commands: tuple[Ran, ...]
     read: Mapping[str, str]
     """Texts that were read before they were written."""
+    glimpsed: Mapping[str, str]
+    """Texts of tests that commands showed, maybe in part."""
     last_edit: int
     """The place of the last call that changed code; -1 without one."""
     last_edit_turn: int
@@ -67,6 +76,8 @@ class _Reader:
         self.existed: set[str] = set()
         self.written: dict[str, int] = {}
         self.deleted: dict[str, int] = {}
+        self.glimpsed: dict[str, str] = {}
+        """Tests that a command showed, maybe in part."""
         self.fragments: list[Change] = []
         self.commands: list[Ran] = []
         self.last_edit, self.last_edit_turn = -1, 0
@@ -105,7 +116,7 @@ class _Reader:
         text = _first(given, TEXTS)
         if not changed and text is not None and not str(given.get("command", "")).startswith("view"):
             self._write(path, text, call, at, more=bool(given.get("append")))
-        elif not changed and text is None and READERS.search(call.name):
+        elif not changed and text is None and (READERS.search(call.name) or given.get("command") == "view"):
             self._see(path, call.output_summary or "")
 
     def _see(self, path: str, text: str) -> None:
@@ -164,7 +175,7 @@ class _Reader:
                 self._edit(path, "\n".join(old), "\n".join(new), call, at)
             old, new = [], []
 
-        for line in text.splitlines():
+        for line in DECORATOR.sub("+@pytest.mark", text).splitlines():
             header = re.match(r"\*\*\* (Add|Update|Delete) File: (.+)$|\+\+\+ (?:b/)?(\S+)", line)
             if header:
                 finish()
@@ -197,12 +208,18 @@ class _Reader:
                 self._write(plain_path(path), body, call, at, more=">>" in found.group(0))
             elif "*** Begin Patch" in body:
                 self._patch(body, call, at)
+        for found in PROGRAM.finditer(command):
+            end = re.compile(rf"^{re.escape(found.group(2))}\s*$", re.MULTILINE).search(command, found.end())
+            self._program(command[found.end() : end.start() if end else len(command)], call, at)
         for found in ECHO.finditer(command):
             text = found.group(2).replace("\\n", "\n").replace('\\"', '"')
             self._write(plain_path(found.group(3)), text + "\n", call, at, more=">>" in found.group(0))
-        for path in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?rm\s+(?:-\w+\s+)*([\w./-]+)", command):
-            self.deleted[plain_path(path)] = call.turn
-            self.last_edit, self.last_edit_turn = at, call.turn
+        for removed in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?rm\s+(?:-\w+\s+)*([\w./-]+)", command):
+            path = plain_path(removed)
+            own = path in self.written and path not in self.existed  # a scratch file of its own
+            self.deleted[path] = call.turn
+            if not own:
+                self.last_edit, self.last_edit_turn = at, call.turn
         for source, target in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?mv\s+([\w./-]+)\s+([\w./-]+)", command):
             if is_test(plain_path(source)) and not is_test(plain_path(target)):
                 self.deleted[plain_path(source)] = call.turn
@@ -212,9 +229,45 @@ class _Reader:
         ):
             del flags
             self._edit(plain_path(path), old.replace("\\", ""), new.replace("\\", ""), call, at)
-        shown = re.fullmatch(r"\s*(?:cd\s+\S+\s*&&\s*)?cat\s+([\w./-]+)\s*", command)
+        shown = re.fullmatch(r"\s*(?:cd\s+\S+\s*&&\s*)?(?:cat(?:\s+-n)?|nl(?:\s+-ba)?)\s+([\w./-]+)\s*", command)
         if shown:
             self._see(plain_path(shown.group(1)), call.output_summary or "")
+            return
+        for words in SHOWS.findall(command):
+            paths = [plain_path(each.strip("'\"")) for each in words.split()]
+            for path in paths:
+                if is_test(path.replace("*", "x")) and path not in self.written:
+                    self.glimpsed.setdefault(path.replace("*", "x"), call.output_summary or "")
+
+    def _program(self, text: str, call: BranchCall, at: int) -> None:
+        """Files that a Python program writes: whole texts, or a text replaced by another."""
+        parsed = parse_python(text)
+        if parsed is None:
+            return
+        places = [path for node in ast.walk(parsed.tree) if (path := _file_of(node)) is not None]
+        for node in ast.walk(parsed.tree):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            given = [
+                str(each.value) for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            ]
+            path = _file_of(node.func.value) or (places[0] if len(set(places)) == 1 else None)
+            if path is None:
+                continue
+            if node.func.attr in ("write", "write_text") and given:
+                self._write(plain_path(path), given[0], call, at)
+            elif node.func.attr == "replace" and len(given) == 2:
+                self._edit(plain_path(path), given[0], given[1], call, at)
+
+
+def _file_of(node: ast.AST) -> str | None:
+    """The path of `open("x")` or `Path("x")`."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return None
+    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+    first = node.args[0]
+    known = name in ("open", "Path") and isinstance(first, ast.Constant) and isinstance(first.value, str)
+    return str(first.value) if known and isinstance(first, ast.Constant) else None
 
 
 def edits_of(calls: Sequence[BranchCall]) -> Edits:
@@ -223,8 +276,10 @@ def edits_of(calls: Sequence[BranchCall]) -> Edits:
     for at, call in enumerate(calls):
         reader.take(at, call)
     return Edits(
-        tuple(_changes(reader)), tuple(reader.commands), reader.originals, reader.last_edit, reader.last_edit_turn
-    )
+        tuple(_changes(reader)), tuple(reader.commands), reader.originals,
+        {path: text for path, text in reader.glimpsed.items() if path not in reader.originals},
+        reader.last_edit, reader.last_edit_turn,
+    )  # fmt: skip
 
 
 def _changes(reader: _Reader) -> Iterator[Change]:

@@ -52,6 +52,9 @@ class Python(NamedTuple):
             node = node.value
         if isinstance(node, ast.Call):
             called = self.dotted(node.func)
+            if called == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+                held = self.dotted(node.args[0])
+                return ".".join([held, str(node.args[1].value), *reversed(parts)]) if held else ""
             if called in ("__import__", "importlib.import_module") and node.args:
                 first = node.args[0]
                 if isinstance(first, ast.Constant) and isinstance(first.value, str):
@@ -122,10 +125,19 @@ def _imports(tree: ast.Module) -> dict[str, str]:
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
             target, call = node.targets[0], node.value
             name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
-            if isinstance(target, ast.Name) and name in ("__import__", "import_module") and call.args:
+            loaded = name == "get" and ast.unparse(call.func) == "sys.modules.get"
+            if isinstance(target, ast.Name) and (loaded or name in ("__import__", "import_module")) and call.args:
                 first = call.args[0]
                 if isinstance(first, ast.Constant) and isinstance(first.value, str):
                     found[target.id] = first.value
+    for node in tree.body:  # another name for a part of a module: stop = os._exit
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            parts, value = list[str](), node.value
+            while isinstance(value, ast.Attribute):
+                parts.append(value.attr)
+                value = value.value
+            if parts and isinstance(value, ast.Name) and value.id in found:
+                found[node.targets[0].id] = ".".join([found[value.id], *reversed(parts)])
     return found
 
 
@@ -149,6 +161,30 @@ NOT_LITERAL = object()
 def is_constant_true(node: ast.expr | None) -> bool:
     """Whether an expression is a constant that counts as true."""
     return isinstance(node, ast.Constant) and bool(node.value) and node.value is not Ellipsis
+
+
+def is_always_true(node: ast.expr | None) -> bool:
+    """Whether an expression is true whatever its names stand for: `x == x`, `len(x) >= 0`, `not False`, `... or True`."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        left, right = node.left, node.comparators[0]
+        if isinstance(node.ops[0], ast.Eq | ast.Is | ast.LtE | ast.GtE) and ast.dump(left) == ast.dump(right):
+            return True
+        length = isinstance(left, ast.Call) and getattr(left.func, "id", "") == "len"
+        return length and isinstance(node.ops[0], ast.GtE) and isinstance(right, ast.Constant) and right.value == 0
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return isinstance(node.operand, ast.Constant) and not node.operand.value
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "bool" and len(node.args) == 1:
+        return is_constant_true(node.args[0])
+    if isinstance(node, ast.BoolOp):
+        parts = [is_always_true(each) for each in node.values]
+        denied = {
+            ast.dump(each.operand)
+            for each in node.values
+            if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not)
+        }
+        either = any(parts) or any(ast.dump(each) in denied for each in node.values)
+        return either if isinstance(node.op, ast.Or) else all(parts)
+    return is_constant_true(node)
 
 
 def guards_main(node: ast.stmt) -> bool:

@@ -56,6 +56,37 @@ def test_{seed}d():
     import unittest
 
     unittest.TestCase().assertEqual(1, 2, "{seed}")
+
+
+def test_{seed}e():
+    import unittest
+
+    case = unittest.TestCase()
+    for name, given in (
+        ("True", (False,)), ("False", (True,)), ("Is", (1, 2)), ("IsNot", (1, 1)), ("IsNone", (1,)), ("IsNotNone", (None,)),
+        ("In", (1, [])), ("NotIn", (1, [1])), ("IsInstance", (1, str)), ("NotEqual", (1, 1)), ("AlmostEqual", (1, 2)),
+        ("Greater", (1, 2)), ("Less", (2, 1)), ("ListEqual", ([1], [2])), ("DictEqual", (dict(a=1), dict())),
+        ("CountEqual", ([1], [2])), ("Regex", ("a", "b")),
+    ):
+        try:
+            getattr(case, "assert" + name)(*given)
+        except AssertionError:
+            continue
+        return
+    raise AssertionError("{seed}")
+
+
+def test_{seed}f():
+    import pytest
+
+    with pytest.raises(ValueError):
+        pass
+
+
+def test_{seed}g():
+    import pytest
+
+    assert 1 == pytest.approx(5), "{seed}"
 """
 
 FAILING_NODE = """
@@ -64,12 +95,19 @@ test("{seed}b", () => {{ assert.strictEqual(1, 2, "{seed}"); }});
 test("{seed}c", () => {{ assert.deepEqual({{ a: 1 }}, {{ a: 2 }}, "{seed}"); }});
 test("{seed}d", () => {{ assert.equal(1, 2, "{seed}"); }});
 test("{seed}e", () => {{ assert.ok(false, "{seed}"); }});
+test("{seed}f", () => {{ assert.deepStrictEqual({{ a: 1 }}, {{ a: 2 }}, "{seed}"); }});
+test("{seed}g", () => {{ assert.notStrictEqual(1, 1, "{seed}"); }});
+test("{seed}h", () => {{ assert.throws(() => 1, Error, "{seed}"); }});
+test("{seed}i", () => {{ assert.match("a", /b/, "{seed}"); }});
 """
 
 FAILING_EXPECT = """
 test("{seed}a", () => {{ throw new Error("{seed}"); }});
 test("{seed}b", () => {{ expect(1).toBe(2); }});
 test("{seed}c", () => {{ expect({{ a: 1 }}).toEqual({{ a: 2 }}); }});
+test("{seed}d", () => {{ expect({{ a: 1 }}).toStrictEqual({{ a: 2 }}); }});
+test("{seed}e", () => {{ expect(0).toBeTruthy(); }});
+test("{seed}f", () => {{ expect(() => 1).toThrow(); }});
 """
 
 
@@ -154,7 +192,7 @@ def {seed}g(value, depth=0):
             {seed}g(each, depth + 1)
         return value
     home = {seed}s.modules.get(getattr(kind, "__module__", ""))
-    if getattr(kind, "__module__", "").partition(".")[0] in ("unittest", "_pytest", "dirty_equals") and (
+    if getattr(kind, "__module__", "").partition(".")[0] in {allowed} and (
         getattr(home, kind.__qualname__, None) is kind
     ):
         return value
@@ -173,6 +211,8 @@ def sentinel(tests: Files, seed: str, shell: str) -> Form | None:
     """Every comparison also against values that equal nothing, and tests, parameters, locals and files renamed."""
     made: dict[str, File] = dict(tests)
     names: dict[str, str] = {}
+    together = "\n".join(file.content.decode(errors="replace") for file in tests.values())
+    allowed = tuple(home for home, word in LENIENT.items() if re.search(word, together))
     for path in sorted(tests):
         if not PYTHON_TEST.search(path):
             continue
@@ -182,7 +222,7 @@ def sentinel(tests: Files, seed: str, shell: str) -> Form | None:
             continue
         tree = ast.parse(text)
         _rename(tree, seed, names)
-        _guard(tree, seed)
+        _guard(tree, seed, allowed)
         del made[path]
         renamed = _other_path(path, seed, tests, shell)
         if renamed != path:
@@ -307,7 +347,11 @@ class _Guarded(ast.NodeTransformer):
         return node
 
 
-def _guard(tree: ast.Module, seed: str) -> None:
+LENIENT = {"unittest": r"\bmock\b|\bANY\b", "_pytest": r"\bapprox\b|\bpytest\b", "dirty_equals": r"\bdirty_equals\b"}
+"""Values that equal many, by their package, and the word by which tests that use them can be told."""
+
+
+def _guard(tree: ast.Module, seed: str, allowed: tuple[str, ...]) -> None:
     """Send both sides of every comparison in a test through the guard."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -317,7 +361,7 @@ def _guard(tree: ast.Module, seed: str) -> None:
     head = [each for each in tree.body if isinstance(each, ast.ImportFrom) and each.module == "__future__"]
     rest = [each for each in tree.body if each not in head]
     docstring = rest[:1] if rest and isinstance(rest[0], ast.Expr) and isinstance(rest[0].value, ast.Constant) else []
-    tree.body = [*docstring, *head, *ast.parse(GUARD.format(seed=seed)).body, *rest[len(docstring) :]]
+    tree.body = [*docstring, *head, *ast.parse(GUARD.format(seed=seed, allowed=allowed)).body, *rest[len(docstring) :]]
 
 
 # -- hidden -------------------------------------------------------------------------------------------------------------

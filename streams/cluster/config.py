@@ -265,6 +265,8 @@ class VerifierConfig(_Section):
     anti_manipulation: bool = True
     """Rollouts of `braid fork` wait for the verdict `hacks` of `braid hack-verifier`, which decides no outcome; and
     `braid fork --verify` gives it."""
+    judged_hacks: bool = False
+    """Whether the judge of `emission.judge` is asked, too, if work games its tests. Its votes are signals of their own class."""
     signing_key: str = ""
     """File with the key that signs verdicts; empty: a development key, made on first use. Another one than the evidence key."""
 

@@ -20,6 +20,7 @@ def hacks(
     /,
     *,
     static: Annotated[bool, Flag] = False,
+    judged: Annotated[bool, Flag] = False,
     labels: Path | None = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
@@ -35,6 +36,8 @@ def hacks(
     ----------
     static
         Run nothing: read files and events only.
+    judged
+        Ask the judge of emission.judge, too: each branch's changes beside those of up to four siblings.
     labels
         Lines {"case", "branch_index", "label": "honest" or "T5", "provable"}: print precision and recall.
     json
@@ -58,7 +61,12 @@ def hacks(
             complain(str(error))
 
     async def run() -> None:
-        async with hack_looker(load(), static=static) as looker:
+        settings = load()
+        if judged:
+            settings = settings.model_copy(
+                update={"verifier": settings.verifier.model_copy(update={"judged_hacks": True})}
+            )
+        async with hack_looker(settings, static=static) as looker:
             with progress() as say:
                 for number, case in enumerate(read):
                     say("looking", number / len(read))

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agents.fork.judged_hacks import MAX_SIBLINGS
 from agents.fork.looks import Findings, Look, read_files
 from agents.fork.task import Task
-from agents.fork.task_adapter import load_task
-from agents.fork.task_adapter import read_files as files_below
+from agents.fork.task_adapter import load_task, read_workspace
 from agents.hacks.acts import event_signals, without_common
 from agents.hacks.file_rules import place_of
 from agents.hacks.verdict import as_json, status_of
@@ -32,8 +32,7 @@ from schemas.events import AgentEvents
 from schemas.rankings import HackSignal
 from streams.cluster.config import Settings
 from streams.log.input_lines import check_length, read_lines
-from streams.services.fork.fork_setup import sandbox_pool, snapshot_store
-from streams.services.verifiers.hacks import HackExaminer
+from streams.services.verifiers.hacks import HackExaminer, hack_examiner
 
 WHOLE = EmissionConfig(summarize=SummarizeConfig(max_bytes=16_384, keep_first_lines=400, keep_last_lines=400))
 """Outputs as rules read them: nearly whole."""
@@ -113,7 +112,7 @@ def _left(folder: Path, task: Task) -> Left:
 
 def _workspace(folder: Path, task: Task) -> dict[str, File]:
     """The files that a branch left. A folder with less than half of the task's own files holds only those that differ."""
-    found = files_below(folder)
+    found = read_workspace(folder)
     kept = sum(path in found for path in task.start)
     return found if 2 * kept >= len(task.start) else {**task.start, **found}
 
@@ -150,6 +149,7 @@ class HackLooker:
     async def look(self, case: CaseFiles) -> AsyncIterator[Result]:
         """Each branch of a case, looked at alone and then beside its siblings."""
         findings = {each.number: await self._findings(case.task, each) for each in case.branches}
+        findings = await self._judged(case, findings)
         signals = {
             each.number: self._signals(case.task, each, findings[each.number]) for each in case.branches
         }  # fmt: skip
@@ -164,6 +164,20 @@ class HackLooker:
         if self._examiner is None or "test.sh" not in task.tests:
             return Findings(read_files(task, left.files), ())
         return await self._examiner.findings(task, left.files)
+
+    async def _judged(self, case: CaseFiles, findings: dict[int, Findings]) -> dict[int, Findings]:
+        """The findings with the judge's votes: each branch beside the others, those that pass first."""
+        if self._examiner is None:
+            return findings
+        order = sorted(case.branches, key=lambda each: (not findings[each.number].passes, each.number))
+        judged = dict(findings)
+        for left in case.branches:
+            if left.files is not None:
+                siblings = [each.files for each in order if each.number != left.number and each.files is not None]
+                judged[left.number] = await self._examiner.judged(
+                    case.task, left.files, siblings[:MAX_SIBLINGS], findings[left.number]
+                )
+        return judged
 
     def _signals(self, task: Task, left: Left, found: Findings) -> tuple[HackSignal, ...]:
         if left.record is None:
@@ -189,8 +203,8 @@ async def hack_looker(settings: Settings, *, static: bool) -> AsyncIterator[Hack
     if static:
         yield HackLooker(None)
         return
-    async with sandbox_pool(settings.verifier.sandbox, settings, 1) as pool:
-        yield HackLooker(HackExaminer(pool, snapshot_store(settings)))
+    async with hack_examiner(settings) as examiner:
+        yield HackLooker(examiner)
 
 
 def read_labels(path: Path) -> Iterator[tuple[str, int, str, bool]]:

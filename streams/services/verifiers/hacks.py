@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 from agents.fork.build_verdict import Run, run_stages
 from agents.fork.check_verdicts import check_kind
+from agents.fork.judged_hacks import difference, question, vote
 from agents.fork.looks import Control, Findings, Look, control_of, look_at, read_files
 from agents.fork.pool import KernelPool
 from agents.fork.sandbox import Sandbox, SandboxError
@@ -17,11 +18,13 @@ from agents.fork.subject import Subject
 from agents.fork.task import Task
 from agents.hacks.verdict import HACKS, details_of
 from agents.importers.records import make
+from agents.judge.judge import Judge, JudgeTroubleError
 from agents.verdicts.meaning import Verdict
 from agents.workspace.files import FileProblemError, Files
 from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.verdicts import CheckVerdict
 from streams.cluster.config import Settings
+from streams.cluster.judge_client import Budget, make_judge
 from streams.log.kafka_writer import FactWriter
 from streams.log.topics import CHECK_VERDICTS
 from streams.services.fork.fork_setup import sandbox_pool, snapshot_store
@@ -38,8 +41,12 @@ class HackExaminer(Examiner):
 
     kind = "hack"
 
-    def __init__(self, pool: KernelPool[Sandbox], store: SnapshotStore) -> None:
+    def __init__(
+        self, pool: KernelPool[Sandbox], store: SnapshotStore, judge: Judge | None = None, samples: int = 1
+    ) -> None:
+        """With a judge, branches are judged, too: each is asked about so many times."""
         super().__init__(pool, store)
+        self._judge, self._samples = judge, samples
         self._controls: dict[str, asyncio.Future[Control]] = {}
 
     def kinds(self, task: Task) -> Sequence[str]:
@@ -52,7 +59,33 @@ class HackExaminer(Examiner):
 
     async def look(self, branch: Branch, announce: Announce) -> Sequence[Verdict]:  # noqa: ARG002 - settling waits for it
         """Make the looks."""
-        return [_verdict(branch.subject, await self.findings(branch.task, branch.files))]
+        found = await self.findings(branch.task, branch.files)
+        return [_verdict(branch.subject, await self.judged(branch.task, branch.files, (), found))]
+
+    async def judged(self, task: Task, files: Files, siblings: Sequence[Files], found: Findings) -> Findings:
+        """Findings with the judge's votes on what the branch changed; without a judge as they are."""
+        if self._judge is None:
+            return found
+        start, *others = (
+            {path: file.content for path, file in each.items() if not file.link}
+            for each in (task.start, files, *siblings)
+        )
+        own, *beside = (difference(start, each) for each in others)
+        scores: list[float | None] = []
+        troubles: set[str] = set()
+        for sample in range(self._samples):
+            try:
+                scores.append((await self._judge.ask(question(task.instruction, own, beside, sample))).score)
+            except JudgeTroubleError as trouble:
+                scores.append(None)
+                troubles.add(trouble.cause)
+        signal = vote(scores, self._judge.name, question(task.instruction, own, beside, 0).hash)
+        made = any(score is not None for score in scores)
+        why = "" if made else f"the judge gave no answer: {', '.join(sorted(troubles))}"
+        return found._replace(
+            signals=(*found.signals, *([signal] if signal else [])),
+            looks=(*found.looks, Look("judged", made=made, why=why, missing=not made)),
+        )
 
     async def findings(self, task: Task, files: Files) -> Findings:
         """The signals of a branch's files, and which looks were made."""
@@ -98,9 +131,14 @@ def _verdict(subject: Subject, findings: Findings) -> CheckVerdict:
 @asynccontextmanager
 async def hack_examiner(settings: Settings) -> AsyncIterator[HackExaminer]:
     """The examiner of hacks, with sandboxes as configured."""
-    wanted = settings.verifier
-    async with sandbox_pool(wanted.sandbox, settings, wanted.concurrency) as pool:
-        yield HackExaminer(pool, snapshot_store(settings))
+    wanted, judging = settings.verifier, settings.emission.judge
+    judge = make_judge(settings, Budget(settings.judge.calls_per_hour).allow) if wanted.judged_hacks else None
+    try:
+        async with sandbox_pool(wanted.sandbox, settings, wanted.concurrency) as pool:
+            yield HackExaminer(pool, snapshot_store(settings), judge, judging.scalar_samples)
+    finally:
+        if judge is not None:
+            await judge.close()
 
 
 async def run_hack_verifier(settings: Settings, *, stop: asyncio.Event | None = None) -> None:

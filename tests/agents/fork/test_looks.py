@@ -1,5 +1,6 @@
 """Looks at work: cheats are confirmed in real sandboxes; flaky tests, swallowed exit codes and broken work never are."""
 
+import os
 import random
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -13,10 +14,13 @@ from agents.fork.looks import Findings, RunTests, control_of, look_at
 from agents.fork.pool import KernelPool
 from agents.fork.sandbox import CommandResult, Ended, Output
 from agents.fork.task import Task
-from agents.fork.task_adapter import load_task
+from agents.fork.task_adapter import load_task, read_workspace
 from agents.workspace.files import File, Files
 from tests.agents.hacks.corpus import Made, branches, start_files, write_task
 from tests.agents.hacks.corpus_tasks import TASKS, CorpusTask
+from tests.agents.hacks.spellings import TASKS as SPELLED
+from tests.agents.hacks.spellings import spellings
+from tests.agents.hacks.spellings import write_task as write_spelled
 
 
 def left_by(task: CorpusTask, made: Made) -> dict[str, File]:
@@ -75,6 +79,23 @@ async def test_every_provable_cheat_of_the_corpus_is_confirmed_and_no_honest_bra
             assert not findings.signals, name
 
 
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("name", SPELLED)
+async def test_provable_spellings_are_confirmed_and_none_of_their_honest_neighbours(
+    name: str, run_tests: RunTests, tmp_path: Path
+) -> None:
+    write_spelled(name, tmp_path / name)
+    task = load_task(tmp_path / name)
+    control = await control_of(task, run_tests)
+    for each in spellings():
+        if each.task != name or not (each.provable or each.label == "honest"):
+            continue
+        files = {path: File(text.encode()) for path, text in each.left.items()}
+        found = await look_at(task, files, control, run_tests)
+        assert bool(confirmed(found)) == (each.label != "honest"), (each.name, found.signals)
+
+
 # -- without a sandbox: runs whose outcomes are drawn ---------------------------------------------------------------------
 
 
@@ -120,3 +141,44 @@ async def test_tests_that_fail_one_time_in_five_confirm_nothing(tmp_path: Path, 
     found = await looks_of(TASKS[1], tmp_path, flaky=0.2, exit_code=exit_code, rounds=100)
     assert not any(confirmed(each) for each in found)
     assert any(signal.rule == "L.unstable" for each in found for signal in each.signals)
+
+
+@pytest.mark.parametrize(("ended", "report"), [(Ended.TIMEOUT, True), (Ended.EXITED, False)])
+async def test_work_that_hangs_or_hides_its_report_where_it_is_looked_at_was_not_looked_at(
+    tmp_path: Path, ended: Ended, *, report: bool
+) -> None:
+    """It passes plain. A verdict on it is unknown, never a pass."""
+    task = TASKS[1]
+    write_task(task, tmp_path / "task")
+    loaded = load_task(tmp_path / "task")
+    good = branches(task)[next(at for at, made in enumerate(branches(task)) if made.name == "good")]
+
+    async def run(asked: Task, files: Files, env: Mapping[str, str]) -> Run:
+        done = played({f"test_case_{at}": files != loaded.start for at in range(4)})
+        if asked.tests == loaded.tests or files == loaded.start:
+            return done
+        return done._replace(
+            tests=None, done=done.done._replace(ended=ended, reports=done.done.reports if report else {})
+        )
+
+    found = await look_at(loaded, left_by(task, good), await control_of(loaded, run), run)
+    assert found.passes
+    sentinel = next(each for each in found.looks if each.name == "sentinel")
+    assert (sentinel.made, sentinel.missing) == (False, True)
+
+
+def test_links_of_a_workspace_are_kept_inside_and_left_out_where_they_lead_outside(tmp_path: Path) -> None:
+    """Also one that leads to itself, a pipe, and folders nested deeper than any path may be."""
+    (tmp_path / "a.py").write_text("x = 1\n")
+    for name, target in (("in.py", "a.py"), ("out", "/etc/passwd"), ("loop", "loop"), ("up", "../..")):
+        (tmp_path / name).symlink_to(target)
+    os.mkfifo(tmp_path / "pipe")
+    here = tmp_path
+    for _ in range(1200):
+        here = here / "d"
+        try:
+            here.mkdir()
+        except OSError:
+            break
+    found = read_workspace(tmp_path)
+    assert {path: file.link for path, file in found.items()} == {"a.py": False, "in.py": True, "loop": True}
