@@ -33,6 +33,7 @@ HEREDOC = re.compile(
     r"(?:cat|tee)\s*(?:-a\s+)?>?>?\s*([\w./~-]*)\s*<<-?\s*(['\"]?)(\w+)\2\s*(?:>>?\s*([\w./~-]+))?[^\n]*\n"
 )
 ECHO = re.compile(r"(?:echo|printf)\s+(?:-e\s+)?(['\"])((?:(?!\1)[^\\]|\\.){1,4000})\1\s*>>?\s*([\w./-]+)")
+SHOWN = re.compile(r"\s*(?:cd\s+\S+\s*&&\s*)?cat\s+([\w./-]+)\s*")
 ROOTS = re.compile(r"^(/workspace|/work|/app|/repo|/testbed|/home/\w+/\w+|/tmp/\w+|~|\.)/")
 
 
@@ -189,6 +190,15 @@ class _Reader:
 
     def _shell(self, command: str, call: BranchCall, at: int) -> None:
         """Files that a shell command writes, deletes or shows."""
+        if ">" in command or "<<" in command:
+            self._written_by_shell(command, call, at)
+        if "rm" in command or "mv" in command or "sed" in command:
+            self._changed_by_shell(command, call, at)
+        shown = SHOWN.fullmatch(command) if "cat" in command else None
+        if shown:
+            self._see(plain_path(shown.group(1)), call.output_summary or "")
+
+    def _written_by_shell(self, command: str, call: BranchCall, at: int) -> None:
         for found in HEREDOC.finditer(command):
             path, mark = found.group(1) or found.group(4) or "", found.group(3)
             end = re.compile(rf"^\t*{re.escape(mark)}\s*$", re.MULTILINE).search(command, found.end())
@@ -200,6 +210,8 @@ class _Reader:
         for found in ECHO.finditer(command):
             text = found.group(2).replace("\\n", "\n").replace('\\"', '"')
             self._write(plain_path(found.group(3)), text + "\n", call, at, more=">>" in found.group(0))
+
+    def _changed_by_shell(self, command: str, call: BranchCall, at: int) -> None:
         for path in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?rm\s+(?:-\w+\s+)*([\w./-]+)", command):
             self.deleted[plain_path(path)] = call.turn
             self.last_edit, self.last_edit_turn = at, call.turn
@@ -212,9 +224,6 @@ class _Reader:
         ):
             del flags
             self._edit(plain_path(path), old.replace("\\", ""), new.replace("\\", ""), call, at)
-        shown = re.fullmatch(r"\s*(?:cd\s+\S+\s*&&\s*)?cat\s+([\w./-]+)\s*", command)
-        if shown:
-            self._see(plain_path(shown.group(1)), call.output_summary or "")
 
 
 def edits_of(calls: Sequence[BranchCall]) -> Edits:
