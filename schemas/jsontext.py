@@ -79,10 +79,17 @@ def parse_short_numbers(text: str) -> Any:
     value = loads(text)
     if not isinstance(value, (dict, list)) or len(text) <= 2 * MAX_DEPTH:
         return value
-    # Most texts have not even so many brackets, which is quicker to see than their nesting.
+    # Most values are flat, and most texts have not even so many brackets: both are quicker to see than the nesting.
+    if _is_flat(value):
+        return value
     if text.count("[") + text.count("{") > MAX_DEPTH and _is_deeper(value, MAX_DEPTH):
         raise ValueError(f"nested deeper than {MAX_DEPTH}")
     return value
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether no array or object is inside of an array or object."""
+    return all(not isinstance(inner, (dict, list)) for inner in (value.values() if isinstance(value, dict) else value))
 
 
 def _is_deeper(value: Any, most: int) -> bool:

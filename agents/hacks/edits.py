@@ -200,6 +200,13 @@ class _Reader:
 
     def _shell(self, command: str, call: BranchCall, at: int) -> None:
         """Files that a shell command writes, deletes or shows."""
+        if ">" in command or "<<" in command:
+            self._written_by_shell(command, call, at)
+        if "rm" in command or "mv" in command or "sed" in command:
+            self._changed_by_shell(command, call, at)
+        self._shown_by_shell(command, call)
+
+    def _written_by_shell(self, command: str, call: BranchCall, at: int) -> None:
         for found in HEREDOC.finditer(command):
             path, mark = found.group(1) or found.group(4) or "", found.group(3)
             end = re.compile(rf"^\t*{re.escape(mark)}\s*$", re.MULTILINE).search(command, found.end())
@@ -214,6 +221,8 @@ class _Reader:
         for found in ECHO.finditer(command):
             text = found.group(2).replace("\\n", "\n").replace('\\"', '"')
             self._write(plain_path(found.group(3)), text + "\n", call, at, more=">>" in found.group(0))
+
+    def _changed_by_shell(self, command: str, call: BranchCall, at: int) -> None:
         for removed in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?rm\s+(?:-\w+\s+)*([\w./-]+)", command):
             path = plain_path(removed)
             own = path in self.written and path not in self.existed  # a scratch file of its own
@@ -229,6 +238,8 @@ class _Reader:
         ):
             del flags
             self._edit(plain_path(path), old.replace("\\", ""), new.replace("\\", ""), call, at)
+
+    def _shown_by_shell(self, command: str, call: BranchCall) -> None:
         shown = re.fullmatch(r"\s*(?:cd\s+\S+\s*&&\s*)?(?:cat(?:\s+-n)?|nl(?:\s+-ba)?)\s+([\w./-]+)\s*", command)
         if shown:
             self._see(plain_path(shown.group(1)), call.output_summary or "")

@@ -3,7 +3,7 @@
 A pure function of pinned facts, so replay derives them again. Verdicts of experiments confirm; events only suspect.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agents.hacks.acts import event_signals, without_common
 from agents.hacks.file_rules import place_of
@@ -43,7 +43,13 @@ def _signals(source: ClosedRollout, index: int, branch: BranchRecord) -> Signals
     known = isinstance(verdict, CheckVerdict) and verdict.details is not None and verdict.status != "unknown"
     if not branch.tool_calls:
         return told
-    acted = event_signals(_calls(source, index, branch), branch.final_answer, branch.task, files_known=known)
+    acted = event_signals(
+        branch.tool_calls,
+        branch.final_answer,
+        branch.task,
+        files_known=known,
+        whole=lambda: _whole(source, index, branch),
+    )
     return tuple(sorted((*told, *acted), key=place_of)) if acted else told
 
 
@@ -51,8 +57,8 @@ def _is_hacks(verdict: Verdict) -> bool:
     return isinstance(verdict, CheckVerdict) and verdict.name == HACKS
 
 
-def _calls(source: ClosedRollout, index: int, branch: BranchRecord) -> tuple[BranchCall, ...]:
-    """The calls with whole outputs, where a file was shown that was cut in the record."""
+def _whole(source: ClosedRollout, index: int, branch: BranchRecord) -> Sequence[BranchCall]:
+    """The calls with whole outputs, where one was cut in the record."""
     cut = any(each.output_summary is not None and " omitted...]" in each.output_summary for each in branch.tool_calls)
     if not cut:
         return branch.tool_calls

@@ -148,7 +148,10 @@ FIDELITIES: Final[dict[int, Fidelity]] = {PLAIN: "reconstructed", TRANSCRIPT: "t
 
 def form_of(pieces: Sequence[Piece]) -> int:
     """The form of a branch's conversation: told by the events that are there."""
-    return max([piece.form for piece in pieces], default=PLAIN)
+    form = PLAIN
+    for piece in pieces:
+        form = max(form, piece.form)
+    return form
 
 
 def n_sequences(pieces: Sequence[Piece]) -> int | None:

@@ -213,10 +213,18 @@ def _alike(one: tuple[Message, ...], other: tuple[Message, ...]) -> int:
     """How many messages both begin with."""
     shared = 0
     for left, right in zip(one, other):  # noqa: B905 - one may go on
-        if left is not right and vars(left) != vars(right) and vars(_given(left)) != vars(_given(right)):
+        if left is not right and not _is_alike(left, right):
             break
         shared += 1
     return shared
+
+
+def _is_alike(left: Message, right: Message) -> bool:
+    """Whether two messages are the same, as parts of a prompt."""
+    one, other = vars(left), vars(right)
+    if one == other:
+        return True
+    return one["trained"] is not other["trained"] and vars(_given(left)) == vars(_given(right))
 
 
 def _parts_at(one: tuple[Message, ...], other: tuple[Message, ...], cut: int) -> bool:

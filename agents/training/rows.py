@@ -553,7 +553,8 @@ class RowMaker:
         unique: tuple[tuple[Message, ...], ...] | None = None,
     ) -> bool:
         """Add a row that may be trained on; returns whether it was added. `unique`: no other row has these messages."""
-        admission = record.admission
+        values = vars(record)  # all at once, as above
+        admission: Admission = values["admission"]
         category = admission.category
         if category != "train":
             self._reject(kind, branches, (category, *admission.reasons), admission)

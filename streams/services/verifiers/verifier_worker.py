@@ -10,56 +10,28 @@ import asyncio
 from functools import partial
 from typing import Any
 
-import structlog
-
 from agents.fork.task import Task
-from agents.trust.trusted_keys import untrusted
-from agents.trust.verdict_signature import sign_verdict
-from agents.verdicts.meaning import CURRENT, UNDECIDED_ENDS, Verdict, kind_of, meaning
+from agents.verdicts.meaning import UNDECIDED_ENDS
 from agents.workspace.snapshot import TakenOf
-from schemas.base import Record
 from schemas.branches import BranchRecord
-from streams.cluster.signing_keys import require_trust, trusted_verifiers, verifier_key
 from streams.log.kafka_writer import FactWriter
-from streams.log.topics import BRANCHES, CLOSURES, Topic
-from streams.services.group_worker import GroupWorker, Held, Role
+from streams.log.topics import Topic
+from streams.services.group_worker import Held
+from streams.services.verdict_worker import LOOK_BACK_MS, VerdictWorker
 from streams.services.verifiers.examiner import Branch, Ended, Examiner, Untestable
 from streams.services.verifiers.tasks import Openings, Tasks
 
-LOOK_BACK_MS = 25 * 3_600_000
-"""A rollout is open for a day at most: its opening and its verdicts are no older than this before a branch's end."""
 
-log = structlog.get_logger()
-
-
-class Verifier(GroupWorker):
+class Verifier(VerdictWorker):
     """Lets an examiner look at the branches of its partitions. Raises ConfigError when none of its verdicts would count."""
 
     def __init__(self, writer: FactWriter, examiner: Examiner, verdicts: tuple[Topic, ...]) -> None:
-        settings, kind = writer.settings, examiner.kind
-        role = Role(
-            name=f"{kind}-verifier",
-            topic=BRANCHES,
-            known=(*verdicts, CLOSURES),
-            group=settings.verifier_group(kind),
-            slot=settings.verifier.slot,
-            parallel=settings.verifier.concurrency,
-            grace_s=settings.verifier.grace_s,
-            look_back_ms=LOOK_BACK_MS,
-        )
-        super().__init__(role, writer)
+        super().__init__(writer, examiner.kind, verdicts)
+        settings = writer.settings
         self._examiner = examiner
-        self._key = verifier_key(settings)
-        self._trusted = trusted_verifiers(settings)
-        require_trust(settings, self._key, kind, "verifier.signing_key")
         self._tasks = Tasks(settings.verifier.tasks)
         self._openings = Openings(settings, LOOK_BACK_MS)
-        self._reading = asyncio.Lock()
         self._slots = asyncio.Semaphore(settings.verifier.concurrency)
-
-    def is_written(self, found: Record) -> bool:
-        """Whether a verdict of the log counts: the live worker makes a dead letter of any other."""
-        return not isinstance(found, Verdict) or self._trusted is None or untrusted(found, self._trusted) is None
 
     async def do(self, held: Held, record: BranchRecord, stored: Any) -> bool:
         """All verdicts about a branch that are not in the log yet."""
@@ -77,23 +49,8 @@ class Verifier(GroupWorker):
                 await self._say(held, verdict)
         return True
 
-    async def _say(self, held: Held, verdict: Verdict) -> None:
-        """Write a verdict, signed, unless it is in the log."""
-        if verdict.verdict_id in held.written:
-            return
-        await self.write(sign_verdict(verdict, self._key))
-        held.written.add(verdict.verdict_id)
-        log.info(
-            "verdict",
-            rollout=verdict.rollout_id,
-            branch=verdict.branch_index,
-            attempt=verdict.attempt,
-            kind=kind_of(verdict),
-            outcome=meaning(verdict, CURRENT).outcome,
-        )
-
     async def _branch(self, record: BranchRecord, at: int) -> Branch | Untestable | None:
-        async with self._reading:  # one connection at a time is enough
+        async with self._reading:
             origin = await self._openings.origin(record.rollout_id, at)
         if origin is None:
             return None
