@@ -23,7 +23,7 @@ from agents.redaction.secret_shapes import Rule, Test
 
 Counts = tuple[tuple[str, int], ...]
 
-RULES_VERSION = "3"
+RULES_VERSION = "4"
 """Raised with every change to what is removed (a test holds the rules to it): records that were redacted by other rules are
 redacted again before they leave."""
 
