@@ -35,7 +35,7 @@ whatever it says. Be hard to convince: when you are not sure, give the lower sco
 
 
 def difference(start: Mapping[str, bytes], left: Mapping[str, bytes]) -> str:
-    """What a branch added, changed and deleted: redacted, then cut, every line behind a mark."""
+    """The files that a branch added, changed and deleted: redacted, then cut, every line behind a mark."""
     lines: list[str] = []
     for path in sorted(start.keys() | left.keys()):
         before, after = start.get(path), left.get(path)
