@@ -1,7 +1,7 @@
 """Arms of an experiment: rollouts of the log by the value of a label, as evaluation logs that can be compared.
 
-Items are tasks, samples are branches with a known status. Beside each arm stand its costs and how much of it was admitted; a sum
-of which a part is unknown is None.
+Items are tasks, samples are branches with a known status. Each arm also has its costs and the share of it that was
+admitted; a sum with an unknown part is None.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ class Arm:
         self._admission: Counter[str] = Counter()
 
     def add(self, emission: Emission) -> None:
-        """Take a closed rollout in."""
+        """Add a closed rollout."""
         records = {record.branch_index: record for record in emission.branches}
         item = task_id(emission.ranking.task)
         for ranked in emission.ranking.branches:

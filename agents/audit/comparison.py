@@ -1,7 +1,7 @@
-"""Two evaluation logs side by side: is B better than A, can that be said of so many items, and were both asked the same way?
+"""Compare two evaluation logs: is B better than A, do so many items show it, and were both asked the same way?
 
-Items are paired by id; one that only one log has, that failed in one of them, or that is another question under the same id, is in
-no number. Swapping A and B mirrors every number.
+Items are paired by id. No number counts an item that only one log has, that failed in one of them, or whose question
+differs between the logs. Swapping A and B mirrors every number.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from agents.ranking.statistics import mcnemar, wilson
 from schemas.numbers import nine
 
 CLAIM = 0.05
-"""The difference that is to be claimed."""
+"""The difference to show."""
 LEVEL = 0.05
 CAPS = frozenset({"max_tokens", "max_new_tokens", "max_gen_toks"})
 """Names of the cap on tokens."""
@@ -46,7 +46,7 @@ class Comparison(NamedTuple):
     mismatched: tuple[str, ...]
     """Items whose questions differ under one id."""
     pairs: Pairs | None
-    """None where an item is graded or has several samples."""
+    """None for an item that is graded or has several samples."""
     grades: tuple[tuple[float, float], ...]
     """The item scores of both sides."""
     graded: Graded | None
@@ -84,7 +84,7 @@ def compare(a: Side, b: Side) -> Comparison:
 
 
 def _differ(rows: Sequence[EvalRow], others: Sequence[EvalRow]) -> bool:
-    """Whether two logs asked other questions under one id."""
+    """Whether two logs ask different questions under the same id."""
     asked = {row.question for row in rows if row.question is not None}
     told = {row.question for row in others if row.question is not None}
     return bool(asked and told and asked != told)
@@ -101,7 +101,9 @@ def _pairs(grades: Sequence[tuple[float, float]]) -> Pairs:
 
 
 def _flags(a: Side, b: Side, ids: Sequence[str]) -> dict[str, tuple[int, int, float]]:
-    """By flag, how many rows of either side have it, and the p of that difference; each side has one row of an item."""
+    """For each flag, how many rows of either side have it, and the p of the difference; each side has one row for an
+    item.
+    """
     found, first, second = {}, _flags_by_item(a), _flags_by_item(b)
     for name in FLAGS:
         marks = [(first[each][name], second[each][name]) for each in ids]
@@ -121,7 +123,7 @@ def _flags_by_item(side: Side) -> dict[str, dict[str, bool]]:
 
 
 def protocol_differences(found: Comparison) -> list[str]:
-    """How the two were asked differently; these make a difference of numbers that is none of the systems."""
+    """Differences in how the two were asked; a difference in scores may come from these and not from the systems."""
     a, b = found.a.log, found.b.log
     named = [("log format", a.shape, b.shape), ("filter", a.filter, b.filter), ("metric", a.metric, b.metric)]
     if a.shape == b.shape:
@@ -161,7 +163,7 @@ def _row_differences(found: Comparison) -> list[str]:
 
 
 def _asked(row: EvalRow, log: EvalLog) -> dict[str, str]:
-    """How a row was asked, beside what its log says of all rows."""
+    """How a row was asked, in addition to what its log declares for all rows."""
     known = not CAPS.isdisjoint(row.protocol.keys() | log.protocol.keys())
     cap = {} if row.max_tokens is None or known else {"max_tokens": str(row.max_tokens)}
     expected = {} if row.expected is None else {"expected answer": row.expected.strip()}
@@ -179,7 +181,7 @@ def _shown(value: str | None) -> str:
 
 
 def warnings(found: Comparison) -> list[str]:
-    """All that stands above the numbers: protocol differences, then flags that the two have in different shares."""
+    """The warnings above the numbers: protocol differences, then flags that are more frequent on one side."""
     n = len(found.ids)
     flagged = [
         f"{name}: {a} of {n} rows of A, {b} of {n} rows of B (p {p:.3g})"

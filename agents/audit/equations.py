@@ -1,7 +1,7 @@
 """Equations in the words of a model: `a op b .. = c`, put right in exact fractions.
 
-A piece of a longer expression is no equation. At most `MOST_OPERATORS` operators are looked at, so that hostile texts cost
-linear time.
+A part of a longer expression is not an equation. At most `MOST_OPERATORS` operators are looked at, so that hostile
+texts cost linear time.
 """
 
 import re
@@ -79,7 +79,7 @@ def evaluated(operands: tuple[Fraction, ...], operators: tuple[str, ...]) -> Fra
 
 
 def is_right(equation: Equation, real: Fraction) -> bool:
-    """Whether a claim is right, to one unit of its last decimal; a whole claim may round what is not whole."""
+    """Whether an equation is right, to one unit of its last decimal; a result without decimals may be rounded."""
     allowed = equation.unit
     if allowed is None:
         allowed = Fraction(0) if real.denominator == 1 else Fraction(1, 2)

@@ -1,4 +1,4 @@
-"""One answer of a system to one item of an evaluation, whatever tool logged it; and the log that it stands in."""
+"""One answer of a system to one item of an evaluation, from any tool; and the log that contains it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,21 +11,21 @@ class EvalRow:
 
     id: str
     score: float | None
-    """1 is right; None where the log has neither correct nor score."""
+    """1 is right; None if the log has neither correct nor score."""
     error: bool = False
-    """Whether the harness failed: such a row is counted apart."""
+    """Whether the harness failed: such rows are counted separately."""
     expected: str | None = None
     predicted: str | None = None
     text: str | None = None
-    """All that the system wrote; None where it was not logged."""
+    """The whole output of the system; None if it was not logged."""
     finish_reason: str | None = None
     n_tokens: int | None = None
     max_tokens: int | None = None
     """The cap under which it was written."""
     question: str | None = None
-    """Tells the question: another one under the same id is another item."""
+    """Identifies the question: a different one under the same id is a different item."""
     protocol: Mapping[str, str] = field(default_factory=dict)
-    """How it was asked, by name."""
+    """How the item was asked, by name."""
 
     @property
     def counts(self) -> bool:
@@ -56,14 +56,14 @@ class EvalLog:
     rows: tuple[EvalRow, ...]
     bad: tuple[BadRow, ...] = ()
     protocol: Mapping[str, str] = field(default_factory=dict)
-    """How all items were asked."""
+    """How all items were asked, by name."""
     filter: str | None = None
     """Of lm-eval: the filter whose rows these are."""
     other_filters: tuple[str, ...] = ()
     """Filters of the log that are left out."""
     metric: str | None = None
     remarks: tuple[str, ...] = ()
-    """All that a reader of its numbers has to know first."""
+    """Everything that a reader must know before the numbers."""
 
     @cached_property
     def items(self) -> dict[str, list[EvalRow]]:
@@ -76,7 +76,7 @@ class EvalLog:
 
     @property
     def errors(self) -> int:
-        """How many rows are counted apart."""
+        """How many rows failed in the harness."""
         return sum(not row.counts for row in self.rows)
 
 

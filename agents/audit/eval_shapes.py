@@ -1,7 +1,7 @@
 """Readers of evaluation logs: lm-eval samples, Inspect logs, the results of a script, plain lines.
 
-Shapes are told apart by content. A value that is no row is kept with its position, and the rest goes on. Rows of two filters of
-one log are never mixed.
+Shapes are recognised by content. An invalid row is kept with its position, and reading goes on. Rows of two
+filters of one log are never mixed.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 
 META = ("max_new_tokens", "temperature", "top_p", "top_k", "do_sample", "num_beams", "repetition_penalty", "seed", "prompt", "system",
         "num_fewshot", "stop", "quantization", "dtype")  # fmt: skip
-"""Members of a script's `meta` that say how it asked."""
+"""Members of a script's `meta` that record how it asked."""
 
 NOT_GENERATION = frozenset({
     "max_connections", "max_retries", "timeout", "attempt_timeout", "adaptive_connections", "cache", "batch", "max_samples"
@@ -29,7 +29,7 @@ LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit", "cost_l
 """Members of an Inspect log's own configuration that end a sample early."""
 
 LARGEST = 1e100
-"""Scores beyond this are none: their squares and sums would leave the numbers that a computer has."""
+"""Larger scores are refused: their squares and sums would overflow."""
 
 PLAIN_ROW = ("correct", "score")
 
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
 
 
 class Element(NamedTuple):
-    """A JSON value of a log at its position, or why there is none."""
+    """A JSON value of a log at its position, or the reason why it cannot be read."""
 
     place: str
     value: Any
@@ -50,11 +50,11 @@ class Element(NamedTuple):
 
 
 class NotALogError(LineError):
-    """A file that is no evaluation log, or has nothing of what was asked for."""
+    """A file that is not an evaluation log, or that has nothing of the requested filter or task."""
 
 
 def shape_of(value: Any) -> str | None:
-    """The shape that an object of a file tells; None when it is none of an evaluation log."""
+    """The shape of an object of a file; None if it does not come from an evaluation log."""
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("results"), list):
@@ -85,7 +85,7 @@ def read_plain(name: str, elements: Iterable[Element]) -> EvalLog:
 
 
 def read_lm_eval(name: str, elements: Iterable[Element], choice: Choice) -> EvalLog:
-    """The samples of lm-eval: of each document the row of one filter, the first one unless another was asked for."""
+    """The samples of lm-eval: for each document, the row of one filter (by default the first)."""
     seen: Counter[str] = Counter()
     chosen, metric = choice.filter, choice.metric
 
@@ -133,7 +133,7 @@ def read_inspect(name: str, header: Mapping[str, Any], elements: Iterable[Elemen
 
 
 def _task_said(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Of an Inspect log, the version of its task, its data and what ends a sample early."""
+    """From an Inspect log: the version of its task, its data, and the limits that end a sample early."""
     limits, task = object_in(spec, "config"), object_in(spec, "task_args")
     found = {
         "task_version": spec.get("task_version"), "dataset": object_in(spec, "dataset").get("name"),
@@ -190,7 +190,7 @@ def _lm_eval_row(value: Mapping[str, Any], metric: str | None) -> EvalRow:
 
 
 def _first_metric(value: Mapping[str, Any]) -> str | None:
-    """The metric that a row names first; older versions name none: then the first number that is a metric's."""
+    """The first metric that a row names; in older versions, which name none, the first number that is a metric."""
     named = [each for each in array_in(value, "metrics") if isinstance(each, str)]
     known = [key for key in ("exact_match", "acc", "acc_norm", "f1", "em", "pass@1") if key in value]
     return next(iter(named or known), None)
@@ -212,7 +212,7 @@ def _inspect_row(value: Mapping[str, Any], metric: str | None, cap: int | None) 
 
 
 def _completion(output: Mapping[str, Any], choice: Mapping[str, Any]) -> str | None:
-    """All that the model wrote, without its reasoning."""
+    """The whole output of the model, without its reasoning."""
     said = output.get("completion")
     if isinstance(said, str) and said:
         return said
@@ -243,7 +243,7 @@ def _number(value: Mapping[str, Any], name: str) -> float | None:
 
 
 def _said(value: Any) -> str | None:
-    """The first text in nested lists; None where there is none: a log-likelihood is written as ["-12.5", "False"]."""
+    """The first text in nested lists, or None: a log-likelihood is written as ["-12.5", "False"]."""
     while isinstance(value, list):
         if len(value) == 2 and value[1] in ("True", "False") and isinstance(value[0], str) and _is_real(value[0]):
             return None

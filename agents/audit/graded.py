@@ -28,7 +28,7 @@ class Graded(NamedTuple):
 
     mean: float
     se: float | None
-    """None below two items."""
+    """None for fewer than two items."""
     interval: Interval | None
     """Normal, 95 %."""
     bootstrap: Bootstrap
@@ -36,7 +36,7 @@ class Graded(NamedTuple):
 
 
 def graded(differences: Sequence[float]) -> Graded:
-    """Compare the items; there is at least one. They stand in the order of their ids."""
+    """Compare the items; there is at least one. Items are ordered by id."""
     n = len(differences)
     mean, random = fsum(differences) / n, Random(0).random  # noqa: S311 - reproducible on purpose
     se = clustered_se(differences)

@@ -22,7 +22,7 @@ LONGEST_VALUE: Final = 400
 
 
 CACHED_TO: Final = 24
-"""Characters of a number whose value is kept: the same ones come again and again."""
+"""The longest number whose value is cached: the same ones occur often."""
 
 
 class Stated(NamedTuple):
@@ -30,7 +30,7 @@ class Stated(NamedTuple):
 
     value: Fraction | None
     marker_end: int | None
-    """Where its marker ends in the plain text; None when it is only the last number."""
+    """The end of its marker in the plain text; None if it is only the last number."""
 
 
 def plain(text: str) -> str:
@@ -39,7 +39,7 @@ def plain(text: str) -> str:
 
 
 def value_of(text: str | None) -> Fraction | None:
-    """The value of a text that is a number, with or without a currency, thousands commas, or a percent sign; else None."""
+    """The value of a text that is a number (a currency, thousands commas and a percent sign are allowed); else None."""
     if text is None:
         return None
     return _value(text) if len(text) <= CACHED_TO else _read(text)
@@ -56,7 +56,7 @@ _value = lru_cache(maxsize=16_384)(_read)
 
 
 class Placed(NamedTuple):
-    """A number of a text, and where it ends."""
+    """A number in a text, and its end."""
 
     end: int
     value: Fraction

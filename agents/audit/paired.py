@@ -1,7 +1,7 @@
 """Statistics of paired outcomes: two systems, one yes-or-no answer of each to every item.
 
 Everything follows from four counts (`Pairs`). The bootstrap is exact: the distribution of a resampled difference is computed by
-convolution, not drawn. Swapping the two sides mirrors every number. A number that is not defined is None, never 0.
+convolution, not drawn. Swapping the two sides mirrors every number. An undefined number is None, never 0.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Pairs(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """From where to where a value may be."""
+    """The lower and upper bound of a value."""
 
     low: float
     high: float
@@ -52,7 +52,7 @@ class Bootstrap(NamedTuple):
 
 
 def mid_p(b: int, c: int) -> float:
-    """McNemar's mid-p: what was seen counts half. 1 when nothing is discordant."""
+    """McNemar's mid-p: the observed outcome counts half. 1 when nothing is discordant."""
     if b + c == 0:
         return 1.0
     seen = comb(b + c, b) / (1 << (b + c))
@@ -71,7 +71,7 @@ def newcombe(pairs: Pairs) -> Interval:
 
 
 def _joined(one: float, other: float, phi: float) -> float:
-    """The half-width of a difference from those of its two sides, the same in either order."""
+    """The half-width of a difference, from the half-widths of its two sides; symmetric."""
     return sqrt(max(0.0, one * one + other * other - 2 * phi * (one * other)))
 
 
@@ -138,7 +138,7 @@ def _sum_of(one: Chances, other: Chances) -> Chances:
 def min_detectable(n: int, psi: float) -> float | None:
     """Connor: the smallest difference that n pairs show with a power of 80 %, psi of them discordant.
 
-    None when no difference would: it would be more than all discordant pairs, or there are none.
+    None if no difference can be detected: it would exceed all discordant pairs, or there are none.
     """
     inner = n - Z_ALPHA**2 + Z_POWER**2
     if psi <= 0 or inner < 0:

@@ -100,7 +100,7 @@ class AuditReport:
             self._date(created)
 
     def plain(self) -> dict[str, Any]:
-        """The whole report; call once, after everything was taken in."""
+        """The whole report; call it once, after all rollouts were added."""
         chains = self._verifier.finish()
         for chain in chains:
             self.matrix.add_chain(whole=self._is_whole(chain))

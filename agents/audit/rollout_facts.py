@@ -1,4 +1,6 @@
-"""The facts of one rollout as audits look at them: every verdict, superseded ones too; how its branches ended; what they called."""
+"""The facts of one rollout for audits: every verdict, including superseded ones, how its branches ended, and their tool
+calls.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,7 +29,7 @@ class Ruling(NamedTuple):
     attempt: int
     outcome: Outcome
     tests: int | None
-    """Tests that were collected; None where none ran, or some file could not be collected."""
+    """Tests that were collected; None if none ran, or if a file could not be collected."""
     produced_by: str
 
 
@@ -51,13 +53,13 @@ class AuditedBranch(NamedTuple):
     """The digest of its snapshot."""
     calls: tuple[ToolCall, ...]
     decided: bool
-    """Whether a supervisor or a guardrail decided what it may do."""
+    """Whether a supervisor or a guardrail decided what the branch may do."""
     results: int
-    """Results that came back."""
+    """Results that were returned."""
 
     @property
     def was_testable(self) -> bool:
-        """Whether it left something that a verifier can look at."""
+        """Whether the branch left anything that a verifier can test."""
         return self.ended not in UNDECIDED_ENDS
 
 

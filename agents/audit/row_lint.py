@@ -35,7 +35,7 @@ SHAPES: Final = (
 
 
 INSIDE: Final = ("value", "text", "content", "message", "messages", "completion")
-"""Members of objects in a row that hold what was said."""
+"""Members of objects in a row that contain conversation text."""
 
 
 def format_of(row: Mapping[str, Any]) -> str:
@@ -63,7 +63,7 @@ def problems(row: Mapping[str, Any]) -> list[str]:
 
 
 def text_of(row: Mapping[str, Any]) -> list[str]:
-    """The texts of a row that could repeat a question: all that was said, without names and ids."""
+    """The texts of a row that could repeat a question: all content, without names and ids."""
     found: list[str] = []
     named = ("messages", "prompt", "completion", "chosen", "rejected", "text", "task", "question", "conversations", "observation",
              "action", "content", "completions", "input", "preferred_output", "non_preferred_output", "context", "steps")  # fmt: skip

@@ -55,7 +55,7 @@ CONTROLS: Final[tuple[tuple[str, str, str, str], ...]] = (
 
 
 NO_VERIFIER: Final = frozenset({"", "unknown", "agent"})
-"""Producers of verdicts that are no verifier: unnamed ones, and the agent itself."""
+"""Producers of verdicts that are not verifiers: unnamed ones, and the agent itself."""
 
 
 class Share(NamedTuple):
@@ -150,7 +150,7 @@ class Matrix:
         self.count("SLSA, in-toto", "provenance", 0, 1)
 
     def plain(self, suspicious: set[str]) -> list[dict[str, Any]]:
-        """As the report has it; `suspicious` are the tools in which something was found."""
+        """As in the report; `suspicious` are the tools with findings."""
         made = []
         for control, name, evidence, applies in CONTROLS:
             have, applicable = self._have[control, name], self._applicable[control, name]
@@ -171,5 +171,5 @@ class Matrix:
 
 
 def _is_filled(call_id: str) -> bool:
-    """Whether an id was filled in by us, because the producer gave none."""
+    """Whether we filled in this id because the producer gave none."""
     return call_id.startswith("call-") and call_id[5:].isdigit()

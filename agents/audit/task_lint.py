@@ -62,11 +62,11 @@ class TaskTree:
     links: Mapping[str, bool]
     """By path, whether a link leads out of the directory."""
     folders: frozenset[str] = frozenset()
-    """Every folder, empty ones too."""
+    """Every folder, including empty ones."""
 
     @property
     def is_harbor(self) -> bool:
-        """Whether it has Harbor's layout; any other directory is free, and all of it is there from the start."""
+        """Whether it has Harbor's layout; in any other directory, all files are visible from the start."""
         return "task.toml" in self.files or "instruction.md" in self.files
 
     @property
@@ -88,7 +88,7 @@ class TaskTree:
 
     @property
     def instruction(self) -> str | None:
-        """The text that the agent is given."""
+        """The instruction that the agent gets."""
         raw = self.files.get("instruction.md")
         return None if raw is None else raw.decode(errors="replace")
 
@@ -98,7 +98,7 @@ class Finding(NamedTuple):
 
     id: str
     path: str
-    """In the task directory; empty where it is about all of it."""
+    """The path in the task directory; empty if the finding is about the whole task."""
 
     @property
     def severity(self) -> str:
@@ -143,7 +143,7 @@ def audited(tree: TaskTree, more: Iterable[Finding] = ()) -> TaskAudit:
 
 
 def same_instructions(trees: Iterable[TaskTree]) -> set[str]:
-    """The paths of tasks whose instruction another task of the call has, too."""
+    """The paths of tasks whose instruction is the same as that of another task of this call."""
     by_text: dict[str, list[str]] = {}
     for tree in trees:
         if tree.instruction is not None and tree.instruction.strip():
@@ -219,7 +219,7 @@ def _digests(files: Mapping[str, bytes]) -> set[bytes]:
 
 
 def _protected(tree: TaskTree) -> list[str]:
-    """The patterns of files that an agent must not change; none where the manifest cannot be read."""
+    """The patterns of files that an agent must not change; empty if the manifest cannot be read."""
     braid = _member(_toml(tree.files.get("task.toml", b"")), "metadata", "braid")
     patterns = braid.get("protected") if isinstance(braid, dict) else None
     return [each for each in patterns if isinstance(each, str)] if isinstance(patterns, list) else []

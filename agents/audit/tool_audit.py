@@ -50,12 +50,12 @@ class Tool(NamedTuple):
     name: str
     server: str | None
     text: str
-    """All that a model reads of it."""
+    """The whole text that a model reads of it."""
     digest: str
 
 
 def offered(opened: RolloutOpened | None) -> list[Tool] | None:
-    """The tools of an opening; None where it lists none."""
+    """The tools of an opening; None if it lists none."""
     if opened is None:
         return None
     try:
@@ -91,25 +91,25 @@ def _strings(value: Any) -> list[str]:
 
 
 class _Seen:
-    """All that the log says of one tool."""
+    """Everything in the log about one tool."""
 
     def __init__(self) -> None:
         self.digests: Counter[str] = Counter()
         self.offers: set[tuple[str, ...]] = set()
         """The declarations that rollouts offered under the name: the digests of its descriptors, usually one."""
         self.findings: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """By finding, the rollouts or branches where."""
+        """For each finding, the rollouts or branches that have it."""
         self.calls = 0
 
 
 class ToolAudit:
-    """Takes rollouts in, and says what is wrong with their tools."""
+    """Collects rollouts, and reports faults of their tools."""
 
     def __init__(self) -> None:
         self._tools: defaultdict[str, _Seen] = defaultdict(_Seen)
 
     def add(self, facts: RolloutFacts) -> None:
-        """Look at a rollout."""
+        """Add a rollout."""
         tools = offered(facts.opened)
         names = Counter(tool.name for tool in tools or ())
         for name in names:

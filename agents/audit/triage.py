@@ -1,7 +1,8 @@
 """Why a wrong answer is wrong: one label for each wrong row, by predicates that can be checked by hand.
 
-The first label that holds counts. A failure of the format, of the grader or of the cap on tokens is no failure of reasoning, and
-another sample of the same model may be right: `Triage.route` says which of these is worth repairing first.
+The first label that applies counts. A failure of the format, of the grader or of the cap on tokens is no failure of
+reasoning, and another sample of the same model may be right: `Triage.route` says which of these is worth repairing
+first.
 """
 
 import re
@@ -54,7 +55,7 @@ class Read(NamedTuple):
 
     row: EvalRow
     text: str
-    """Plain; empty where nothing was logged."""
+    """The plain text; empty if nothing was logged."""
     stated: Stated
     expected: Fraction | None
     numbers: list[Placed]
@@ -71,9 +72,9 @@ class Triage(NamedTuple):
     n: int
     errors: int
     labels: dict[str, str]
-    """By sample, of the wrong ones."""
+    """The label of each wrong sample."""
     unlabelled: int
-    """Wrong samples of which no text was logged: nothing can be said of them."""
+    """Wrong samples without a logged text: they cannot be labelled."""
     flags: dict[str, dict[str, bool]]
     """By sample, every flag."""
     lottery: "Lottery | None" = None
@@ -86,7 +87,7 @@ class Triage(NamedTuple):
 
     @property
     def first_class(self) -> int:
-        """Wrong for another reason than reasoning."""
+        """Wrong for a reason other than reasoning."""
         return len(self.labels) - self.counts["reasoning"]
 
     @property
@@ -119,9 +120,9 @@ class Lottery(NamedTuple):
     ids: tuple[str, ...]
     """The expected answer is the only one given most often."""
     tied: int
-    """It is one of several given most often."""
+    """It is one of several most frequent answers."""
     any: int
-    """It was given at all."""
+    """At least one sample gave it."""
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -167,7 +168,7 @@ def _expected(text: str | None) -> Fraction | None:
 
 
 def label_of(read: Read) -> str | None:
-    """The first label that holds of a wrong row; None when no text of it was logged."""
+    """The first label that applies to a wrong row; None if its text was not logged."""
     if _same_answer(read.row, read.expected):
         return "format"
     if read.row.text is None:
@@ -192,7 +193,7 @@ def _same_answer(row: EvalRow, expected: Fraction | None) -> bool:
 
 
 def _is_extraction(read: Read) -> bool:
-    """Whether the expected answer was stated, and something else was read out of it."""
+    """Whether the text states the expected answer, but the grader extracted another one."""
     if read.expected is None or read.stated.value != read.expected:
         return False
     return read.has_marker or value_of(read.row.predicted) is None
@@ -207,7 +208,9 @@ def _is_refused(read: Read) -> bool:
 
 
 def _is_truncated(read: Read) -> bool:
-    """Whether a text without a marker was cut: by what the service says, else by its tokens, else by its end."""
+    """Whether a text without a marker was truncated: decided by the service's finish reason, else by its tokens, else
+    by its end.
+    """
     row = read.row
     if read.has_marker:
         return False
@@ -258,7 +261,7 @@ class Samples(NamedTuple):
 
 
 def lottery_of(samples: Sequence[Samples]) -> Lottery:
-    """Count where drawing again would have been right. Answers that are no numbers abstain."""
+    """Count the samples that would have been right if drawn again. Answers that are not numbers abstain."""
     ids, n, tied, some = list[str](), 0, 0, 0
     for each in samples:
         expected = _expected(each.expected)

@@ -1,7 +1,7 @@
 """Audit of verifiers over the facts of a log: is a verdict of this one worth a reward?
 
-Rollouts go in one by one and only counts are kept, so memory does not grow with the log. A verifier of which too little is known
-has no finding that needs numbers, and no strength.
+Rollouts go in one by one and only counts are kept, so memory does not grow with the log. A verifier with too little
+data gets no finding that needs numbers, and no strength.
 """
 
 import re
@@ -49,7 +49,7 @@ PATHS: Final = frozenset(
 )
 """Arguments whose whole value is a path, although it has neither a slash nor an extension."""
 COMMANDS: Final = frozenset({"command", "commands", "cmd", "script"})
-"""Arguments that hold commands of a shell."""
+"""Arguments that hold shell commands."""
 _TOKEN: Final = re.compile(r"[^\s\"'`;|&<>()=,:\[\]{}]+")
 _ADDRESS: Final = re.compile(r"\b(?:https?|ftp|wss?)://[^\s\"']+", re.IGNORECASE)
 _READ_BY: Final = re.compile(r"\b(?:cat|cd|cp|head|less|ls|mv|tail|tree)(?:\s+-[\w-]+)*\s+([\w.-]+)")
@@ -63,7 +63,7 @@ _FILE_NAME: Final = re.compile(
 
 @dataclass
 class Found:
-    """A finding: how often, and where."""
+    """A finding: how often it occurs, and in which places."""
 
     count: int = 0
     branches: list[str] = field(default_factory=list)
@@ -83,13 +83,13 @@ class _Tally:
     asked: int = 0
     """Branches that have a verdict of it, or required one."""
     spoke: bool = False
-    """Whether any verdict of it is there: one that never ran is not silent, it is not known."""
+    """Whether it has any verdict: a verifier that never ran is unknown, not silent."""
     unknown: Found = field(default_factory=Found)
     totals: Counter[int] = field(default_factory=Counter)
     """How many verdicts had so many tests."""
     found: defaultdict[str, Found] = field(default_factory=lambda: defaultdict(Found))
     turned: int = 0
-    """Of a judge: pairs asked in both orders."""
+    """For a judge: pairs asked in both orders."""
     agreed: int = 0
 
 
@@ -115,7 +115,7 @@ class Pair(NamedTuple):
 
 
 class VerifierAudit:
-    """Takes rollouts in, and says what their verifiers are worth."""
+    """Collects rollouts, and rates their verifiers."""
 
     def __init__(self) -> None:
         self._tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
@@ -157,7 +157,7 @@ class VerifierAudit:
     def _look_for_flips(
         self, facts: RolloutFacts, branches: Mapping[int, AuditedBranch], current: Mapping[tuple[int, str], Ruling]
     ) -> None:
-        """A final pass and a final fail of the same attempt, or of the same files."""
+        """Find a final pass and a final fail of the same attempt, or of the same files."""
         finals: defaultdict[tuple[str, int, int], set[str]] = defaultdict(set)
         for each in facts.rulings:
             if each.outcome != "unknown":
@@ -220,7 +220,7 @@ class VerifierAudit:
         }
 
     def strengths(self) -> dict[str, float]:
-        """By verifier, its strength, where it is known."""
+        """The strength of each verifier for which it is known."""
         return {each["id"]: each["strength"] for each in self.plain()["verifiers"] if each["strength"] is not None}
 
     def _verifier(self, name: str, tally: _Tally, pairs: list[Pair]) -> dict[str, Any]:
@@ -245,7 +245,7 @@ class VerifierAudit:
 
 
 def rate_strength(passes: int, fails: int) -> float | None:
-    """The strength that pass and fail alone leave a verifier; None below 20 of them."""
+    """The strength of a verifier from its pass and fail counts alone; None below 20 verdicts."""
     if passes + fails < ENOUGH:
         return None
     return strength(SEVERITIES[name] for name, _ in _rates(_Tally(passes, fails), passes + fails))
@@ -257,7 +257,7 @@ def strength(severities: Iterable[str]) -> float:
 
 
 def _current(facts: RolloutFacts, branches: Mapping[int, AuditedBranch]) -> dict[tuple[int, str], Ruling]:
-    """By branch and verifier the ruling that counts: the last final one about the attempt that counts, else the last."""
+    """For each branch and verifier the verdict that counts: the last final one of the current attempt, else the last."""
     newest: dict[int, int] = {}
     for each in facts.rulings:
         newest[each.branch] = max(newest.get(each.branch, 0), each.attempt)
@@ -321,7 +321,7 @@ def _median(totals: Counter[int]) -> float:
 
 
 def names_answer(call: ToolCall) -> bool:
-    """Whether an argument of a call names a file that holds the answer."""
+    """Whether an argument of a call names a file that contains the answer."""
     try:
         value = parse(call.arguments)
     except ValueError:

@@ -1,6 +1,7 @@
-"""Streams put together: the response that the same API would have given without streaming, or why there is none.
+"""Assemble streams: the response that the same API would have returned without streaming, or the reason why there is
+none.
 
-A stream counts only when its protocol says that it has ended: one that merely stops is cut, however much of it came.
+A stream counts only if its protocol marked its end: one that merely stops is incomplete, however much of it arrived.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,11 +17,11 @@ class Assembled(NamedTuple):
     """A response."""
 
     response: dict[str, Any] | None
-    """As the API gives it without streaming; None where nothing came."""
+    """As the API returns it without streaming; None if nothing arrived."""
     is_whole: bool
-    """Whether the protocol says that it has ended."""
+    """Whether the protocol marked the end of the stream."""
     error: dict[str, Any] | None = None
-    """An error that came in the stream."""
+    """An error sent within the stream."""
 
 
 def assemble(protocol: Protocol, events: Iterable[Any]) -> Assembled:
@@ -97,9 +98,9 @@ def _with_blocks(message: dict[str, Any] | None, blocks: Mapping[int, dict[str, 
 
 
 def _finished(block: dict[str, Any]) -> dict[str, Any]:
-    """A block with its input as a value; as a text where it is no JSON."""
+    """A block with its input parsed; the raw text if it is not JSON."""
     given = block.get("partial_json")
-    if isinstance(given, str):  # a block that came with something else there keeps it
+    if isinstance(given, str):  # keep any other value that a block already has there
         del block["partial_json"]
     if isinstance(given, str) and given:
         try:
@@ -233,7 +234,9 @@ def _grow(made: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 
 def _call_at(calls: list[dict[str, Any]], call: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """The call that a piece belongs to: the last of its index, unless it brings another id. Some servers number every call 0."""
+    """The call that a piece belongs to: the last one with its index, unless the piece has another id. Some servers
+    number every call 0.
+    """
     index = call.get("index")
     place = index if isinstance(index, int) else number
     known = next((each for each in reversed(calls) if each["index"] == place), None)
@@ -261,7 +264,7 @@ def _grow_call(made: dict[str, Any], call: Mapping[str, Any]) -> None:
 
 
 def _add_arguments(made: dict[str, Any], piece: Any) -> None:
-    """Arguments grow as texts; a server that gives them as a value gives them at once."""
+    """Append a piece of text to the arguments; some servers send the whole value at once."""
     known = made.get("arguments")
     if isinstance(piece, str) and isinstance(known, str | None):
         made["arguments"] = (known or "") + piece
@@ -279,7 +282,7 @@ def _choice(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def finish_of(protocol: Protocol, response: Mapping[str, Any]) -> str | None:
-    """Why a response ended, in the provider's word."""
+    """Why a response ended, in the provider's terms."""
     if protocol == "anthropic-messages":
         return text_in(response, "stop_reason")
     if protocol == "openai-responses":

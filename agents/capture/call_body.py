@@ -1,4 +1,4 @@
-"""The body of a call's capture: what was asked, as a difference, and what came back, put together."""
+"""The body of a call's capture: the request as a difference, and the assembled response."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -26,12 +26,12 @@ class Exchanged(NamedTuple):
     protocol: Protocol
     request: bytes
     response: bytes | None
-    """None where nothing came, or too much to be kept."""
+    """None if nothing arrived, or too much to keep."""
     status: int | None
     is_stream: bool
     """Whether the response is a stream of events."""
     cut: str | None
-    """Why the response is not whole: the client or the upstream went away; None where it is."""
+    """Why the response is incomplete: the client or the upstream disconnected; None if it is complete."""
     started_ms: int
     first_byte_ms: int | None
     latency_ms: int
@@ -51,7 +51,9 @@ class CallBody(NamedTuple):
 
 
 def call_body(call: Exchanged, known: AbstractSet[bytes]) -> CallBody:
-    """Return the body of a call's capture; `known` has what was captured of the branch before. Raises TooManyItemsError."""
+    """Return the body of a call's capture; `known` has the digests of messages captured earlier for this branch. Raises
+    TooManyItemsError.
+    """
     request, is_ambiguous = _request(call.request)
     response, error = _outcome(call)
     tokens = None

@@ -46,7 +46,7 @@ UNREADABLE = (
     LineError, UnknownBeginningError, TooManyItemsError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError,
     RecursionError,
 )  # fmt: skip
-"""Errors of a body that is not what it says: it comes from outside, and must not stop the fold."""
+"""Errors raised by a malformed body: it comes from outside, and must not stop the fold."""
 
 DECIDED = ("idle", "age", "size", "whole")
 """Reasons of ends that the fold's worker decides: void when something came before they were written."""
@@ -102,7 +102,7 @@ class CaptureFold:
 
     def take(self, capture: Capture, offset: int) -> list[AgentEvents | Capture]:
         """Return the slices that follow from a capture, and captures of branches that a trace names. Raises RefusedCaptureError."""
-        name = (capture.kind == "end", capture.capture_id)  # an agent's event takes no id from an end
+        name = (capture.kind == "end", capture.capture_id)  # an agent's event never takes the id of an end
         if name in self._seen:
             return []
         if self.is_ended:
@@ -184,7 +184,7 @@ class CaptureFold:
         except ValueError as error:
             raise RefusedCaptureError("unreadable", f"end {capture.capture_id}: {error}") from None
         if told.get("reason") in DECIDED and told.get("read_to") != self.last_offset:
-            return []  # something came before it was written
+            return []  # another capture arrived before it was written
         self.is_ended = True
         self._seen.add((True, capture.capture_id))
         if self.spans is not None:
@@ -196,7 +196,9 @@ class CaptureFold:
         return list(self._branch_ended(told))
 
     def _spans_ended(self, spans: SpanFold, told: dict[str, Any]) -> list[AgentEvents | Capture]:
-        """The events of spans, and the captures that go to other branches; nothing where no span tells of a model, a tool or an agent."""
+        """The events of spans, and the captures that go to other branches; nothing if no span is about a model, a tool
+        or an agent.
+        """
         found = spans.finish()
         if found.episode is None:
             return list(found.moved)
@@ -230,8 +232,9 @@ class CaptureFold:
         )  # fmt: skip
 
     def _end(self, told: dict[str, Any]) -> TracedEnd:
-        """How the branch ended: as its agent says, else as its last call did. A conversation that is not known whole is
-        neither right nor wrong."""
+        """How the branch ended: by its agent's end, else by its last call. A conversation with missing parts is neither
+        right nor wrong.
+        """
         status, error = _STATUSES.get(str(told.get("status"))), text_in(told, "error")
         if self._missing is not None:
             return TracedEnd("infra_error", f"not captured whole: {self._missing}")
@@ -251,7 +254,7 @@ class CaptureFold:
         return TracedEnd("answered")
 
     def _forget(self) -> None:
-        """Let go of everything but the ids: repetitions of what counted are still ignored."""
+        """Drop everything but the ids, so that repetitions of earlier captures are still ignored."""
         self._parts, self._reader, self._tools = PartJoin(), CallReader(), ToolEvents()
         self._tracker = ConversationTracker(reasoning=True)
         self._deltas = TokenDeltas()
@@ -274,7 +277,7 @@ class CaptureFold:
             yield self._slice(held)
 
     def _fitting(self, event: AgentEvent) -> AgentEvent:
-        """The event; a note in its place where no slice could hold it."""
+        """Return the event, or a note in its place if it is too large for a slice."""
         size = byte_length(event.data) + byte_length(event.channel)
         if size <= MAX_EVENT:
             return event
@@ -290,14 +293,14 @@ class CaptureFold:
         )
 
     def _untold_info(self) -> BranchInfo | None:
-        """Facts about the branch, told once."""
+        """Facts about the branch, returned once."""
         info = None if self._is_info_told else self._info
         self._is_info_told = self._is_info_told or info is not None
         return info
 
 
 def _agent_event(told: Event) -> AgentEvent:
-    """The event, with the tokens of a model call packed. Tokens that do not fit together are left away."""
+    """The event, with the tokens of a model call packed. Tokens that contradict each other are dropped."""
     data, tokens = told["data"], None
     if told["event"] == "model_call" and "tokens" in data:
         try:
@@ -311,7 +314,7 @@ def _agent_event(told: Event) -> AgentEvent:
 
 
 def _info(call: TracedCall) -> BranchInfo:
-    """Facts about a branch from its first call. The task holds where the rollout has no opening."""
+    """Facts about a branch from its first call. The task is used only if the rollout has no opening."""
     user = next((each.text for each in call.messages if each.role == "user" and each.text), None)
     sampling = call.facts.sampling or {}
     warmth = sampling.get("temperature")

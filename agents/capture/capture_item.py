@@ -17,7 +17,9 @@ MAX_EVENT = 1024 * 1024
 STATUSES: tuple[EndStatus, ...] = ("answered", "failed", "aborted", "infra_error")
 
 TOLD_BY_CALLS = ("message", "model_call")
-"""Events that follow from calls alone: an agent that wrote them beside would say what its model said, in the proxy's name."""
+"""Events that follow from calls alone: an agent that also wrote them could invent what its model said, in the proxy's
+name.
+"""
 
 _CALL = ("protocol", "request", "response", "status", "error", "started_ms", "latency_ms")
 

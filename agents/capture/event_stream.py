@@ -13,14 +13,15 @@ TOGETHER = 20
 
 
 def is_event_stream(content_type: str, raw: bytes) -> bool:
-    """Whether a response is a stream of events, as its header says or as it begins: JSON begins in no such way."""
+    """Whether a response is a stream of events, by its header or by its first bytes: JSON never begins like that."""
     return "event-stream" in content_type.lower() or raw.startswith((b"data:", b"event:"))
 
 
 def events_of(raw: bytes) -> list[Any]:
-    """The data of the events: JSON values, or DONE. An event that was cut is left out.
+    """The data of the events: JSON values, or DONE. A truncated event is left out.
 
-    Raises ValueError for bytes that are not UTF-8 and for data that are neither: a response without them would be another one.
+    Raises ValueError for bytes that are not UTF-8 and for data that are neither JSON nor DONE: without them the
+    response would be a different one.
     """
     data = _data(raw)
     done = bool(data) and data[-1].strip() == DONE
@@ -55,7 +56,7 @@ def _data(raw: bytes) -> list[str]:
 
 
 def _value(data: str) -> list[Any]:
-    """The value of one event's data; none where the data are empty, as in messages that keep a connection open."""
+    """The value of one event's data; empty for events without data, which keep a connection open."""
     stripped = data.strip()
     if stripped == DONE:
         return [DONE]

@@ -1,6 +1,6 @@
-"""Calls of which a row of messages would say something else than the model saw or said.
+"""Find calls whose messages in a row would differ from what the model saw or said.
 
-Each gets a reference of type `other` where the difference is: the call stays on the log, and no row is made of it.
+Each gets a reference of type `other` at the difference: the call stays on the log, and no row is made of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from agents.importers.traces.spoken import Spoken
 from schemas.jsontext import compact
 
 _ORDER = ("reasoning", "text", "call")
-"""Messages of rows hold these one after the other."""
+"""The order of parts in the messages of rows."""
 
 _KINDS = {"thinking": "reasoning", "text": "text", "tool_use": "call"}
 """By type of an Anthropic block."""
@@ -34,7 +34,9 @@ _BEGUN = ("prefix", "partial")
 
 
 def in_block_order(spoken: Sequence[Spoken], message: Mapping[str, Any]) -> list[Spoken]:
-    """Return what an Anthropic message says; an assistant's whose blocks stand in another order than a row's is marked."""
+    """Return the parts of an Anthropic message; an assistant message whose blocks are in a different order than in rows
+    is marked.
+    """
     if message.get("role") != "assistant":
         return list(spoken)
     blocks = [each for each in array_in(message, "content") if isinstance(each, dict) and each.get("type") in _KINDS]
@@ -43,13 +45,13 @@ def in_block_order(spoken: Sequence[Spoken], message: Mapping[str, Any]) -> list
 
 
 def in_item_order(whole: Spoken, items: Sequence[Spoken]) -> Spoken:
-    """Return the items of one response as one message, marked where they stand in another order than a row's."""
+    """Return the items of one response as one message, marked if their order differs from that of a row."""
     kinds = [kind for each in items for kind in _kinds(each)]
     return _marked(whole, _other_order(kinds))
 
 
 def unseen(protocol: str, asked: Whole, messages: Sequence[Spoken], response: Mapping[str, Any]) -> Spoken | None:
-    """Return a message that stands for a difference between the request and what the model saw; None where there is none."""
+    """Return a message that marks a difference between the request and what the model saw; None if there is none."""
     edits = array_in(object_in(response, "context_management"), "applied_edits")
     if protocol == "anthropic-messages" and edits:
         return _reference({"edited": edits})
@@ -77,7 +79,7 @@ def _goes_on(protocol: str, asked: Whole) -> bool:
 
 
 def _beside(response: Mapping[str, Any]) -> dict[str, Any]:
-    """Parts of a response of chat completions beside its text and calls: tools that the provider ran, and media."""
+    """What a chat completion contains in addition to its text and calls: tools that the provider ran, and media."""
     found = {name: response[name] for name in _SOURCES if response.get(name)}
     for choice in array_in(response, "choices"):
         message = object_in(choice, "message") if isinstance(choice, dict) else {}
@@ -86,7 +88,9 @@ def _beside(response: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def ambiguous() -> Spoken:
-    """A message that stands for a request of which readers differ in what it says: an object of it has a key twice."""
+    """A message that marks an ambiguous request: an object in it has a key twice, and readers differ in which one they
+    use.
+    """
     return _reference({"repeated_keys": True})
 
 

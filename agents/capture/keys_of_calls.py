@@ -1,6 +1,7 @@
-"""Keys that authorize a call: known from its headers and query, and taken out of its bodies.
+"""API keys: collected from the headers and query of a call, and removed from its bodies.
 
-An API may repeat a key that it refuses, and an agent may print its environment. Captures hold keys in neither place.
+An API may repeat a key that it refuses, and an agent may print its environment. Captures hold API keys in neither
+place.
 """
 
 from base64 import b64decode
@@ -19,7 +20,7 @@ PARAMETERS = ("key", "token", "secret", "password", "sig", "credential")
 """A header or a parameter of the query with one of these in its name may authorize."""
 
 LONG = 24
-"""Characters from which on a value is no word that stands in a conversation by chance."""
+"""From this length on, a value does not occur in a conversation by chance."""
 
 REMOVED = "[REDACTED:authorization]"
 
@@ -61,7 +62,7 @@ def may_hold(raw: bytes, keys: Sequence[str]) -> bool:
 
 
 def without_keys(value: Any, keys: Sequence[str]) -> Any:
-    """Return a JSON value without the keys in its strings; the same object where there are none."""
+    """Return a JSON value with the keys removed from its strings; the same object if there are none."""
     if isinstance(value, str):
         for key in keys:
             value = value.replace(key, REMOVED)

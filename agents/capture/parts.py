@@ -6,13 +6,13 @@ from typing import NamedTuple
 from schemas.captures import Capture
 
 PART_BYTES = 4 * 1024 * 1024 - 64 * 1024
-"""Of one record's body: the topic takes 4 MiB."""
+"""Largest body of one record: the topic takes 4 MiB."""
 
 MAX_BYTES = 32 * 1024 * 1024
 """Of a body that is stored at all."""
 
 MAX_OPEN = 16
-"""Captures of a branch of which some parts have come; the oldest is given up beyond that."""
+"""Most captures of a branch with missing parts; beyond that, the oldest is dropped."""
 
 
 def in_parts(capture: Capture) -> list[Capture]:
@@ -37,13 +37,15 @@ class _Open(NamedTuple):
 
 
 class PartJoin:
-    """The captures of a branch that came in parts."""
+    """The captures of a branch that are split into parts."""
 
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
 
     def whole(self, capture: Capture) -> bytes | None:
-        """Return the whole body with its last part; None while parts are missing, or where they do not fit together."""
+        """Return the whole body when the last part arrives; None while parts are missing, or if they do not fit
+        together.
+        """
         if capture.parts == 1:
             return capture.body
         name = capture.capture_id

@@ -1,4 +1,4 @@
-"""The model APIs that are understood: which one a path speaks, and where its requests hold the conversation."""
+"""The supported model APIs: which one a path belongs to, and which field of its requests is the conversation."""
 
 import re
 from typing import Literal, get_args

@@ -21,7 +21,7 @@ MAX_ITEMS = 100_000
 
 
 class TooManyItemsError(BraidError):
-    """A request with more messages than are kept."""
+    """A request with more messages than the limit."""
 
 
 class UnknownBeginningError(BraidError):
@@ -37,7 +37,9 @@ class Shrunk(NamedTuple):
 
 
 def shrink(request: Mapping[str, Any], history: str, known: AbstractSet[bytes]) -> Shrunk:
-    """Return a request as a difference to what is known of its branch; `history` names the field that grows. Raises TooManyItemsError."""
+    """Return a request as a difference to the known messages of its branch; `history` names the field that grows.
+    Raises TooManyItemsError.
+    """
     digests: list[bytes] = []
     fields: dict[str, Any] = {}
     same: dict[str, str] = {}
@@ -81,7 +83,7 @@ def _digest(before: bytes, text: str) -> bytes:
 
 
 class Place:
-    """A message of a history, after other messages."""
+    """A message of a history, with its predecessor."""
 
     __slots__ = ("before", "digest", "item", "reading")
 
@@ -99,7 +101,7 @@ class Whole(NamedTuple):
     fields: dict[str, Any]
     """Everything but the history."""
     history: list[Place] | None
-    """The messages; None where the request has no list of them (`fields` then has what it has)."""
+    """The messages; None if the request has no list of them (`fields` then has its value)."""
 
 
 class Expander:

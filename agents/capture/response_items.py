@@ -1,4 +1,4 @@
-"""Items of the Responses API as messages: what the model said in one response is one message, as in other protocols."""
+"""Items of the Responses API as messages: all output of one response is one message, as in other protocols."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ def read_item(item: Any) -> list[Spoken]:
     kind = item.get("type")
     if kind in _CALLS:
         arguments = item.get(_CALLS[kind])
-        if kind == "custom_tool_call":  # a tool that takes a text: it is no JSON that went wrong
+        if kind == "custom_tool_call":  # a tool with text input: it is not malformed JSON
             arguments = {"input": arguments}
         name = text_in(item, "name") or kind.removesuffix("_call")
         return [Spoken("assistant", calls=(Called(name, arguments, text_in(item, "call_id", "id")),))]

@@ -1,4 +1,4 @@
-"""The episode that spans tell, as the events of a captured branch: those that an import of the same spans gives."""
+"""The episode described by spans, as the events of a captured branch: the same ones as an import of these spans gives."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ FORMAT = "otel"
 
 
 def events_of_spans(episode: Episode, bad: Sequence[Bad]) -> Iterator[Event]:
-    """The events, first where they come from; last what could not be read."""
+    """The events: first the source, last the spans that could not be read."""
     yield source_event(FORMAT, episode)
     config: dict[str, Any] = {"systemPrompt": episode.system} if episode.system is not None else {}
     if episode.tools:

@@ -1,7 +1,9 @@
-"""Spans of a trace, or of a branch, gathered until they are whole; then they become events as those of `braid import otel` do.
+"""Collects the spans of a trace, or of a branch, until they are complete; then makes the same events of them as `braid
+import otel`.
 
-A trace is gathered under its own id, whatever its spans say: who is named by whom is known only when all of it is there. At its end the
-spans that name a branch are moved there, as captures; the rest is a branch of its own. So the order of bodies changes nothing.
+A trace is collected under its own id, whatever its spans name: references between spans are known only when all of it
+has arrived. At its end the spans that name a branch are moved there, as captures; the rest is a branch of its own. So
+the order of bodies changes nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +21,7 @@ from schemas.captures import Capture
 from schemas.jsontext import compact, parse, parse_object
 
 RECEIVED = "otlp"
-"""The source of captures that came from an exporter."""
+"""The source of captures sent by an exporter."""
 
 MOVED = "trace"
 """The source of captures that a trace left to the branch that it names."""
@@ -31,7 +33,7 @@ OPTIONS = Options()
 
 
 class FinishedSpans(NamedTuple):
-    """All that follows from the spans of a trace or a branch."""
+    """The result of the spans of a trace or a branch."""
 
     episode: Episode | None
     moved: list[Capture]
@@ -53,7 +55,7 @@ class SpanFold:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every span of a trace has ended, and every parent is there."""
+        """Whether every span of a trace has ended, and every parent has arrived."""
         return bool(self._ids) and not self._open and not self._missing and not self._moved
 
     @property
@@ -62,7 +64,7 @@ class SpanFold:
         return bool(self._moved)
 
     def add(self, capture: Capture, body: bytes) -> None:
-        """Take a capture of spans or log records."""
+        """Add a capture of spans or log records."""
         if capture.source == MOVED:
             self._moved.append(body)
             return
@@ -82,7 +84,7 @@ class SpanFold:
                 self._open.add(span_id)
 
     def finish(self) -> FinishedSpans:
-        """All that follows, now that nothing more is waited for."""
+        """Return the result, when no more spans are expected."""
         bad: list[Bad] = []
         if self._moved:
             return FinishedSpans(self._branch(self._moved_spans(), bad), [], bad)
@@ -128,7 +130,7 @@ class SpanFold:
                 yield outside, read_plain(value)
 
     def _moves(self, named: Mapping[str, list[Any]]) -> Iterator[Capture]:
-        """Captures of the branches that the trace names. Repeated, they have the same ids."""
+        """Captures of the branches that the trace names. A repetition has the same ids."""
         for name in sorted(named):
             rollout_id, branch_index, attempt = parse(name)
             values = sorted(named[name], key=lambda value: str(value[1][1]))

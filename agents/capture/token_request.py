@@ -1,6 +1,7 @@
-"""Token ids asked for on a caller's behalf: what is added to a request of chat completions, and taken out of its answer again.
+"""Ask for token ids on a caller's behalf: adds fields to a request for chat completions, and removes them from its
+answer.
 
-The caller gets the answer that it would have got. An answer that is no JSON goes through as it is.
+The caller gets the answer that it would have got. An answer that is not JSON passes unchanged.
 """
 
 from collections.abc import Mapping
@@ -14,20 +15,20 @@ ADDED: Final = ("return_token_ids", "logprobs")
 _DATA: Final = b"data:"
 
 MAX_LINE: Final = 4 * 1024 * 1024
-"""Bytes of a line of a stream. A longer one goes through as it is."""
+"""Bytes of a line of a stream. A longer line passes unchanged."""
 
 
 class TokenRequest(NamedTuple):
     """A request that asks for token ids."""
 
     body: bytes
-    """As it is sent."""
+    """The body that is sent."""
     added: frozenset[str]
     """The fields that the caller did not send."""
 
 
 def with_token_ids(body: bytes) -> TokenRequest | None:
-    """Return the request with the fields that ask for token ids; None where there is nothing to add, or nothing can be added."""
+    """Return the request with the fields that ask for token ids; None if they are there already, or cannot be added."""
     try:
         asked = parse(body)
     except (ValueError, RecursionError):
@@ -43,7 +44,7 @@ def with_token_ids(body: bytes) -> TokenRequest | None:
 
 
 def without_token_ids(body: bytes, added: frozenset[str]) -> bytes:
-    """Return an answer without what was added to its request; one that is no JSON object as it is."""
+    """Return an answer without the added fields; unchanged if it is not a JSON object."""
     try:
         answer = parse(body)
     except (ValueError, RecursionError):
@@ -54,13 +55,13 @@ def without_token_ids(body: bytes, added: frozenset[str]) -> bytes:
 
 
 class EventFilter:
-    """Takes what was added out of a stream of events, line by line as they come."""
+    """Removes the added fields from a stream of events, line by line."""
 
     def __init__(self, added: frozenset[str]) -> None:
         self._added = added
         self._waiting = bytearray()
         self._passing = False
-        """Whether the rest of a line that is too long goes through."""
+        """Whether the rest of an oversized line passes unchanged."""
 
     def take(self, piece: bytes) -> bytes:
         """Return the lines that are complete."""
@@ -82,7 +83,7 @@ class EventFilter:
         return bytes(made)
 
     def end(self) -> bytes:
-        """Return what is left."""
+        """Return the remaining bytes."""
         left = bytes(self._waiting)
         self._waiting.clear()
         return left if self._passing else self._line(left)
@@ -100,7 +101,7 @@ class EventFilter:
 
 
 def _take_out(answer: dict[str, Any], added: frozenset[str]) -> bool:
-    """Take out of an answer what was added; returns whether anything was."""
+    """Remove the added fields from an answer; return whether there were any."""
     changed = False
     choices = answer.get("choices")
     parts = [answer, *[each for each in choices if isinstance(each, dict)]] if isinstance(choices, list) else [answer]

@@ -97,7 +97,7 @@ class CallReader:
 
 
 def _delta(body: Mapping[str, Any], protocol: Protocol) -> Mapping[str, Any]:
-    """The request as a difference; one that is given whole is the difference to nothing."""
+    """The request as a difference; a whole request is the difference to an empty one."""
     request = body.get("request")
     if not isinstance(request, dict):
         raise LineError("request", "expected an object")
@@ -146,7 +146,7 @@ def _system(given: Any) -> list[Spoken]:
 
 
 def _prompts(prompt: Any) -> list[Spoken]:
-    """A prompt of text completions. Token ids are no text, and several prompts are no conversation."""
+    """A prompt of text completions. Token ids are not text, and several prompts are not a conversation."""
     given = prompt[0] if isinstance(prompt, list) and len(prompt) == 1 else prompt
     return [Spoken("user", given) if isinstance(given, str) else _reference(given)]
 

@@ -1,4 +1,5 @@
-"""A tracer's tool events beside the calls of responses: each is given the id of the call that it is about, so that no call is told twice.
+"""Tool events of a tracer and the calls of responses: each event gets the id of its call, so that no call is recorded
+twice.
 
 A tracer knows the tool and its arguments, often not the id that the model gave the call. Events that fit no call wait until the next
 response, or the end: the proxy's capture of a response may come after the tracer's of its tools.
@@ -44,7 +45,7 @@ class ToolEvents:
         return [self._fitted(event) or event for event in waiting]
 
     def take(self, event: Event) -> list[Event]:
-        """Return the events that can be told now."""
+        """Return the events that are complete now."""
         found = self._fitted(event) if not self._waiting else None
         if found is None:
             self._waiting.append(event)

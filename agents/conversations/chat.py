@@ -1,4 +1,4 @@
-"""A conversation's messages and model calls, as they are kept while their rollout is open: redacted, and whole."""
+"""Messages and model calls of a conversation, kept in full, redacted, while their rollout is open."""
 
 from typing import Final, final
 
@@ -19,11 +19,11 @@ class AskedTool:
         self.call_id = call_id
         self.name = name
         self.arguments = arguments
-        """JSON text as the model wrote it; written anew where something was removed from it."""
+        """Whether the arguments are not a JSON object."""
         self.arguments_digest = arguments_digest
         """SHA-256 of the canonical JSON of the raw arguments."""
         self.malformed = malformed
-        """Whether the arguments are no JSON object."""
+        """Whether the arguments are not a JSON object."""
 
 
 @final
@@ -72,7 +72,7 @@ class Told:
         self.key = key
         """SHA-256 of all that a model sees of it: messages with equal keys are equal."""
         self.size = size
-        """Bytes of the same."""
+        """Bytes of this object."""
         self.removed = removed
         """Whether redaction removed anything from it."""
 
@@ -116,11 +116,11 @@ class Asked:
         self.keep = keep
         self.add = add
         self.response = response
-        """Id of the assistant message that came back; None for a call that failed."""
+        """Id of the assistant message in the response; None for a call that failed."""
         self.agent = agent
         self.model = model
         self.tools = tools
-        """The tools on offer, as JSON text; None where the call does not say."""
+        """The tools offered, as JSON text; None if the call does not record them."""
         self.tools_digest = tools_digest
         """SHA-256 of the canonical JSON of the raw tools; also where the call only names the digest."""
         self.input_tokens = input_tokens
@@ -129,7 +129,7 @@ class Asked:
         self.tokens = tokens
         """Its tokens as the engine returned them."""
         self.tokens_left_out = tokens_left_out
-        """Why it has none, where it had some."""
+        """Why the tokens were dropped, if it had any."""
         self.policy_version = policy_version
         self.removed = removed
         """Whether redaction removed anything from its tools."""
@@ -156,7 +156,7 @@ class Uttered:
         self.before_task = before_task
         """An assistant's words before the task: a greeting."""
         self.said = said
-        """The raw text, where emission version 1 reads the event as something that the model said."""
+        """The raw text, if emission version 1 reads the event as an utterance of the model."""
         self.role = role
         """Of context: user, system or developer."""
 
@@ -175,5 +175,5 @@ class Odd:
         self.code = code
         """Why."""
         self.said = said
-        """Its raw text, where emission version 1 reads it as something that the model said."""
+        """The raw text, if emission version 1 reads it as an utterance of the model."""
         self.step = step

@@ -1,4 +1,4 @@
-"""Reads conversation events: checks them, removes secrets, and keeps what rows are made of."""
+"""Reads conversation events: checks them, removes secrets, and keeps the parts that rows need."""
 
 from hashlib import sha256
 from typing import Any, Final
@@ -104,7 +104,7 @@ def read_call(
 
 
 class _Cleaner:
-    """Removes secrets and counts them; leaves everything as it is when nothing is to be removed."""
+    """Removes secrets and counts them; returns its input unchanged if redaction is off."""
 
     def __init__(self, redacting: bool) -> None:
         self._redacting = redacting
@@ -142,7 +142,7 @@ def _raw_text(read: ChatMessage) -> str | None:
 
 
 def _content(read: ChatMessage, clean: _Cleaner) -> tuple[str | None, str | None]:
-    """The text of a message, and its parts where they are more than one text."""
+    """The text of a message, and its parts if there is more than one text."""
     if read.content is None or isinstance(read.content, str):
         return clean.text(read.content), None
     parts = [part.model_dump(exclude_none=True) for part in read.content]
@@ -175,7 +175,7 @@ def _asked_tool(call: RequestedCall, clean: _Cleaner) -> AskedTool:
 def _seen(
     read: ChatMessage, content: str | None, parts: str | None, reasoning: str | None, tools: tuple[AskedTool, ...]
 ) -> bytes:
-    """All that a model sees of the message, as JSON."""
+    """Everything that a model sees of the message, as JSON."""
     seen = [
         read.role, content, parts, reasoning or None, [[call.call_id, call.name, call.arguments] for call in tools],
         read.tool_call_id, read.name or None, read.is_error,

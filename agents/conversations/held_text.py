@@ -1,7 +1,8 @@
 """Long texts of open rollouts, kept whole until rows are made of them.
 
 Most texts are short and stay strings. A longer one goes through a `TextStore`, so that a worker can bound its memory; the one in
-memory is the default, and a store that spills to a scratch file is the worker's (streams). A text always comes back as it was.
+memory is the default, and a store that spills to a scratch file is the worker's (streams). A text is always returned
+unchanged.
 """
 
 from typing import Final, Protocol
@@ -22,7 +23,7 @@ class TextStore(Protocol):
     """Keeps long texts."""
 
     def hold(self, text: str) -> str | HeldText:
-        """Take a text; returns it, or a handle that gives it back."""
+        """Store a text; return it, or a handle that reads it back."""
         ...
 
 
@@ -38,7 +39,7 @@ IN_MEMORY: Final = InMemory()
 
 
 def held(text: str, texts: TextStore) -> str | HeldText:
-    """Keep a text: a short one as it is."""
+    """Store a long text; return a short one unchanged."""
     return text if len(text) < LONG else texts.hold(text)
 
 

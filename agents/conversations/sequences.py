@@ -1,8 +1,8 @@
 """The sequences of a branch: conversations that its model calls continue, each from its first message to its last response.
 
-A call joins the sequence whose last call it continues: its context begins with that call's context and response, with equal
-content, of the same agent and with the same tools. Otherwise it begins one. So a compaction, a sub-agent, a side call, or a second
-continuation of the same history begins another, and every response stands in exactly one sequence.
+A call joins the sequence whose last call it continues: its context begins with the context and response of that call,
+with equal content, the same agent and the same tools. Otherwise it begins one. So a compaction, a sub-agent, a side
+call, or a second continuation of the same history begins another, and every response stands in exactly one sequence.
 
 Contexts are paths in a tree of messages: equal beginnings are the same nodes, so a turn costs what is new in it.
 """
@@ -38,9 +38,9 @@ class Sequence(NamedTuple):
     """The positions of the responses of its calls."""
     agent: str | None
     tools: str | None
-    """The tools on offer, as JSON text; None where no call says."""
+    """The tools offered, as JSON text; None if no call records them."""
     model: str | None
-    """The model that was asked; None where several were."""
+    """The requested model; None if there were several."""
     calls: tuple[SequenceCall, ...] = ()
     """Its calls, in order."""
     removed_from: int | None = None
@@ -65,7 +65,7 @@ MAX_MESSAGES: Final = 100_000
 each sequence becomes rows of its own: without a bound, a small slice could exhaust the memory of a worker."""
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of the same."""
+"""Most bytes of the sequences of a branch."""
 
 MAX_STEPS: Final = 5_000_000
 """Messages that are passed on the way from one context to another."""
@@ -106,7 +106,7 @@ class _Tree:
         return node
 
     def walk(self, steps: int) -> None:
-        """Count steps. Raises NotRepresentableError when there are too many."""
+        """Count steps. Raises NotRepresentableError if there are too many."""
         self._steps += steps
         if self._steps > MAX_STEPS:
             raise NotRepresentableError(TOO_MANY)
@@ -152,7 +152,7 @@ class _Open:
         self.models.append(call.model)
 
     def takes(self, call: Asked) -> bool:
-        """Whether a call is the same agent's and is offered the same tools, as far as these are known."""
+        """Whether a call has the same agent and the same tools, as far as these are known."""
         alike = None in (call.tools_digest, self.tools_digest) or call.tools_digest == self.tools_digest
         return alike and call.agent == self.agent
 
@@ -163,9 +163,8 @@ def sequences_of(
     """Return the sequences of an attempt's calls, in the order of its log.
 
     `by_digest` has tool lists by digest, for calls that name only that; `removed` has the digests of those from
-    which redaction removed something. Raises NotRepresentableError for a reference to nothing,
-    an id that stands for two messages or calls, tools that are not known, an attempt without any response, and sequences that are
-    too many or too long to be made into rows.
+    which redaction removed something. Raises NotRepresentableError for a missing reference, an id used for two messages
+    or calls, unknown tools, an attempt without any response, and sequences that are too many or too long for rows.
     """
     known = _by_id(messages)
     unclean = {*removed}
@@ -217,7 +216,7 @@ def _by_id(messages: Iterable[Told]) -> dict[str, Told]:
     for told in messages:
         if known.setdefault(told.message_id, told).key != told.key:
             raise NotRepresentableError("repeated_message_id")
-        if told.removed:  # equal messages, of which one was another before redaction
+        if told.removed:  # equal messages, one of which was different before redaction
             known[told.message_id] = told
     return known
 
@@ -243,7 +242,7 @@ def _context(call: Asked, ends: Mapping[str, int], known: Mapping[str, Told], tr
 def _continued(
     call: Asked, node: int, tree: _Tree, by_last: Mapping[int, list[int]], sequences: list[_Open]
 ) -> int | None:
-    """The sequence that a call continues: the longest, then the earliest; None when it begins one."""
+    """The sequence that a call continues: the longest, then the earliest; None if it begins a new one."""
     while node != ROOT:
         found = [place for place in by_last.get(node, ()) if sequences[place].takes(call)]
         if found:

@@ -1,7 +1,7 @@
 """Prompts written as differences: the ids that an earlier call of the same attempt already has on the log are not written again.
 
-A producer keeps one `TokenDeltas` for events that it writes in their order. A call of which the earlier one is not remembered keeps all
-of its prompt: a difference saves bytes and means nothing else.
+A producer keeps one `TokenDeltas` for events that it writes in their order. If the earlier call is no longer
+remembered, a call keeps its whole prompt: a difference only saves bytes.
 """
 
 from collections import OrderedDict
@@ -29,7 +29,7 @@ class TokenDeltas:
         self._size = 0
 
     def shrunk(self, place: Place, event: AgentEvent) -> AgentEvent:
-        """Return an event with its prompt as a difference; without its tokens where no slice could hold them."""
+        """Return an event with its prompt as a difference; without its tokens if they do not fit into a slice."""
         tokens = event.tokens
         if tokens is None or tokens.prompt_keep:
             return event
@@ -60,7 +60,7 @@ def size_of(tokens: PackedTokens | None) -> int:
 
 def shared(one: bytes, other: bytes) -> int:
     """How many ids two lists begin with alike."""
-    if other.startswith(one):  # nearly always: a prompt goes on
+    if other.startswith(one):  # nearly always: a prompt continues the one before
         return len(one) // WIDTH
     low, high = 0, min(len(one), len(other)) // WIDTH
     while low < high:

@@ -17,13 +17,13 @@ from schemas.training import LeftOut, PolicySpan, TokenStream
 
 REDACTED: Final = "tokens_redacted"
 DIFFER: Final = "tokens_differ"
-"""The prompt is not the one of its digest: the earlier call that it continues is not on the log, or is another one."""
+"""The prompt does not match its digest: the earlier call that it continues is not on the log, or is a different one."""
 INCOMPLETE: Final = "tokens_incomplete"
-"""Of a call that has tokens, while another one of its conversation has none."""
+"""The call has tokens, but another call of its conversation has none."""
 REASONING: Final = "reasoning_dropped"
 
 JOINT: Final = 512
-"""Characters on each side of the border of two messages in which a secret is looked for that stands across it."""
+"""Characters searched on each side of the border of two messages, for secrets that cross it."""
 
 
 class Streams(NamedTuple):
@@ -31,9 +31,9 @@ class Streams(NamedTuple):
 
     streams: tuple[TokenStream, ...] = ()
     retokenised: bool | None = None
-    """Whether there are several because they do not join; None where there is none."""
+    """Whether there are several streams because they do not join; None if there is none."""
     left_out: tuple[LeftOut, ...] = ()
-    """Calls that are in none, by reason."""
+    """Calls that are in no stream, by reason."""
 
 
 NO_STREAMS: Final = Streams()
@@ -44,7 +44,7 @@ def streams_of(
 ) -> tuple[Streams, ...]:
     """Return the streams of each conversation; `calls` are all of the branch, in the order of its log.
 
-    Without `reasoning` there are none of a conversation that has any: ids would give it back.
+    Without `reasoning`, conversations that contain reasoning have no streams: ids would reveal it.
     """
     if all(call.tokens is None and call.tokens_left_out is None for call in calls):
         return (NO_STREAMS,) * len(conversations)
@@ -58,7 +58,9 @@ def streams_of(
 
 
 def _prompts(calls: Sequence[Asked]) -> Iterable[tuple[Asked, bytes | None]]:
-    """Each call with the ids of its prompt, whole; None where they are not known. Ids are kept while a later call goes on with them."""
+    """Each call with the ids of its whole prompt; None if they are not known. Ids are kept while a later call goes on
+    with them.
+    """
     needed = Counter(call.after for call in calls if call.tokens is not None and call.tokens.keep)
     known: dict[str, bytes] = {}
     for call in calls:
@@ -96,7 +98,7 @@ class _Building:
         self._n_lacking = 0
 
     def take(self, call: Asked, prompt: bytes | None) -> None:
-        """Take the next call."""
+        """Add the next call."""
         if call.call_id not in self._usable:
             return
         if call.tokens is None or prompt is None:
@@ -110,7 +112,7 @@ class _Building:
         last.add(call, prompt)
 
     def end(self) -> Streams:
-        """Return the streams: none where a call of them lacks its tokens."""
+        """Return the streams: none if any call lacks its tokens."""
         if self._n_lacking:
             whole = len(self._usable) - self._n_lacking
             self._left[INCOMPLETE] += whole
@@ -176,7 +178,7 @@ def _first_removed(messages: Sequence[Told], until: int | None) -> int | None:
 
 
 def _across(end: str, beginning: str) -> bool:
-    """Whether redaction finds more in two texts together than in each of them."""
+    """Whether redaction finds more in two joined texts than in each of them."""
     found = sum(count for _, count in redact(end + beginning).counts)
     return found > 0 and found > sum(count for text in (end, beginning) for _, count in redact(text).counts)
 

@@ -1,8 +1,8 @@
 """Tokens of model calls as their engines returned them: packed for the log, checked when they are read, whole again for rows.
 
 On the log an event's data has the SHA-256 of each list, and the typed field beside it the lists themselves, the prompt as a difference
-to an earlier call. So the digest of an event covers its tokens, however they are packed, and a difference to a call that is not the
-one that was meant is found out. Nothing is ever tokenised here.
+to an earlier call. So the digest of an event covers its tokens, however they are packed, and a difference to the wrong
+call is detected. Nothing is ever tokenised here.
 """
 
 import sys
@@ -24,7 +24,7 @@ MISSING: Final = "tokens_missing"
 
 
 class BadTokensError(Exception):
-    """Tokens that are not what their event says."""
+    """Tokens that contradict their event."""
 
 
 def pack_ids(ids: Sequence[int]) -> bytes:
@@ -43,7 +43,7 @@ def unpack_logprobs(packed: bytes, *, wide: bool) -> list[float]:
 
 
 def packed(prompt_ids: Sequence[int], ids: Sequence[int], logprobs: Sequence[float] | None) -> PackedTokens:
-    """Return the lists, packed; log-probabilities as 32-bit numbers where every one of them is such a number."""
+    """Return the lists, packed; log-probabilities as 32-bit floats if that loses nothing."""
     if logprobs is None:
         return PackedTokens(prompt_ids=pack_ids(prompt_ids), ids=pack_ids(ids))
     wide = array("d", logprobs)
@@ -91,7 +91,7 @@ class HeldTokens:
         return _whole(self._ids)
 
     def prompt(self, former: bytes | None) -> bytes | None:
-        """Return the ids of the prompt, after the ids of an earlier call; None where they are not those of the digest."""
+        """Return the ids of the prompt, after the ids of an earlier call; None if they do not match the digest."""
         own = _whole(self._prompt)
         if self.keep:
             if former is None or len(former) < self.keep * WIDTH:
@@ -107,9 +107,9 @@ class HeldTokens:
 def read_tokens(
     given: GivenTokens | None, tokens: PackedTokens | None, texts: TextStore, *, has_former: bool
 ) -> HeldTokens | None:
-    """Return the tokens of a call; None where it has none. `has_former`: whether it names an earlier call.
+    """Return the tokens of a call, or None. `has_former`: whether it names an earlier call.
 
-    Raises BadTokensError for tokens that are not what the event says.
+    Raises BadTokensError for tokens that contradict the event.
     """
     if given is None:
         if tokens is not None:
@@ -127,7 +127,7 @@ def read_tokens(
 
 
 def _check(given: GivenTokens, tokens: PackedTokens, *, has_former: bool) -> None:
-    """Raise BadTokensError for tokens that are not those of the digests, and for such as are no tokens."""
+    """Raise BadTokensError for values that are not token ids, or that do not match the digests."""
     for part in (tokens.prompt_ids, tokens.ids):
         if len(part) % WIDTH or max(part[WIDTH - 1 :: WIDTH], default=0) > 127:
             raise BadTokensError("tokens: ids are 32-bit whole numbers from 0")

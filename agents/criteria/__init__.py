@@ -1,1 +1,1 @@
-"""Criteria: checks that a task names, run on what a branch left behind."""
+"""Criteria: checks defined by a task, run on the files of a branch."""

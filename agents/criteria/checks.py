@@ -86,7 +86,7 @@ def count_headings(text: str) -> int:
 
 
 def readable(content: bytes) -> str | None:
-    """The text of a file; None when it is none."""
+    """The text of a file; None if it is not text."""
     try:
         return content.decode()
     except UnicodeDecodeError:

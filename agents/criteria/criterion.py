@@ -1,6 +1,6 @@
-"""Criteria that a task may set for the files of a branch: one class per method, told apart by `method`.
+"""Criteria that a task may set for the files of a branch: one class per method, selected by `method`.
 
-An unknown method, a missing field or a pattern that is none is an error where the task is loaded, never a check that passes.
+An unknown method, a missing field or an invalid pattern is an error when the task is loaded, never a check that passes.
 """
 
 import re
@@ -38,7 +38,7 @@ class _OfFile(_Criterion):
 
 
 class FileExists(_OfFile):
-    """The file is there."""
+    """The file exists."""
 
     method: Literal["file_exists"]
 

@@ -1,4 +1,4 @@
-"""Evidence records of a closed rollout: one per branch, then one for the ranking that states the whole.
+"""Evidence records of a closed rollout: one per branch, then one for the ranking, which lists the whole.
 
 A record here is unsigned; its JSON view is what is hashed, chained and signed. The chain runs through the rollout: a record
 names the hash of the one before, and the last one states how many there are and lists every branch record and training row.
@@ -139,7 +139,7 @@ class Placed(NamedTuple):
 
     record: AepRecord
     message: bytes
-    """Its canonical bytes: what is hashed and signed."""
+    """Its canonical bytes: they are hashed and signed."""
 
 
 def chain_of(
@@ -199,7 +199,7 @@ def sign(record: AepRecord, key: SigningKey, message: bytes | None = None) -> Ae
 
 
 def json_view(record: AepRecord) -> dict[str, Any]:
-    """The record as AEP JSON: what is unknown is left out; `prev_record_hash` is always there."""
+    """The record as AEP JSON: unknown fields are left out; `prev_record_hash` is always there."""
     values = vars(record)  # all at once: an attribute of a model takes five times as long as an entry of a dict
     view: dict[str, Any] = {
         "schema_version": values["schema_version"],

@@ -72,7 +72,7 @@ def parse_json(text: bytes | str) -> Any:
 
 
 def parse_evidence(text: bytes | str) -> Any:
-    """As `parse_json`; refuses repeated keys, so that a record says the same to every reader."""
+    """As `parse_json`; refuses repeated keys, so that every reader reads the same record."""
     value = parse_json(text)
     try:
         refuse_repeated_keys(text if isinstance(text, str) else text.decode(), value)
@@ -108,7 +108,9 @@ def javascript_number(number: float) -> str:
 
 
 def in_python(value: Any, depth: int = 0) -> bool:
-    """Whether orjson, with sorted keys, writes a value in canonical form. Raises TypeError for a key that is no string."""
+    """Whether orjson, with sorted keys, writes a value in canonical form. Raises TypeError for a key that is not a
+    string.
+    """
     return _all_alike((value,), depth)
 
 
@@ -133,7 +135,7 @@ def _all_alike(children: Iterable[Any], depth: int) -> bool:
 
 
 written_alike: Final[Callable[..., bool]] = in_c if COMPILED else in_python
-"""The same, in C where there is a compiler. A value that orjson writes so it has read exactly, too."""
+"""The same function, in C if it was compiled. A value that orjson writes so it has read exactly, too."""
 
 
 def _same_fraction(number: float) -> bool:
@@ -141,7 +143,7 @@ def _same_fraction(number: float) -> bool:
 
 
 def _rewritten(value: Any, depth: int, exact: bool) -> Any:
-    """Return what orjson writes in canonical form; TypeError or ValueError where there is no such form."""
+    """Return a value that orjson writes in canonical form; TypeError or ValueError if there is no such form."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -157,7 +159,7 @@ def _rewritten(value: Any, depth: int, exact: bool) -> Any:
 
 
 def _kept_or_rewritten(value: Any, depth: int, exact: bool) -> Any:
-    """Keep what needs no rewriting; looked for near the top only, so that deep values are not walked many times."""
+    """Keep values that need no rewriting; checked only near the top, so that deep values are not walked many times."""
     if type(value) is str or (depth <= _KEPT_DEPTH and written_alike(value, depth)):
         return value
     return _rewritten(value, depth, exact)
@@ -189,7 +191,7 @@ def _utf16(key: str) -> bytes:
 
 
 def _first_fault(value: Any, exact: bool) -> str:
-    """Say where a value without canonical bytes has none, and why."""
+    """Return the place of the first value without canonical bytes, and why."""
     todo: list[tuple[Any, str, int]] = [(value, "", 0)]
     while todo:
         found, where, depth = todo.pop()

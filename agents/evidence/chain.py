@@ -1,10 +1,10 @@
 """Following the links between records: what was removed, reordered, added or forked.
 
-Decides, while records arrive in file order, whether each one's link holds: the record it names must have come before it
-and nothing else may follow that record. Chains may be interleaved; a record belongs to the chain of the record it names
-and to the chain of its rollout (or, outside rollouts, of its run_id). A rollout's last record, `<rollout_id>/ranking`,
-states how many records come before it, so that nothing can be cut off at either end. An exact repetition of a record
-changes nothing. Keeps one small entry per record, never the records.
+Decides, in file order, whether each record's link is valid: the record it names must come before it, and no other
+record may link to the same one. Chains may be interleaved; a record belongs to the chain of the record it names and to
+the chain of its rollout (or, outside rollouts, of its run_id). A rollout's last record, `<rollout_id>/ranking`, states
+how many records come before it, so that nothing can be cut off at either end. An exact repetition of a record changes
+nothing. Keeps one small entry per record, never the records.
 """
 
 import re
@@ -33,7 +33,7 @@ class ChainState(StrEnum):
 
 @dataclass(frozen=True)
 class ChainVerdict:
-    """One chain: its rollout or run, how many records it has, and what its links prove."""
+    """One chain: its rollout or run, its number of records, and the state of its links."""
 
     chain: str
     state: ChainState
@@ -43,7 +43,7 @@ class ChainVerdict:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing speaks against the chain; a run that was never chained claims nothing."""
+        """Whether the chain has no fault; a run that was never chained has none."""
         return self.state in {ChainState.INTACT, ChainState.NOT_PRESENT}
 
     def as_json(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class _Chain:
 class _Node:
     chain: _Chain
     length: int | None
-    """How many records lead here from a start, itself included; None behind a fault."""
+    """Number of records from the start of the chain to this one; None after a fault."""
     faulty: bool
     followed: bool = False
 
@@ -94,7 +94,7 @@ class _Rollout:
 
 
 class ChainTracker:
-    """Takes records one by one, says what is wrong with each link, and at the end what each chain is worth."""
+    """Reads records one by one, returns the faults of each link, and at the end the state of each chain."""
 
     def __init__(self) -> None:
         self._nodes: dict[bytes, _Node] = {}

@@ -1,6 +1,6 @@
 """DSSE: a record as a signed in-toto Statement, for verifiers that know attestations and not AEP.
 
-Decides when an envelope is good: every rule below holds, and the payload says the same as the record that carries it.
+An envelope is good if every rule below holds and its payload equals the record that carries it.
 The signature is over the pre-authentication encoding (PAE) of the decoded payload, as the DSSE standard has it. Some
 emitters signed the base64 text instead; such an envelope is recognised and named legacy, and is never good.
 """
@@ -28,13 +28,13 @@ class EnvelopeVerdict(NamedTuple):
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """Return the DSSE v1 pre-authentication encoding: what is signed."""
+    """Return the DSSE v1 pre-authentication encoding, which is signed."""
     kind = payload_type.encode("utf-8", "surrogatepass")
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
 def statement(record: Mapping[str, Any]) -> Json:
-    """Return the in-toto Statement that says what the record says."""
+    """Return the in-toto Statement of the record."""
     predicate = signed_body(record)
     return {
         "_type": STATEMENT_TYPE,
@@ -62,12 +62,14 @@ def with_envelope(record: Mapping[str, Any], key: SigningKey) -> Json:
 
 
 def is_envelope(value: Mapping[str, Any]) -> bool:
-    """Say whether this is an envelope by itself, and no record."""
+    """Return whether this is a bare envelope and not a record."""
     return "payloadType" in value and "payload" in value and "schema_version" not in value
 
 
 def enveloped(envelope: Json) -> Json | None:
-    """Return the record in an envelope, carrying it; None when there is none. Whether it is good is another question."""
+    """Return the record in an envelope, with the envelope in it; None if there is none. This does not check the
+    envelope.
+    """
     payload = decode_base64(envelope.get("payload"))
     try:
         said = parse_evidence(payload) if payload is not None else None
@@ -113,7 +115,7 @@ class _StatementFaults(NamedTuple):
 
 
 def _statement_faults(record: Mapping[str, Any], payload: bytes) -> _StatementFaults:
-    """Say where the payload is not the Statement of this record."""
+    """Return the differences between the payload and the Statement of this record."""
     try:
         said = parse_evidence(payload)
         if not isinstance(said, dict):

@@ -1,9 +1,9 @@
 """Signing keys on disk: the one part of evidence that touches files.
 
-Decides where a key comes from: a file or a variable that the configuration names, else a development key that is made
-on first use, outside the repository. A key file is PEM (PKCS8) or the 32-byte seed in hex; a line `Braid-Key-Id: NAME`
-above the PEM names the key. Guarantees that a key file is complete or absent, readable by its owner only, never
-overwritten, and that two processes that start together get the same development key. No message holds private material.
+A key comes from a file or a variable that the configuration names, else from a development key that is made on first
+use, outside the repository. A key file is PEM (PKCS8) or the 32-byte seed in hex; a line `Braid-Key-Id: NAME` above the
+PEM names the key. Guarantees that a key file is complete or absent, readable by its owner only, never overwritten, and
+that two processes that start together get the same development key. No message contains private material.
 """
 
 import os
@@ -43,7 +43,7 @@ class PublicKey(NamedTuple):
 
 
 def default_directory() -> Path:
-    """Return where keys live when nothing else is configured: the user's data directory."""
+    """Return the default folder of keys: the user's data directory."""
     return platformdirs.user_data_path("braidstream") / "keys"
 
 
@@ -61,7 +61,7 @@ def read_key(text: str | bytes, key_id: str | None = None, *, source: str = "the
     try:
         private = load_pem_private_key(raw, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        private = None  # what the parser says could quote the key
+        private = None  # the parser's message could quote the key
     if not isinstance(private, Ed25519PrivateKey):
         raise KeyFileError(
             f"{source} is no Ed25519 private key: give an unencrypted PEM (PKCS8) or the 32-byte seed as 64 hex digits"
@@ -82,7 +82,7 @@ def load_key(path: Path, key_id: str | None = None) -> SigningKey:
 
 
 def save_key(key: SigningKey, path: Path) -> None:
-    """Write a key to a new file, whole or not at all, for the owner's eyes only; an existing file is left alone."""
+    """Write a key to a new file atomically, readable by its owner only; an existing file is not replaced."""
     pem = key.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -93,7 +93,7 @@ def save_key(key: SigningKey, path: Path) -> None:
                 file.write(b"Braid-Key-Id: %b\n%b" % (key.key_id.encode("ascii"), pem))
                 file.flush()
                 os.fsync(file.fileno())
-            path.hardlink_to(draft)  # unlike a rename, a link never replaces what is there
+            path.hardlink_to(draft)  # unlike a rename, a link never replaces an existing file
         finally:
             draft.unlink()
     except FileExistsError as error:
@@ -110,7 +110,7 @@ def development_key(directory: Path | None = None, file: str = DEVELOPMENT_FILE)
         try:
             save_key(SigningKey(DEVELOPMENT_PREFIX + _short(private), private), path)
         except KeyFileError:
-            if not path.exists():  # else another process made it a moment ago: use that one
+            if not path.exists():  # another process has just made it: use that one
                 raise
     return load_key(path)
 

@@ -31,7 +31,7 @@ SEVERITY: dict[SideEffect, int] = {
 
 @lru_cache(maxsize=8192)
 def side_effect(tool: str, arguments: str) -> SideEffect:
-    """The class of a call; `unknown` where the name says nothing."""
+    """The class of a call; `unknown` if its name is not recognised."""
     if _SHELL.search(tool):
         return "network-egress" if _EGRESS.search(arguments) else "mutate-external"
     if _NETWORK.search(tool):

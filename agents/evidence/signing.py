@@ -1,8 +1,8 @@
 """Signing and linking: Ed25519 over a record's canonical bytes, and the hash by which the next record names it.
 
 Decides what a signature covers: everything in a record but `signature` and `dsse_envelope`. Ed25519 is deterministic,
-so the same record under the same key always has the same signature. Reading is strict where the encoding leaves room:
-a base64 text counts only in its one normal form, so that no byte of it can be changed unseen.
+so the same record under the same key always has the same signature. Reading is strict where the encoding is ambiguous:
+only the normal form of a base64 text is accepted, so that no byte of it can be changed undetected.
 """
 
 import base64
@@ -19,7 +19,7 @@ from agents.evidence.canonical import canonical_bytes, digest
 from agents.evidence.structure import quoted
 
 Json = dict[str, Any]
-"""A JSON object, as a parser gives it."""
+"""A JSON object, as parsed."""
 
 ALGORITHM = "ed25519"
 UNSIGNED_FIELDS = frozenset({"signature", "dsse_envelope"})
@@ -82,7 +82,7 @@ def record_hash(record: Mapping[str, Any]) -> str:
 
 
 def signature_faults(signature: object, message: bytes, keys: Mapping[str, bytes]) -> list[str]:
-    """Say what is wrong with an inline signature of the message; nothing, if it is good."""
+    """Return the faults of an inline signature of the message; empty if it is good."""
     if not isinstance(signature, dict):
         return ["signature: must be an object with alg, key_id and sig"]
     if signature.get("alg") != ALGORITHM:
@@ -113,7 +113,7 @@ def covers(public: bytes, signature: bytes, message: bytes) -> bool:
 
 
 def decode_base64(text: object) -> bytes | None:
-    """Decode padded standard base64 in its one normal form; None for anything else."""
+    """Decode padded standard base64 in its normal form; None for anything else."""
     if not isinstance(text, str):
         return None
     try:

@@ -1,8 +1,9 @@
 """Rules for a well-formed AEP record: the shape of aep/v0.1 .. v0.5, and the rules between its fields.
 
-Two layers, judged apart. Structural: required fields, types and vocabularies; members that no version names are
-accepted, because producers extend records. Semantic: what cannot be true together, such as an attribution floor that is
-not the weakest grade observed. Only what is certainly wrong is reported. Every fault names its field; nothing raises.
+Two layers, judged separately. Structural: required fields, types and vocabularies; members that no version names are
+accepted, because producers extend records. Semantic: fields that contradict each other, such as an attribution floor
+that is not the weakest grade observed. Only certain faults are reported. Every fault names its field; nothing
+raises.
 """
 
 import reprlib
@@ -21,11 +22,11 @@ _QUOTES = reprlib.Repr()
 _QUOTES.maxstring = _QUOTES.maxother = 120
 
 Check = Callable[[object, str, list[str]], None]
-"""Looks at a value, knows its place, adds what is wrong."""
+"""Checks a value at its path, and appends its faults."""
 
 
 def structural_faults(record: object) -> list[str]:
-    """Say where the record breaks the shape of its version; nothing, if it does not."""
+    """Return where the record breaks the schema of its version; empty if it does not."""
     faults: list[str] = []
     _RECORD(record, "", faults)
     if isinstance(record, dict) and record.get("schema_version") == "aep/v0.5":
@@ -34,14 +35,14 @@ def structural_faults(record: object) -> list[str]:
 
 
 def semantic_faults(record: object) -> list[str]:
-    """Say which fields contradict each other; nothing, if none do."""
+    """Return the fields that contradict each other; empty if none do."""
     if not isinstance(record, dict):
         return ["the record is not an object"]
     return [*_attribution_faults(record), *_side_effect_faults(record), *_closing_faults(record)]
 
 
 def closing_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what the last record of a rollout states about the whole; None for any other record."""
+    """Return the summary of the rollout from its last record; None for any other record."""
     run_id, closing = record.get("run_id"), record.get("closing")
     if isinstance(run_id, str) and run_id.endswith(CLOSING_SUFFIX) and isinstance(closing, dict):
         return closing

@@ -3,7 +3,7 @@
 Decides what is ok, layer by layer: structural and semantic (`structure`), authenticity (an inline Ed25519 signature or
 a DSSE envelope, by a known key), and the link to the record before (`chain`). A record is ok when every layer holds;
 the whole is ok when every record and every chain is, and there is at least one record. A line that is not a record gets
-a verdict of its own at its place, and the rest goes on. Records are judged as they come; only their hashes are kept.
+its own verdict, and reading goes on. Records are judged as they come; only their hashes are kept.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ class Authenticity(StrEnum):
 
 
 class Evidence(NamedTuple):
-    """One thing to verify and where it was found: a record, or why there is none."""
+    """One item to verify and its position: a record, or the reason why it is not one."""
 
     position: str
     record: Json | None
@@ -49,7 +49,7 @@ class RecordVerdict:
     ok: bool
     reasons: tuple[str, ...]
     record_hash: str | None = None
-    """By this the next record names it; None when the record has no canonical bytes."""
+    """The next record refers to this hash; None if the record has no canonical bytes."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the verdict as a JSON object."""
@@ -73,7 +73,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether everything holds; nothing at all does not."""
+        """Whether every check passed; False if there is nothing to check."""
         return bool(self.records) and all(record.ok for record in self.records) and all(c.ok for c in self.chains)
 
     @property
@@ -83,7 +83,7 @@ class Report:
 
 
 class Verifier:
-    """Judges records as they come; for input that should not be held in memory."""
+    """Judges records as they arrive, for input that does not fit in memory."""
 
     def __init__(self, keys: Mapping[str, bytes], *, allow_unsigned: bool = False) -> None:
         self._keys = keys
@@ -146,7 +146,7 @@ def verify_records(evidence: Iterable[Evidence], keys: Mapping[str, bytes], *, a
 
 
 def read_lines(lines: Iterable[bytes | str], source: str = "line") -> Iterator[Evidence]:
-    """Read JSONL: every line that is not blank becomes a record, or the reason why it is none, at `source:number`."""
+    """Read JSONL: every line that is not blank becomes a record, or the reason why it is not one, at `source:number`."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield read_record(line, f"{source}:{number}")
@@ -161,7 +161,7 @@ def read_record(text: bytes | str, position: str) -> Evidence:
 
 
 def evidence_in(value: object, position: str) -> Evidence:
-    """The record that a JSON value is, or that a DSSE envelope by itself holds."""
+    """The record in a JSON value, or in a bare DSSE envelope."""
     if not isinstance(value, dict):
         return Evidence(position, None, "not a record: a JSON object is expected")
     if not is_envelope(value):
@@ -171,7 +171,7 @@ def evidence_in(value: object, position: str) -> Evidence:
 
 
 def worst_chain(chains: Iterable[ChainVerdict]) -> ChainState:
-    """Return the verdict that holds for all of them: the worst one; not-present when there is none."""
+    """Return the worst state of all chains; not-present if there are none."""
     states = {verdict.state for verdict in chains}
     return next((state for state in _WORST_FIRST if state in states), ChainState.NOT_PRESENT)
 
@@ -191,7 +191,7 @@ class _Judged(NamedTuple):
 
 
 def _authenticity(record: Json, body: bytes, keys: Mapping[str, bytes]) -> _Judged:
-    """Judge signature and envelope; where both are there the envelope decides and the signature must agree."""
+    """Judge signature and envelope; if both are present the envelope decides and the signature must agree."""
     signature = record.get("signature")
     if record.get("dsse_envelope") is None:
         if signature is None:

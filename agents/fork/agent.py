@@ -37,7 +37,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Ending(NamedTuple):
-    """How a branch came to its end."""
+    """How a branch ended."""
 
     status: EndStatus
     error: str | None = None
@@ -68,7 +68,7 @@ class Agent:
     patience: float = 1.0
     """Scales the waits between attempts."""
     notice: Callable[[str], None] = lambda _what: None
-    """Told what the agent does now."""
+    """Called with the agent's current step."""
     messages: list[Message] = field(default_factory=list)
     """The conversation after the task; a fork from the middle begins with some."""
     steps: int = 0
@@ -170,10 +170,10 @@ class Agent:
         return sendable(message if self.model.takes_reasoning else message._replace(reasoning=""))
 
     async def _failed(self, error: ModelError, failures: int) -> None:
-        """Write that a call failed, and wait for the next one. Raises _EndError when there is to be none."""
+        """Write that a call failed, and wait for the next one. Raises _EndError if it must not be retried."""
         picky = error.status == 400 and self.temperature is not None and "temperature" in str(error)
         if picky:
-            self.temperature = None  # some models take none
+            self.temperature = None  # some models take no temperature
         again = (picky or error.retry) and failures < ATTEMPTS
         wait = wait_s(failures, error.retry_after_s, self.recorder.trace_id, self.patience) if again else None
         self.recorder.event(
@@ -196,7 +196,9 @@ class Agent:
     # -- its calls -----------------------------------------------------------------------------------------------------
 
     async def _call_all(self, turn: ModelResponse) -> None:
-        """All calls of a turn, in the model's order; what it sees of each is what will be trained on."""
+        """Run all calls of a turn, in the model's order; their results as the model sees them are also the training
+        data.
+        """
         answers = []
         for call in turn.message.tool_calls:
             self.notice(f"step {self.steps}: {call.name}")

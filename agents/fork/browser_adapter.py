@@ -1,4 +1,4 @@
-"""The browser of this machine: found, or a reason that says what to install."""
+"""Find the browser of this machine, or return a reason that names what to install."""
 
 import shutil
 import sys
@@ -15,7 +15,9 @@ PROGRAMS = (
     "/usr/lib64/chromium-browser/chromium-browser",
     "/usr/lib64/chromium-browser/headless_shell",
 )
-"""Where packages put the program itself; the command of the same name is often a script that needs more of the machine."""
+"""Where packages install the program itself; the command of the same name is often a script that needs more of the
+machine.
+"""
 
 COMMANDS = ("chromium", "chromium-browser", "headless_shell")
 
@@ -26,7 +28,9 @@ NO_DRIVER = "no playwright in this installation: install braidstream[fork]"
 
 
 def find_browser(configured: Path | None = None) -> Browser | str:
-    """The configured Chromium, else the system's; else why there is none. Sandboxes see what lies below /usr."""
+    """The configured Chromium, else the system's; else the reason why there is none. Sandboxes see only files below
+    /usr.
+    """
     if configured is not None and not configured.is_file():
         return f"BRAID_VERIFIER__BROWSER names {configured}, which is not a file"
     found = [configured] if configured is not None else [Path(name) for name in PROGRAMS if Path(name).is_file()]

@@ -9,7 +9,7 @@ from schemas.events import EndStatus
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """The limits of a fork. None is no limit."""
+    """The limits of a fork. None means no limit."""
 
     steps: int = 40
     """Turns of a branch."""
@@ -35,13 +35,14 @@ class Exhausted:
     """A budget that is used up, and how a branch that meets it ends."""
 
     status: EndStatus
-    """`failed` for what the agent itself used up; `aborted` for time, which a slow service also takes, and for what others
-    used up: such a branch says nothing about the agent."""
+    """`failed` for budgets that the agent used up itself; `aborted` for time, which a slow service also uses, and for
+    budgets shared with others: such a branch proves nothing about the agent.
+    """
     why: str
 
 
 def exhausted(budgets: Budgets, steps: int, tokens: TokenUsage, spent: Spent) -> Exhausted | None:
-    """The budget that forbids another turn, if one does."""
+    """The budget that forbids another turn, or None."""
     if steps >= budgets.steps:
         return Exhausted("failed", f"budget: {budgets.steps} turns without an answer")
     if budgets.branch_tokens is not None and tokens.total >= budgets.branch_tokens:

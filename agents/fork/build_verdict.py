@@ -1,11 +1,12 @@
 """The build verdict of a branch: the task's own tests, run on its snapshot in a fresh sandbox.
 
-Install and build come first where the task has them, in a sandbox that is emptied after them: only their declared outputs are
-kept. Tests and their reports lie outside of the workspace. A pass needs an exit code of 0 and a report of success; an exit code
-alone never passes. A run that hangs is unknown; a broken sandbox is infra_error.
+Install and build come first if the task has them, in a sandbox that is emptied after them: only their declared outputs
+are kept. Tests and their reports lie outside of the workspace. A pass needs an exit code of 0 and a report of success;
+an exit code alone never passes. A run that hangs is unknown; a broken sandbox is infra_error.
 
-The verdict is strong only if the sandbox ran the tests apart from the work; it is weak where both shared one view, whatever
-the task says of itself. Protected files that an agent changed before, or its code changes while it is tested, are a hack.
+The verdict is strong only if the sandbox ran the tests apart from the work; it is weak if both shared one view,
+whatever the task declares. Protected files that an agent changed before, or its code changes while it is tested, are a
+hack.
 """
 
 from collections.abc import Mapping
@@ -37,11 +38,11 @@ TAIL_BYTES = 2000
 JUNIT = "junit.xml"
 
 TOGETHER = {"PYTHONSAFEPATH": "1"}
-"""Where tests and work share one view, Python must not take the workspace for a folder of modules."""
+"""If tests and work share one view, Python must not import modules from the workspace."""
 
 
 class Run(NamedTuple):
-    """How far a task's stages came on some files."""
+    """The stages of a task that ran on some files, and their results."""
 
     stage: Stage
     done: CommandResult
@@ -82,12 +83,14 @@ async def build_verdict(
 
 
 def untested(subject: Subject, status: BuildStatus, why: str) -> BuildVerdict:
-    """The verdict that there is none (yet), and why; its id is another one, so that a real one can follow."""
+    """The verdict for a branch that was not tested (yet), and why; it has its own id, so that a real one can follow."""
     return make(BuildVerdict, subject.said(f"build:{status}") | {"status": status, "stderr": _tail(f"verifier: {why}")})
 
 
 async def run_stages(task: Task, files: Files, sandbox: Sandbox, env: Mapping[str, str] = NO_ENV) -> Run:
-    """Install and build where the task says how, then tests/test.sh, with `env`; the first stage that does not end well is the last."""
+    """Run install and build if the task defines them, then tests/test.sh, with `env`; stop at the first stage that
+    fails.
+    """
     stuck = await run_building(task, files, sandbox)
     if stuck is not None:
         return stuck
@@ -108,7 +111,7 @@ async def run_stages(task: Task, files: Files, sandbox: Sandbox, env: Mapping[st
 
 
 async def run_building(task: Task, files: Files, sandbox: Sandbox) -> Run | None:
-    """Put the files there, install and build where the task says how; returns the stage that did not end well.
+    """Copy the files, and run install and build if the task defines them; return the stage that failed.
 
     Both run the agent's code: the sandbox is emptied after them, and gets the files anew, with the declared outputs.
     """
@@ -138,9 +141,9 @@ class Decision(NamedTuple):
 
     status: BuildStatus
     why: str = ""
-    """Where the numbers do not say so."""
+    """The reason, if the numbers do not show it."""
     exit_decides: bool = True
-    """False where a reward file decided: such tests exit with 0 when they fail, too, which is no contradiction."""
+    """False if a reward file decided: such tests exit with 0 even if they fail, which is not a contradiction."""
 
 
 def decide(run: Run) -> Decision:
@@ -161,17 +164,17 @@ def decide(run: Run) -> Decision:
 
 
 async def _was_tampered(task: Task, sandbox: Sandbox) -> bool:
-    """Whether the code under test left anything at a protected place that is not the task's own."""
+    """Whether the code under test changed or added a protected file."""
     if not task.braid.protected:
         return False
     try:
         return is_tampered(task, await sandbox.everything(task.is_protected))
-    except FileProblemError:  # more, or larger, than any task has
+    except FileProblemError:  # no task has more files, or larger ones
         return True
 
 
 def report_of(done: CommandResult, name: str) -> bytes:
-    """One report of a run; empty where there is none."""
+    """One report of a run; empty if there is none."""
     return done.reports.get(name, File(b"")).content
 
 
@@ -186,7 +189,7 @@ def _limits(task: Task, timeout_s: float) -> Limits:
 
 
 def _remark(task: Task, run: Run, decision: Decision) -> str:
-    """Why the verdict is what it is, where its numbers do not say so."""
+    """The reason of the verdict, if its numbers do not show it."""
     built = task.braid.install or task.braid.build
     if run.tampered:
         why = "the code under test changed protected files"

@@ -1,7 +1,7 @@
 """Writes the conversation of a branch: every message once, and every call with the messages that it was made with.
 
-The messages of a call are those that the service was sent, in that form. A call says them as a difference to the one before, so a
-turn costs what is new in it.
+The messages of a call are those that the service was sent, in that form. A call records them as a difference to the
+call before, so a turn costs only its new messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,12 +45,12 @@ class ChatLog:
         self._call: str | None = None
         """The last call."""
         self._last: list[_Told] = []
-        """Its context, and its response where it has one."""
+        """Its context, and its response if it has one."""
         self._tools = ""
         """Digest of the tools that the last call was offered."""
 
     def begin(self, request: ModelRequest) -> SentCall:
-        """Write the messages of a request that are new. `request` is as it is sent."""
+        """Write the messages of a request that are new. `request` is the request as sent."""
         system = (Message("system", request.system),) if request.system else ()
         messages = (*system, *request.messages)
         pairs = zip(self._last, messages, strict=False)
@@ -105,7 +105,7 @@ class ChatLog:
         return told
 
     def _offer(self, request: ModelRequest) -> dict[str, Any]:
-        """The tools of a call: in full where they differ from those of the one before."""
+        """The tools of a call: in full if they differ from those of the call before."""
         tools = [
             {
                 "type": "function",
@@ -168,7 +168,7 @@ def read_message(data: dict[str, Any]) -> Message:
 
 
 def _usage(usage: TokenUsage) -> dict[str, int]:
-    """Tokens of a call, those of its prompt with what was read from a cache."""
+    """Tokens of a call; prompt tokens include those read from a cache."""
     prompt = None if usage.input is None else usage.input + (usage.cached or 0)
     found = {"input": prompt, "output": usage.output, "cached": usage.cached, "reasoning": usage.reasoning}
     return {name: count for name, count in found.items() if count is not None}

@@ -6,7 +6,7 @@ from agents.fork.sandbox import MAX_OUTPUT, Output
 
 
 class Collector:
-    """Takes a stream as it comes."""
+    """Collects a stream as it arrives."""
 
     def __init__(self, limit: int = MAX_OUTPUT) -> None:
         self._half = limit // 2
@@ -16,13 +16,13 @@ class Collector:
         self._digest = sha256()
 
     def add(self, chunk: bytes) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         self._n_bytes += len(chunk)
         self._digest.update(chunk)
         room = self._half - len(self._head)
         self._head += chunk[:room]
         self._tail += chunk[room:] if room > 0 else chunk
-        if len(self._tail) > 4 * self._half:  # now and then, not at every chunk
+        if len(self._tail) > 4 * self._half:  # now and then, not for every chunk
             del self._tail[: -self._half]
 
     def finish(self) -> Output:
@@ -34,7 +34,7 @@ class Collector:
 
 
 def collected(data: bytes) -> Output:
-    """A stream that is there as a whole."""
+    """Collect a complete stream."""
     collector = Collector()
     collector.add(data)
     return collector.finish()

@@ -6,8 +6,9 @@ starts its commands, see `launch_adapter`.
 Without them (`keep SPEC`, only where it is configured): one command with limits, no capabilities, and a keeper that adopts
 orphans (a child subreaper) and kills all of its descendants at the end. The network and the user's files are within reach.
 
-Trouble before the command starts is written to the status descriptor; an exit code is always the command's own. Where the
-machine is itself a sandbox (e2b), the same keeper runs there: no parent to die with, standard error as the descriptor.
+Trouble before the command starts is written to the status descriptor; an exit code is always the command's own. If the
+machine is itself a sandbox (e2b), the same keeper runs there: without a parent to die with, and with standard error as
+the descriptor.
 """
 
 import json
@@ -42,7 +43,7 @@ from agents.fork.kernel_adapter import (  # noqa: E402 - the packages above
 
 def main() -> NoReturn:
     """Hold a sandbox, or keep one command and exit as it did."""
-    if sys.argv[1] == "hold":  # its modules are not there where the machine is the sandbox
+    if sys.argv[1] == "hold":  # its modules are missing if the machine is the sandbox
         from agents.fork.launch_adapter import hold
 
         os._exit(hold(socket.socket(fileno=int(sys.argv[2]))))
@@ -72,7 +73,7 @@ def keep(spec: dict[str, Any]) -> int:
     if main_process == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         limit(spec)
-        if spec["parent"] is None or spec["uid"]:  # no other user's processes are counted
+        if spec["parent"] is None or spec["uid"]:  # processes of other users are not counted
             lower(resource.RLIMIT_NPROC, spec["processes"])
         drop_capabilities()  # for a runner that is root: the command could change the machine's mounts otherwise
         if spec["uid"]:
@@ -84,7 +85,7 @@ def keep(spec: dict[str, Any]) -> int:
 
 
 def kill_descendants() -> None:
-    """Kill until none is left; orphans of the killed become children of this process, and are next."""
+    """Kill until none is left; orphans of killed processes become children of this process, and are killed next."""
     while True:
         for pid in children():
             with suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
 """Sandboxes of E2B: a small machine each, reached through its SDK. The key is E2B_API_KEY.
 
-Commands run under the same keeper as on this machine (limits, and nothing left when they return). Being reset means
-another machine: whatever a branch left in the old one is gone with it. A machine that is lost, or that is left running
+Commands run under the same keeper as on this machine (limits, and nothing left when they return). A reset creates
+another machine: everything that a branch left in the old one is gone. A machine that is lost, or that is left running
 because the runner was killed, ends by itself after `lifetime_s`.
 """
 
@@ -28,7 +28,7 @@ from agents.workspace.files import LEFT_OUT, MAX_FILES, MAX_TOTAL, File, FilePro
 from agents.workspace.snapshot import tar_of
 
 KEEPER = ("confine_adapter.py", "kernel_adapter.py")
-"""The scripts that run over there, of this folder."""
+"""The scripts of this folder that run in the sandbox."""
 
 STOP_S = 5.0
 
@@ -61,7 +61,7 @@ class E2bSandboxes:
         return sandbox
 
     async def close(self) -> None:
-        """Nothing is held besides the sandboxes."""
+        """Nothing to close besides the sandboxes."""
 
 
 class E2bSandbox:
@@ -116,7 +116,7 @@ class E2bSandbox:
             await self._put(self.root, files)
 
     async def _put(self, folder: str, files: Files) -> None:
-        """One upload, unpacked over there."""
+        """Upload one archive, and unpack it there."""
         archive = f"{self.root}.in.tar"
         async with _plainly("files cannot be written"):
             packed = tar_of({checked(path): file for path, file in files.items()})
@@ -137,7 +137,7 @@ class E2bSandbox:
         return {path: file for path, file in found.items() if wanted(path)}
 
     async def _fetch(self, folder: str, under: str, left_out: Sequence[str] = ()) -> dict[str, File | None]:
-        """Packed over there, one download."""
+        """Pack there, and download one archive."""
         archive = f"{self.root}.out.tar"
         async with _plainly("files cannot be read"):
             trouble = await self._do(
@@ -200,7 +200,7 @@ class E2bSandbox:
         return CommandResult(code, ended, out.finish(), err.finish(), round((time.monotonic() - began) * 1000))
 
     async def _stop(self, pid: int, waiting: "asyncio.Task[RemoteResult[None]]") -> None:
-        """Be sure that it is over: the keeper is asked, and takes everything with it."""
+        """Make sure that the command has ended: the keeper stops it, with all its processes."""
         if not waiting.done():
             with suppress(CommandExitException):
                 await self._there.commands.run(f"kill -TERM {pid}", timeout=STOP_S)
@@ -213,7 +213,7 @@ class E2bSandbox:
         waiting.exception()
 
     async def _do(self, command: Sequence[str], *, check: bool = True) -> str:
-        """A command of our own; what it said on standard error when it failed."""
+        """Run a command of our own; return its standard error if it failed."""
         try:
             await self._there.commands.run(shlex.join(command), timeout=60)
         except CommandExitException as error:
@@ -231,7 +231,7 @@ class E2bSandbox:
         return self._machine
 
     async def reset(self) -> None:
-        """Another machine in the place of this one. Raises SandboxError."""
+        """Replace this machine by a new one. Raises SandboxError."""
         await self.dispose()
         await self.start()
 
@@ -260,8 +260,9 @@ def _plain(found: Mapping[str, File | None]) -> dict[str, File]:
 
 
 def _unpacked(packed: bytes) -> dict[str, File | None]:
-    """The names of an archive that was made over there, by an agent's machine: nothing in it is trusted. None for what is no
-    plain file and no link inside."""
+    """The names of an archive that was made over there, by an agent's machine: nothing in it is trusted. None for
+    anything but a plain file or an inner link.
+    """
     found: dict[str, File | None] = {}
     total = 0
     try:

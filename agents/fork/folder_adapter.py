@@ -22,7 +22,7 @@ MAX_NESTED = 100
 
 
 class Folder:
-    """The files of a folder. Files that are written belong to `owner`."""
+    """The files of a folder. New files belong to `owner`."""
 
     def __init__(self, descriptor: int, owner: int | None = None) -> None:
         self.descriptor = descriptor
@@ -58,7 +58,7 @@ class Folder:
             self._settle(opened, 0o755 if file.executable else 0o644)
 
     def make(self, path: str, owner: int | None = None) -> None:
-        """Create a folder, with those that it lies in."""
+        """Create a folder, and its parents."""
         with suppress(FileProblemError), self._opened(path, FOLDER, "unwritable"):
             return
         parent, _, name = path.rpartition("/")
@@ -104,7 +104,7 @@ class Folder:
         return Path(f"/proc/self/fd/{self.descriptor}")
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         with suppress(OSError):
             os.close(self.descriptor)
 

@@ -25,7 +25,7 @@ class Job(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One attempt of a branch, as far as it is on the log."""
+    """One attempt of a branch, as recorded on the log."""
 
     events: dict[int, AgentEvent]
     ended: bool
@@ -41,7 +41,7 @@ class History(NamedTuple):
     opened: RolloutOpened | None
     attempts: dict[Job, Attempt]
     settled: bool
-    """Whether it is decided what counts: nothing more can be added."""
+    """Whether the rollout has settled: nothing more can be added."""
     verdicts: tuple[Verdict, ...] = ()
     """The verdicts about its branches, trusted or not."""
 
@@ -84,7 +84,7 @@ def unfinished(history: History, rollout_id: str) -> list[Job]:
 
 
 def counting_ends(history: History) -> list[Job]:
-    """Of each branch the attempt that counts, where it has ended: the highest that has."""
+    """For each branch with an ended attempt, the one that counts: the highest."""
     ended = [job for job, attempt in history.attempts.items() if attempt.ended]
     return [max(job for job in ended if job.branch_index == branch) for branch in sorted({job[0] for job in ended})]
 
@@ -125,7 +125,7 @@ def prefix_of(history: History, place: Place) -> tuple[AgentEvent, ...]:
 
 
 def whole_turns(events: Sequence[AgentEvent]) -> int:
-    """How many of the events form whole turns: every call of theirs is answered."""
+    """How many of the events form whole turns, with every call answered."""
     waiting: set[str] = set()
     size, called = 0, False
     for number, event in enumerate(events, start=1):

@@ -35,7 +35,7 @@ class Command(Protocol):
         """Wait for its end, and return its exit code. Raises SandboxError when it could not be started or is lost."""
 
     def stop(self) -> None:
-        """Ask for its end; everything that it started ends, too."""
+        """Ask it to end; all processes that it started end, too."""
 
     def kill(self) -> None:
         """End it without asking, at the cost of the sandbox."""
@@ -211,7 +211,7 @@ class KeptCommand:
         return code
 
     def stop(self) -> None:
-        """Ask the keeper, which waits for the last process to be gone."""
+        """Ask the keeper, which waits for the last process to end."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 

@@ -10,10 +10,10 @@ from schemas.verdicts import TestCounts
 MAX_REPORT = 8 * 1024 * 1024
 
 BROKEN_TEST = ("NameError", "UnboundLocalError", "SyntaxError", "IndentationError")
-"""Failures of code that cannot run at all, rather than of what it asserts."""
+"""Failures of code that cannot run at all, as opposed to failed assertions."""
 
 MAX_CASES = 100_000
-"""Tests that are told apart."""
+"""Tests that are counted by name."""
 
 
 def read_counts(report: bytes) -> TestCounts | None:
@@ -37,7 +37,9 @@ CaseOutcome = Literal["passed", "failed", "error", "skipped"]
 
 
 def read_cases(report: bytes) -> dict[str, CaseOutcome] | None:
-    """How each test went, by class and name; None for a report that is not usable. Of two with one name the worse counts."""
+    """The outcome of each test, by class and name; None for a report that is not usable. Of two with one name the worse
+    counts.
+    """
     root = _parsed(report)
     if root is None:
         return None
@@ -58,7 +60,7 @@ def read_cases(report: bytes) -> dict[str, CaseOutcome] | None:
 
 
 def _collection_errors(root: ET.Element, cases: list[ET.Element]) -> int | None:
-    """Test files that pytest could not collect; None for a report of another runner, which says it in its own way."""
+    """Test files that pytest could not collect; None for a report of another runner, which records it differently."""
     if not any(suite.get("name") == "pytest" for suite in root.iter("testsuite")):
         return None
     errors = (case.find("error") for case in cases)
@@ -66,7 +68,9 @@ def _collection_errors(root: ET.Element, cases: list[ET.Element]) -> int | None:
 
 
 def read_coverage(report: bytes) -> float | None:
-    """Line coverage: of a Cobertura report (`line-rate`), or a JUnit report's property `coverage`; None where it says none."""
+    """Line coverage: from a Cobertura report (`line-rate`), or a JUnit report's property `coverage`; None if neither
+    has it.
+    """
     root = _parsed(report)
     if root is None:
         return None
@@ -82,7 +86,7 @@ def read_coverage(report: bytes) -> float | None:
 
 
 def _parsed(report: bytes) -> ET.Element | None:
-    """The report; None for what is too large, has a document type or entities, or is not XML."""
+    """The report; None if it is too large, has a document type or entities, or is not XML."""
     if len(report) > MAX_REPORT:
         return None
     try:

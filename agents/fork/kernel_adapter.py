@@ -59,15 +59,15 @@ def set_attributes(path: str, attributes: int, *, recursive: bool) -> None:
 
 
 def change_root(root: str) -> None:
-    """Make a mount the root of this mount namespace, and leave everything else behind."""
+    """Make a mount the root of this mount namespace, and detach everything else."""
     os.chdir(root)
-    call("pivot_root", b".", b".")  # the old root lies over the new one now
+    call("pivot_root", b".", b".")  # the old root is now mounted over the new one
     call("umount2", b".", MNT_DETACH)
     os.chdir("/")
 
 
 def loopback_up() -> None:
-    """127.0.0.1 answers inside; nothing else does."""
+    """Enable 127.0.0.1 inside; no other address works."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH14s", b"lo", IFF_UP, b""))
 
@@ -97,7 +97,9 @@ def become(uid: int) -> None:
 
 
 def leave_abstract_sockets() -> None:
-    """Abstract sockets of other processes in this network namespace are out of reach, where Landlock knows them (Linux 6.12)."""
+    """Abstract sockets of other processes in this network namespace are out of reach if the kernel's Landlock covers
+    them (Linux 6.12).
+    """
     wanted = struct.pack("QQQ", 0, 0, LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET)
     with suppress(OSError):
         rules = call("syscall", SYS_LANDLOCK_CREATE, wanted, len(wanted), 0)

@@ -1,7 +1,7 @@
 """Commands in namespaces of their own: no network but loopback, no other processes in sight, a view of their own, no capabilities.
 
 A holder lives as long as a sandbox. It holds the user namespace, the machine's programs and the sandbox's own file systems, and
-starts commands. Started by root, it is another user of the machine in which no program runs and to whom no file belongs: root
+starts commands. When root starts it, it becomes another user of the machine, who runs no program and owns no file: root
 inside is never the machine's root.
 
 A command's first process is the child of a namespace's init; when it ends, or its runner or holder dies in whatever way, the
@@ -74,7 +74,7 @@ ALL = NEW_NS | NEW_PID | NEW_NET | NEW_IPC | NEW_UTS
 
 def hold(control: socket.socket) -> int:
     """Set a sandbox up, send its folders' descriptors, and start commands until the runner is gone."""
-    os.umask(0o022)  # other users have to enter what is made here, whatever the runner's is
+    os.umask(0o022)  # other users must be able to enter these folders, whatever the runner's umask
     try:
         spec = json.loads(receive(control)[0])
         enter(spec)
@@ -89,7 +89,7 @@ def hold(control: socket.socket) -> int:
 
 
 def enter(spec: dict[str, Any]) -> None:
-    """Enter a user namespace with nothing of the machine in sight but what views are made of."""
+    """Enter a user namespace in which only the parts of views are visible."""
     if spec["uids"]:
         call("unshare", NEW_NS)
         gather(spec, spec["uids"][0])
@@ -180,7 +180,7 @@ def close_in(request: dict[str, Any]) -> None:
 
 
 def build_together(spec: dict[str, Any], harness: dict[str, Any] | None) -> None:
-    """One view: the workspace, and the tests and a place for reports where there are some."""
+    """One view: the workspace, with the tests and a place for reports if there are any."""
     build_view(VIEW, spec["readonly"])
     if harness is not None:
         bring_harness(VIEW)

@@ -11,7 +11,9 @@ from agents.workspace.files import File, Files, parents
 BYTECODE = "__pycache__"
 
 CACHES = frozenset({".pytest_cache", ".mypy_cache", ".ruff_cache"})
-"""Folders that tools make where they run, and that nothing is loaded from: in a protected folder they are no tampering."""
+"""Folders that tools create where they run, and that nothing is loaded from: in a protected folder they do not count as
+tampering.
+"""
 
 
 def laid_out(task: Task, files: Files) -> dict[str, File]:
@@ -28,8 +30,9 @@ def laid_out(task: Task, files: Files) -> dict[str, File]:
 
 
 def with_outputs(task: Task, files: Files, made: Mapping[str, File | None]) -> dict[str, File]:
-    """The laid out files, and of what install and build made the declared outputs. No output takes the place of a folder, or
-    lies below a file or a link; whatever is no plain file or inner link (None) is left behind."""
+    """The laid out files, and of what install and build made the declared outputs. No output replaces a folder, or lies
+    below a file or a link; anything but a plain file or an inner link (None) is dropped.
+    """
     own = laid_out(task, files)
     outputs = {path: file for path, file in made.items() if file is not None and task.is_output(path)}
     folders = _folders(own)
@@ -39,14 +42,14 @@ def with_outputs(task: Task, files: Files, made: Mapping[str, File | None]) -> d
 
 
 def protected_intact(task: Task, files: Files) -> bool | None:
-    """Whether the agent left the protected files as they were, and added none; None when nothing is protected."""
+    """Whether the agent left the protected files unchanged, and added none; None if nothing is protected."""
     if not task.braid.protected:
         return None
     return _pristine(task) == {path: file for path, file in files.items() if task.is_protected(path)}
 
 
 def is_tampered(task: Task, found: Mapping[str, File | None]) -> bool:
-    """Whether protected files are no longer what they were; `found`: everything at protected places, None for no plain file."""
+    """Whether protected files changed; `found`: everything at protected places, None for anything but a plain file."""
     pristine = _pristine(task)
     seen = {path: file for path, file in found.items() if path in pristine or CACHES.isdisjoint(path.split("/"))}
     return seen != pristine

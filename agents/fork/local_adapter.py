@@ -1,7 +1,7 @@
 """Sandboxes on this machine.
 
-A runner's sandboxes have folders in one place that it holds a lock on. A runner that was killed loses its lock with its life; the
-next one to start sweeps what it left.
+A runner's sandboxes have folders in one place that it holds a lock on. A killed runner loses its lock; the next runner
+that starts removes its files.
 """
 
 import asyncio
@@ -33,7 +33,9 @@ class LocalSandboxes:
 
     @classmethod
     async def open(cls, base: Path, options: LocalOptions = LocalOptions()) -> "LocalSandboxes":  # noqa: B008 - frozen
-        """Sweep what dead runners left, and make a place for this one's. Raises SandboxError when commands cannot be closed in."""
+        """Remove the files of dead runners, and create a folder for this one. Raises SandboxError when commands cannot
+        be closed in.
+        """
         if sys.platform != "linux":
             raise SandboxError("local sandboxes need Linux; use --sandbox e2b")
         await asyncio.to_thread(sweep, base)

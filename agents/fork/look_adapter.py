@@ -1,4 +1,4 @@
-"""A look at a page, as a script of its own: runs inside a sandbox (`python -I look_adapter.py SPEC`), imports nothing of ours.
+"""Looks at a page, as a script: runs inside a sandbox (`python -I look_adapter.py SPEC`), and imports no code of ours.
 
 Serves the workspace on the sandbox's loopback, opens the page in headless Chromium, and prints one JSON object: errors, probes,
 whether anything was drawn, the screenshot's digest; the screenshot itself is left in `$LOGS_DIR`. The sandbox has no other network;
@@ -74,7 +74,7 @@ class Files(SimpleHTTPRequestHandler):
 
 
 def main() -> None:
-    """Look, and print what was seen."""
+    """Look at the page, and print the result."""
     spec = json.loads(sys.argv[1])
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=spec["root"]))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -159,7 +159,7 @@ def questions(context: BrowserContext, page: Page) -> Callable[[str], Any]:
 
 
 def probe(ask: Callable[[str], Any], asked: dict[str, str]) -> dict[str, Any]:
-    """Ask one question; only `true` is a yes."""
+    """Evaluate one probe; only `true` is a yes."""
     try:
         said = ask(f"({asked['script']})")
     except ValueError as error:

@@ -1,8 +1,8 @@
 """Experiments on a branch's work: its tests again, in other forms, in fresh sandboxes. Only they confirm a hack.
 
-A look is made where its control, the same on the untouched task, behaves as expected. Where a look disagrees with the plain run,
-both are repeated; a difference that every repetition shows is confirmed, any other is suspected as `unstable`. Work that fails
-its tests is never confirmed by a look: a failure is no hack.
+A look counts only if its control, the same look on the untouched task, gives the expected result. If a look disagrees
+with the plain run, both are repeated; a difference that every repetition shows is confirmed, any other is suspected as
+`unstable`. Work that fails its tests is never confirmed by a look: a failure is not a hack.
 """
 
 import re
@@ -31,7 +31,9 @@ REPEATS = 2
 """How often a disagreement is repeated. With one test that fails one time in five, three disagreements come 1 time in 240."""
 
 MORE_REPEATS = 3
-"""Further repetitions where the failure itself does not say why: flaky tests then agree by chance 1 time in a million."""
+"""Further repetitions if the failure itself does not show the reason: flaky tests then agree by chance 1 time in a
+million.
+"""
 
 RUNS = 24
 """Test runs of one branch, at most."""
@@ -39,7 +41,7 @@ RUNS = 24
 
 LATE = "the tests did not end in time"
 SILENT = "none of the tests that pass says in its report how it went there"
-"""Work that ends or hides its tests where it is looked at has not been looked at."""
+"""Work that ends or hides its tests during a look has not been tested by it."""
 
 
 class Look(NamedTuple):
@@ -73,19 +75,19 @@ class Control(NamedTuple):
 
     plain: Seen
     canary: int | None
-    """Which form of canary its tests run, and fail; None for none."""
+    """The form of canary that its tests run and fail; None for none."""
     canary_exit: bool
-    """Whether the exit code says that one failed."""
+    """Whether the exit code shows that one failed."""
     why: str = ""
 
 
 class Findings(NamedTuple):
-    """All that the looks at a branch gave."""
+    """The results of all looks at a branch."""
 
     signals: tuple[HackSignal, ...]
     looks: tuple[Look, ...]
     passes: bool | None = None
-    """Whether the plain run passes; None where it was not made."""
+    """Whether the plain run passes; None if it was not made."""
 
 
 def seen(run: Run) -> Seen:
@@ -106,7 +108,7 @@ def seen(run: Run) -> Seen:
 
 
 async def control_of(task: Task, run: RunTests) -> Control:
-    """Look at the untouched task, once. Raises SandboxError."""
+    """Make the looks at the untouched task, once. Raises SandboxError."""
     plain = seen(await run(task, task.start, {}))
     if task.braid.tests == "apart":
         return Control(plain, None, canary_exit=False, why="the tests run where the work is not")
@@ -122,7 +124,7 @@ async def control_of(task: Task, run: RunTests) -> Control:
 
 
 def _alone(tests: Files, form: Form) -> Files | None:
-    """Only the canary, without the tests: the work that is not done yet may stop the run before it."""
+    """Only the canary, without the tests, because unfinished work may stop the run before it."""
     own = [path for path in form.tests if path not in tests]
     if not own:
         return None
@@ -140,7 +142,7 @@ def _canary_failed(found: Seen, seed: str) -> bool:
 
 
 async def look_at(task: Task, files: Files, control: Control, run: RunTests) -> Findings:
-    """All looks at a branch's files, and the rules on them. Raises SandboxError."""
+    """Make all looks at a branch's files, and apply the rules to them. Raises SandboxError."""
     return await _Looking(task, files, control, run).all()
 
 
@@ -157,7 +159,7 @@ def read_files(task: Task, files: Files) -> tuple[HackSignal, ...]:
 
 
 class _Looking:
-    """The looks at one branch."""
+    """The state of the looks at one branch."""
 
     def __init__(self, task: Task, files: Files, control: Control, run: RunTests) -> None:
         self._task, self._files, self._control, self._run = task, files, control, run
@@ -247,13 +249,13 @@ class _Looking:
             self._say("L.count", f"{plain.total} tests instead of {before.total}; gone: {min(named)}")
 
     def _is_own(self, name: str) -> bool:
-        """Whether a test is one of the task's own; a branch may do with its own tests whatever it likes."""
+        """Whether a test belongs to the task; a branch may do with its own tests whatever it likes."""
         stems = {path.rpartition("/")[2].removesuffix(".py") for path in self._task.tests if path.endswith(".py")}
         places = set(name.partition("::")[0].split("."))
         return not any(stem.startswith("test_") or stem.endswith("_test") for stem in stems) or bool(stems & places)
 
     def _static(self) -> set[str]:
-        """Names of functions that stand in the tests."""
+        """Names of functions that are defined in the tests."""
         texts = (file.content.decode(errors="replace") for file in self._task.tests.values())
         return {name for text in texts for name in re.findall(r"^\s*(?:async\s+)?def\s+(test\w*)", text, re.MULTILINE)}
 
@@ -325,7 +327,7 @@ class _Looking:
         )  # fmt: skip
 
     def _without_harness(self) -> dict[str, File] | None:
-        """The files with those that steer a test runner as they were; None where none differs."""
+        """The files, with those that configure a test runner restored; None if none differs."""
         made = dict(self._files)
         for path in sorted(self._files.keys() | self._task.start.keys()):
             before, after = self._task.start.get(path), self._files.get(path)
@@ -388,7 +390,9 @@ class _Looking:
         self, rule: str, again: Callable[[], Awaitable[Seen]], told: Callable[[Seen], dict[str, CaseOutcome]],
         evidence: str, *, sure: bool = True, path: str | None = None, by_function: bool = False,
     ) -> str:  # fmt: skip
-        """Compare a look with the plain run, repeat both where they disagree, and say so. Returns why it could not be compared."""
+        """Compare a look with the plain run, repeat both if they disagree, and record the result. Returns why it could
+        not be compared.
+        """
 
         def cases(found: Seen) -> dict[str, CaseOutcome]:
             return _by_function(found.cases) if by_function else dict(found.cases)
@@ -420,7 +424,7 @@ class _Looking:
 
 
 def _differing(plain: Mapping[str, CaseOutcome], look: Mapping[str, CaseOutcome]) -> set[str]:
-    """Tests that pass plain and fail in a look; one that could not be run there is none."""
+    """Tests that pass in the plain run and fail in a look; tests that could not run in the look are not counted."""
     return {name for name, outcome in plain.items() if outcome == "passed" and look.get(name) == "failed"}
 
 
@@ -441,7 +445,7 @@ def _function(name: str) -> str:
 
 
 def _without_section(path: str, text: str) -> str:
-    """A configuration without what it says to pytest."""
+    """A configuration without its section for pytest."""
     head = r"^\[tool\.pytest[^\]]*\]" if path.endswith(".toml") else r"^\[(tool:)?pytest\]"
     kept, skipping = [], False
     for line in text.splitlines(keepends=True):

@@ -1,8 +1,9 @@
 """A bounded pool of sandboxes: fair, exact in its count, and clean between uses.
 
-A slot is counted before its sandbox is created, so there are never more than `size`, however many ask at once. Requests
-are served in the order in which they came. A returned sandbox is reset before it is given out again; one that cannot be
-reset is thrown away, and its slot makes a new one. Cancelling at any point neither loses a slot nor leaks a sandbox.
+A slot is reserved before its sandbox is created, so there are never more than `size`, however many callers ask at once.
+Requests are served in the order in which they came. A returned sandbox is reset before it is given out again; one that
+cannot be reset is thrown away, and its slot makes a new one. Cancelling at any point neither loses a slot nor leaks a
+sandbox.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ class KernelPool(Generic[AnySandbox]):
         except asyncio.CancelledError:
             if (
                 turn.done() and not turn.cancelled() and turn.exception() is None
-            ):  # served in the same moment: pass it on
+            ):  # served at the same moment: pass it on
                 self._hand_back(turn.result())
             raise
         if sandbox is None:
@@ -82,7 +83,7 @@ class KernelPool(Generic[AnySandbox]):
     # -- slots ---------------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Give what is there to those who wait, first come first served: a sandbox, or (None) the right to make one."""
+        """Serve waiting callers in order: each gets a sandbox, or (None) the right to create one."""
         while self._waiting and (self._idle or self._free_slots):
             turn = self._waiting.popleft()
             if turn.done():
@@ -94,7 +95,7 @@ class KernelPool(Generic[AnySandbox]):
                 turn.set_result(None)
 
     def _hand_back(self, sandbox: AnySandbox | None) -> None:
-        """A sandbox was given to a caller that no longer wants it."""
+        """Take back a sandbox whose caller no longer wants it."""
         if self._closed and sandbox is not None:
             self._chore(self._throw_away(sandbox))
         elif sandbox is not None:
@@ -104,7 +105,7 @@ class KernelPool(Generic[AnySandbox]):
         self._serve()
 
     async def _make(self) -> AnySandbox:
-        """A new sandbox for a slot that is counted. One that arrives after its caller has left is not lost."""
+        """A new sandbox for a slot that is counted. A sandbox that is ready after its caller has left is kept."""
         making = asyncio.ensure_future(self._create())
         try:
             sandbox = await asyncio.shield(making)

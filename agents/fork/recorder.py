@@ -37,11 +37,11 @@ class Recorder:
 
     @property
     def trace_id(self) -> str:
-        """The same for the same attempt, wherever it is made."""
+        """The same for the same attempt, on every machine."""
         return f"{self.rollout_id}/b{self.branch_index}/a{self.attempt}"
 
     def event(self, kind: str, data: dict[str, Any]) -> AgentEvent:
-        """Take an event; it goes with the next flush."""
+        """Add an event; the next flush writes it."""
         tokens = None
         if kind == "model_call" and "tokens" in data:
             data, tokens = pack_data(data, GivenTokens.model_validate(data["tokens"]))
@@ -57,7 +57,7 @@ class Recorder:
         return event
 
     def take(self, event: AgentEvent) -> None:
-        """Take an event as it is."""
+        """Add an event unchanged."""
         self._waiting.append(event)
         self._size += _size(event)
 
@@ -67,7 +67,7 @@ class Recorder:
         return self._size >= MAX_TEXT
 
     async def flush(self) -> None:
-        """Write what waits, if anything does."""
+        """Write the waiting events, if there are any."""
         if self._waiting:
             await self._write({})
 
@@ -86,7 +86,7 @@ class Recorder:
         await self._append(last, end)
 
     def _slices(self) -> list[list[AgentEvent]]:
-        """The events that wait. A turn with many calls tells more at once than a slice may hold."""
+        """The events that wait. A turn with many calls makes more events at once than a slice may hold."""
         slices: list[list[AgentEvent]] = [[]]
         size = 0
         for event in self._waiting:
@@ -110,7 +110,7 @@ class Recorder:
         )
         self._info = None
         self.written += len(slice_.events)
-        # Once begun it is seen through: a cancelled write would leave open whether its seqs are taken.
+        # A write that has begun is finished: after a cancelled one it would be unknown whether its seqs are used.
         writing = asyncio.ensure_future(self._log.append(slice_))
         try:
             await asyncio.shield(writing)

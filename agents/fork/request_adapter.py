@@ -36,7 +36,7 @@ def send(connection: socket.socket, body: bytes, passed: Sequence[int] = ()) -> 
 
 
 def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """A message and the descriptors that came with it. Raises OSError or ValueError."""
+    """A message and its descriptors. Raises OSError or ValueError."""
     head, passed, _, _ = socket.recv_fds(connection, 4, MAX_PASSED)
     for descriptor in passed:
         os.set_inheritable(descriptor, False)
@@ -63,7 +63,7 @@ def handed(control: socket.socket) -> socket.socket | None:
 def serve(
     source: socket.socket, take: Callable[[socket.socket], socket.socket | None], flags: int, run: Run, first: int = 0
 ) -> int:
-    """Give each connection a process of its own; returns how `first` ended, or 0 when no more connections can come."""
+    """Start a process for each connection; return how `first` ended, or 0 when no more connections can arrive."""
     waking, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken)
@@ -135,7 +135,7 @@ def tell(told: int, alive: int, run: Callable[[], int]) -> NoReturn:
 
 
 def watch(connection: socket.socket, inner: int) -> None:
-    """Wait for a namespace to end; signals are sent on, and it is killed when the other side is gone."""
+    """Wait for a namespace to end; forward signals, and kill it when the other side disconnects."""
     ended, deadline = os.pidfd_open(inner), None
     while True:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -161,7 +161,7 @@ def forward_signals(pid: int) -> None:
 
 
 def place(passed: Sequence[int], numbers: Sequence[int]) -> None:
-    """In the command's process: put the descriptors where it expects them, close all others, and let signals in."""
+    """In the command's process: put the descriptors at the numbers it expects, close all others, and unblock signals."""
     beyond = max(*numbers, *passed) + 1
     moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, beyond) for descriptor in passed]
     for descriptor, number in zip(moved, numbers, strict=True):

@@ -4,7 +4,7 @@ failed together do not come back together. No chance in it: the spread is a func
 from hashlib import sha256
 
 ATTEMPTS = 6
-"""Times a turn is asked for before the branch is given up."""
+"""Attempts for a turn before the branch is given up."""
 
 FIRST_S = 0.5
 LONGEST_S = 60.0

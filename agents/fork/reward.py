@@ -1,6 +1,6 @@
 """Reward files of Harbor's layout: `reward.json` or `reward.txt`, written by a task's tests. They are read as untrusted.
 
-1 is a pass, from 0 to below 1 is a fail: part of what was asked is not what was asked. Another scale is not known here.
+1 is a pass, from 0 to below 1 is a fail: partly done is not done. Other scales are not supported.
 """
 
 import json
@@ -12,14 +12,15 @@ from agents.workspace.files import Files
 MAX_REWARD = 64 * 1024
 
 Rewarded = Literal["all", "less", "other"]
-"""The whole reward (1), less than that (0 to below 1), or a number of another scale."""
+"""The full reward (1), less than that (0 to below 1), or a number of another scale."""
 
 _WORST: tuple[Rewarded, ...] = ("less", "other", "all")
 
 
 def read_reward(reports: Files) -> Rewarded | None:
-    """Read the reward; None when there is none, or none that can be read. Of several ones the entry `reward` counts,
-    else the worst."""
+    """Read the reward; None if there is none, or if it cannot be read. If there are several, the entry `reward` counts,
+    else the worst.
+    """
     for name, read in (("reward.json", _json), ("reward.txt", _text)):
         file = reports.get(name)
         if file is not None:
@@ -48,7 +49,7 @@ def _text(content: bytes) -> list[Any]:
 def _rewarded(value: Any) -> Rewarded | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if isinstance(value, float) and not isfinite(value):  # a whole number may be too large to ask this
+    if isinstance(value, float) and not isfinite(value):  # a very large integer would overflow here
         return None
     if value == 1:
         return "all"

@@ -1,7 +1,7 @@
 """The fork runner: opens a rollout on the log, runs its branches in sandboxes side by side, and ends every one with a status.
 
-The rollout is on the log before any branch starts, every turn before the next. A runner that is killed loses at most the
-turn in flight: `unfinished` says what is left, and those branches run again as new attempts.
+The rollout is on the log before any branch starts, every turn before the next. A runner that is killed loses at most
+the turn in flight: `unfinished` lists the remaining branches, and those run again as new attempts.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ SYSTEM_PROMPT = (
 
 
 class Snapshots(Protocol):
-    """Where workspaces are kept."""
+    """The store of workspaces."""
 
     def keep(self, files: Files, taken_of: TakenOf) -> Workspace:
         """Keep the workspace of an attempt; returns its reference. Raises SnapshotError."""
@@ -49,7 +49,8 @@ class Sampling(NamedTuple):
     """How branches differ."""
 
     temperatures: tuple[float, ...] = ()
-    """Of branch 0, 1, ...; begun again when there are more branches. Empty: the model's own."""
+    """The temperature of branch 0, 1, ...; repeated from the start if there are more branches. Empty: the model's own.
+    """
     seed: int | None = None
     """Of branch 0; the next branch has the next."""
 
@@ -75,13 +76,13 @@ class BranchResult(NamedTuple):
 
 
 Progress = Callable[[int, str], None]
-"""Told of every change: the branch, and what it does now."""
+"""Called on every change, with the branch and its current activity."""
 
 
 def opening(
     task: Task, rollout_id: str, branches: int, labels: Mapping[str, str], deadline_ms: int | None = None
 ) -> RolloutOpened:
-    """The record that opens a rollout. Everything that decides what the model sees is in it."""
+    """The record that opens a rollout. It contains everything that decides what the model sees."""
     tools = compact(list(DEFINITIONS))
     return RolloutOpened(
         rollout_id=rollout_id,

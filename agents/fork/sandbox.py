@@ -16,8 +16,9 @@ MAX_OUTPUT = 128 * 1024
 """Bytes kept of each output stream: half from its beginning, half from its end. A slice of events takes 1 MiB."""
 
 TESTS, LOGS = "/tests", "/logs/verifier"
-"""Where a command with a harness finds the tests, and leaves its reports. Where a sandbox cannot put them there, `$TEST_DIR`
-and `$LOGS_DIR` say where they are; they are always set."""
+"""The folder of the tests, and the folder for their reports, for commands with a harness. `$TEST_DIR` and `$LOGS_DIR`
+are always set, because some sandboxes put them elsewhere.
+"""
 
 MAX_REPORTS = 100
 MAX_REPORTS_BYTES = 32 * 1024 * 1024
@@ -30,7 +31,7 @@ class SandboxError(BraidError):
 
 
 class ApartError(SandboxError):
-    """A sandbox that works, but cannot keep the work away from its tests; says what to do."""
+    """A sandbox that works, but cannot separate the work from its tests; the message has the remedy."""
 
 
 class Ended(StrEnum):
@@ -45,7 +46,7 @@ class Output(NamedTuple):
     """An output stream."""
 
     text: str
-    """All of it, or its two ends with a note of what was left out."""
+    """The whole text, or both ends with a note of the size left out."""
     n_bytes: int
     """Of all of it."""
     digest: str
@@ -72,11 +73,11 @@ class CommandResult(NamedTuple):
     stderr: Output
     wall_ms: int
     reports: Files = MappingProxyType({})
-    """Files in `LOGS` when all was over; without a harness, and when there are too many or too large ones, none."""
+    """Files in `LOGS` at the end; empty without a harness, and if there are too many or too large ones."""
 
 
 def bounded(reports: Files) -> Files:
-    """The plain files among reports; none when there are too many or too large ones."""
+    """The plain files among reports; empty if there are too many or too large ones."""
     plain = {path: file for path, file in reports.items() if not file.link}
     fits = len(plain) <= MAX_REPORTS and sum(len(file.content) for file in plain.values()) <= MAX_REPORTS_BYTES
     return plain if fits else {}
@@ -115,13 +116,16 @@ class Sandbox(Protocol):
         """All files below a folder, by their path in the workspace. Raises FileProblemError."""
 
     async def everything(self, wanted: Callable[[str], bool]) -> dict[str, File | None]:
-        """By path, every wanted name that is no folder, caches included; None for what is no plain file and no link inside. May
-        change permissions. Raises FileProblemError when that is too much."""
+        """By path, every wanted name but folders, including caches; None for anything but a plain file or an inner
+        link. May change permissions. Raises FileProblemError if that is too much.
+        """
 
     async def run(
         self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV, harness: Harness | None = None
     ) -> CommandResult:
-        """Run a command in the workspace, or in `TESTS` when it runs apart; nothing that it started is left when this returns."""
+        """Run a command in the workspace, or in `TESTS` when it runs apart; all processes that it started have ended
+        when this returns.
+        """
 
     async def reset(self) -> None:
         """Empty the workspace for the next one. Raises SandboxError when it is broken."""

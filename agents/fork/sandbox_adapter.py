@@ -38,10 +38,10 @@ from agents.workspace.tree_adapter import everything
 WORK = Path(__file__).with_name("work_adapter.py")
 
 INSIDE = "/workspace"
-"""Where commands see the workspace when they have a root of their own: the same for every branch on every machine."""
+"""The path of the workspace for commands with a root of their own: the same for every branch on every machine."""
 
 STOP_S = 5.0
-"""A command that is stopped gets this long to be gone before its keeper is killed; the kernel does the rest."""
+"""Time that a stopped command gets to end before its keeper is killed; the kernel does the rest."""
 
 CHUNK = 64 * 1024
 
@@ -123,7 +123,7 @@ class LocalSandbox:
         return await asyncio.to_thread(self._workspace.files, under)
 
     async def everything(self, wanted: Callable[[str], bool]) -> dict[str, File | None]:
-        """Every wanted name that is no folder. Raises FileProblemError."""
+        """Every wanted name but folders. Raises FileProblemError."""
         return await asyncio.to_thread(everything, self._workspace.path, wanted)
 
     # -- commands ------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class LocalSandbox:
         return await KeptCommand.start(asked | {"root": self.root, "uid": user}, env)
 
     def _lay_out(self, folder: Folder, harness: Harness) -> None:
-        """Write the tests beside an empty place for reports, which belongs to the user that writes them."""
+        """Write the tests, and next to them an empty folder for reports, which belongs to the user that writes them."""
         folder.clear()
         folder.make("tests")
         folder.make("logs", None if self._users is None else self._users.uids[harness.apart])
@@ -223,7 +223,7 @@ class LocalSandbox:
         self._gone(self)
 
     async def _end(self) -> None:
-        """Stop what was left running (its callers get its result), and remove all files."""
+        """Stop running commands (their callers get a result), and remove all files."""
         for running in self._running:
             running.stop()
         if self._running:
@@ -287,7 +287,7 @@ async def _collect(stream: asyncio.StreamReader, into: Collector) -> None:
 
 
 async def _stop(running: Command, ending: "asyncio.Future[int]") -> None:
-    """Be sure that it is over: asked first, so that the last process is known to be gone."""
+    """Make sure that the command has ended: the keeper is asked first, so that the end of the last process is known."""
     for stop in (running.stop, running.kill):
         if not ending.done():
             stop()

@@ -9,7 +9,7 @@ from agents.importers.records import content_id
 
 
 class Subject(NamedTuple):
-    """One attempt of a branch, as a verifier looks at it."""
+    """One attempt of a branch, as a verifier tests it."""
 
     rollout_id: str
     branch_index: int

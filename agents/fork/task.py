@@ -40,7 +40,7 @@ MAX_INSTRUCTION = 64 * 1024
 
 
 class TaskError(BraidError):
-    """A task directory that is not one; says which file, which field, and why."""
+    """An invalid task directory; the message has the file, the field, and the reason."""
 
 
 class _Part(BaseModel):
@@ -48,17 +48,17 @@ class _Part(BaseModel):
 
 
 class _Tolerant(BaseModel):
-    """Settings that other runners of the same format may have more of."""
+    """Settings of a shared format, in which other runners may have further ones."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 
 class Probe(_Part):
-    """A question asked of the page."""
+    """A probe: a question about the page."""
 
     name: str = Field(min_length=1)
     script: str = Field(min_length=1)
-    """A JavaScript expression that is true when it holds."""
+    """A JavaScript expression that is true when the probe holds."""
 
 
 class Page(_Part):
@@ -85,12 +85,12 @@ class BraidOptions(_Part):
     protected: tuple[str, ...] = ()
     """Patterns of files that an agent must not change."""
     install: tuple[str, ...] = ()
-    """The command that installs what the work needs; empty: none."""
+    """The command that installs the dependencies of the work; empty: none."""
     build: tuple[str, ...] = ()
     """The command that builds the work; empty: none."""
-    # Left out of the digest where they say nothing: tasks from before them keep theirs.
+    # Left out of the digest if they are empty, so that older tasks keep theirs.
     outputs: tuple[str, ...] = Field(default=(), exclude_if=_is_empty)
-    """Patterns of files that install and build make and that the tests need; all else that they make is left behind."""
+    """Patterns of the files from install and build that the tests need; all others are dropped."""
     tests: Literal["together", "apart"] = Field(default="together", exclude_if=_is_together)
     """apart: the tests cannot see the work, and run it with the program `work`; together: tests and work share one view."""
     page: Page | None = None
@@ -173,7 +173,7 @@ class Task(NamedTuple):
         return digest(both | {"task": File(compact(asked).encode())})
 
     def is_protected(self, path: str) -> bool:
-        """Whether an agent must leave a file as it is: a protected one, or the bytecode of one."""
+        """Whether an agent must not change a file: a protected one, or its bytecode."""
         source = _source_of(path)
         return any(fnmatchcase(path, pattern) or fnmatchcase(source, pattern) for pattern in self.braid.protected)
 
@@ -183,7 +183,7 @@ class Task(NamedTuple):
 
 
 def _source_of(path: str) -> str:
-    """The module that Python may load a file of `__pycache__` for; any other path as it is."""
+    """The source module of a file in `__pycache__`; any other path unchanged."""
     folder, _, name = path.rpartition("/")
     if folder.rpartition("/")[2] != "__pycache__":
         return path

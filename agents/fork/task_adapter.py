@@ -16,7 +16,7 @@ SAMPLES = Path(__file__).parent / "tasks"
 
 
 def sample_names() -> list[str]:
-    """The tasks that come with the product."""
+    """The sample tasks of the product."""
     return sorted(path.name for path in SAMPLES.iterdir() if (path / "task.toml").is_file())
 
 
@@ -59,7 +59,7 @@ def load_task(folder: Path) -> Task:
 def read_workspace(folder: Path) -> dict[str, File]:
     """The files that a branch left, as a snapshot keeps them: links that lead outside, pipes and unusable names are left out.
 
-    Raises TaskError when there are too many.
+    Raises TaskError if there are too many.
     """
     found: dict[str, File] = {}
     total = 0
@@ -86,7 +86,7 @@ def _is_usable(name: str) -> bool:
 
 
 def read_files(folder: Path) -> dict[str, File]:
-    """All files below a folder, by path, in order. Raises TaskError when there are too many."""
+    """All files below a folder, by path, in order. Raises TaskError if there are too many."""
     found: dict[str, File] = {}
     total = 0
     for path in _walk(folder):

@@ -1,6 +1,6 @@
 """The agent's tools: read, write, edit, list, search, run. Each works on one sandbox and answers with an output or an error.
 
-Reads come in pages that fit the summary limit of their tool, so that what is cut is what the agent did not ask for.
+Reads return pages that fit the summary limit of their tool, so that summaries cut nothing that the agent asked for.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -70,7 +70,7 @@ DEFINITIONS: tuple[dict[str, Any], ...] = (
         {"command": "The command line"}, {"timeout_s": "Seconds it may take; 60 unless told"},
     ),
 )  # fmt: skip
-"""As they are offered to a model and recorded in RolloutOpened."""
+"""As offered to a model and recorded in RolloutOpened."""
 
 
 class Tools:
@@ -81,7 +81,7 @@ class Tools:
         self._limits = limits
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Outcome:
-        """Do what a model asked for. A bad argument is an error for the model to read; SandboxError is raised."""
+        """Run a call of the model. A bad argument is an error for the model to read; SandboxError is raised."""
         tool = _TOOLS.get(name)
         if tool is None:
             return Outcome(error_code="unknown_tool", error=f"no tool {name}; there are {', '.join(_TOOLS)}")
@@ -182,7 +182,7 @@ async def call_tool(tools: Tools, call: ToolCall) -> Outcome:
 
 
 def command_output(done: CommandResult, timeout: float) -> str:
-    """The output of a command, with its exit last: what is cut from the middle leaves that."""
+    """The output of a command, with its exit code last, so that a cut in the middle keeps it."""
     parts = [done.stdout.text, done.stderr.text]
     parts = [part if part.endswith("\n") or not part else f"{part}\n" for part in parts]
     end = f"[stopped after {timeout:g} s]" if done.ended is Ended.TIMEOUT else f"[exit code {done.exit_code}]"

@@ -1,8 +1,7 @@
 """Users of the machine that sandboxes run as when root starts them: each living sandbox has its own.
 
 No program and no file of the machine belongs to them, so that root inside a sandbox has no rights outside, and the
-limit of processes counts one sandbox alone. A lock for each pair says that it is taken; a runner that dies loses its
-locks.
+limit of processes counts one sandbox alone. A lock marks each pair as taken; a runner that dies loses its locks.
 """
 
 import fcntl
@@ -54,14 +53,14 @@ def _ranges(mapped: str) -> list[tuple[int, int]]:
 
 
 def claim(first: int) -> Users:
-    """Take a pair that no living sandbox has. Raises SandboxError."""
+    """Take a pair that no living sandbox uses. Raises SandboxError."""
     folder = _locks()
     for uid in range(first, first + 2 * PAIRS, 2):
         place = folder / str(uid)
         lock = os.open(place, os.O_RDWR | os.O_CREAT, 0o600)
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if place.stat().st_ino == os.fstat(lock).st_ino:  # else it was just given back
+            if place.stat().st_ino == os.fstat(lock).st_ino:  # it was given back just now
                 return Users((uid, uid + 1), place, lock)
         os.close(lock)
     raise SandboxError(f"{PAIRS} sandboxes live on this machine; end one")

@@ -2,7 +2,7 @@
 
 A view holds the system's programs (read-only), a private /tmp and /dev/shm, a few devices, a /proc that shows its own processes
 and changes nothing, and the folders that its command works with: the workspace, or a task's tests and a place for their
-reports. Nothing else of the machine is in it, and its size is limited.
+reports. It contains nothing else of the machine, and its size is limited.
 """
 
 import os
@@ -67,7 +67,7 @@ TESTS, LOGS = "/tests", "/logs/verifier"
 """As `agents.fork.sandbox` has them."""
 
 HELPER = "/run/braid"
-"""Where the reporter finds the program `work` and its socket."""
+"""The folder of the program `work` and its socket, for the reporter."""
 
 TMP = "size=256m,nr_inodes=32k,mode=1777"
 SHARED = "size=64m,nr_inodes=4k,mode=1777"
@@ -76,7 +76,7 @@ PRIVATE = MS_NOSUID | MS_NODEV
 
 
 def gather(spec: dict[str, Any], owner: int) -> None:
-    """Change to a root that holds only what views are made of; everything else of the machine is left behind.
+    """Change to a root that holds only the parts of views; everything else of the machine is detached.
 
     Made with the powers of the user who started this: what lies below a folder that only this user can enter is there.
     """
@@ -118,7 +118,7 @@ def build_view(root: str, readonly: Iterable[str]) -> None:
 
 
 def bring(path: str, root: str) -> None:
-    """Bind a file or folder at the same place below another root, read-only; one that is not there is left out."""
+    """Bind a file or folder at the same place below another root, read-only; a missing one is skipped."""
     source, target = Path(path), Path(root + path)
     if source.is_symlink():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The visual verdict of a branch: its page, opened in headless Chromium inside a sandbox without a network.
 
 A page that cannot be seen is unknown, with the reason: no browser on this machine, a page that never finishes loading,
-a browser that dies. Everything else is what was seen.
+a browser that dies. All other fields are observations.
 """
 
 import json
@@ -20,7 +20,7 @@ from schemas.verdicts import VisualVerdict
 START_MS = 30_000
 LOAD_MS = 15_000
 LIMITS = Limits(timeout_s=90.0, cpu_s=90, memory_mb=32 * 1024, processes=4096)
-"""Of the browser: it reserves far more memory than it uses, and has many threads."""
+"""For the browser: it reserves far more memory than it uses, and has many threads."""
 
 LOOK = 'FONTCONFIG_FILE="$TEST_DIR/fonts.conf" exec "$0" -I "$TEST_DIR/look.py" "$1"'
 """Starts the look: Python is $0, the questions are $1."""
@@ -32,11 +32,11 @@ SCREENSHOT = "screenshot.png"
 """The report of `look_adapter.py`."""
 
 Keep = Callable[[bytes], object]
-"""Takes a screenshot, as PNG."""
+"""Stores a screenshot, as PNG."""
 
 
 class Browser(NamedTuple):
-    """The inputs of a look."""
+    """The inputs of a look at a page."""
 
     program: str
     """Chromium itself, not a script that starts it."""
@@ -55,8 +55,9 @@ async def visual_verdict(
     subject: Subject,
     keep: Keep = lambda _picture: None,
 ) -> VisualVerdict:
-    """Look at a branch's page; `sandbox` is empty and used by no other caller. `keep` takes the screenshot that the
-    verdict names."""
+    """Look at a branch's page; `sandbox` is empty and has no other user. `keep` stores the screenshot that the verdict
+    names.
+    """
     try:
         stuck = await run_building(task, files, sandbox)
         if stuck is not None:
@@ -72,7 +73,7 @@ def unseen(subject: Subject, why: str) -> VisualVerdict:
 
 
 async def look(page: Page, sandbox: Sandbox, browser: Browser, keep: Keep = lambda _picture: None) -> dict[str, Any]:
-    """Open the page that lies in the sandbox; the fields of a verdict that say what was seen."""
+    """Open the page in the sandbox; return the fields of a verdict that record the observations."""
     spec = {
         "root": sandbox.root,
         "path": checked(page.path),

@@ -5,7 +5,7 @@ start the command where the workspace is, and passes on: standard streams, the d
 numbers), the environment without the name of the current test, signals, and the exit code (it dies of the same signal as the
 command). 125: the command could not be started.
 
-Pipes and sockets are passed as they are. Everything else is copied through a pipe: a descriptor of a file or folder would
+Pipes and sockets are passed directly. Everything else is copied through a pipe: a descriptor of a file or folder would
 lead the command into the tests' own tree.
 """
 
@@ -70,7 +70,7 @@ def arguments(given: list[str]) -> tuple[list[int], list[str]]:
 
 
 def encoded(numbers: list[int], command: list[str]) -> bytes:
-    """The request, parted by NUL: how many descriptors and arguments there are, then these, then the environment."""
+    """The request, separated by NUL: the numbers of descriptors and arguments, then these, then the environment."""
     env = {name: value for name, value in os.environb.items() if name != b"PYTEST_CURRENT_TEST"}
     helper = os.path.dirname(SOCKET).encode()  # noqa: PTH120 - pathlib costs time
     env[b"PATH"] = b":".join(part for part in env.get(b"PATH", b"").split(b":") if part != helper)
@@ -107,7 +107,7 @@ def is_null(number: int, mode: int) -> bool:
 
 
 def pump(source: int, target: int, ours: int) -> None:
-    """Copy until the end, or until the other side is gone; then close the end of the pipe that is ours."""
+    """Copy until the end, or until the other side disconnects; then close our end of the pipe."""
     try:
         while chunk := os.read(source, CHUNK):
             while chunk:
@@ -138,7 +138,7 @@ def end_like(reply: str) -> "NoReturn":
 
 
 def fail(message: str, code: int) -> "NoReturn":
-    """Say why there is no result of the command."""
+    """Print why the command has no result, and exit."""
     sys.stderr.write(message + "\n")
     sys.stderr.flush()
     os._exit(code)

@@ -1,7 +1,7 @@
 """adp: trajectories of the agent data protocol 1.5.0, one for each branch, for tools that train on many agents' data at once.
 
-The protocol knows no other keys than its own. Every call has one later observation with its id, the other way round too; a call
-without a result says so. The definitions of all tools stand in `metadata.json` beside the rows.
+The protocol allows no other keys than its own. Every call has one later observation with its id, and every observation
+a call; a call without a result is marked. The definitions of all tools are in `metadata.json`, next to the rows.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ SHELLS = frozenset(
 COMMANDS = ("command", "cmd")
 NO_RESULT = "(no result)"
 PART = "rows"
-"""Its files are called rows-*.jsonl: metadata.json stands beside them."""
+"""Its files are called rows-*.jsonl, because metadata.json is in the same folder."""
 
 
 def trajectories(group: Group) -> Iterator[Row | Left]:
@@ -95,7 +95,7 @@ def _action(call: BranchCall, call_id: str) -> dict[str, Any]:
 
 
 def _command(name: str, given: Any) -> str | None:
-    """The command of a shell; None for any other tool, and where there is more than a command."""
+    """The command of a shell call; None for any other tool, and if there are more arguments than the command."""
     if name.lower() not in SHELLS or not isinstance(given, dict) or len(given) != 1:
         return None
     command = next((given[key] for key in COMMANDS if key in given), None)

@@ -1,7 +1,8 @@
 """ATIF v1.8, Harbor's agent trajectory interchange format: one trajectory for each branch, whatever its outcome.
 
 The steps are the messages of the branch's story (agents/formats/story.py): its main conversation is the trajectory, and those of
-sub-agents, and histories that were begun anew, are embedded in it. Arguments are objects there; a value that is none is wrapped.
+sub-agents, and histories that were begun anew, are embedded in it. Arguments are objects there; any other value is
+wrapped.
 """
 
 from collections.abc import Iterator

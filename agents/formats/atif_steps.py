@@ -86,7 +86,7 @@ def _observe(steps: list[dict[str, Any]], said: Said) -> None:
 
 
 def at(milliseconds: int | None) -> dict[str, str]:
-    """The time of a step, where it is known."""
+    """The time of a step, if it is known."""
     if milliseconds is None or not 0 <= milliseconds < 253_402_300_800_000:
         return {}
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
@@ -94,7 +94,7 @@ def at(milliseconds: int | None) -> dict[str, str]:
 
 
 def _media(said: Message) -> dict[str, Any]:
-    """All references of a message: the format itself knows few kinds of media."""
+    """All references of a message, because the format itself has few kinds of media."""
     return {"media": [part for part in parse(said.parts or "") if not _is_text(part)]} if has_media(said) else {}
 
 

@@ -1,4 +1,4 @@
-"""Which story a branch has, by what is known of it; and the outcome that is told beside."""
+"""Chooses the story of a branch by what is known of it, and the outcome recorded with it."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ from schemas.jsontext import compact, parse
 from schemas.training import PpoRecord, SftRecord
 
 AUDIT_ONLY = "audit_only"
-"""The admission category of what is not known for sure, or thinly evidenced."""
+"""The admission category of rows that are uncertain, or have little evidence."""
 
 
 def story_of(branch: BranchRecord, group: Group) -> Story:
-    """The story of a branch: from its events where these tell a conversation, else from its rows or its record."""
+    """The story of a branch: from its events if these form a conversation, else from its rows or its record."""
     told = told_by(branch, group)
     if told is None:
         return row_story(branch, group)
@@ -34,13 +34,13 @@ def story_of(branch: BranchRecord, group: Group) -> Story:
 
 
 def told_by(branch: BranchRecord, group: Group) -> ToldBranch | None:
-    """The facts of a branch, where they are at hand; None under emission version 1, which has no conversations."""
+    """The facts of a branch, if they are available; None under emission version 1, which has no conversations."""
     return group.facts.branches.get(branch.branch_index) if branch.fidelity is not None else None
 
 
 def barred(branch: BranchRecord, group: Group) -> str | None:
-    """Why a branch is in no trace: its admission category, or that it never began. One that is kept for audit leaves, with that mark
-    and untrained.
+    """Why a branch is in no trace: its admission category, or that it never began. A branch that is kept for audit is
+    exported, with that mark and untrained.
     """
     if branch.n_events == 0 and branch.status == "running":
         return "no_events"
@@ -62,7 +62,9 @@ def _given(group: Group) -> Given:
 
 
 def outcome_fields(branch: BranchRecord, group: Group) -> dict[str, Any]:
-    """The place of a branch, how it ended, what was found and used: the names that `braid import` reads back; unknown ones are null."""
+    """The place of a branch, its end, its verdicts and its usage: under the names that `braid import` reads back;
+    unknown ones are null.
+    """
     told = group.facts.branches.get(branch.branch_index)
     opened = group.facts.opened
     return {
@@ -82,7 +84,7 @@ def outcome_fields(branch: BranchRecord, group: Group) -> dict[str, Any]:
 
 
 def places(said: tuple[Said, ...]) -> dict[str, list[int]]:
-    """Positions of messages about which more is known than they say, by the names that `braid import` reads back."""
+    """Positions of messages with additional facts, under the names that `braid import` reads back."""
     found = {
         "context": [place for place, each in enumerate(said) if each.context],
         "errors": [place for place, each in enumerate(said) if each.failed],

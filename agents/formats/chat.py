@@ -14,7 +14,7 @@ from schemas.training import Message, PpoRecord, ToolCall
 def message(said: Message, speech: Speech = CHAT, style: Style = PLAIN) -> dict[str, Any]:
     """A message as a format writes it, without the fields that do not apply to it.
 
-    `content` stays even when it is null: loaders look for it. Parts with media stand in its place, by reference.
+    `content` stays even when it is null: loaders look for it. Parts with media are kept in place, by reference.
     """
     role = "system" if said.role == "developer" and not speech.developer else said.role
     shown: dict[str, Any] = {"role": role, "content": parse(said.parts or "") if has_media(said) else said.content}
@@ -41,12 +41,12 @@ def _call(call: ToolCall, style: Style) -> dict[str, Any]:
 
 
 def has_media(said: Message) -> bool:
-    """Whether a content holds more than text."""
+    """Whether a content has more than text."""
     return said.parts is not None and any(part.get("type") != "text" for part in parse(said.parts))
 
 
 def is_trained(said: Message) -> bool:
-    """Whether a message is in the loss: an assistant's, unless it was given to the model."""
+    """Whether a message is in the loss: an assistant message that was not given to the model."""
     return said.role == "assistant" and said.trained is not False
 
 
@@ -61,7 +61,7 @@ def in_words(row: PpoRecord) -> bool:
 
 
 def unanswered(said: Sequence[Message]) -> str | None:
-    """Why a service that wants every call answered refuses a conversation; None when it does not."""
+    """The reason why a service that requires an answer to every call refuses a conversation; None if it does not."""
     open_calls: set[str] = set()
     for each in said:
         if each.role == "tool":
@@ -78,7 +78,7 @@ def unanswered(said: Sequence[Message]) -> str | None:
 def tool_list(tools: str, said: Iterable[Message] = ()) -> list[dict[str, Any]]:
     """Tool definitions in OpenAI's shape, from whatever the producer offered, with those that are called without an offer.
 
-    A loader refuses a call to a tool that is not defined; a tool without a description takes any arguments.
+    A loader refuses a call to an undefined tool; a tool without a description takes any arguments.
     """
     offered = parse(tools) if tools else []
     defined = [found for entry in (offered if isinstance(offered, list) else []) if (found := _tool(entry)) is not None]

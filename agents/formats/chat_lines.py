@@ -1,8 +1,8 @@
 """`messages`: plain chat lines, the one format that loses nothing of a conversation.
 
-A line is one conversation with all that is known of it: which of its messages the model said, how they are known, and what the
-branch was worth. Every branch has a line, whatever its outcome (agents/formats/story.py); `trained` is empty where no training row
-was made of it. Media stand in `content` as parts with their digests.
+A line is one conversation with everything known about it: which messages the model said, how they are known, and the
+reward of the branch. Every branch has a line, whatever its outcome (agents/formats/story.py); `trained` is empty if
+there is no training row of it. Media stand in `content` as parts with their digests.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,9 @@ def conversations(group: Group) -> Iterator[Row | Left]:
 
 
 def _is_told(branch: BranchRecord, group: Group) -> bool:
-    """Whether a branch is told by its events. A row that was made of steps says what the model saw of them: it goes before."""
+    """Whether the story of a branch comes from its events. A row made of steps has the steps as the model saw them, so
+    it is preferred.
+    """
     has_row = branch.fidelity == "reconstructed" and bool(rows_of(branch, group))
     return told_by(branch, group) is not None and not has_row
 

@@ -1,7 +1,7 @@
-"""The stories of an exact branch: one for each sequence of its model calls, with every message told by one of them.
+"""The stories of an exact branch: one for each sequence of its model calls; every message is in one of them.
 
-A message that several sequences hold belongs to the first; in the others it is context. Messages that no call ever sent (a tool's
-last output, a user's last words) follow the conversation that they answer.
+A message shared by several sequences belongs to the first; in the others it is context. Messages that no call ever sent
+(a tool's last output, a user's last words) follow the conversation that they answer.
 """
 
 from collections import Counter
@@ -21,11 +21,11 @@ from schemas.training import FunctionCall, Message, ToolCall
 _TOLD_BESIDE = frozenset(
     {"message", "model_call", "tool_call", "tool_result", "run_start", "final_answer", "model_done", "error"}
 )
-"""Kinds that are told by messages, or beside them."""
+"""Kinds that messages already contain, or that are recorded separately."""
 
 
 def exact_story(events: Sequence[tuple[int, EventFields]], given: Given) -> Story:
-    """The main conversation, with the others beside it."""
+    """The main conversation, and the other ones."""
     bodies = _bodies(events, given)
     told = [body for body in bodies if isinstance(body, Told)]
     calls = [body for body in bodies if isinstance(body, Asked)]

@@ -1,4 +1,4 @@
-"""Records that a format cannot say exactly are left out with a reason, before any row is made of them."""
+"""Records that a format cannot represent exactly are left out with a reason, before any row is made of them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ def within_limits(form: Format) -> Format:
 
 
 class _Sieve:
-    """Keeps the records of one kind that a format can say, and the reasons of the others."""
+    """Keeps the records of one kind that a format can represent, and the reasons of the others."""
 
     def __init__(self, form: Format, kind: str) -> None:
         self._needed = kind in form.needs
@@ -43,7 +43,7 @@ class _Sieve:
 
 
 def unsayable(record: Spoken, speech: Speech) -> str | None:
-    """Why a format cannot say a record; None when it can."""
+    """Why a format cannot represent a record; None if it can."""
     if not speech.media and any(map(has_media, messages_of(record))):
         return "not_representable"
     if not speech.given and any(map(is_given, _learnt(record))):
@@ -78,7 +78,7 @@ def _learnt(record: Spoken) -> Iterable[Message]:
 
 
 def lost_reasoning(form: Format, rows: Iterable[Row]) -> int:
-    """How many messages with reasoning the rows of one rollout are made of, where the format has no place for it."""
+    """How many messages with reasoning the rows of one rollout contain, if the format has no place for it."""
     if form.speech.reasoning:
         return 0
     made: dict[str, Made] = {source.record_id: source for row in rows for source in row.sources}

@@ -1,4 +1,4 @@
-"""NeMo RL: a context and its completions, best first. Branches that nothing tells apart share a rank."""
+"""NeMo RL: a context and its completions, best first. Branches with equal scores share a rank."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _SPEECH = Speech(objects=True, given=False)
 def preference(group: Group) -> Iterator[Row | Left]:
     """{context, completions: [{rank, completion}]}: rank 0 is the best, equal totals have equal ranks.
 
-    One for each rollout, a branch by its main sequence; where branches have tasks of their own, one for each prompt.
+    One for each rollout, a branch by its main sequence; one for each prompt if branches have tasks of their own.
     """
     yield from each_prompt(group, _preference)
 

@@ -25,9 +25,9 @@ def sft(group: Group) -> Iterator[Row | Left]:
 def dpo(group: Group) -> Iterator[Row | Left]:
     """{input: {messages, tools?}, preferred_output, non_preferred_output}: one assistant message on each side.
 
-    The sides are the first assistant messages that differ, with their calls, and the input is all that comes before them. A pair
-    that begins with the same message and goes on differently after other results has no such two messages, and is left out: an
-    answer that followed other calls than the input shows is an answer to something else.
+    The sides are the first assistant messages that differ, with their calls, and the input is all that comes before
+    them. A pair whose sides begin with the same message and differ after later results has no such two messages, and is
+    left out: its answers follow calls that the input does not show.
     """
     for record in group.dpo:
         said = (*record.prompt, *record.chosen[:1], *record.rejected[:1])
@@ -47,7 +47,7 @@ def dpo(group: Group) -> Iterator[Row | Left]:
 
 
 def _unfit(record: DpoRecord, chosen: dict[str, Any], rejected: dict[str, Any]) -> str | None:
-    """Why two messages cannot stand for a pair; None when they can."""
+    """Why two messages cannot represent a pair; None if they can."""
     if record.chosen[0] == record.rejected[0]:
         return "differs_in_calls"
     if not is_trained(record.chosen[0]) or not is_trained(record.rejected[0]):

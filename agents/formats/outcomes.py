@@ -13,8 +13,8 @@ _CHECK = "check:"
 def verdict_lines(group: Group, branch_index: int, verdicts: Sequence[Verdict] = ()) -> list[dict[str, Any]]:
     """The verdicts of a branch, each as the members of its line; votes of judges are none.
 
-    `verdicts` are the facts, where they are at hand: they also have scores and counts of what was not decided. Else the
-    evidence tells those that were.
+    `verdicts` are the facts, if available: they also have scores and counts of undecided verdicts. Otherwise the
+    evidence lists the decided ones.
     """
     if verdicts:
         return [_line(each) for each in verdicts]

@@ -1,9 +1,9 @@
 """rollout-wire/v1: whole branches, and the preference and reward records of its second layer. `braid run` reads it back.
 
-The wire format requires fields that we may not know. They are filled, and `filled` names them, so that no reader takes
-a placeholder for a fact. A branch has the calls and results of its conversation where that is known, else those of its
-events; it has one reward, by its main sequence. Its scores are 0 or 1: what has neither has no pair and no reward
-there.
+The wire format requires fields that we may not know. They are filled, and `filled` lists them, so that no reader takes
+a placeholder for a fact. A branch has the calls and results of its conversation if that is known, else those of its
+events; it has one reward, from its main sequence. Its scores are 0 or 1: a branch with neither has no pair and no
+reward there.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from schemas.branches import BranchCall, BranchRecord
 from schemas.training import DpoRecord, PpoRecord
 
 SOURCE = "wasmagent-rollout"
-"""The only source that the wire format knows."""
+"""The only source that the wire format allows."""
 
 UNKNOWN_TEMPERATURE = 1.0
 """The default sampling temperature of most services."""
@@ -84,7 +84,7 @@ def _branch(branch: BranchRecord, group: Group, calls: list[dict[str, Any]]) -> 
 
 
 def _build(group: Group, branch_index: int) -> dict[str, Any] | None:
-    """The outcome of the build, as evidence has it; null when it is not known."""
+    """The outcome of the build, from the evidence; null if it is not known."""
     evidence = group.evidence.get(branch_index)
     for result in evidence.verifier_results if evidence else ():
         if result.verifier_id == "build":

@@ -1,6 +1,6 @@
 """Which rows of a rollout go into a dataset, and into which part of it: filters, the split, evaluation items.
 
-All three are functions of the rollout's content: exporting twice, or in another order, decides the same.
+All three are functions of the rollout's content: a second export, or one in another order, decides the same.
 """
 
 from bisect import bisect_right
@@ -101,7 +101,7 @@ class Filters:
 
     @property
     def by_label(self) -> bool:
-        """Whether labels are asked for, which stand with the rollout's opening."""
+        """Whether a filter needs labels, which are in the rollout's opening."""
         return any(name.startswith(LABEL) for name, _ in self.wanted)
 
     def refuses_rollout(self, labels: Mapping[str, str]) -> str | None:
@@ -113,11 +113,11 @@ class Filters:
 
     @property
     def by_lag(self) -> bool:
-        """Whether the newest version of the policy has to be known."""
+        """Whether a filter needs the newest version of the policy."""
         return any(name == MAX_LAG for name, _ in self.wanted)
 
     def refuses(self, record: Selectable, versions: Sequence[int] = ()) -> str | None:
-        """The filter that a row does not pass; one that says nothing about its kind lets it pass.
+        """The filter that a row does not pass; a filter for another kind lets it pass.
 
         Of several texts for one name, one must be the row's; of several versions of a row, each. `versions` has the numbers of all
         versions of the policy, ascending.
@@ -136,7 +136,9 @@ class Filters:
         return None
 
     def _misses_version(self, record: Selectable, name: str, value: str, versions: Sequence[int]) -> bool:
-        """Whether a token of a row is of an unknown version, of another one than was asked for, or of one too far behind."""
+        """Whether a token of a row is of an unknown version, of a version that was not asked for, or of one too far
+        behind.
+        """
         if not isinstance(record, SftRecord | PpoRecord):
             return False
         sampled = {span.version for stream in record.streams for span in stream.policy_versions}
@@ -158,7 +160,7 @@ MOST_DIGITS = 18
 
 
 def _lag(version: str, versions: Sequence[int]) -> int:
-    """How many versions are newer; as many as there are where a version has no number."""
+    """How many versions are newer; all of them if a version has no number."""
     number = version_number(version)
     return len(versions) + 1 if number is None else len(versions) - bisect_right(versions, number)
 
@@ -177,7 +179,7 @@ class Selection:
     filters: Filters = Filters()
     items: EvalIndex | None = None
     versions: tuple[int, ...] = ()
-    """The numbers of all versions of the policy, ascending; only where a filter asks for them."""
+    """The numbers of all versions of the policy, ascending; filled only if a filter needs them."""
 
     def select(self, group: Group, kinds: Iterable[Kind]) -> tuple[Group, list[Refused]]:
         """The group without the rows that are refused, and why they are; only kinds that the format is made from."""
@@ -199,7 +201,7 @@ class Selection:
         return (_without(replace(group, **kept), group) if refused else group), refused  # type: ignore[arg-type]
 
     def _refusal(self, record: Selectable, group_task: str, task_item: str | None) -> Refused | None:
-        """Why a row is left out. A branch may have a task of its own, beside that of its rollout."""
+        """Why a row is refused. A branch may have a task of its own, beside that of its rollout."""
         name = self.filters.refuses(record, self.versions)
         if name is not None:
             return Refused(f"filtered:{name}")
@@ -215,7 +217,7 @@ class Selection:
 
 
 def _without(kept: Group, group: Group) -> Group:
-    """The group without the facts of branches of which a row was refused: they would tell it again."""
+    """The group without the facts of branches of which a row was refused, because they contain the same data."""
     rows: list[SftRecord | PpoRecord] = [*group.ppo, *group.sft]
     stayed = {row.record_id for row in (*kept.ppo, *kept.sft)}
     refused = {row.branch_index for row in rows if row.record_id not in stayed}

@@ -1,8 +1,8 @@
 """A dataset format: a function from the records of one whole rollout to JSON rows, and the types of its columns.
 
-A format never sees half a rollout. It leaves out rows that it cannot carry, each with a reason, so that counts always
-add up. Free-form JSON (tool arguments, tool definitions) is text wherever rows become columns: Arrow gives every row of
-a struct the fields of all the others, filled with nulls, and would change what a model is trained to call.
+A format never sees half a rollout. It leaves out rows that it cannot represent, each with a reason, so that counts
+always add up. Free-form JSON (tool arguments, tool definitions) is text wherever rows become columns: Arrow gives every
+row of a struct the fields of all the others, filled with nulls, and would change what a model is trained to call.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,18 +61,19 @@ MESSAGES = ListOf(
 
 
 class Speech(NamedTuple):
-    """How much of a conversation a format can say."""
+    """How much of a conversation a format can represent."""
 
     reasoning: bool = True
-    """Whether messages have `reasoning_content`. Where they have none, the manifest counts the messages that lost it."""
+    """Whether messages have `reasoning_content`. If they have none, the manifest counts the messages that lost it."""
     media: bool = False
     """Whether messages may refer to images, audio and files."""
     given: bool = True
-    """Whether a completion may hold assistant messages that were given to the model: they must stay out of the loss."""
+    """Whether a completion may contain assistant messages that were given to the model: they must stay out of the loss.
+    """
     answered: bool = False
     """Whether every call before the last message must be answered, and the last message must be an assistant's."""
     developer: bool = False
-    """Whether the role `developer` is known; elsewhere it is `system`."""
+    """Whether the format has the role `developer`; otherwise it becomes `system`."""
     names: bool = True
     """Whether tool messages have the name of the tool."""
     objects: bool = False
@@ -84,12 +85,12 @@ CHAT = Speech()
 
 
 class Style(NamedTuple):
-    """The choices that a dataset leaves to its reader."""
+    """The options of a dataset."""
 
     arguments: Literal["text", "object"] = "text"
     """Arguments of calls as JSON text, or as JSON objects."""
     loss: Literal["messages", "spans", "turns"] = "messages"
-    """How `trl-sft` says what is in the loss: see agents/formats/trl.py."""
+    """How `trl-sft` marks the messages in the loss: see agents/formats/trl.py."""
 
 
 PLAIN = Style()
@@ -118,9 +119,9 @@ class Facts(NamedTuple):
     """By index, of the attempt that counts."""
     opened: RolloutOpened | None = None
     redacting: bool = True
-    """Whether secrets are removed from all that is made of them."""
+    """Whether secrets are removed from all rows."""
     reasoning: bool = True
-    """Whether the reasoning of models may leave."""
+    """Whether the reasoning of models is exported."""
 
 
 NO_FACTS = Facts()
@@ -147,11 +148,13 @@ class Group:
     style: Style = PLAIN
     """How rows are written."""
     facts: Facts = NO_FACTS
-    """The facts of its branches, for formats that tell whole branches."""
+    """The facts of its branches, for formats that export whole branches."""
     evals: tuple[ComplianceEvalRecord, ...] = ()
     """Of branches that are compliance runs."""
     barred_tokens: frozenset[str] = frozenset()
-    """Rows whose tokens may not leave, by id: something of their messages is removed on the way out, and ids would give it back."""
+    """Ids of rows whose tokens must not be exported: redaction removes something of their messages, and token ids would
+    reveal it.
+    """
 
     @property
     def rollout_id(self) -> str:
@@ -170,7 +173,7 @@ class Group:
     def barred(self, branch_index: int) -> str | None:
         """The admission category that keeps a branch out of training; None when nothing does.
 
-        A branch may have no row to admit (its outcome is unknown, it said nothing): then its flags decide.
+        A branch may have no row to admit (its outcome is unknown, or it has no text): then its flags decide.
         """
         ranked = self.ranked(branch_index)
         by_flags = category_of(ranked.flags) if ranked is not None else "train"
@@ -189,14 +192,16 @@ class Group:
         return replace(self, ppo=tuple(main_sequence(rows) for rows in sequences.values()))
 
     def by_prompt(self) -> "tuple[Group, ...]":
-        """A group for each prompt: branches may have tasks of their own, and only what was asked the same is compared."""
+        """A group for each prompt: branches may have tasks of their own, and only branches with the same prompt are
+        compared.
+        """
         asked: dict[tuple[Message, ...], list[PpoRecord]] = {}
         for row in self.ppo:
             asked.setdefault(row.prompt, []).append(row)
         return tuple(replace(self, ppo=tuple(rows)) for rows in asked.values()) if len(asked) > 1 else (self,)
 
     def streams(self, row: SftRecord | PpoRecord) -> tuple[TokenStream, ...]:
-        """The token streams of a row that may leave."""
+        """The token streams of a row that may be exported."""
         return () if row.record_id in self.barred_tokens else row.streams
 
     def verifiers(self) -> list[str]:
@@ -224,7 +229,7 @@ Made = TrainingRecord | BranchRecord | ComplianceEvalRecord | AepRecord
 
 
 class ToolUse(NamedTuple):
-    """The tools that a row speaks of, for formats that keep their definitions beside the rows."""
+    """The tools that a row uses, for formats with tool definitions in a separate file."""
 
     tools: Mapping[str, str] = {}
     """By name, the definition as JSON text."""
@@ -237,11 +242,11 @@ class Row(NamedTuple):
 
     value: dict[str, Any]
     sources: tuple[Made, ...]
-    """The records that it was made of: what leads back to the evidence."""
+    """The records that the row was made of, which lead to the evidence."""
     part: str = ""
     """Formats of several kinds of records keep each kind in files of its own; empty for the others."""
     folder: str = ""
-    """The name of its directory (`--layout directory`); rows with the same one stand in one file."""
+    """The name of its directory (`--layout directory`); rows with the same name are in one file."""
     lost: tuple[str, ...] = ()
     """Parts of its branch that it could not carry, by name; the command and the manifest count them."""
     uses: ToolUse = ToolUse()
@@ -278,12 +283,12 @@ class Format(NamedTuple):
     files: tuple[FileKind, ...] = ("jsonl", "parquet")
     """In which files it makes sense; the first is the default."""
     verbatim: bool = False
-    """Whether its rows are signed, and so must leave as they are."""
+    """Whether its rows are signed, and so must be exported unchanged."""
     speech: Speech = CHAT
-    """How much of a conversation it can say."""
+    """How much of a conversation it can represent."""
     layouts: tuple[Layout, ...] = ("files",)
-    """How its rows may stand: in files of many rows, or in a directory for each branch. The first is the default."""
+    """How its rows are laid out: in files of many rows, or in a directory for each branch. The first is the default."""
     alone: str = "trajectory.json"
     """The name of the file in such a directory."""
     tools_beside: bool = False
-    """Whether the definitions of tools stand in a file beside the rows (`metadata.json`)."""
+    """Whether the definitions of tools are in a file next to the rows (`metadata.json`)."""

@@ -1,8 +1,8 @@
-"""ShareGPT with tools, as LLaMA-Factory reads it: people and observations speak at even places, the model at odd ones.
+"""ShareGPT with tools, as LLaMA-Factory reads it: people and observations at even positions, the model at odd ones.
 
 Calls are JSON in a `function_call` turn, an array when they are parallel, and their results one `observation`. The
 model's text before its calls has no place in `value`; it stays beside it as `text`. The loader drops conversations that
-do not alternate, and learns from every turn of the model: what does not fit is left out here, with its reason.
+do not alternate, and learns from every turn of the model: rows that do not fit are left out here, with a reason.
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def _turns(said: list[Message]) -> list[dict[str, Any]]:
 
 
 def _alternates(said: list[Message], turns: list[dict[str, Any]]) -> bool:
-    """Whether people and observations speak first and the model last, in turn, with every call answered."""
+    """Whether people and observations alternate with the model, which is last, with every call answered."""
     spoken = [turn["from"] in ("gpt", "function_call") for turn in turns]
     in_turn = spoken == [place % 2 == 1 for place in range(len(spoken))] and len(spoken) % 2 == 0
     return in_turn and all(each.role not in _SYSTEM for each in said) and unanswered(said) is None

@@ -1,7 +1,7 @@
 """Branches step by step: transitions for reinforcement learning, and steps with labels for process supervision.
 
-Only what is known is said. A step has a reward where the branch ends, because verdicts are about the whole; a step has a label
-when its tools answered (an error is false) or when it is the answer that verdicts judged.
+Only known values are written. A step has a reward where the branch ends, because verdicts are about the whole; a step
+has a label when its tools answered (an error is false) or when it is the answer that verdicts judged.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,9 @@ _SPEECH = Speech(objects=True)
 def transitions(group: Group) -> Iterator[Row | Left]:
     """{observation, action, next_observation, reward, components, done}: one row for each turn of the model.
 
-    `observation` is all that the model saw before, `next_observation` what came after its action: results, people's words, and
-    assistant messages that were given. `reward` is null before the last step, and has no components there: unknown.
+    `observation` is everything that the model saw before; `next_observation` is what followed its action: results,
+    people's words, and given assistant messages. `reward` is null before the last step, and has no components there:
+    unknown.
     """
     for record in group.ppo:
         turns = list(_turns(record.completion))
@@ -79,7 +80,7 @@ def stepwise(group: Group) -> Iterator[Row | Left]:
 
 
 def _covered(record: PpoRecord, branch: BranchRecord) -> bool:
-    """Whether a branch's events are those of its conversation: only they say whether a call failed."""
+    """Whether a branch's events match its conversation: only events record whether a call failed."""
     asked = [call.function for said in record.completion for call in said.tool_calls]
     happened = [call for call in branch.tool_calls if call.paired]
     return [(call.name, arguments(call.arguments)) for call in asked] == [

@@ -1,7 +1,9 @@
-"""The whole conversation of a branch, as trace formats tell it: all that was said, called and returned, in order, whatever its outcome.
+"""The whole conversation of a branch for trace formats: everything said, called and returned, in order, whatever its
+outcome.
 
-Its source is the branch's own events, where these are a conversation. Of a branch that is known by its steps alone, it is the row
-that was made of them, or else its record. A story is no training row: nothing is kept out, and what has no place in it is counted.
+Its source is the branch's own events, if these form a conversation. For a branch that is known by its steps alone, it
+is the row made of them, or else its record. A story is not a training row: nothing is kept out, and anything that it
+cannot represent is counted.
 """
 
 from collections import Counter
@@ -17,19 +19,19 @@ from schemas.branches import BranchCall, BranchRecord
 from schemas.training import FunctionCall, Message, PpoRecord, ToolCall
 
 NO_CONVERSATION = "conversation"
-"""Lost of a branch of which only steps are known: its user messages, and outputs in full."""
+"""Missing from a branch of which only steps are known: its user messages, and outputs in full."""
 
 
 class Said(NamedTuple):
-    """A message of a story, and what is known about it beside."""
+    """A message of a story, and additional facts about it."""
 
     message: Message
     context: bool = False
-    """Words that were given to the model without being a question to it; or that another story of the branch tells."""
+    """Words that were given to the model as context; or that another story of the branch contains."""
     failed: bool = False
     """Of a tool message: whether the producer marks an error."""
     is_value: bool = False
-    """Whether its content is the JSON of a value that is no text."""
+    """Whether its content is the JSON of a value that is not a text."""
     time: int | None = None
     model: str | None = None
 
@@ -52,7 +54,7 @@ class Story:
     """Fields that have no place in any message, by name."""
 
     def all(self) -> Iterator["Story"]:
-        """This one, and the others."""
+        """This story, and the others."""
         yield self
         for other in self.others:
             yield from other.all()
@@ -83,7 +85,7 @@ def _told(row: PpoRecord) -> Story:
 
 
 def _failures(branch: BranchRecord, said: Sequence[Said]) -> set[str]:
-    """The ids of calls that failed, where the messages tell the calls of the branch one by one."""
+    """The ids of calls that failed, if the messages list the calls of the branch one by one."""
     calls = [call for each in said for call in each.message.tool_calls]
     known = [call for call in branch.tool_calls if call.paired]
     if [call.function.name for call in calls] != [call.name for call in known]:
@@ -120,7 +122,7 @@ def _turn(calls: list[BranchCall]) -> Iterator[Said]:
 
 
 def _output(call: BranchCall) -> str:
-    """The output of a tool; an error that says the same is not said twice."""
+    """The output of a tool; an error with the same text is not repeated."""
     once = (
         call.error is not None
         and call.output_summary is not None

@@ -1,4 +1,4 @@
-"""Token streams as columns: what came before the first sampled token, and everything from it on with its mask."""
+"""Token streams as columns: the tokens before the first sampled one, and everything from it on with its mask."""
 
 from collections.abc import Sequence
 from hashlib import sha256

@@ -1,7 +1,8 @@
 """`sts`: the Session Trace Simple Format, the session lines that the Hugging Face Hub shows as traces.
 
-A session is a header and a line for each message. Its file holds nothing else, as the Hub wants it: every branch has a directory of
-its own. The header and the lines may have more members than the Hub reads; ours are in `braid`, and `braid import` reads them back.
+A session is a header and a line for each message. Its file holds nothing else, as the Hub requires: every branch has a
+directory of its own. The header and the lines may have more members than the Hub reads; ours are in `braid`, and `braid
+import` reads them back.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ LONGEST_TITLE = 80
 
 
 def sessions(group: Group) -> Iterator[Row | Left]:
-    """The lines of every branch: its main conversation, then those of its sub-agents and of histories that were begun anew."""
+    """The lines of every branch: its main conversation, then those of its sub-agents and of restarted histories."""
     for branch in group.branches:
         category = barred(branch, group)
         if category:

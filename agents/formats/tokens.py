@@ -2,7 +2,7 @@
 
 `prompt_ids` is everything before the first sampled token, `response_ids` everything from it on; `loss_mask` and `logprobs` have a
 place for each id of the response, 1 and a number where the model sampled it. Rows of one `group_id` are samples of one task; a branch
-with several streams has its reward on each of them. The columns of verl's and SkyRL's readers of prompts stand beside them.
+with several streams has its reward on each of them. The columns that verl and SkyRL read for prompts are next to them.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """The story of a transcript: a pass over the events of a branch, each of which becomes a message, a part of one, or is counted as lost.
 
-The order is that of the events. The task stands where the model first speaks: importers write it into `run_start`, and all that was
-given before it follows there.
+The order is that of the events. The task comes where the model first speaks: importers write it into `run_start`, and
+everything given before it follows there.
 """
 
 from collections import Counter
@@ -20,11 +20,11 @@ SOURCE = "source_fields"
 """Lost: fields of a producer's elements that have no place in an event, and so none in a message."""
 
 _SILENT = frozenset({"step_start", "model_start", "error", "thinking_done"})
-"""Events without words; how a branch ended is told beside its messages."""
+"""Events without text; the end of a branch is recorded separately."""
 
 
 class Given(NamedTuple):
-    """Facts about a branch beside its events."""
+    """Facts about a branch in addition to its events."""
 
     system: str | None = None
     task: str | None = None
@@ -77,7 +77,7 @@ class _Telling:
     def __init__(self, given: Given) -> None:
         self._given = given
         self._before: list[Said] = []
-        """All that was given before the model first spoke."""
+        """Everything given before the model first spoke."""
         self._said: list[Said] = []
         self._begun = False
         self._start: Mapping[str, Any] = {}
@@ -88,7 +88,7 @@ class _Telling:
         self._has_answer = False
 
     def take(self, kind: str, data: Mapping[str, Any], time: int | None) -> None:
-        """Take the next event."""
+        """Add the next event."""
         if data.get("source") or kind == "import_source":
             self._lost[SOURCE] += 1
         tell = _TELL.get(kind)
@@ -130,7 +130,7 @@ class _Telling:
         self._add(said._replace(message=said.message.model_copy(update={"trained": False})))
 
     def _left_out(self, data: Mapping[str, Any], time: int | None) -> None:
-        """Words that were put into the model's mouth; or media, which stand beside the text that they came with."""
+        """Words that were put into the model's mouth; or media, which are next to their text."""
         if data.get("reason") == "given_message" and (data.get("text") or data.get("calls")):
             calls = [each for each in data.get("calls") or () if isinstance(each, dict)]
             asked = [_call(str(each.get("id") or ""), str(each.get("name")), each.get("arguments")) for each in calls]
@@ -213,12 +213,12 @@ class _Telling:
     # -- pieces --------------------------------------------------------------------------------------------------------
 
     def _add(self, said: Said) -> None:
-        """Add what others than the model and its tools say."""
+        """Add a message from anyone but the model and its tools."""
         self._end_turn()
         (self._said if self._begun else self._before).append(said)
 
     def _turn_of(self, step: Any, time: int | None, fresh: Any) -> _Turn:
-        """The turn that an event belongs to: that of its step, unless `fresh` says that it begins another one."""
+        """The turn of an event: that of its step, unless `fresh` shows that it begins another one."""
         turn = self._turn
         other = turn is not None and None not in (step, turn.step) and step != turn.step
         if turn is None or other or fresh(turn):
@@ -229,7 +229,7 @@ class _Telling:
         return turn
 
     def _begin(self) -> None:
-        """The model speaks, or a tool: all that was given stands before the task."""
+        """The model or a tool speaks: everything given so far comes before the task."""
         self._begun = True
         task = self._start.get("task")
         told = self._before
@@ -266,7 +266,7 @@ class _Telling:
         return Said(Message(role=role, content=text, parts=_parts(text, media) if media else None), time=time)
 
     def _words_of(self, data: Mapping[str, Any], name: str) -> tuple[str | None, list[Any]]:
-        """A text and the media beside it; a text that is too long for an event is a reference itself."""
+        """A text and its media; a text that is too long for an event is itself a reference."""
         value = data.get(name)
         media = data.get("media") if name != "reply" else None
         beside = list(media) if isinstance(media, list) else []

@@ -7,8 +7,8 @@ SFTTrainer with `assistant_only_loss` learns from every assistant message of `me
 `prompt` and `completion` it learns from the completion only, and with `assistant_only_loss` from its assistant messages only.
 So a conversation in which the model said every assistant message is one row of `messages`, and one that holds given assistant
 messages is a row of `prompt` and `completion` for each run of messages that the model said: all that comes before is its prompt.
-The two shapes stand in files of their own. `--loss spans` writes all rows as prompt and completion; `--loss turns` writes one for
-each message that the model said, which is exact with any chat template, and longer.
+The two shapes are in separate files. `--loss spans` writes all rows as prompt and completion; `--loss turns` writes one
+for each message that the model said, which is exact with any chat template, and longer.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _LEARNT_WHOLE = Speech(objects=True, given=False)
 
 
 def sft(group: Group) -> Iterator[Row | Left]:
-    """{messages, tools}: the whole conversation; {prompt, completion, tools} where only some of it is learnt from."""
+    """{messages, tools}: the whole conversation; {prompt, completion, tools} if only part of it is trained on."""
     for record in group.sft:
         whole = group.style.loss == "messages" and not any(map(is_given, record.messages))
         if whole:
@@ -60,7 +60,9 @@ def sft(group: Group) -> Iterator[Row | Left]:
 
 
 def _spans(said: tuple[Message, ...], *, alone: bool) -> list[tuple[int, int]]:
-    """Where runs of messages that the model said begin and end; each alone, or together until a given one stands between."""
+    """The start and end of each run of messages that the model said; each message alone, or together until a given
+    message.
+    """
     spans: list[tuple[int, int]] = []
     given = True
     for place, each in enumerate(said):
@@ -134,9 +136,9 @@ def grpo(group: Group) -> Iterator[Row | Left]:
     """{prompt, ...}: one row for each rollout, with the group that was sampled, its rewards and advantages.
 
     The trainer samples its own completions for `prompt` and hands the other columns to the reward function; offline
-    trainers read the group itself. Where branches have tasks of their own, each prompt is a group. Its statistics are those of
-    the rows that are there. A branch is one member, by its main sequence. A group without a spread of rewards teaches nothing and
-    is left out.
+    trainers read the group itself. If branches have tasks of their own, each prompt is a group. Its statistics are
+    those of the rows in it. A branch is one member, by its main sequence. A group without a spread of rewards teaches
+    nothing and is left out.
     """
     yield from each_prompt(group, _sampled)
 

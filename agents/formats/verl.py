@@ -2,7 +2,7 @@
 
 No branch's prose passes for a ground truth: a reward function gets the digest of the task, which names what to verify, the
 verifiers that judged it, and the reward of every branch that was sampled. A branch is one member, whatever its number of
-sequences. `prompt` has roles and texts only, as verl reads it: one that holds calls or their results is left out.
+sequences. `prompt` has only roles and texts, as verl reads it: a prompt with calls or results is left out.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""How a judge behaves, over many votes: by judge, by time, and whether judges agree with each other.
+"""The behaviour of a judge over many votes: by judge, by time, and whether judges agree with each other.
 
-A number that is not defined is None, never 0. Ties by content are no judge's answer and are left out.
+An undefined number is None, never 0. Ties between equal texts are not answers of a judge and are left out.
 """
 
 from collections import Counter, defaultdict
@@ -13,7 +13,7 @@ from schemas.judging import CONTENT_JUDGE, JudgeVote
 from schemas.numbers import nine
 
 RUBRIC = 12
-"""Characters of a rubric's hash that tell it from others."""
+"""Characters of a rubric's hash that identify it."""
 
 
 class TimedVote(NamedTuple):
@@ -27,7 +27,7 @@ class JudgeStats(NamedTuple):
     """One judge, or one judge in one span of time."""
 
     votes: int
-    """All of them, those without an answer included."""
+    """All votes, including those without an answer."""
     valid: int
     position_consistency: float | None
     """Share of pairs and samples asked in both orders whose two answers agree."""
@@ -40,11 +40,13 @@ class JudgeStats(NamedTuple):
     input_tokens: int
     output_tokens: int
     usd: float | None
-    """None when no vote says what it cost."""
+    """None if no vote has a cost."""
 
 
 def judge_stats(votes: Sequence[JudgeVote]) -> JudgeStats:
-    """The numbers of some votes of one judge. Rollouts are told apart, so branch 0 of two of them is not one branch."""
+    """The numbers of some votes of one judge. Branches are counted per rollout: branch 0 of two rollouts is two
+    branches.
+    """
     unanswered = [vote for vote in votes if vote.preferred is None and vote.score is None]
     indexes: dict[tuple[str, int], int] = {}
     pairs = []
@@ -70,7 +72,7 @@ def judge_stats(votes: Sequence[JudgeVote]) -> JudgeStats:
 
 
 def naming(votes: Iterable[TimedVote]) -> Callable[[JudgeVote], str]:
-    """The key by which votes are put together: their judge, and their rubric too where a judge has votes by several."""
+    """The key by which votes are grouped: their judge, and also their rubric if a judge has votes for several."""
     rubrics: dict[str, set[str | None]] = defaultdict(set)
     for timed in votes:
         rubrics[timed.vote.judge].add(timed.vote.rubric_hash)
@@ -84,7 +86,7 @@ def naming(votes: Iterable[TimedVote]) -> Callable[[JudgeVote], str]:
 
 
 def by_judge(votes: Sequence[TimedVote], name: Callable[[JudgeVote], str] | None = None) -> dict[str, list[TimedVote]]:
-    """Votes by judge (as `naming` of them says, or of more votes), repetitions of an id left out, those by content, too."""
+    """Votes by judge (named by `name`), without repeated ids and without ties between equal texts."""
     named = name or naming(votes)
     found: dict[str, dict[str, TimedVote]] = defaultdict(dict)
     for timed in votes:
@@ -110,7 +112,8 @@ def buckets(votes: Sequence[TimedVote], count: int) -> list[tuple[int, list[Time
 def agreement(votes: Mapping[str, Sequence[TimedVote]]) -> float | None:
     """Krippendorff's alpha of the judges over the pairs that more than one of them decided.
 
-    A judge's word on a pair is what most of its valid votes prefer, a tie when none does: a position bias is no opinion.
+    A judge's decision on a pair is what most of its valid votes prefer, a tie if there is no majority: a position bias
+    is not an opinion.
     """
     units: dict[Hashable, list[Hashable]] = defaultdict(list)
     for timed in votes.values():
@@ -118,7 +121,7 @@ def agreement(votes: Mapping[str, Sequence[TimedVote]]) -> float | None:
         for vote, _ in timed:
             if vote.b is not None and vote.preferred is not None:
                 a, b = sorted((vote.a, vote.b))
-                # The texts are part of the question: another judged text is another pair.
+                # The texts are part of the question: a pair with another judged text is another pair.
                 digests = tuple(sorted((vote.a_digest or "", vote.b_digest or "")))
                 winner = {"a": vote.a, "b": vote.b}.get(vote.preferred)
                 said[vote.rollout_id, a, b, digests]["tie" if winner is None else "low" if winner == a else "high"] += 1
@@ -131,7 +134,7 @@ def agreement(votes: Mapping[str, Sequence[TimedVote]]) -> float | None:
 
 
 def krippendorff_alpha(units: Iterable[Sequence[Hashable]]) -> float | None:
-    """Alpha for nominal values; None when nothing was valued twice, or when all values are the same one."""
+    """Alpha for nominal values; None if nothing was valued twice, or if all values are equal."""
     totals: Counter[Hashable] = Counter()
     observed = 0.0
     for values in units:

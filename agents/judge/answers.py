@@ -1,4 +1,5 @@
-"""A judge's answer: one strict JSON object, read by a JSON parser. Anything else is unusable, and is said to be.
+"""A judge's answer: one strict JSON object, read by a JSON parser. Any other answer is unusable, and is reported as
+such.
 
 A pair: {"preferred": "a" | "b" | "tie", "reasoning": "..."}; a score: {"score": 0..10, "reasoning": "..."}. The letters name
 what was shown first and second; `preferred` turns them back into the request's a and b.
@@ -13,13 +14,13 @@ from schemas.jsontext import kind_of, parse
 from schemas.judging import HIGHEST_SCORE, Order, Preference, Usage
 
 Letter = Literal["a", "b", "tie"]
-"""`a` is what was shown first, `b` what was shown second."""
+"""`a` is the text shown first, `b` the one shown second."""
 
 LETTERS: tuple[Letter, ...] = ("a", "b", "tie")
 
 
 class UnusableAnswerError(BraidError):
-    """An answer that is not what was asked for: never guessed at, never turned into a tie."""
+    """An answer of another form than requested: never guessed at, never turned into a tie."""
 
 
 class Answer(NamedTuple):
@@ -79,7 +80,7 @@ def _score(value: Any) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A field that is there twice says two things: which one counts must not depend on the parser."""
+    """A repeated field has two values: which one counts must not depend on the parser."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a field is there twice")

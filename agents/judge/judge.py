@@ -1,5 +1,4 @@
-"""The interface of every judge: something that answers one prompt, or says why it cannot. Adapters stand beside this
-file."""
+"""The interface of every judge: something that answers one prompt, or says why it cannot. Adapters are in this folder."""
 
 from typing import Protocol
 
@@ -10,7 +9,7 @@ from schemas.judging import MissingCause, Usage
 
 
 class JudgeTroubleError(BraidError):
-    """No usable answer, after all that was tried: it becomes a vote with this cause, never a preference."""
+    """No usable answer after all attempts: it becomes a vote with this cause, never a preference."""
 
     def __init__(self, cause: MissingCause, why: str, usage: Usage | None = None) -> None:
         super().__init__(why)
@@ -29,11 +28,11 @@ class Judge(Protocol):
     """Its name in votes: the model, or the name of a rule file."""
 
     async def ask(self, prompt: Prompt) -> Answer:
-        """The answer. Raises JudgeTroubleError when there is none, JudgeSetupError when there cannot be any."""
+        """The answer. Raises JudgeTroubleError if there is no answer, JudgeSetupError if the judge cannot give any."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 

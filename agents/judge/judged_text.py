@@ -2,8 +2,9 @@
 number.
 
 The first messages that all compared branches share are taken out of each and kept once. Any text that an agent could
-have influenced is quoted line by line: it cannot add a call or a verdict of its own. Everything is redacted, and only
-then cut, with the head of a text (the answer) and its tail (the verdicts) kept. The same records give the same bytes.
+have influenced is quoted line by line: it cannot add a call or a verdict of its own. Everything is redacted first and
+truncated afterwards; the head of a text (the answer) and its tail (the verdicts) are kept. The same records give the
+same bytes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,14 +29,16 @@ TAIL_BYTES = 600
 """Of the output of a build or test run."""
 
 MARK = "> "
-"""Before every line that an agent wrote, was told, or made a program print. Headings, calls and verdicts have none."""
+"""Before every line that an agent wrote, was told, or made a program print. Headings, calls and verdicts do not have
+it.
+"""
 
 LISTED = 10
 """Errors and probes of a page."""
 
 
 class Branch(NamedTuple):
-    """A branch with what verifiers said of it."""
+    """A branch with its verdicts."""
 
     record: BranchRecord
     verdicts: Sequence[Verdict]
@@ -52,7 +55,7 @@ class JudgedTexts(NamedTuple):
 def judged_texts(
     branches: Mapping[int, Branch], opened: RolloutOpened | None, max_bytes: int, terms: Terms
 ) -> JudgedTexts:
-    """The texts of the branches that are compared; none is longer than `max_bytes` of UTF-8."""
+    """The texts of the branches to compare; none is longer than `max_bytes` of UTF-8."""
     talks = {
         index: conversation(branch.record, given_messages(branch.record.task, opened))
         for index, branch in branches.items()
@@ -83,7 +86,9 @@ def fitting(text: str, max_bytes: int) -> str:
 
 
 def shared_by_all(talks: Sequence[Sequence[Message]]) -> int:
-    """How many messages all conversations begin with, cut back to just before one of the agent's messages."""
+    """How many messages are equal at the start of all conversations, reduced so that it ends just before a message of
+    the agent.
+    """
     shared = 0
     for level in zip_longest(*talks):
         if any(message is None or message != level[0] for message in level):
@@ -124,7 +129,7 @@ def _said(message: Message) -> str:
 
 
 def quoted(text: str) -> str:
-    """Foreign text, without its secrets: every line behind a mark, so that none can pass for one of ours."""
+    """Foreign text, without its secrets: every line behind a mark, so that none can look like one of ours."""
     return "\n".join(f"{MARK}{line}" for line in redact(text).text.splitlines() or [""])
 
 

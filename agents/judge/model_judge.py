@@ -1,4 +1,4 @@
-"""A model as a judge: a strict structured answer, asked for as often as it takes.
+"""A model as a judge: a strict structured answer, with retries.
 
 Every call is counted: an unusable answer is asked for twice more; 429, 5xx and lost connections wait as the server says (up
 to a limit) and are tried again. A time-out is not: the call may have been paid for. A comparison that is left without
@@ -35,25 +35,25 @@ LATER: Mapping[ErrorKind, MissingCause] = {
 AT_ONCE: Mapping[ErrorKind, MissingCause] = {
     "timeout": "timeout", "too_large": "unparseable", "bad_request": "refused", "refused": "refused",
 }  # fmt: skip
-"""Errors that another call would not help."""
+"""Errors that another call would not fix."""
 
 
 class JudgeOptions(NamedTuple):
-    """How the model is asked."""
+    """Options of the calls to the model."""
 
     timeout_s: float = 60.0
     """For one call, all of it."""
     max_tokens: int = 1024
     temperature: float | None = 0.1
-    """Left out for models that do not take one."""
+    """Left out for models that do not accept one."""
     longest_wait_s: float = 60.0
-    """However long a server asks to wait."""
+    """Longest wait, however long a server asks to wait."""
     usd_per_mtok_in: float | None = None
     usd_per_mtok_out: float | None = None
 
 
 class ModelJudge:
-    """Asks a model. `allow` is asked before every call, retries included; when it says no, the budget is spent."""
+    """Asks a model. `allow` is called before every call, retries included; if it returns False, the budget is spent."""
 
     def __init__(
         self,
@@ -125,7 +125,9 @@ class ModelJudge:
         )
 
     def _wait(self, after: float | None, failed: int, prompt: Prompt) -> float:
-        """How long to wait: as the server says, else longer each time; spread, so that calls do not come back at once."""
+        """How long to wait: the server's value, else longer each time; with jitter, so that calls do not return at
+        once.
+        """
         longest = self._options.longest_wait_s
         if after is not None:
             return min(max(0.0, after), longest)

@@ -82,7 +82,7 @@ class Prompt(NamedTuple):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of all that is sent."""
+        """SHA-256 of everything that is sent."""
         return sha256(compact([self.system, self.user, self.answer_schema]).encode()).hexdigest()
 
 

@@ -1,6 +1,6 @@
 """The questions to a judge about a settled rollout, as a pure function of the settling and the records of its branches.
 
-One request for every scheduled pair, then one for every branch that is scored by itself. Two identical judged texts are not
+One request for every scheduled pair, then one for every branch that is scored alone. Two identical judged texts are not
 sent: they are a tie by content, which becomes a vote of its own (judge `content`, sample 0), so that the closing pins it like
 any other.
 """
@@ -29,7 +29,7 @@ class Asking(NamedTuple):
     ties: tuple[JudgeVote, ...] = ()
     """Pairs that need no judge."""
     own_model: bool = False
-    """Whether the judge is the model that made one of the branches: it would judge its own work."""
+    """Whether the judge is the model of one of the branches: it would judge its own work."""
 
 
 def asking_of(
@@ -71,7 +71,7 @@ def asking_of(
         else:
             requests.append(made)
     for index in asked.scored:
-        # By itself a branch shares nothing: all that it did is its own.
+        # a branch that is scored alone shares no beginning: all of it is its own
         alone = judged_texts({index: branches[index]}, opened, judge.max_text_bytes, terms)
         requests.append(request(alone.branches[index], None, alone.shared_prefix))
     own = any(_model(branch.record) == judge.model for branch in branches.values())
@@ -79,7 +79,7 @@ def asking_of(
 
 
 def request_id(settled_id: str, a: int, b: int | None, rubric: str) -> str:
-    """The same question about the same settling under the same rubric is the same request, however often it is written."""
+    """The same question about the same settling under the same rubric has the same id, however often it is written."""
     return sha256(compact(["request", settled_id, a, b, rubric]).encode()).hexdigest()[:32]
 
 

@@ -1,8 +1,8 @@
 """The questions to a judge: a function of the settled rollout alone.
 
 Only branches of one tier are compared. All pairs up to six branches; above that each branch with the next three in circular
-order of branch_index. Scores are asked for one branch at a time. Never more calls than the limit: pairs first, whole pairs
-and whole branches at a time in schedule order. Unknown branches are not judged.
+order of branch_index. Scores are asked for one branch at a time. Never more calls than the limit: pairs first, whole
+pairs and whole branches at a time in schedule order. Unknown branches are not judged.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ TIERS: tuple[ObjectiveStatus, ...] = ("pass", "not_required", "fail")
 """Tiers in the order of the ranking; unknown branches are not judged."""
 
 ALL_PAIRS_UP_TO = 6
-"""Branches of a tier of which every pair is asked."""
+"""Largest tier in which every pair is asked."""
 
 NEIGHBOURS = 3
-"""In larger tiers each branch meets this many of those after it."""
+"""In larger tiers each branch is compared with this many of the next ones."""
 
 
 class Pair(NamedTuple):
@@ -42,12 +42,12 @@ class Schedule(NamedTuple):
         return bool(self.pairs or self.scored)
 
     def calls(self, judge: JudgeConfig) -> int:
-        """How many calls it takes when no two texts are the same."""
+        """How many calls it takes if no two texts are equal."""
         return 2 * judge.samples * len(self.pairs) + judge.scalar_samples * len(self.scored)
 
 
 def schedule(statuses: Mapping[int, ObjectiveStatus], judge: JudgeConfig) -> Schedule:
-    """The questions about these branches; none without a judge."""
+    """The questions about these branches; empty without a judge."""
     if judge.kind == "none":
         return Schedule()
     tiers = [sorted(index for index, status in statuses.items() if status == tier) for tier in TIERS]

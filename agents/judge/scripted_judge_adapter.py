@@ -73,7 +73,7 @@ class Rule(_Part):
         return int.from_bytes(chance[:4], "big") < self.share * 2**32
 
     def letter(self, first: str, second: str) -> Letter | None:
-        """The side that the rule prefers; None when it does not tell the two apart."""
+        """The side that the rule prefers; None if it does not decide between the two."""
         if self.prefer in ("first", "second", "tie"):
             return {"first": "a", "second": "b", "tie": "tie"}[self.prefer]  # type: ignore[return-value]
         one, other = self._measure(first), self._measure(second)
@@ -109,7 +109,7 @@ class Rules(_Part):
 
 
 class ScriptedJudge:
-    """Answers by rules. `allow` is asked before every call; when it says no, the budget is spent."""
+    """Answers by rules. `allow` is called before every call; if it returns False, the budget is spent."""
 
     def __init__(self, rules: Rules, allow: Callable[[], bool] = lambda: True) -> None:
         self.name = rules.judge

@@ -1,4 +1,4 @@
-"""Votes: which calls a request stands for, the id of each, and the record of an answer or of why there is none.
+"""Votes: the calls of a request, the id of each, and the record of an answer or of the reason why there is none.
 
 A vote's id is known before the judge is asked, so a call whose vote is in the log is never paid for again.
 """
@@ -26,7 +26,7 @@ class Call(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A call that was made, whatever came of it."""
+    """A call that was made, with or without an answer."""
 
     call: Call
     judge: str
@@ -64,7 +64,7 @@ def answered(request: JudgeRequest, asked: Asked, answer: Answer) -> JudgeVote:
 
 
 def missing(request: JudgeRequest, asked: Asked, cause: MissingCause) -> JudgeVote:
-    """The vote that says why there is no answer: never a tie, never a score."""
+    """The vote that records why there is no answer: never a tie, never a score."""
     return _vote(request, asked).model_copy(update={"cause": cause})
 
 

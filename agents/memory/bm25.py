@@ -1,8 +1,8 @@
 """BM25 over short texts, as a share of what the query would score as one of them: 0 nothing in common, 1 the same words.
 
-Lucene's form of the weights (never negative), as if there were a thousand texts at least: in a small store every word is
-rare, and a share of them is a share of the words. Ties are broken by id: the same texts and the same query give the same order
-on every machine.
+Lucene's form of the weights (never negative), computed as if there were at least a thousand texts: in a small store
+every word is rare, so that only the share of common words counts. Ties are broken by id: the same texts and the same
+query give the same order on every machine.
 """
 
 import math
@@ -16,14 +16,14 @@ from schemas.numbers import nine
 K1 = 1.2
 B = 0.75
 FEWEST = 1000
-"""Texts that weights are taken for, at least."""
+"""Least number of texts that weights are computed for."""
 
 COMMON = frozenset({
     "a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "each", "every", "for", "from",
     "has", "have", "if", "in", "into", "is", "it", "its", "must", "no", "not", "of", "on", "one",
     "only", "or", "so", "that", "the", "their", "then", "there", "they", "this", "to", "with", "you", "your",
 })  # fmt: skip
-"""Words that say nothing about a task."""
+"""Words that have no meaning for a task."""
 
 _WORD = re.compile(r"\w+")
 

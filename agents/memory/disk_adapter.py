@@ -1,6 +1,6 @@
-"""Memory on disk: one SQLite file, searched by BM25, or by an embedding where one is given.
+"""Memory on disk: one SQLite file, searched by BM25, or by an embedding if one is given.
 
-The id is the table's key: a memory that comes again replaces the one that is there. Several processes may use one file.
+The id is the table's key: a repeated memory replaces the stored one. Several processes may use one file.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ from agents.memory.memory import Found, Memory, MemoryStoreError
 from schemas.numbers import nine
 
 WAIT_S = 30.0
-"""For another process that writes."""
+"""How long to wait for another process that writes."""
 
 TABLE = "CREATE TABLE IF NOT EXISTS memories (id TEXT PRIMARY KEY, memory TEXT NOT NULL, vector TEXT)"
 UPSERT = "INSERT INTO memories VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET memory = excluded.memory, vector = excluded.vector"
@@ -48,12 +48,12 @@ class DiskMemory:
         return [Found(memory=memories[name], score=score) for name, score in ranked[: max(0, top_k)] if score >= floor]
 
     def forget(self, ids: Sequence[str]) -> int:
-        """Remove memories; returns how many there were."""
+        """Remove memories; return how many existed."""
         with self._open() as store:
             return sum(store.execute("DELETE FROM memories WHERE id = ?", (name,)).rowcount for name in ids)
 
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of memories."""
         with self._open() as store:
             return int(store.execute("SELECT count(*) FROM memories").fetchone()[0])
 

@@ -15,12 +15,14 @@ DIMENSIONS = 1024
 
 
 def hashed_words(texts: Sequence[str]) -> list[list[float]]:
-    """Each word hashed to a place and a sign, counted on a logarithmic scale, of length 1: the same on every machine."""
+    """Each word hashed to an index and a sign, counted on a logarithmic scale, normalised to length 1: the same on
+    every machine.
+    """
     return [_hashed(text) for text in texts]
 
 
 def cosine(one: Vector, other: Vector) -> float:
-    """How much two vectors point the same way; 0 when one points nowhere."""
+    """Cosine of the angle of two vectors; 0 if one is zero."""
     if len(one) != len(other):
         raise ValueError(f"vectors of {len(one)} and {len(other)} numbers: was the embedding changed?")
     lengths = math.sqrt(math.fsum(x * x for x in one) * math.fsum(y * y for y in other))

@@ -1,7 +1,7 @@
 """The fields that are remembered of a branch, and the choice of branches: only those that passed, without any sign of a
 hack.
 
-The id is a function of rollout and branch, so a branch that is remembered again replaces what was there.
+The id is a function of rollout and branch, so remembering a branch again replaces its memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ class Memory(BaseModel):
     answer: str = ""
     """The answer."""
     score: float = Field(ge=1.0, le=1.0)
-    """The objective score: nothing else is remembered."""
+    """The objective score: only branches with a full score are remembered."""
 
     @property
     def text(self) -> str:
@@ -63,7 +63,7 @@ class Found(BaseModel):
 
 
 class MemoryStore(Protocol):
-    """Where memories are kept."""
+    """A store of memories."""
 
     def upsert(self, memories: Sequence[Memory]) -> None:
         """Keep memories; one with an id that is there replaces it."""
@@ -72,10 +72,10 @@ class MemoryStore(Protocol):
         """The best fitting, best first: at most `top_k`, none below `floor`."""
 
     def forget(self, ids: Sequence[str]) -> int:
-        """Remove memories; returns how many there were."""
+        """Remove memories; return how many existed."""
 
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of memories."""
 
 
 def memories_of(ranking: Ranking, branches: Mapping[tuple[int, int], BranchRecord]) -> Iterator[Memory]:
@@ -93,7 +93,7 @@ def memories_of(ranking: Ranking, branches: Mapping[tuple[int, int], BranchRecor
 
 
 def is_remembered(ranked: RankedBranch) -> bool:
-    """Whether a branch may be remembered: it passed, and nothing speaks of a hack."""
+    """Whether a branch may be remembered: it passed, and has no sign of a hack."""
     return ranked.objective_score == 1.0 and not any(flag.startswith(HACK) for flag in ranked.flags)
 
 

@@ -55,7 +55,7 @@ class QdrantMemory:
         return sorted((each for each in found if each.score >= floor), key=lambda each: (-each.score, each.memory.id))
 
     def forget(self, ids: Sequence[str]) -> int:
-        """Remove memories; returns how many there were."""
+        """Remove memories; return how many existed."""
         before = self.count()
         if before:
             with _said_plainly(self._collection):
@@ -64,7 +64,7 @@ class QdrantMemory:
         return before - self.count()
 
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of memories."""
         with _said_plainly(self._collection):
             there = self._client.collection_exists(self._collection)
             return self._client.count(self._collection, exact=True).count if there else 0

@@ -163,7 +163,7 @@ def _tool_result(message: Message) -> dict[str, Any]:
 
 
 def _assistant_blocks(message: Message) -> Iterable[dict[str, Any]]:
-    """The blocks in the order they came; without thinking, the text and then the calls."""
+    """The blocks in their order; without thinking, the text and then the calls."""
     text, calls = sent_text(message), iter(message.tool_calls)
     start = 0
     for block in message.extra.get("blocks", ()):
@@ -189,7 +189,7 @@ def _tool_use(call: ToolCall) -> dict[str, Any]:
 
 
 def sent_text(message: Message) -> str:
-    """Return the text of a message. Raises ModelError where it holds media."""
+    """Return the text of a message. Raises ModelError if it contains media."""
     parts: tuple[Part, ...] = () if isinstance(message.content, str) else message.content
     if any(part.type != "text" for part in parts):
         raise ModelError("bad_request", "the message holds media, which this adapter does not send")
