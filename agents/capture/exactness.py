@@ -79,7 +79,7 @@ def _goes_on(protocol: str, asked: Whole) -> bool:
 
 
 def _beside(response: Mapping[str, Any]) -> dict[str, Any]:
-    """What a chat completion contains in addition to its text and calls: tools that the provider ran, and media."""
+    """The contents of a chat completion in addition to its text and calls: tools that the provider ran, and media."""
     found = {name: response[name] for name in _SOURCES if response.get(name)}
     for choice in array_in(response, "choices"):
         message = object_in(choice, "message") if isinstance(choice, dict) else {}

@@ -141,7 +141,7 @@ class ScriptedModel:
 
 # The counts of scripted runs are taken of the texts of these two, as they were first written: names and fields stay.
 class ToolUse(NamedTuple):
-    """A call, as it is counted."""
+    """A call, reduced to what counting needs."""
 
     call_id: str
     name: str
@@ -149,7 +149,7 @@ class ToolUse(NamedTuple):
 
 
 class ToolAnswer(NamedTuple):
-    """An answer to a call, as it is counted."""
+    """An answer to a call, reduced to what counting needs."""
 
     call_id: str
     content: str

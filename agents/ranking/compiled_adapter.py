@@ -1,4 +1,4 @@
-"""Fits by compiled code, where the package was installed on a machine with a C compiler; else by `newton.in_python`."""
+"""Fits by compiled code, if the package was installed on a machine with a C compiler; else by `newton.in_python`."""
 
 from array import array
 
@@ -17,7 +17,7 @@ WAY: Way = fit if COMPILED else in_python
 
 
 def solve(problem: Problem, ridge: float) -> Solution:
-    """Fit all groups of a problem. Raises ArithmeticError should there be one without a maximum."""
+    """Fit all groups of a problem. Raises ArithmeticError for a problem without a maximum."""
     n, pairs, ahead, behind = problem
     groups = 2 * len(ahead) // len(pairs)
     found = Solution(*[array("d", bytes(8 * groups * entries)) for entries in (n, n, n * (n + 1) // 2)])

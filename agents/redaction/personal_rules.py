@@ -19,7 +19,7 @@ _NOT_TOP = frozenset({
     "astype", "conf", "data", "dtype", "grad", "jpeg", "jpg", "json", "mount", "numpy", "path", "png", "reshape", "service", "shape",
     "slice", "socket", "svg", "target", "timer", "toml", "transpose", "value", "values", "view", "weight", "weights", "yaml", "yml",
 })  # fmt: skip
-"""Ends of file names, systemd units and attributes, none of which is a top-level domain."""
+"""Last parts of file names, systemd units and attributes, none of which is a top-level domain."""
 
 
 def _email(text: str, at: int, floor: int) -> Span | None:
@@ -62,7 +62,7 @@ def _posix_home(text: str, at: int, floor: int) -> Span | None:  # noqa: ARG001 
     found = _POSIX_HOME.match(text, at)
     if found is None or found["name"].lower() in _SHARED_ACCOUNTS:
         return None
-    # "https://host/home/page" and "src/home/index" are no home directories
+    # "https://host/home/page" and "src/home/index" are not home directories
     inside = at > 0 and _INSIDE_PATH.match(text, at - 1)
     if inside and not _ROOT_BEFORE.search(text, max(0, at - 24), at):
         return None

@@ -1,4 +1,4 @@
-"""The ComplianceEvalRecord of a closed branch: what its rounds were, by their events, and what holds, by its verdict alone."""
+"""The ComplianceEvalRecord of a closed branch: its rounds from its events, its result from its verdict alone."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -21,7 +21,7 @@ MOST_MESSAGE: Final = 1000
 def eval_record(
     branch: BranchRecord, pieces: Sequence[Piece], verdicts: Mapping[str, Verdict], opened: RolloutOpened
 ) -> ComplianceEvalRecord | None:
-    """Return the record of a branch, without its id; None for a branch that is no compliance run."""
+    """Return the record of a branch, without its id; None for a branch that is not a compliance run."""
     rounds = [each.body for piece in pieces for each in piece.noted if isinstance(each.body, Round)]
     mode = rounds[0].mode if rounds else _planned_mode(branch, opened)
     if mode is None:
@@ -73,7 +73,9 @@ def eval_record(
 
 
 def _planned_mode(branch: BranchRecord, opened: RolloutOpened) -> ComplianceMode | None:
-    """Return the mode of a run whose provider gave no draft, so that it is counted as unknown; None where nobody says."""
+    """Return the mode of a run whose provider gave no draft, so that it is counted as unknown; None if the mode is not
+    recorded.
+    """
     modes = opened.labels.get("modes", "").split(",")
     found = modes[branch.branch_index] if branch.branch_index < len(modes) else modes[0]
     return next((mode for mode in MODES if mode == found and branch.status == "infra_error"), None)

@@ -58,7 +58,7 @@ def _is_hacks(verdict: Verdict) -> bool:
 
 
 def _whole(source: ClosedRollout, index: int, branch: BranchRecord) -> Sequence[BranchCall]:
-    """The calls with whole outputs, where one was cut in the record."""
+    """The calls with whole outputs, if one was truncated in the record."""
     cut = any(each.output_summary is not None and " omitted...]" in each.output_summary for each in branch.tool_calls)
     if not cut:
         return branch.tool_calls

@@ -15,7 +15,9 @@ from schemas.verdicts import VerdictSignature
 SomeVerdict = TypeVar("SomeVerdict", bound=Verdict)
 
 DOMAIN = "braidstream verdict v1"
-"""Begins the signed bytes: no signature of evidence is one of a verdict, and none of a build is one of a check."""
+"""Begins the signed bytes, so that no signature of evidence is valid for a verdict, and none of a build is valid for a
+check.
+"""
 
 
 def signed_content(verdict: Verdict) -> bytes:
@@ -45,7 +47,7 @@ def is_signed_by(verdict: Verdict, key_id: str, public: bytes) -> bool:
 
 
 def same_content(one: Verdict, other: Verdict) -> bool:
-    """Whether two verdicts say the same, under any signatures."""
+    """Whether two verdicts have the same content, under any signatures."""
     if type(one) is not type(other):
         return False
     return vars(one) | {"signature": None} == vars(other) | {"signature": None}

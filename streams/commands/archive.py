@@ -91,7 +91,7 @@ def restore(directory: Path, /, *, to_prefix: str, json: Json = False) -> None:
 
 @app.command
 def check(directory: Path, /, *, json: Json = False) -> None:
-    """Tell whether every file of an archive is there and unchanged, and no other is.
+    """Check that every file of an archive is present and unchanged, and that there are no others.
 
     Example: `braid archive check kept`
 

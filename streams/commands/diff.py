@@ -16,7 +16,8 @@ def diff(
     unfinished: Annotated[bool, Flag] = False,
     json: Json = False,
 ) -> None:
-    """Tell what changed between two datasets of the same rollouts: rows added, gone and changed, and which rule did it.
+    """Show what changed between two datasets of the same rollouts: rows added, removed and changed, and the rule that
+    caused it.
 
     Exits with 0 when nothing differs, with 1 otherwise.
 
@@ -26,8 +27,7 @@ def diff(
     ----------
     first
         A directory of `braid replay --out`, `braid run --out`, `braid archive --all` or `braid export`, or the manifest in it.
-    second
-        Another one: the same log under other rules, or another part of it.
+    second Another one: the same log under other rules, or another part of it.
     unfinished
         Read logs although they have no manifest, or have lost files since.
     """

@@ -1,4 +1,4 @@
-"""`braid memory`: what worked before, kept and found again."""
+"""`braid memory`: store what worked before, and search it."""
 
 import sys
 from typing import Annotated
@@ -75,8 +75,7 @@ def search(
         The task's words.
     top_k
         At most so many; memory.top_k otherwise.
-    floor
-        None that fits less; memory.floor otherwise.
+    floor Leave out memories with a lower score; memory.floor otherwise.
     json
         Print one JSON object per memory.
     """

@@ -30,9 +30,10 @@ def show(
     html: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Show one rollout: ranking, verdicts, votes, training rows, what was left out and why, evidence, dead letters.
+    """Show one rollout: ranking, verdicts, votes, training rows, rejected rows with reasons, evidence, dead letters.
 
-    An open rollout is shown as far as it is known: its facts are folded from the log itself. `braid view` shows the same as pages.
+    An open rollout is shown as far as it is known: its facts are folded from the log itself. `braid view` shows the
+    same as pages.
 
     Example: `braid show csv-table --from-dir results`
 
@@ -42,8 +43,7 @@ def show(
         The rollout's id.
     branch
         Show the transcript of this branch instead, turn by turn.
-    pair
-        Show two branches instead, from where they part, and the row that came of them or why there is none.
+    pair Show two branches instead, from where they diverge, and their row or the reason why there is none.
     html
         Write the pages of the rollout to this one file, which needs nothing beside it.
     """
@@ -126,7 +126,7 @@ async def _account(rollout_id: str, source: LogFlags, settings: "Settings") -> "
     from streams.views.account import account_of
     from streams.views.progress import progress
 
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # our errors say what goes wrong
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # our own errors describe the failure
     with progress() as say:
         async with reader_of(settings, source.from_dir, unfinished=source.unfinished, say=say) as log:
             log.require(LIFECYCLE)

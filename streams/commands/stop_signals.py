@@ -40,7 +40,7 @@ async def _watched(main: Coroutine[Any, Any, Found], stopped: list[int]) -> Foun
 
 @contextmanager
 def _handled(stop: Any) -> Iterator[None]:
-    """Let `stop` handle the signals, except those that the caller ignores."""
+    """Install `stop` as the handler of the signals, except those that the caller ignores."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

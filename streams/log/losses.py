@@ -1,4 +1,4 @@
-"""Losses of a log: what a reader knows to be gone, by topic and partition, in words."""
+"""Known losses of a log, by topic and partition, in words."""
 
 from streams.log.record import Spans
 
@@ -21,7 +21,7 @@ def add_loss(losses: Losses, name: str, number: int, loss: str) -> None:
 
 
 def both(known: str, more: str) -> str:
-    """Join two reasons; only so many are named."""
+    """Join two reasons; only so many are listed."""
     said = known.split(SEPARATOR)
     if more in said or said[-1] == MORE:
         return known
@@ -29,7 +29,9 @@ def both(known: str, more: str) -> str:
 
 
 def trimmed(spans: Spans, held: Spans, asked: Offsets) -> Losses:
-    """Partitions whose beginning is gone although it was asked for: by an offset before it, or by a time that it does not prove."""
+    """Partitions whose requested beginning is missing: requested by an earlier offset, or by a time before the first
+    record.
+    """
     losses: Losses = {}
     for name, parts in spans.items():
         for number, span in parts.items():

@@ -22,7 +22,7 @@ def consumed(record: Any) -> LogRecord:
 
 
 class Placed(NamedTuple):
-    """A record and where it stands."""
+    """A record and its position."""
 
     topic: Topic
     partition: int

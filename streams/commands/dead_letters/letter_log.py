@@ -21,7 +21,7 @@ class LetterFlags(Flags):
     reason: str | None = None
     """Only letters with this reason: undecodable, late, conflict, fenced, ..."""
     topic: str | None = None
-    """Only letters whose original stands in this topic (a part of its name is enough)."""
+    """Only letters whose original is in this topic (a part of its name is enough)."""
     rollout: str | None = None
     """Only letters of this rollout."""
     since: str | None = None

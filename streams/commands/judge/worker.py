@@ -29,8 +29,8 @@ def worker(*, flags: JudgeWorkerFlags = JudgeWorkerFlags(), log_level: LogLevel 
     Run more of them, each with a slot of its own, and they share the partitions. One that dies is simply started again:
     votes that are in the log are never paid for twice.
 
-    judge.calls_per_hour is counted by this worker for itself: every other one, `again`, `calibrate`, `braid run --judge` and a
-    build verifier with criteria may spend as much beside it.
+    judge.calls_per_hour is counted by this worker for itself: every other one, `again`, `calibrate`, `braid run
+    --judge` and a build verifier with criteria may use as many calls in addition.
 
     Example: `braid judge worker --slot 1`
     """

@@ -48,7 +48,7 @@ def rows_of(files: Sequence[Path]) -> Iterator[Row]:
 
 
 def audit_rows(files: Sequence[Path], index: EvalIndex | None) -> dict[str, Any]:
-    """Look at every row."""
+    """Check every row."""
     errors: list[dict[str, Any]] = []
     forms: Counter[str] = Counter()
     total = invalid = contaminated = 0

@@ -53,7 +53,7 @@ class ParquetFile(Writer):
     def discard(self) -> None:
         """Remove the file."""
         self._waiting = []
-        with suppress(pa.ArrowException):  # a full disk takes no last flush either
+        with suppress(pa.ArrowException):  # on a full disk the last flush fails, too
             self.close()
         super().discard()
 

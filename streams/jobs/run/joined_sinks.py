@@ -15,7 +15,7 @@ COPIED = 1024 * 1024
 
 
 class JoinedSinks:
-    """Files that become visible when all partitions are joined. One thread joins; the caller goes on."""
+    """Files that become visible when all partitions are joined. One thread joins; the caller continues."""
 
     def __init__(self, out: Path, names: Iterable[str], parts: Path) -> None:
         self._sinks = [_Sink(out / name) for name in names]
@@ -77,6 +77,6 @@ class _Sink:
         return {"sha256": self._digest.hexdigest(), "bytes": size}
 
     def discard(self) -> None:
-        with suppress(OSError):  # a full disk takes no last flush either
+        with suppress(OSError):  # on a full disk the last flush fails, too
             self._file.close()
         self._partial.unlink(missing_ok=True)
