@@ -11,7 +11,7 @@ from streams.log.progress import Say, quiet
 @contextmanager
 def progress() -> Iterator[Say]:
     """Something to call with what is being done and how much of it (0..1)."""
-    if not sys.stderr.isatty():  # without a terminal: what draws the bar need not be loaded
+    if not sys.stderr.isatty():  # without a terminal, the code that draws the bar is not imported
         yield quiet
         return
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""Whether local sandboxes work on this machine, and how well they are closed for the user who asks."""
+"""Checks whether local sandboxes work on this machine, and how well they are isolated for the current user."""
 
 import tempfile
 from pathlib import Path

@@ -8,7 +8,7 @@ from schemas.judging import JudgeVote
 
 
 class Cell(NamedTuple):
-    """How one branch did against another."""
+    """The votes of one branch against another."""
 
     shown_first: int = 0
     """Wins when it was shown first."""

@@ -99,7 +99,7 @@ class Outbox:
     async def emit(self, opened: OpenRollout) -> None:
         """Write everything that a closed rollout becomes."""
         settled, closed = opened.rollout.settled, opened.rollout.closed
-        # Another worker may have settled it under another configuration: then its records say other things.
+        # Another worker may have settled it under another configuration: then its records differ.
         same = settled is not None and settled.config_digest == self._config_digest
         emission = emit(opened.rollout, ended=opened.ended if same else None)
         version = emission.bodies.emission

@@ -62,7 +62,7 @@ class Refused:
 
 
 async def _fetch(consumer: AIOKafkaConsumer, complaint: Complaint, begins: dict[TopicPartition, int]) -> Letter | None:
-    """The letter of a record that stands in the log; None when the log does not hold it any more."""
+    """The letter of a record in the log; None if the log no longer has it."""
     topic, partition, offset = complaint.ref
     place = TopicPartition(topic, partition)
     if offset < begins[place]:  # it would never be sent

@@ -35,7 +35,7 @@ class VisualExaminer(Examiner):
         self._browser = browser
 
     def kinds(self, task: Task) -> Sequence[str]:
-        """The look at the page."""
+        """The visual verdict of the page."""
         return ["visual"] if task.braid.page is not None else []
 
     def untestable(self, branch: Untestable) -> Verdict:

@@ -64,7 +64,7 @@ def _name(topic: Topic) -> str:
 
 
 def _action(topic: Topic) -> str:
-    """Facts and raw material come from producers; the rest is written by services of the product."""
+    """Producers write facts and raw material; services of the product write the rest."""
     return "receive" if topic.kind in ("fact", "raw") and "worker" not in topic.written_by else "send"
 
 

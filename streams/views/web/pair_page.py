@@ -1,4 +1,4 @@
-"""Two branches side by side, from where they part, and the preference row that came of them, or why there is none."""
+"""Two branches next to each other, from where they diverge, and their preference row, or why there is none."""
 
 from collections.abc import Mapping
 
@@ -47,7 +47,7 @@ def pair_page(sight: Sight, a: Strand, b: Strand, links: Links, *, prefix: str =
 
 
 def parting_words(apart: Parting | None) -> str:
-    """Where two branches part, in a sentence."""
+    """Where two branches diverge, in a sentence."""
     if apart is None:
         return "They did and saw the same from beginning to end."
     same = "They part with their first turn"
@@ -134,7 +134,7 @@ def _at(strand: Strand, number: int) -> Turn | None:
 
 
 def _compared(number: int, one: Strand, two: Strand, marks: Mapping[int, str]) -> Markup:
-    """A turn of both: once where it is the same, else with the lines marked that only one of them has."""
+    """A turn of both: once if it is the same, else with the lines marked that only one of them has."""
     a, b = _at(one, number), _at(two, number)
     left, right = _texts(a), _texts(b)
     if a is not None and b is not None and a.saw == b.saw:

@@ -1,4 +1,4 @@
-"""The site's data: what programs get where people get pages."""
+"""The site's data: JSON for programs, at the addresses of the pages."""
 
 from typing import Any
 from urllib.parse import quote
@@ -32,7 +32,7 @@ from streams.views.web.view_data import (
 JSON = "application/json"
 
 OPEN = 2000
-"""Open rollouts that are looked through for work."""
+"""Open rollouts that are searched for waiting ones."""
 
 LOOKUPS: dict[str, tuple[Topic, ...]] = {"rows": (SFT, DPO, PPO), "evidence": (EVIDENCE,), "rejected": (REJECTED,)}
 

@@ -1,4 +1,4 @@
-"""The token streams of a row in a sentence: how many tokens, what was sampled by which policy, and what is missing."""
+"""The token streams of a row in a sentence: how many tokens, which policy sampled them, and what is missing."""
 
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.log.terminal_text import line, several
@@ -14,7 +14,7 @@ LEFT_OUT = {
 
 
 def token_words(row: SftRecord | DpoRecord | PpoRecord) -> str:
-    """What a row says of its tokens; nothing where it has none."""
+    """The tokens of a row, in words; empty if it has none."""
     if isinstance(row, DpoRecord):
         return ""
     said = [*_streams(row)]

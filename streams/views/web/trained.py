@@ -50,7 +50,9 @@ class Trained:
                 kinds += [] if kind in kinds else [kind]
 
     def rows(self, turn: Turn) -> str | None:
-        """The rows that train on the model's words and calls of a turn, or reject them; None where there are no rows at all."""
+        """The rows that train on the model's words and calls of a turn, or reject them; None if there are no rows at
+        all.
+        """
         if not self._any:
             return None
         kinds, against = self._found(self._kinds, turn), self._found(self._against, turn)
@@ -80,7 +82,7 @@ class Trained:
         return 0 < self._said[key] <= self._held[key]
 
     def output(self, turn: Turn, number: int) -> str | None:
-        """The output of a call as a row has it; None where rows cannot be laid beside the turns."""
+        """The output of a call in a row; None if rows cannot be matched with turns."""
         return self._outputs.get((turn.number, number))
 
 
