@@ -8,10 +8,10 @@ operations in the same order, so it gives the same bits, some hundred times fast
 
 Why it always ends at the one maximum: L is strictly concave (the ridge), so a zero gradient is the maximum, from any
 start. Full steps from a good start get there in four to seven rounds, each squaring the error. Should they not within
-PATIENCE rounds, the search starts again from zero with steps of at most CAREFUL per branch. Then no difference theta_i
-- theta_j moves by more than c = 2 CAREFUL, and because |sigma''| <= sigma', curvature along such a step x grows by a
-factor of at most e^c. With v = x'Ax > 0 and a share t <= 1 of the step, L rises by at least v t (1 - (e^c - 1 - c) /
-c^2) > v t / 9 for c = 1.5: every careful step climbs, and near the maximum steps are full.
+PATIENCE rounds, the search starts again from zero with steps of at most CAREFUL per branch. Then no difference
+theta_i - theta_j moves by more than c = 2 CAREFUL, and because |sigma''| <= sigma', curvature along such a step x
+grows by a factor of at most e^c. With v = x'Ax > 0 and a share t <= 1 of the step, L rises by at least v t
+(1 - (e^c - 1 - c) / c^2) > v t / 9 for c = 1.5: every careful step climbs, and near the maximum steps are full.
 """
 
 from array import array

@@ -35,7 +35,8 @@ def demo(
     ----------
     out
         Where the files go; what an earlier demo left there is replaced.
-    keep Leave Kafka and the registry running, for use with `braid show` and `braid tail`.
+    keep
+        Leave Kafka and the registry running, for use with `braid show` and `braid tail`.
     embedded
         Use the embedded log although a Kafka could be started.
     """

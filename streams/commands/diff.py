@@ -27,7 +27,8 @@ def diff(
     ----------
     first
         A directory of `braid replay --out`, `braid run --out`, `braid archive --all` or `braid export`, or the manifest in it.
-    second Another one: the same log under other rules, or another part of it.
+    second
+        Another one: the same log under other rules, or another part of it.
     unfinished
         Read logs although they have no manifest, or have lost files since.
     """

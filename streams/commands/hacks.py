@@ -36,7 +36,8 @@ def hacks(
     ----------
     static
         Run nothing: read files and events only.
-    judged Ask the judge of emission.judge, too: each branch's changes next to those of up to four siblings.
+    judged
+        Ask the judge of emission.judge, too: each branch's changes next to those of up to four siblings.
     labels
         Lines {"case", "branch_index", "label": "honest" or "T5", "provable"}: print precision and recall.
     json

@@ -54,7 +54,8 @@ def show(
     ----------
     files
         More key files to show.
-    directory The folder of the keys; by default the user's data directory.
+    directory
+        The folder of the keys; by default the user's data directory.
     json
         Print one JSON object per key.
     """

@@ -75,7 +75,8 @@ def search(
         The task's words.
     top_k
         At most so many; memory.top_k otherwise.
-    floor Leave out memories with a lower score; memory.floor otherwise.
+    floor
+        Leave out memories with a lower score; memory.floor otherwise.
     json
         Print one JSON object per memory.
     """

@@ -35,7 +35,8 @@ def proxy(
         The port; 0 takes a free one.
     upstream
         NAME=URL of a model API, without /v1; may be repeated. Without any: those of the configuration, else openai and anthropic.
-    token_ids Ask for token ids and log-probabilities (vLLM, SGLang), and remove them from the answers again.
+    token_ids
+        Ask for token ids and log-probabilities (vLLM, SGLang), and remove them from the answers again.
     adopt
         Also capture calls that name no branch: conversations with the same opening become branches of one rollout.
     spool

@@ -43,7 +43,8 @@ def show(
         The rollout's id.
     branch
         Show the transcript of this branch instead, turn by turn.
-    pair Show two branches instead, from where they diverge, and their row or the reason why there is none.
+    pair
+        Show two branches instead, from where they diverge, and their row or the reason why there is none.
     html
         Write the pages of the rollout to this one file, which needs nothing beside it.
     """

@@ -1,12 +1,13 @@
 """A worker's slot: its place in a consumer group (static membership), held by one process at a time.
 
 Two processes with one slot would take it from each other forever, because Kafka gives a slot to the member that joined
-last. So the second one is refused before it joins, and the first continues undisturbed: - On one machine a lock file
-decides at once. The kernel frees it when its holder ends, however it ends. The file keeps the id
+last. So the second one is refused before it joins, and the first continues undisturbed:
+
+- On one machine a lock file decides at once. The kernel frees it when its holder ends, however it ends. The file keeps the id
   that the group gave its holder: a member with that id is a dead process of this machine, and its slot is taken over at once.
-- A member with another id comes from another machine (or another user, or a container that is gone). Only its
-heartbeats show
-  whether it lives: the group forgets a dead one after a session timeout, so that long is waited before it is refused.
+- A member with another id comes from another machine (or another user, or a container that is gone). Only its heartbeats show
+  whether it lives: the group forgets a dead one after a session timeout, so the second process waits that long before it is
+  refused.
 """
 
 import asyncio

@@ -132,7 +132,8 @@ def power(
     ----------
     n
         Pairs that there are.
-    delta The difference to show.
+    delta
+        The difference to show.
     """
     from agents.audit.paired import min_detectable, pairs_for
     from schemas.numbers import nine
