@@ -16,7 +16,7 @@ _ORDER = ("reasoning", "text", "call")
 """The order of parts in the messages of rows."""
 
 _KINDS = {"thinking": "reasoning", "text": "text", "tool_use": "call"}
-"""By type of an Anthropic block."""
+"""The kind of part for each type of an Anthropic block."""
 
 
 _ADDED = ("web_search_options", "search_parameters", "plugins", "transforms", "documents", "echo", "suffix")
@@ -24,7 +24,7 @@ _ADDED = ("web_search_options", "search_parameters", "plugins", "transforms", "d
 of OpenAI, xAI, OpenRouter and vLLM."""
 
 _SOURCES = ("citations", "search_results")
-"""Fields of a response: what the provider found (Perplexity, xAI)."""
+"""Fields of a response with search results of the provider (Perplexity, xAI)."""
 
 _BESIDE = ("annotations", "executed_tools", "images")
 """Fields of a message: sources, tools that the provider ran (Groq), and media that were made (OpenRouter)."""

@@ -50,7 +50,7 @@ class Message(NamedTuple):
     tool_call_id: str = ""
     """Of a tool's message: the call it answers."""
     name: str = ""
-    """Of a tool's message: the tool."""
+    """In a tool's message: the name of the tool."""
     is_error: bool = False
     extra: Mapping[str, Any] = {}
     """The provider's own blocks, such as signatures of thinking; sent back unchanged, and in no training row."""

@@ -32,7 +32,7 @@ UNPAID = re.compile(r"credit balance|billing", re.IGNORECASE)
 STREAMED: Mapping[str, ErrorKind] = {
     "overloaded_error": "overloaded", "rate_limit_error": "rate_limited", "api_error": "http_5xx", "timeout_error": "timeout",
 }  # fmt: skip
-"""Errors of the Messages API that a stream reports after its headers said 200."""
+"""Errors of the Messages API in a stream whose headers had status 200."""
 
 
 class _TooLargeError(Exception):

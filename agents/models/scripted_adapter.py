@@ -157,7 +157,7 @@ class ToolAnswer(NamedTuple):
 
 
 def _tokens(request: ModelRequest, said: Message) -> TokenUsage:
-    """A plausible count: four characters a token; what earlier turns sent is read from the cache."""
+    """A plausible count: four characters a token; earlier turns count as read from the cache."""
     task, *entries = request.messages
     sizes = [len(compact(_plain(kind, list(group)))) // 4 for kind, group in groupby(entries, lambda each: each.role)]
     start = (len(request.system) + len(task.text)) // 4

@@ -18,7 +18,7 @@ class ServiceOptions(NamedTuple):
     url_setting: str = "base_url"
     """The setting that `base_url` is from, for error texts."""
     key_variable: str = ""
-    """The environment variable that holds the key; empty: the provider's own."""
+    """The environment variable with the key; empty: the provider's own."""
     extra_body: Mapping[str, Any] = {}
     """Fields added to every request: `thinking`, `chat_template_kwargs`, ..."""
     send_reasoning: bool = True

@@ -215,7 +215,7 @@ class _Part(NamedTuple):
 
     members: tuple[int, ...]
     pairs: Ints
-    """By position among the members."""
+    """Pairs as positions among the members."""
     places: tuple[int, ...] | None
     """Indexes of its pairs among those of the group; None: it has all of them."""
 

@@ -13,7 +13,7 @@ else:
     COMPILED = True
 
 WAY: Way = fit if COMPILED else in_python
-"""How fits are made."""
+"""The implementation of fits."""
 
 
 def solve(problem: Problem, ridge: float) -> Solution:

@@ -65,7 +65,7 @@ class Candidate:
         self.branch_index = branch_index
         self.objective_status = objective_status
         self.judge_scalar = judge_scalar
-        """0..10: the mean of the judge's scores of this branch by itself."""
+        """0..10: the mean of the judge's scores of this branch alone."""
         self.is_counted = is_counted
         """Whether statistics and comparisons count it. A mistrusted branch is ranked by its outcome, and changes no
         other branch.

@@ -1,8 +1,8 @@
-"""Statistics of a group of branches, and of its judge's behaviour: the numbers beside a ranking.
+"""Statistics of a group of branches, and of its judge's behaviour, shown with a ranking.
 
-Pass rate with its Wilson interval, whether the group is large enough to mean anything, an exact McNemar test, and how
-much the judge's votes depend on what it was shown first. An undefined number is None, never 0. Nothing here
-decides anything: the numbers are descriptive.
+Pass rate with its Wilson interval, whether the group is large enough to be meaningful, an exact McNemar test, and how
+much the judge's votes depend on the order of the sides. An undefined number is None, never 0. Nothing here decides
+anything: the numbers are descriptive.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ POWERED_FROM = 10
 """Branches below which no interval is called powered."""
 
 POWERED_WITHIN_PP = 30.0
-"""Half-widths of this many percentage points or more say next to nothing."""
+"""Half-widths of this many percentage points or more mean that the group is too small."""
 
 TIE = -1
 """In the place of the winner's index."""
@@ -34,7 +34,7 @@ MCNEMAR_FROM = 4
 
 
 class VoteStats(NamedTuple):
-    """How the judge voted. Ties by content are no votes of a judge and do not count here."""
+    """Statistics of the judge's votes. Ties by content are no votes of a judge and do not count here."""
 
     position_consistency: float | None
     first_position_rate: float | None
@@ -89,7 +89,7 @@ def turned_pairs(votes: Iterable[Vote]) -> tuple[int, int]:
 
 
 class _VoteCounts(NamedTuple):
-    """How votes were cast."""
+    """Counts of the votes."""
 
     valid: int
     ties: int

@@ -43,7 +43,7 @@ _SHARED_ACCOUNTS = frozenset({
     "linuxbrew", "nobody", "node", "nonroot", "pi", "pptruser", "public", "runner", "runneradmin", "sandbox", "shared",
     "ubuntu", "user", "username", "vagrant", "vscode", "you", "your_username",
 })  # fmt: skip
-"""Accounts that images, runners and manuals have in common; their names say nothing about who worked."""
+"""Accounts that are common in images, runners and manuals; their names do not identify a person."""
 _NAME = r"(?P<name>(?![0-9.\-]+[/\\\s])[\w](?:[\w.@+\-]{0,62}[\w$])?)"
 _POSIX_HOME = re.compile(rf"/(?:home|Users)/{_NAME}")
 _WINDOWS_HOME = re.compile(

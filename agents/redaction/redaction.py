@@ -34,7 +34,7 @@ SECRET_FIELD = "secret_field"  # noqa: S105 - a kind
 NAME = "key:"
 """The first part of the names of kinds that were found in the name of a field."""
 _COOKIE = "Cookie: "
-"""The prefix under which the text of a field that holds cookies is read."""
+"""The prefix with which the text of a cookie field is examined."""
 _BETWEEN = '", "'
 """The separator of the words of a list when it is read as a command."""
 _AUTHORIZATION = frozenset({"authorization", "proxy-authorization", "proxy_authorization", "x-authorization"})
@@ -323,7 +323,7 @@ class _Node:
 
 
 class _Tree:
-    """A JSON value that is copied where it is written to."""
+    """A JSON value that is copied where it is changed."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -333,7 +333,7 @@ class _Tree:
         """The lists that may be commands, likewise."""
 
     def strings(self) -> Iterator[tuple[_Node | None, Any, str, str]]:
-        """(where it is, at which key or index, the name of its field, the string itself)."""
+        """(parent node, key or index, name of the field, the string itself)."""
         if isinstance(self.value, str):
             yield None, None, "", self.value
         nodes = [_Node(self.value, None, None, "")] if isinstance(self.value, (dict, list)) else []
@@ -351,7 +351,7 @@ class _Tree:
             option = ""
             for index, item in enumerate(node.original):
                 yield index, option or node.name, item
-                # ["--password", "..."]: the option is the name of what follows it
+                # ["--password", "..."]: the option names the next word
                 option = item if isinstance(item, str) and item.startswith("--") else ""
             return
         # {"name": "API_KEY", "value": "..."}: the way lists of variables are written

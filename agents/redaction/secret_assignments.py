@@ -1,6 +1,6 @@
 """Secrets that only their name gives away: `password = "..."`, `API_KEY=...`, `"token": "..."`, `--password ...`.
 
-Decides by the name and the value together. The name must be that of a secret (`db_password`, `apiKey`), not of something
+Decides by the name and the value together. The name must be that of a secret (`db_password`, `apiKey`), not of a value
 about one (`token_count`, `secret_name`, `next_page_token`). The value must be written out (in quotes, in an environment
 file, on a command line) or be unlikely as code, and must not be a word, a placeholder or a template: `password =
 get_password()`, `token = None` and `api_key: str` stay unchanged.
@@ -116,7 +116,7 @@ _MORE = {
     "bare": re.compile(r"[^\s\"'`,;<>()\[\]{}&|\\]*"),
 }
 _CODE = re.compile(r"\A[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z|\A0x|[kK]ey|[tT]oken|[sS]ecret|[pP]assw")
-"""An attribute, or the name of something that holds a secret."""
+"""An attribute, or the name of a variable with a secret."""
 _NETRC = re.compile(r"login[ \t]+\S{1,64}[ \t]+\Z")
 _ODD_PASSWORD = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])(?=.*[!@#$%^&*+?~=])[^$@&*].{7,}")
 """Letters, digits and symbols: no expression that is commonly written without a space."""

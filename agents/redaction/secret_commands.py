@@ -109,7 +109,7 @@ class _Word(NamedTuple):
     """Whether it is at the place of a password."""
 
 
-# A line goes on behind a backslash: "\" and a line end, "\\\n" in JSON, and that in JSON again.
+# A line continues after a backslash: "\" and a line end, "\\\n" in JSON, and that in JSON again.
 _SPACE = re.compile(
     r"(?:[ \t]|\\\r?\n|(?<!\\)(?:\\{6}|\\{3})n)++|(?P<listed>\\{0,7}[\"'],(?:\s|\\{1,2}n){0,40}+\\{0,7}[\"'])"
 )

@@ -1,4 +1,4 @@
-"""Cookies that are as good as a password: in the headers of HTTP, in options of curl, in what a program hands over.
+"""Cookies that authenticate like a password: in the headers of HTTP, in options of curl, in arguments of programs.
 
 Decides by the name and the value together. The value of a cookie named after a session, sign-in or forgery token must
 look random; under any other name it must also be long. `theme=dark`, `sessionid=abc123`,

@@ -1,7 +1,7 @@
 """Secrets that are known by their form alone: the table of key formats, headers and URLs.
 
-Written from the vendors' published formats and the rules of maintained scanners. The tables are tried in their
-order, and within a table the more specific rule stands first. Names that give a secret away (`password = ...`) are in
+Written from the vendors' published formats and the rules of maintained scanners. The tables are tried in their order,
+and within a table the more specific rule comes first. Names that give a secret away (`password = ...`) are in
 `secret_assignments`, people in `personal_rules`.
 """
 

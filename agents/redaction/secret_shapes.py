@@ -1,4 +1,4 @@
-"""The form of a redaction rule, and the tests by which rules tell a secret from words, names and numbers.
+"""The form of a redaction rule, and the tests by which rules distinguish a secret from words, names and numbers.
 
 A rule is found by a literal (`anchors`) and then decided by `locate`, which sees the text around that literal and
 answers which characters to remove. Every pattern is bounded up to the point where it can still fail, and the text after

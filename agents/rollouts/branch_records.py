@@ -18,7 +18,7 @@ MOST_BYTES = 8 * 1024 * 1024 - 64
 
 
 class Ended(NamedTuple):
-    """A branch as it ended: what a settling would pin of it, its record, and the record's Avro body."""
+    """A branch at its end: the pins that a settling would have for it, its record, and the record's Avro body."""
 
     pin: SettledBranch
     record: BranchRecord

@@ -60,8 +60,8 @@ def close_now(rollout: Rollout) -> RolloutClosed:
 def read_first(rollout: Rollout) -> int | None:
     """The time up to which everything has to be read before facts alone can lead to the next decision; None: nothing has.
 
-    A worker that settles after a cutoff or a release has read all votes up to it; the one that closes may be another,
-    which has not.
+    A worker that settles after a cutoff or a release has read all votes up to it; another worker may close it, which
+    has not.
     """
     settled = rollout.settled
     if settled is None:

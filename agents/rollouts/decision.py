@@ -18,7 +18,7 @@ def decide(
 ) -> RolloutSettled | RolloutClosed | None:
     """The decision that is due, if any. The caller writes it, reads it back, and only then continues.
 
-    `read_to` says, by fact topic, how far the log has been read.
+    `read_to` has, by fact topic, the offset up to which the log has been read.
     """
     if rollout.status is Status.OPEN:
         settled = settle(rollout, config, policy, watermark)

@@ -60,7 +60,7 @@ class Emission(NamedTuple):
     rows: tuple[Row, ...]
     rejected: tuple[RejectedRecord, ...]
     compliance: tuple[ComplianceEvalRecord, ...]
-    """Of branches that are compliance runs."""
+    """Records of branches that are compliance runs."""
     evidence: tuple[AepRecord, ...]
     messages: tuple[bytes, ...]
     """The bytes of each evidence record that a key signs."""
@@ -193,7 +193,7 @@ def compliance_of(source: ClosedRollout, branches: Mapping[int, BranchRecord]) -
 
 
 def rows_of(source: ClosedRollout, ranked: Ranked, candidates: list[Candidate]) -> Rows:
-    """Rewards -> rows: the training rows, and what was rejected with the reasons."""
+    """Rewards -> rows: the training rows, and the rejected ones with their reasons."""
     return RowMaker(
         source.settled,
         source.closed,
@@ -256,7 +256,7 @@ def _holds_decision(pieces: list[Piece]) -> bool:
 
 
 def _comparing(votes: list[JudgeVote], statuses: Mapping[int, ObjectiveStatus]) -> list[JudgeVote]:
-    """The votes that say anything: scores, and comparisons of two branches of one tier."""
+    """The votes with content: scores, and comparisons of two branches of one tier."""
     found = []
     for vote in votes:
         b = vote.b

@@ -91,7 +91,7 @@ def _ids(seen: Mapping[int, dict[str, Any]], number: int) -> list[str]:
 
 
 def _step(each: Round, before: Round, seen: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return one RepairStep. The constraints that still fail are those of the committed text."""
+    """Return one RepairStep. The constraints that still fail in the committed text."""
     base = each.base if each.base is not None else before.number
     failing = _ids(seen, each.number if each.committed else base)
     target = list(each.target) or _ids(seen, base) or ["unknown"]

@@ -1,4 +1,5 @@
-"""The hack signals of a closed rollout: from pinned verdicts, from the events of each branch, and beside its siblings.
+"""The hack signals of a closed rollout: from pinned verdicts, from the events of each branch, and from comparing it
+with its siblings.
 
 A pure function of pinned facts, so replay derives them again. Verdicts of experiments confirm; events only suspect.
 """
@@ -66,7 +67,7 @@ def _whole(source: ClosedRollout, index: int, branch: BranchRecord) -> Sequence[
 
 
 def told_by(verdict: CheckVerdict) -> Signals:
-    """The signals of a verdict; one that says fail without any that can be read is suspected."""
+    """The signals of a verdict; a failing one without readable signals is suspected."""
     try:
         signals = signals_of(verdict.details)
     except DetailsError:

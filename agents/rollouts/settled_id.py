@@ -1,4 +1,4 @@
-"""The id of a settling: a function of everything in it, and the same as ever for one that pins no contents."""
+"""The id of a settling: a function of everything in it; without pinned contents the same as in earlier versions."""
 
 from typing import Final
 

@@ -65,7 +65,7 @@ def settle(
 def _settle_held(
     rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, cutoff: Cutoff, watermark: int | None
 ) -> RolloutSettled | None:
-    """The settling of a held rollout: complete once its release has been passed, or a cutoff that has been passed."""
+    """The settling of a held rollout: complete after its release, or a cutoff that has passed."""
     if watermark is None:
         return None
     released = rollout.released_at
@@ -89,7 +89,7 @@ def settle_now(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy) 
 
 
 def next_cutoff(rollout: Rollout, policy: ClosingPolicy) -> Cutoff:
-    """The earliest moment after which nothing counts, as far as the facts read so far tell."""
+    """The earliest moment after which nothing counts, by the facts read so far."""
     assert rollout.started_at is not None
     if rollout.opened is not None:
         limit = policy.deadline_ms if rollout.opened.deadline_ms is None else rollout.opened.deadline_ms
@@ -246,7 +246,7 @@ def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBr
 def settled_attempt(
     index: int, number: int, attempt: Attempt | None, view: View, verdicts: Sequence[tuple[str, str, str]] = ()
 ) -> SettledBranch:
-    """The pin of an attempt as it stands, with (id, kind, digest) of its verdicts."""
+    """The pin of an attempt in its current state, with (id, kind, digest) of its verdicts."""
     end, digests = view.end, tuple(digest for _, _, digest in verdicts)
     return _settled_branch_record(
         branch_index=index,

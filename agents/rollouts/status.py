@@ -39,4 +39,4 @@ _STEPS = (
     (Status.SETTLED, Status.CLOSED),
     (Status.CLOSING, Status.CLOSED),
 )
-"""Each state with one that may follow it."""
+"""Each state with a state that may follow it."""

@@ -134,7 +134,7 @@ def end_status(word: Answer | Failure | None, ended: BranchEnd | None) -> EndSta
 
 
 def n_events(pieces: Sequence[Piece]) -> int:
-    """How many events these are."""
+    """The number of events."""
     return sum(len(piece.digests) for piece in pieces) // DIGEST
 
 
@@ -144,7 +144,7 @@ def raw_digest(pieces: Sequence[Piece]) -> str:
 
 
 FIDELITIES: Final[dict[int, Fidelity]] = {PLAIN: "reconstructed", TRANSCRIPT: "transcript", EXACT: "exact"}
-"""By the form of a conversation."""
+"""The fidelity for each form of a conversation."""
 
 
 def form_of(pieces: Sequence[Piece]) -> int:
@@ -376,7 +376,7 @@ class _Reading:
         return next((place for place, slot in self._open.items() if result.name in (None, slot.call.name)), None)
 
     def _take_usage(self, spent: Spent) -> None:
-        # Counts are cumulative for the run, so the last one that is given is the total.
+        # Counts are cumulative for the run, so the last one is the total.
         before = self.spent
         self.model = self.model or spent.model
         self.spent = (
@@ -411,7 +411,7 @@ class _Reading:
         )
 
     def _spoken(self) -> str | None:
-        """The text since the last call: deltas of one step joined, steps set apart."""
+        """The text since the last call: deltas of one step joined, steps separated."""
         if not self._said:
             return None
         steps: list[list[str]] = [[]]

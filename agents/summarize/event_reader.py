@@ -52,7 +52,7 @@ PROVIDER_TROUBLE = (
     "econnreset", "econnrefused", "etimedout", "socket hang up", "timed out", "fetch failed", "quota exceeded",
     "insufficient_quota", "authentication_error", "invalid api key", "529", "503", "502", "504", "500", "429",
 )  # fmt: skip
-"""Words in an `error` event that say that the model's provider failed, not the agent. Numbers match only as whole
+"""Words in an `error` event that show that the model's provider failed, not the agent. Numbers match only as whole
 words.
 """
 
@@ -135,7 +135,7 @@ class _Said:
 def _read(
     text: str, kind: str, channel: str, seq: int, redacting: bool, texts: TextStore, packed: PackedTokens | None
 ) -> tuple[bytes, Body, Counts, int]:
-    """The canonical JSON of an event's data, what is kept of it, and the form of conversation that it shows."""
+    """The canonical JSON of an event's data, the part that is kept, and its form of conversation."""
     data = as_object(parse_short_numbers(text))
     canonical: Canonical = _plainly
     if not written_alike(data):
@@ -288,7 +288,7 @@ def _start(data: dict[str, Any], redacting: bool, _canonical: Canonical, _texts:
     task = text_or_none(data.get("task"))
     task = None if task is None else _clean(task, redacting, counts)
     model = _clean_name(config.get("model"), redacting, counts)
-    known = _in_order(counts)  # what follows counts in rows of conversations only: older records count without it
+    known = _in_order(counts)  # the following counts only for rows of conversations: older records do not have it
     system = text_or_none(first(config, "systemPrompt", "system_prompt", "system"))
     system = None if system is None else _clean(system, redacting, {})
     tools = config.get("tools")

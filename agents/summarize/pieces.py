@@ -64,7 +64,7 @@ class Result:
 
 @final
 class Start:
-    """How the run began."""
+    """The start of the run."""
 
     __slots__ = ("model", "system", "task", "tools")
 

@@ -1,4 +1,4 @@
-"""The steps of an agent from its conversation: calls, results, texts and usage, as events of their own would tell them.
+"""The steps of an agent from its conversation: calls, results, texts and usage, in the form of events.
 
 If such events are recorded as well as the messages (they have times, error codes and raw outputs), they count, and the
 messages' calls with the same id are not repeated.
@@ -93,7 +93,7 @@ class _Steps:
         return (Result(name, told.name, output, told.output_digest, told.output_bytes, None, failed),)
 
     def _usage(self, asked: Asked) -> Sequence[Kept]:
-        """The usage so far: that of a call is its own, and counts of a run are cumulative."""
+        """The usage so far: counts of a call are its own, counts of a run are cumulative."""
         before, added = self._spent, (asked.input_tokens, asked.output_tokens, asked.cached_tokens)
         known = (before.input_tokens, before.output_tokens, before.cached_tokens)
         sums = [one if other is None else (one or 0) + other for one, other in zip(known, added, strict=True)]

@@ -1,7 +1,7 @@
 """Rows of branches that are compliance runs: which rounds and answers may be trained on, and why others may not.
 
 Prompt = the task, answer = the text: no hints, no repair prompts. The events describe a round; the verifier alone
-decides whether it holds. A text that was never produced is in no row.
+decides whether it passes. A text that was never produced is in no row.
 """
 
 import unicodedata
@@ -29,7 +29,7 @@ class ComplianceRun(NamedTuple):
     details: Mapping[str, Any]
     """Of its verdict."""
     seen: Mapping[int, dict[str, Any]]
-    """By round, its verdict."""
+    """The verdict of each round."""
 
     @property
     def draft(self) -> Round | None:
@@ -132,7 +132,7 @@ def refusal(pair: RoundPair, seen: set[tuple[str, str]]) -> str | None:
 
 
 def folded(text: str) -> str:
-    """Return a text as it is compared: NFC, whitespace as single spaces."""
+    """Return a text in the form in which it is compared: NFC, whitespace as single spaces."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 

@@ -59,7 +59,7 @@ class EvalIndex:
         self._most = max((_longest_similar(band.largest) for band in self._bands), default=0)
 
     def __len__(self) -> int:
-        """How many items are used."""
+        """The number of items in use."""
         return len(self._ids)
 
     def check(self, text: str) -> Match | None:
@@ -85,7 +85,7 @@ class _Band(NamedTuple):
 
     smallest: int
     largest: int
-    """How many 5-grams the items have."""
+    """The number of 5-grams of the longest item."""
     by_gram: dict[str, tuple[int, ...]]
     """The items that list a 5-gram as one of their rarest."""
     grams: frozenset[str]

@@ -77,7 +77,7 @@ def conversation(
 
 
 def _turns(calls: Iterable[BranchCall]) -> list[list[BranchCall]]:
-    """The calls that were made, those of one turn together."""
+    """The calls of the branch, grouped by turn."""
     turns: list[list[BranchCall]] = []
     for call in calls:
         if not call.paired:
@@ -173,7 +173,7 @@ def has_content(completion: Iterable[Message]) -> bool:
 
 
 _VISIBLE: Final = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f\u2800{''.join(map(chr, INVISIBLE))}]")
-"""Anything but white space, control characters, the blank of Braille, and what has no width."""
+"""Anything but white space, control characters, the blank of Braille, and characters without width."""
 
 
 def is_blank(text: str | None) -> bool:
@@ -214,7 +214,7 @@ class Pair:
 
 
 def _alike(one: tuple[Message, ...], other: tuple[Message, ...]) -> int:
-    """How many messages both begin with."""
+    """How many messages are equal at the start of both."""
     shared = 0
     for left, right in zip(one, other):  # noqa: B905 - one may go on
         if left is not right and not _is_alike(left, right):

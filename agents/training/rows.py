@@ -109,7 +109,7 @@ class Candidate:
         self.reward = reward
         self.talk = talk
         self.run = run
-        """The branch as a compliance run, where it is one."""
+        """The branch as a compliance run, if it is one."""
         # Fields that are read many times: an attribute of a pydantic model takes ten times as long as one of this
         # class.
         self.index = ranked.branch_index
@@ -137,7 +137,7 @@ PENALISED = "hack_penalised"
 """The reason of a confirmed hack that is trained on with its penalty."""
 
 BAD_ENDS = frozenset({"failed", "aborted", "infra_error"})
-"""Ends of a branch that is never imitated and never preferred, whatever its build says."""
+"""Ends of a branch that is never imitated and never preferred, whatever its build verdict."""
 
 MOST_ROW_BYTES: Final = 8 * 1024 * 1024 - 64
 """Largest row: the limit of its topic, without the header of its value."""
@@ -505,7 +505,7 @@ class RowMaker:
     # -- what all rows share ------------------------------------------------------------------------------------------
 
     def _common(self, involved: Sequence[Candidate], admission: Admission) -> _Common:
-        """Fields of a row about these branches: its task and model are those of the first."""
+        """Fields of a row about these branches: task and model of the first."""
         redactions = dict(self._opening.counts)
         for each in involved:
             for kind, count in each.branch.redactions.items():

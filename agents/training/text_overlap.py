@@ -16,7 +16,7 @@ from itertools import chain
 from typing import NamedTuple
 
 WORDS = 8
-"""Words of a gram; items with fewer words are told by their characters."""
+"""Words of a gram; items with fewer words are compared by their characters."""
 CHARACTERS = 5
 """Characters of a gram."""
 SHORTEST_ITEM = 40

@@ -1,4 +1,4 @@
-"""The signature of a verdict: Ed25519 over everything that it says, and over its kind.
+"""The signature of a verdict: Ed25519 over its whole content and its kind.
 
 A signature covers the rollout, branch, attempt and id, so it is worth nothing on another verdict. Fields with their default are
 left out of the signed bytes: a verdict that an older version signed stays valid when its record gets new fields.
@@ -21,7 +21,9 @@ check.
 
 
 def signed_content(verdict: Verdict) -> bytes:
-    """Return the bytes that are signed. Raises CanonicalError for a text that no log can hold (half a surrogate pair)."""
+    """Return the bytes that are signed. Raises CanonicalError for a text that no log can contain (half a surrogate
+    pair).
+    """
     said = verdict.model_dump(mode="json", exclude={"signature"}, exclude_defaults=True)
     return f"{DOMAIN}\n{type(verdict).__name__}\n".encode() + canonical_bytes(said, big_integers="exact")
 

@@ -1,4 +1,4 @@
-"""The meaning of a verdict: pass, fail or unknown; which of several counts; and what a branch's objective status is.
+"""The meaning of a verdict: pass, fail or unknown; which of several counts; and a branch's objective status.
 
 `running`, `pending` and `unknown` never pass and never fail. A build and a page are joined, never written over each other.
 """
@@ -18,7 +18,7 @@ Outcome = Literal["pass", "fail", "unknown"]
 Verdict = BuildVerdict | VisualVerdict | CheckVerdict
 
 COMPLIANCE: Final = "compliance"
-"""The check whose details tell about the constraints of an answer."""
+"""The check whose details are about the constraints of an answer."""
 
 INCONSISTENT_COMPLIANCE: Final = "inconsistent_compliance"
 
@@ -33,7 +33,7 @@ class Terms(NamedTuple):
     """How the verdicts of a rollout are read."""
 
     rules: Rules
-    """Of the emission version."""
+    """The rules of the emission version."""
     allow_failing: bool = False
     """Whether a successful build passes although tests fail: set by the opening."""
 
@@ -76,7 +76,7 @@ def meaning(verdict: Verdict, terms: Terms) -> Meaning:
 
 
 def compliance_flags(verdict: CheckVerdict) -> tuple[str, ...]:
-    """Return what a compliance verifier found odd about a branch: claims that its texts do not bear out."""
+    """Return the flags of a compliance verdict: claims of a branch that its texts do not support."""
     if verdict.name != COMPLIANCE or verdict.details is None or INCONSISTENT_COMPLIANCE not in verdict.details:
         return ()
     return (INCONSISTENT_COMPLIANCE,) if INCONSISTENT_COMPLIANCE in compliance_details(verdict).get("flags", ()) else ()
@@ -288,7 +288,7 @@ class Doubt(NamedTuple):
 
 
 def doubt(verdict: Verdict) -> Doubt | None:
-    """The warning to the producer of a verdict that will not decide anything; None for one that decides, or is not final yet."""
+    """The warning to the producer of a verdict that will not decide anything; None if it decides, or is not final yet."""
     if isinstance(verdict, BuildVerdict):
         if verdict.status == "success" and verdict.exit_code is None:
             return Doubt("exit_code", "unknown: a success without exit_code; send exit_code")

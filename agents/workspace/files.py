@@ -35,7 +35,7 @@ class File(NamedTuple):
 
 
 Files = Mapping[str, File]
-"""By path: relative, with forward slashes."""
+"""Files by path: relative, with forward slashes."""
 
 
 def checked(path: str) -> str:

@@ -68,7 +68,7 @@ def tar_of(files: Files) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, File]:
-    """The files of an archive. Raises SnapshotError for one that is damaged or not ours."""
+    """The files of an archive. Raises SnapshotError if it is damaged or not ours."""
     found: dict[str, File] = {}
     total = 0
     try:

@@ -17,7 +17,7 @@ from agents.workspace.snapshot import SCHEME, SnapshotError, TakenOf, pack, refe
 from schemas.events import Workspace
 
 MAX_ARCHIVE = MAX_TOTAL + 2048 * MAX_FILES
-"""Bytes of contents and of what tar adds to each file."""
+"""Bytes of contents and of tar's overhead for each file."""
 
 MAX_PICTURE = 16 * 1024 * 1024
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -162,7 +162,7 @@ class WorkerConfig(_Section):
     metrics_port: int = Field(default=0, ge=0, le=65_535)
     """0 turns them off."""
     session_timeout_s: float = Field(default=10.0, ge=1.0)
-    """After this long without a heartbeat the group goes on without the worker."""
+    """After this long without a heartbeat the group continues without the worker."""
     checkpoint_s: float = Field(default=1.0, gt=0)
     """How often offsets are committed."""
     keep_marks_ms: int = Field(default=30 * 24 * 3_600_000, ge=0)
@@ -255,7 +255,7 @@ class VerifierConfig(_Section):
     """Static membership: a restarted verifier with the same slot is back at once. Each verifier of a kind has its own.
     """
     concurrency: int = Field(default=2, ge=1, le=256)
-    """Branches that are looked at at once, each in a sandbox of its own; never more."""
+    """Branches that are examined at once, each in a sandbox of its own; never more."""
     tasks: tuple[Path, ...] = ()
     """Folders of task directories, in addition to the samples. The pristine tests come from here, never from a branch.
     """
@@ -345,7 +345,7 @@ class ProxyConfig(_Section):
     spool: Path | None = None
     """Folder of captures that are not on the log yet; unset: below the state directory."""
     spool_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
-    """Of all captures that wait. Beyond it calls still pass, are not captured, and are counted."""
+    """Bytes of all waiting captures. Beyond it calls still pass, are not captured, and are counted."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     """Of a request (413 beyond), and of the copy of a response that is kept for its capture."""
     connect_s: float = Field(default=15.0, gt=0)

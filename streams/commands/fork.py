@@ -156,7 +156,7 @@ class _Done:
 
 
 def _path(options: "ForkOptions", settings: "Settings", flags: ForkFlags) -> Path | None:
-    """The file to write to; None for Kafka. Without a broker it is a file, and that is said. Raises ForkError."""
+    """The file to write to; None for Kafka. Without a broker it is a file, which is reported. Raises ForkError."""
     from agents.fork.fork_error import ForkError
     from streams.cluster.connections import ClusterError, resolve
 

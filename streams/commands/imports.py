@@ -45,7 +45,7 @@ class ImportFlags(Flags):
     subagents: Literal["keep", "rollouts"] = "keep"
     """Keep the events of sub-agents in their branch, or make each a rollout of its own."""
     shape: Literal["real", "seed"] = "real"
-    """Read what producers write, or the shapes that their documents describe."""
+    """Read the output of producers, or the shapes that their documents describe."""
     check: Annotated[bool, Flag] = False
     """Count, and write nothing."""
     no_close: Annotated[bool, Flag] = False

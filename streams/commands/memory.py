@@ -65,7 +65,7 @@ def search(
     floor: Annotated[float | None, number("--floor", 0, 1)] = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Show what would be remembered for a task: the best fitting first, with its score (0 to 1).
+    """Show the memories that a task would get: the best fitting first, with its score (0 to 1).
 
     Example: `braid memory search "parse a CSV file"`
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def replay(*, flags: ReplayFlags = ReplayFlags()) -> None:
     """Fold the log again: the same facts give the same bytes, or the bytes that other rules would have given.
 
-    Reads the fact topics (or an archive of them) up to where they end now. No worker is needed, no model is called, no
+    Reads the fact topics (or an archive of them) up to their current ends. No worker is needed, no model is called, no
     clock is read: deadlines, verdicts and votes are in the log. Exits with 1 if a closed rollout cannot be made again,
     or --verify finds a difference; faults are named, and the rest is replayed.
 

@@ -28,7 +28,7 @@ class ReplayFlags(Flags):
     from_dir: Path | None = None
     """Read an archive, or the output of `braid run`, instead of the configured cluster."""
     unfinished: Annotated[bool, Flag] = False
-    """Read it although it has no manifest, or has lost files since: what is missing of rollouts is named."""
+    """Read it although it has no manifest, or has lost files since: rollouts with missing facts are named."""
     start: Annotated[str | None, Parameter(name="--from")] = None
     """Where to begin: a time (2026-11-16T08:00:00Z, or milliseconds), or TOPIC/PARTITION@OFFSET, several with commas."""
     end: Annotated[str | None, Parameter(name="--to")] = None
@@ -43,7 +43,9 @@ class ReplayFlags(Flags):
     pairs.min_probability=0.8; with --reclose also closing.deadline_ms=60000. May be given several times.
     """
     reclose: Annotated[bool, Flag] = False
-    """Decide anew when rollouts settle and close; what never settled, under the configured rules. Reads the log twice."""
+    """Decide again when rollouts settle and close; for rollouts that never settled, under the configured rules. Reads
+    the log twice.
+    """
     formats: Annotated[list[str] | None, Parameter(name="--format")] = None
     """Also export the replayed rows, to OUT/FORMAT; may be given several times."""
     no_evidence: Annotated[bool, Flag] = False

@@ -26,7 +26,7 @@ def rollouts(
     json: Json = False,
     watch: Annotated[bool, Flag] = False,
 ) -> None:
-    """List rollouts, newest first, and how they stand by the worker's view.
+    """List rollouts, newest first, with their state in the worker's view.
 
     A count with a plus belongs to a rollout that has not closed: there may be more by now, see `braid show`.
 

@@ -58,7 +58,7 @@ class RunFlags(Flags):
             raise ReplayError("--format exports rollouts whose closing evidence is there; leave --no-evidence out")
 
     def members(self, files: Sequence[Path]) -> int:
-        """How many processes are of use."""
+        """How many processes are useful."""
         from streams.jobs.partition_count import partitions_for, total_bytes
 
         wanted = 1 if self.judge != "none" else self.processes or os.cpu_count() or 1

@@ -72,7 +72,7 @@ def show(
 
 
 def _show_strands(account: "Account", settings: "Settings", branches: list[int], *, as_json: bool) -> None:
-    """Print a transcript, or two branches from where they part."""
+    """Print a transcript, or two branches from where they diverge."""
     from streams.views.tables import show as print_all
     from streams.views.web.sight import sight_of
     from streams.views.web.transcript_text import branch_text, pair_text

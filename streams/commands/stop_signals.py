@@ -11,7 +11,7 @@ Found = TypeVar("Found")
 
 
 def run_stoppable(main: Coroutine[Any, Any, Found]) -> Found:
-    """Run to the end, or until Ctrl-C or SIGTERM: either ends it at once, and what was begun is cleaned up.
+    """Run to the end, or until Ctrl-C or SIGTERM: either ends it at once, after cleaning up.
 
     An event loop only cancels its task, and a task that computes does not notice that: there the signal is an exception.
     """

@@ -61,7 +61,7 @@ def build_verifier(*, flags: BuildFlags = BuildFlags(), log_level: LogLevel = "i
 
 
 def hack_verifier(*, flags: BuildFlags = BuildFlags(), log_level: LogLevel = "info") -> None:
-    """Try by experiment whether finished branches gamed their tests, and read what they changed.
+    """Try by experiment whether finished branches gamed their tests, and read their changes.
 
     Repeats the tests in fresh sandboxes: with a test that must fail, with stricter comparisons and other names, without
     the branch's own files for the test runner, and with their sources hidden. Each has its control on the untouched
@@ -79,8 +79,8 @@ def hack_verifier(*, flags: BuildFlags = BuildFlags(), log_level: LogLevel = "in
 def visual_verifier(*, flags: VisualFlags = VisualFlags(), log_level: LogLevel = "info") -> None:
     """Open the pages of finished branches, in headless Chromium without a network.
 
-    Errors, probes from the task, whether anything is drawn, and the screenshot's digest become a visual verdict. Without a
-    Chromium on this machine every verdict is unknown and says so (`make browser` installs one).
+    Errors, probes from the task, whether anything is drawn, and the screenshot's digest become a visual verdict.
+    Without a Chromium on this machine every verdict is unknown, with that reason (`make browser` installs one).
 
     Example: `braid visual-verifier --concurrency 1`
     """
@@ -92,8 +92,8 @@ def visual_verifier(*, flags: VisualFlags = VisualFlags(), log_level: LogLevel =
 def compliance_verifier(*, flags: VerifierFlags = VerifierFlags(), log_level: LogLevel = "info") -> None:
     """Verify finished compliance runs: every round and the answer, from the spec and the texts on the log.
 
-    Reads nothing of a runner's claims: one that differs puts the branch into quarantine. Needs no model, sandbox or task file. One
-    that dies is simply started again: no verdict is lost or written twice.
+    Does not trust a runner's claims: a branch with a wrong one is put into quarantine. Needs no model, sandbox or task
+    file. One that dies is simply started again: no verdict is lost or written twice.
 
     Example: `braid compliance-verifier --slot 0`
     """

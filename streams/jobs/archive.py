@@ -191,7 +191,7 @@ async def _new_headers(settings: Settings, log: LogFiles) -> dict[int, bytes]:
         for schema_id, schema in sorted(schemas.items()):
             topic = subjects.get(str(schema.get("name", "")).rpartition(".")[2])
             if topic is None:
-                continue  # of no record of ours; its bytes stay as they are
+                continue  # not the id of one of our records; its bytes stay unchanged
             new = await registry.register(f"{settings.prefix}{topic.name}-value", schema)
             made[schema_id] = struct.pack(">bI", CONFLUENT, new)
         return made

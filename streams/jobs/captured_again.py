@@ -39,7 +39,8 @@ class Again:
 async def fold_again(log: LogReader, rollouts: Iterable[str], prefix: str, put: Put) -> Again:
     """Fold the captures of rollouts (all, when none are named) and write the events under `prefix` + their ids.
 
-    Openings are repeated under the new id, so that the new rollout waits for what the old one waited for. Raises AgainError.
+    Openings are repeated under the new id, so that the new rollout waits for the same branches and verdicts. Raises
+    AgainError.
     """
     wanted, found = frozenset(rollouts), Again()
     folds: dict[tuple[str, int, int], CaptureFold] = {}

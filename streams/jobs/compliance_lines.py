@@ -144,7 +144,7 @@ class StoredLine(NamedTuple):
 
 
 def stored_records(files: Sequence[Path], bad: list[str], say: Say = quiet) -> Iterator[StoredLine]:
-    """Yield all records; what is wrong with a line is added to `bad`."""
+    """Yield all records; errors of lines are added to `bad`."""
     require_inputs(files)
     names = [path.name for path in files]
     for number, path in enumerate(files):

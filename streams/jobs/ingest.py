@@ -38,7 +38,7 @@ class Ingested(NamedTuple):
     bad_lines: int
     rollouts: int
     facts: dict[str, int]
-    """By kind of record."""
+    """Number of facts by kind of record."""
     warnings: int = 0
     """Verdicts that will mean nothing."""
     first_warning: str = ""

@@ -1,9 +1,9 @@
 """`braid rank`: rankings straight from lines, without a log, evidence or training rows.
 
-Verdicts and votes are kept, of events only how each attempt ended: memory does not grow with what agents did. A branch
+Verdicts and votes are kept, but of events only how each attempt ended: memory does not grow with the events. A branch
 without event lines counts as answered, so that its verdicts decide; otherwise statuses, attempts and required verdicts
-mean what they mean to `braid run`. Acts are not read: a branch that `braid run` suspects of gaming its tests is ranked
-by its verdicts.
+have the same meaning as for `braid run`. Acts are not read: a branch that `braid run` suspects of gaming its tests is
+ranked by its verdicts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -66,7 +66,7 @@ class _Attempt:
     """How one attempt at a branch ended, as far as it did."""
 
     last_seq: int = -1
-    """Of the event below."""
+    """The seq of the event below."""
     last: Answer | Failure | None = None
     """Its last answer or error."""
     end: BranchEnd | None = None
@@ -85,7 +85,7 @@ class _Rollout:
     attempts: dict[int, dict[int, _Attempt]] = field(default_factory=dict)
     """By branch and attempt; branches with events or an end only."""
     verdicts: dict[int, dict[int, dict[str, Verdict]]] = field(default_factory=dict)
-    """By branch, attempt and kind: the one that counts so far."""
+    """By branch, attempt and kind, the verdict that counts so far."""
     verdict_ids: set[VerdictKey] = field(default_factory=set)
     """Of every verdict."""
     votes: dict[str, JudgeVote] = field(default_factory=dict)

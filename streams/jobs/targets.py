@@ -44,7 +44,7 @@ class Target(ABC):
     """Takes the records of whole rollouts."""
 
     async def prepare(self) -> None:
-        """Make ready what all processes write to; before any of them begins."""
+        """Prepare the shared parts, before any process begins to write."""
         return
 
     def has(self, rollout: Rollout) -> bool:

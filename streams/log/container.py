@@ -44,7 +44,7 @@ def read_partition(folder: Path, topic: str, partition: int) -> Iterator[LogReco
 
 
 def read_segment(path: Path, start: int = 0, known: "BlockMap | None" = None) -> Iterator[list[LogRecord]]:
-    """The records of one file, block by block; with `start`, from the block that holds this offset.
+    """The records of one file, block by block; with `start`, from the block with this offset.
 
     `known` caches the blocks of the file for the next read. Raises EmbeddedLogError if the file is damaged.
     """
@@ -92,7 +92,7 @@ class BlockMap:
         self._firsts: dict[int, int] = {}
 
     def from_offset(self, source: BinaryIO, blocks: Iterator[_Block], start: int) -> Iterator[_Block]:
-        """The blocks from the one that holds an offset: found by bisection, so that a few of them are unpacked."""
+        """The blocks from the one with an offset: found by bisection, so that only a few are unpacked."""
         damage: ValueError | None = None
         found = self._blocks or []
         if self._blocks is None:

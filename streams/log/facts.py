@@ -1,4 +1,4 @@
-"""Facts as they stand in the log: the rollout that a record is about, and its content."""
+"""Facts in the log: the rollout of a record, and its content."""
 
 from collections.abc import Iterable
 

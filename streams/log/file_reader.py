@@ -57,7 +57,7 @@ class FileReader(LogReader):
         return partitions_of(self.folder, topic.name)
 
     def prove(self) -> None:
-        """Check all files against the manifest. Damage is not raised here, but where it is read."""
+        """Check all files against the manifest. Damage is raised only when it is read."""
         for path in sorted(self.folder.glob(f"*/*{SUFFIX}")) if self._checks_digests else ():
             with suppress(EmbeddedLogError, OSError):
                 self.files.require_unchanged(path)

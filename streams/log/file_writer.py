@@ -80,7 +80,7 @@ MARKER_BYTES = 16
 
 
 def file_of(folder: Path, topic: str, partition: int, first: int | None = None) -> Path:
-    """The file of a partition; of a later segment, when it says with which offset it begins."""
+    """The file of a partition; a later segment has its first offset in its name."""
     segment = "" if first is None else f"-{first:020d}"
     return folder / topic / f"{partition:05d}{segment}{SUFFIX}"
 

@@ -25,7 +25,7 @@ SPOOL = "braid-run-"
 
 
 class LogFiles:
-    """The files of a log, and what the manifest states of them.
+    """The files of a log, and their entries in the manifest.
 
     Raises LookError for a log that was not finished, or has lost files since; not so with `unfinished`.
     """
@@ -36,7 +36,7 @@ class LogFiles:
         self.manifest = read_manifest(self.home)
         self._stated = {self.home / name: stated for name, stated in listed(self.manifest).items()}
         self._unchanged: dict[Path, bool] = {}
-        """Files that were held against the manifest, and whether they are as they were written."""
+        """Files that were checked against the manifest, and whether they are unchanged."""
         if not unfinished:
             _require_finished(directory, self.home, self.manifest)
 

@@ -93,7 +93,7 @@ _ID_FIELDS: dict[type[Record], str] = {
 
 
 def domain_time(record: Record) -> int | None:
-    """The record's own time, where it has one: of its events or of the decision."""
+    """The record's own time, if it has one: of its events or of the decision."""
     kind, values = type(record), vars(record)
     field = _TIME_FIELDS.get(kind)
     if field is not None:

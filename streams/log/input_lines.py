@@ -62,7 +62,7 @@ def require_inputs(files: Sequence[Path]) -> None:
 
 
 class Digested(RawIOBase):
-    """A source of bytes that remembers the SHA-256 of what was read: in pieces, so that lines cost nothing more."""
+    """A source of bytes that computes the SHA-256 of everything read: in blocks, so that lines cost nothing more."""
 
     def __init__(self, source: Any) -> None:
         self._source = source

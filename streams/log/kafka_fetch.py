@@ -64,7 +64,7 @@ class Fetching:
         await self._client.close()
 
     async def topics(self) -> dict[str, int]:
-        """How many partitions each topic has. All topics: asking for one by name can create it on some clusters."""
+        """The partition count of each topic. All topics: asking for one by name can create it on some clusters."""
         known = await self._client.fetch_all_metadata()
         names = known.topics(exclude_internal_topics=False)
         return {name: len(known.partitions_for_topic(name) or ()) for name in names}
@@ -139,7 +139,7 @@ class Fetching:
 
 
 def _unpacked(batches: list[Any], place: TopicPartition) -> Iterator[list[LogRecord]]:
-    """Their records, some at a time. Raises ClusterError for what is not as it was sent."""
+    """Their records, some at a time. Raises ClusterError for damaged batches."""
     block: list[LogRecord] = []
     size = 0
     for batch in batches:

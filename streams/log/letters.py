@@ -60,7 +60,7 @@ class Letter(NamedTuple):
     def fitted(self) -> "Letter":
         """The letter in a size that the dead letter topic takes: unchanged, unless the record is too large."""
         if self._size() <= DEAD_LETTERS.max_bytes:
-            # Kafka's clients write no record without key and value: an empty value stands for it.
+            # Kafka's clients write no record without key and value: an empty value replaces it.
             return self._replace(value=b"") if self.key is None and self.value is None else self
         key = self.key and self.key[:CUT_KEY]
         whole = self.value or b""

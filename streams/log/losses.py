@@ -3,10 +3,10 @@
 from streams.log.record import Spans
 
 Losses = dict[str, dict[int, str]]
-"""By topic (without prefix) and partition."""
+"""Losses by topic (without prefix) and partition."""
 
 Offsets = dict[str, dict[int, int]]
-"""By topic and partition, one offset."""
+"""One offset by topic and partition."""
 
 NAMED = 3
 """Losses of a partition that are named."""
@@ -15,7 +15,7 @@ MORE = "and more"
 
 
 def add_loss(losses: Losses, name: str, number: int, loss: str) -> None:
-    """Note a loss; one that is noted already is not repeated."""
+    """Note a loss; a loss that is already noted is not repeated."""
     known = losses.setdefault(name, {}).get(number)
     losses[name][number] = loss if known is None else both(known, loss)
 

@@ -24,7 +24,7 @@ from streams.log.letters import CODE_VERSION
 LOG_MANIFEST = "log-manifest.json"
 """The manifest of a log in files, and of the files of its sinks."""
 DATASET_MANIFEST = "manifest.json"
-"""Of an exported dataset."""
+"""The manifest of an exported dataset."""
 CHECKPOINT = "checkpoint.json"
 """Of an exported dataset: written after the manifest, which states its digest."""
 PROVENANCE = "provenance"
@@ -54,7 +54,7 @@ def seal(home: Path, kind: str, files: Mapping[str, Json], key: SigningKey | Non
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest of a log; empty if there is none. Raises ManifestError for one that cannot be read."""
+    """The manifest of a log; empty if there is none. Raises ManifestError if it cannot be read."""
     path = directory / LOG_MANIFEST
     if not path.is_file():
         return {}

@@ -1,6 +1,6 @@
 """The index of a log: the positions of the records of each rollout, and a row for each rollout. SQLite, in one file.
 
-A cache, never authoritative: it holds offsets, counts, and a redacted line of text; pages read the records themselves.
+A cache, never authoritative: it has offsets, counts, and a redacted line of text; pages read the records themselves.
 It is rebuilt from the log if it is missing, of another version, or of another log, and follows the log while it grows.
 One process at a time keeps it; a second one makes its own.
 """
@@ -161,7 +161,7 @@ class RolloutIndex(IndexQueries):
     # -- following the log -----------------------------------------------------------------------------------------------
 
     async def catch_up(self, log: LogReader, say: Say = quiet) -> set[str]:
-        """Read what the log has beyond the index; returns the rollouts that changed."""
+        """Read the part of the log that is not in the index; return the rollouts that changed."""
         spans = await log.spans(TOPICS)
         if not self._checked and not await self._continues(log):
             self._database.close()

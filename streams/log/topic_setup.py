@@ -42,7 +42,7 @@ async def ensure_topics(settings: Settings, topics: Iterable[Topic] = TOPICS) ->
 
 
 async def create_topics(settings: Settings, topics: Iterable[Topic], *, own_times: bool) -> None:
-    """Create those of these topics that are missing; with `own_times` their records keep the times they are sent with."""
+    """Create the missing ones of these topics; with `own_times` their records keep the times they are sent with."""
     admin = await start_admin(settings)
     try:
         existing = set(await admin.list_topics())

@@ -66,7 +66,7 @@ def read_row(value: bytes) -> ViewRow | None:
 
 
 def read_key(key: bytes) -> str:
-    """The rollout that a key of the view's topic names: as it is, or as a JSON string, as Faust writes it."""
+    """The rollout in a key of the view's topic: plain, or as a JSON string, as Faust writes it."""
     text = key.decode(errors="replace")
     if len(text) >= 2 and text[0] == text[-1] == '"':
         try:

@@ -1,4 +1,4 @@
-"""Records on the wire: an Avro body behind a header that says which schema wrote it.
+"""Records on the wire: an Avro body after a header that identifies its schema.
 
 With a registry the Confluent form (0x00 and the schema's id), without one Avro's single-object form (0xC3 0x01 and the
 schema's fingerprint, found among the committed schemas). Writers use one, readers accept both.

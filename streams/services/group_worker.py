@@ -62,7 +62,7 @@ class Held:
         """Another worker has it now: no new work is begun for it."""
         self.is_loaded = False
         self.written: set[str] = set()
-        """Ids of what is in the log already: it is not made again."""
+        """Ids of results in the log: they are not made again."""
         self.settled = Recent()
         """Rollouts that have settled: new verdicts about them would be late."""
         self.closed = Recent()
@@ -101,7 +101,7 @@ class Role(NamedTuple):
     grace_s: float
     """How long running work may still take when the worker is stopped."""
     look_back_ms: int
-    """Results in the log are looked for from this long before the first record on."""
+    """Results in the log are read from this long before the first record on."""
     ready: str = "ready"
     """The log message when the group has given it its share."""
 
@@ -163,7 +163,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             await self.slot.remember()
 
     async def run(self, consumer: AIOKafkaConsumer, decisions: AIOKafkaConsumer) -> None:
-        """Poll, work, commit; `decisions` is for hearing what settles and closes. Raises the unexpected error of a
+        """Poll, work, commit; `decisions` reads settlings and closings. Raises the unexpected error of a
         piece of work.
         """
         while not self.stopping.is_set():
@@ -190,7 +190,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             raise self._failure
 
     def _hold_back(self, consumer: AIOKafkaConsumer) -> None:
-        """Stop fetching while enough is in hand. Polling goes on, so the group never waits for slow work."""
+        """Stop fetching while enough is in hand. Polling continues, so the group never waits for slow work."""
         assigned = consumer.assignment()
         with suppress(IllegalStateError):  # revoked at this very moment
             if len(self._work) >= IN_HAND * self.role.parallel:
@@ -209,7 +209,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             return
         try:
             await consumer.commit(changed)
-        except KafkaError as error:  # a late commit is always safe: what is in the log already is skipped
+        except KafkaError as error:  # a late commit is always safe: results that are in the log already are skipped
             log.warning("not committed", error=str(error))
             return
         self._committed.update({tp.partition: offset for tp, offset in changed.items()})

@@ -120,8 +120,8 @@ async def members_of(settings: Settings, group: str) -> dict[str, Member]:
     ends = time.monotonic() + settings.worker.session_timeout_s
     try:
         while (error := (found := await _described(admin, group)).error) is not None:
-            # A new cluster has no coordinator yet, and one that fails over loads its groups: both pass. An answer that says
-            # nothing must not read as a free slot.
+            # A new cluster has no coordinator yet, and one that fails over loads its groups: both are temporary. An
+            # empty answer must not count as a free slot.
             if not error.retriable or time.monotonic() > ends:
                 raise ClusterError(f"Kafka at {settings.kafka} does not describe the group {group}: {error!r}")
             await asyncio.sleep(LOOK_S)

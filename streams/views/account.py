@@ -39,7 +39,7 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 class Unreadable(NamedTuple):
-    """A record of the rollout that cannot be decoded and that no dead letter tells of."""
+    """A record of the rollout that cannot be decoded and has no dead letter."""
 
     place: str
     """topic/partition/offset, without a prefix."""

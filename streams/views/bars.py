@@ -1,4 +1,4 @@
-"""Intervals as bars of characters on a common scale, and the sentences beside them."""
+"""Intervals as bars of characters on a common scale, with their sentences."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

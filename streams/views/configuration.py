@@ -43,7 +43,7 @@ class UnknownVariable(NamedTuple):
 
     name: str
     meant: str | None
-    """The one that it resembles."""
+    """The setting that it resembles."""
 
 
 def effective(

@@ -1,4 +1,4 @@
-"""Possible faults of this machine and its configuration, each with what to do about it. Nothing is created or
+"""Possible faults of this machine and its configuration, each with its remedy. Nothing is created or
 changed."""
 
 import hashlib

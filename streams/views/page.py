@@ -238,7 +238,7 @@ def _left_out(account: Account) -> RenderableType:
 
 
 def evidence_lines(account: Account) -> list[str]:
-    """The signed records, and whether all that the closing record lists is in the log."""
+    """The signed records, and whether everything that the closing record lists is in the log."""
     records = account.evidence
     keys = sorted({record.signature.key_id for record in records if record.signature is not None})
     unsigned = sum(record.signature is None for record in records)

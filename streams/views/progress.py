@@ -10,7 +10,7 @@ from streams.log.progress import Say, quiet
 
 @contextmanager
 def progress() -> Iterator[Say]:
-    """Something to call with what is being done and how much of it (0..1)."""
+    """Yield a function that shows the current step and its share of completion (0..1)."""
     if not sys.stderr.isatty():  # without a terminal, the code that draws the bar is not imported
         yield quiet
         return

@@ -203,7 +203,7 @@ def _line_of(x1: float, x2: float, y1: float, y2: float, stroke: str, width: flo
 
 
 def _forest(rates: list[tuple[str, float, list[float], int]]) -> str:
-    """A row for each verifier: the rate as a point, its interval as a line with ends, and the numbers beside."""
+    """A row for each verifier: the rate as a point, its interval as a line with ends, and the numbers."""
     room, bottom = WIDTH - LEFT - RIGHT, ROW * (len(rates) + 1)
     body = [_line_of(LEFT, LEFT + room, bottom, bottom, "#444")]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):

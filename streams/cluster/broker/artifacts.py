@@ -55,7 +55,7 @@ def resolved(artifact: Artifact, cache_dir: Path, java: Java, say: Callable[[str
 
 
 def _resolve(artifact: Artifact, folder: Path, java: Java, say: Callable[[str], None]) -> None:
-    # Left by a process that was killed: the holder of the lock is the only one that resolves.
+    # Left by a killed process: the holder of the lock is the only one that resolves.
     for left in folder.parent.glob(TEMPORARY + "*"):
         shutil.rmtree(left)
     maven = _find_maven(java)

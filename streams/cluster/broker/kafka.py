@@ -42,7 +42,7 @@ class Kafka:
         return f"{LOOPBACK}:{port}"
 
     def command(self, home: Home, ports: Ports, java: Java, jars: Path) -> list[str]:
-        """Write server.properties, format the data folder if it is new, and say how to run the broker."""
+        """Write server.properties, format the data folder if it is new, and return the command that runs the broker."""
         properties = "".join(f"{key}={value}\n" for key, value in settings(ports).items())
         (home.folder / "server.properties").write_text(properties, encoding="ascii")
         # Formatting writes this file last, so a format that was interrupted is done again.
@@ -104,7 +104,7 @@ def settings(ports: Ports) -> Mapping[str, object]:
         "offsets.retention.minutes": 365 * 24 * 60,
         "message.max.bytes": MESSAGE_BYTES,
         "replica.fetch.max.bytes": MESSAGE_BYTES,
-        # Kafka's default, said here because it must stay above the largest produce request: several such messages.
+        # Kafka's default, set here because it must stay above the largest produce request: several such messages.
         "socket.request.max.bytes": 100 * 1024 * 1024,
         # The compaction buffer: 128 MiB by default, most of which a single machine never fills.
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,

@@ -1,8 +1,7 @@
 """Start, stop and check a local broker: Kafka and, unless disabled, the schema registry.
 
-All files of a broker are in its state directory; brokers in different directories are independent. A
-start that fails, or is interrupted, ends what it has started. Stopping ends exactly the processes that were started
-here.
+All files of a broker are in its state directory; brokers in different directories are independent. A start that fails,
+or is interrupted, ends the processes that it has started. Stopping ends exactly the processes that were started here.
 """
 
 import os
@@ -57,7 +56,7 @@ def quiet(_: str) -> None:
 
 
 def start(state_dir: Path, cache_dir: Path, *, registry: bool = True, say: Say = quiet) -> Endpoint:
-    """Start what does not run yet, and return when all of it answers; at once when it already does."""
+    """Start the services that do not run yet, and return when all of them answer; at once if they already do."""
     # The registry first: it takes longer, and is on its way while Kafka's data is formatted.
     services: list[Service] = [REGISTRY, KAFKA] if registry else [KAFKA]
     with locked(_lock(state_dir), say):

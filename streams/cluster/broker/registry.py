@@ -1,7 +1,7 @@
 """The schema registry: Apicurio with its tables in a file (H2), asked through its Confluent API, on loopback only.
 
-Schema ids must survive everything: they stand in front of every record in Kafka. An id that was issued, lost in a crash
-and issued again for another schema would make records unreadable, so each commit is synced to the file at once.
+Schema ids must survive every failure, because they precede every record in Kafka. An id that was issued, lost in a
+crash and issued again for another schema would make records unreadable, so each commit is synced to the file at once.
 """
 
 import http.client

@@ -21,7 +21,7 @@ def triage(
 ) -> None:
     """Say of each wrong answer why it is wrong: the format, the grader, a cut text, arithmetic, or reasoning.
 
-    The labels are predicates on the logged text that can be checked by hand; the first that holds counts.
+    The labels are predicates on the logged text that can be checked by hand; the first that applies counts.
 
     Example: `braid audit triage samples.jsonl`
 

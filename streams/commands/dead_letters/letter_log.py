@@ -28,7 +28,7 @@ class LetterFlags(Flags):
     """Only letters written at or after this time (ISO 8601; UTC when it names no zone)."""
 
     def filters(self, settings: "Settings", letter: str | None = None) -> "Filters":
-        """These filters, and that of an id."""
+        """These filters, with that of an id."""
         from streams.log.letter_list import Filters, parse_since
         from streams.views.topic_name import find_topic
 

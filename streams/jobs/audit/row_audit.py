@@ -1,4 +1,4 @@
-"""Audits of dataset files: rows that no trainer can learn from, and rows that repeat what models are evaluated on."""
+"""Audits of dataset files: rows that no trainer can learn from, and rows that repeat items of an evaluation."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

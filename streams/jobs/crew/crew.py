@@ -51,7 +51,7 @@ class Member:
         return found
 
     def _say(self, line: bytes) -> None:
-        # A pipe holds most jobs; a longer one waits here until the member has loaded.
+        # A pipe buffers most jobs; a longer one waits here until the member has loaded.
         left = memoryview(line + b"\n")
         while left:
             left = left[self._input.write(left) or 0 :]

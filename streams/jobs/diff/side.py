@@ -41,7 +41,7 @@ class Side(Protocol):
     rows: dict[About, Row]
     rollouts: set[str]
     rules: dict[str, Any]
-    """Under which it was made, as far as it says."""
+    """The rules under which it was made, as far as they are recorded."""
 
     def why(self, about: About, row: Row, /) -> str:
         """Why this side has no row for a subject that the other side has."""

@@ -1,4 +1,4 @@
-"""The file beside the files of an export: its checkpoint, its manifest and its card.
+"""The files next to the data of an export: its checkpoint, its manifest and its card.
 
 The checkpoint is written last and decides: an export that it does not list did not happen. It has the read position of
 every partition and the exported rollouts, so the next export to the directory adds only new ones.
@@ -238,7 +238,7 @@ def write_dataset_manifest(folder: Path, state: State, form: Format, key: Signin
         "schemas": {name: _schema(record) for name, record in sorted(RECORDS.items())},
         "config_digests": dict(sorted(state.configs.items())),
         "reward_range": state.reward_range,
-        # The ids of both decisions of every rollout stand in the closing records of these files.
+        # The ids of both decisions of every rollout are in the closing records of these files.
         "closures": {
             "settled": rollouts,
             "closed": rollouts,
@@ -261,7 +261,7 @@ def write_dataset_manifest(folder: Path, state: State, form: Format, key: Signin
 
 
 def _write_metadata(folder: Path, state: State, form: Format) -> None:
-    """Write the definitions of tools, for formats that keep them beside the rows."""
+    """Write the definitions of tools, for formats that keep them in a separate file."""
     if form.tools_beside:
         tools = [orjson.loads(definition) for _, definition in sorted(state.tools.items())]
         metadata = {"custom_tools": tools, "code_enabled": state.languages, "browser_enabled": False}

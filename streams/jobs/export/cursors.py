@@ -1,4 +1,4 @@
-"""The cursors of an export: all topics of one partition, from the checkpoint to where they end now.
+"""The cursors of an export: all topics of one partition, from the checkpoint to their current ends.
 
 All records of a rollout have one partition number, so one partition is read at a time. Each topic is read only as
 far as the rollout at hand needs: memory does not grow with the log.

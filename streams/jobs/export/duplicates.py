@@ -62,7 +62,7 @@ class Duplicates:
 
     @property
     def count(self) -> int:
-        """How many units were kept."""
+        """The number of kept units."""
         return len(self._kept) // self.size
 
     def select(self, group: Group, kinds: Sequence[Kind]) -> tuple[Group, list[str]]:

@@ -55,7 +55,7 @@ async def export(
     from_beginning: bool = False,
     say: Say = quiet,
 ) -> Counts:
-    """Export what is new in `source` to `out`, with a manifest that `attestor` signs.
+    """Export the new rollouts of `source` to `out`, with a manifest that `attestor` signs.
 
     Raises ExportError if the directory has another export, or one is running there.
     """

@@ -67,7 +67,7 @@ class Recipe:
             raise ExportError("--layout directory writes JSON files; leave --file parquet out")
 
     def names(self) -> list[str]:
-        """How the names of its files begin."""
+        """The prefixes of its file names."""
         parts = [f"{part}-{split}" if part else split for part in self.form.columns for split, _ in self.split.shares]
         return [*parts, *LEDGER_NAMES]
 

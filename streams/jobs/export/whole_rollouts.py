@@ -45,7 +45,7 @@ from streams.log.topics import (
 from streams.log.wire import Codec, body_of
 
 ROWS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED)
-"""Records that a closing record lists, beside its ranking and its branches."""
+"""Records that a closing record lists, apart from its ranking and its branches."""
 
 TOPICS_OF: dict[Kind, tuple[Topic, ...]] = {
     "sft": (SFT,), "dpo": (DPO,), "ppo": (PPO,), "rejected": (REJECTED,), "branches": (BRANCHES,), "evals": (COMPLIANCE_EVALS,),
@@ -108,7 +108,7 @@ class _Pending:
     rows: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """By topic and digest; empty bytes if only the digest is needed."""
     unredacted: set[str] = field(default_factory=set)
-    """Digests of rows that do not say that they were redacted by the rules of this code."""
+    """Digests of rows that are not marked as redacted by the current rules."""
     closures: list[bytes] = field(default_factory=list)
     facts: dict[str, list[bytes]] = field(default_factory=dict)
     """By topic."""
@@ -375,7 +375,7 @@ class PartitionReader:
 
 
 def short(key: bytes) -> int:
-    """The id of a rollout, or of its closing evidence, in 8 bytes: what a checkpoint remembers of it."""
+    """The id of a rollout, or of its closing evidence, in 8 bytes, as a checkpoint stores it."""
     return int.from_bytes(sha256(key).digest()[:8], "big")
 
 

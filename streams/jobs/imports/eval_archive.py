@@ -22,7 +22,7 @@ else:
 MAGIC = b"PK\x03\x04"
 
 HEADERS = ("header.json", "_journal/start.json")
-"""The header of a finished log, and that of one that was not finished."""
+"""The header of a finished log, and that of an unfinished one."""
 
 _DAMAGED = (
     OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, OverflowError, struct.error, zlib.error, lzma.LZMAError,
@@ -82,7 +82,7 @@ def opened_archive(source: BinaryIO) -> Iterator[EvalArchive]:
 
 @contextmanager
 def _seekable(source: BinaryIO) -> Iterator[BinaryIO]:
-    """A file that can be read anywhere; one that is packed as a whole is unpacked first."""
+    """A seekable file; one that is compressed as a whole is unpacked first."""
     if isinstance(source, io.BufferedReader) and isinstance(source.raw, io.FileIO):
         yield source
         return

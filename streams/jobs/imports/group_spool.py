@@ -69,7 +69,7 @@ class GroupSpool:
             self._flush()
 
     def groups(self, *, sorted_by_name: bool) -> Iterator[Group]:
-        """All groups: in the order of their names, or in that of their first pieces. The spool is empty afterwards."""
+        """All groups: in the order of their names, or of their first pieces. The spool is empty afterwards."""
         if self._waiting:
             self._flush()
         if self._opened is not None:

@@ -35,7 +35,7 @@ def read_tasks(path: Path) -> dict[str, str]:
 
 
 def _text(value: dict[str, Any]) -> str | None:
-    """The text of a task; chat questions (a list of messages) say it in their last user message."""
+    """The text of a task; in chat questions (a list of messages) it is the last user message."""
     said = text_in(value, *TEXTS)
     if said is not None:
         return said

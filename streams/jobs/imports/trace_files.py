@@ -1,5 +1,5 @@
-"""The files of one PATH: a file, a folder, or standard input; .gz and .zst are unpacked on the way. Files that are named one by one
-may be read together, as those of a folder are.
+"""The files of one PATH: a file, a folder, or standard input; .gz and .zst are unpacked on the way. Files named one by
+one may be read together, like those of a folder.
 """
 
 import gzip

@@ -201,7 +201,7 @@ def _groups(spool: GroupSpool, label: str, *, sorted_by_name: bool) -> Iterator[
 
 
 def chosen(format_name: str, files: TraceFiles, shape: str = "real") -> Format:
-    """The format of a path: the one that was named, or the only one that recognises it. Raises ImportTracesError."""
+    """The format of a path: the given one, or the only one that recognises it. Raises ImportTracesError."""
     formats = SEED_SHAPES if shape == "seed" else FORMATS
     if format_name != AUTO:
         found = formats.get(format_name)

@@ -108,7 +108,7 @@ class Judged:
     there: int = 0
     """Rollouts whose results were complete already."""
     unfinished: int = 0
-    """Rollouts whose votes are not complete because the budget is spent: the next run goes on with them."""
+    """Rollouts whose votes are incomplete because the budget is spent: the next run continues with them."""
     cancelled: int = 0
     open: int = 0
     broken: list[str] = field(default_factory=list)
@@ -134,7 +134,7 @@ class _Work(NamedTuple):
     """When it closed first."""
     asking: Asking
     paid: dict[str, JudgeVote]
-    """Answers that the log holds, whether or not they counted."""
+    """Answers on the log, whether or not they counted."""
 
 
 async def judge_again(

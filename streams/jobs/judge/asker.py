@@ -33,7 +33,7 @@ REASON = 300
 """Characters of the reason of a missing answer."""
 
 MOST_REASONS = 1000
-"""Different reasons that are kept apart: a service may put a number of its own into each of them."""
+"""Different reasons that are counted separately, limited because a service may put a unique number into each."""
 
 
 class VoteFileError(BraidError):

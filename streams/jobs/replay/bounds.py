@@ -123,7 +123,7 @@ def _time(text: str, option: str) -> int:
 
 
 def _as_before(spans: Spans, manifest: Path) -> Spans:
-    """The offsets that a manifest states. Raises ReplayError when the log does not hold them any more."""
+    """The offsets that a manifest states. Raises ReplayError if the log no longer has them."""
     asked = {name: parts for name, parts in manifest_at(manifest).inputs.topics.items() if name in spans}
     if not asked:
         raise ReplayError(f"{manifest}: the manifest names no fact topics; give that of a replay or an archive")

@@ -73,7 +73,7 @@ async def compare(
     `decisions` is the folded part of the partition's closings, `holes` the rollouts that could not be made.
     """
     held = _Held(log, partition, emitted, holes)
-    # A closing stands in the log before anything that follows from it: so the sinks are bounded first.
+    # A closing is in the log before its output, so the ends of the sinks are read first.
     spans = await log.spans(SINKS)
     if not any(spans.values()):
         raise ReplayError(
@@ -111,7 +111,7 @@ class _Held:
         self._made = emitted.rollouts
         self._holes = holes
         self.outside: Collection[str] = ()
-        """Rollouts that close in the log where it was not replayed."""
+        """Rollouts that close in the log outside the replayed part."""
         self._found = Comparison()
         self._seen: set[tuple[str, str]] = set()
         self._suspects: list[_Suspect] = []
@@ -190,7 +190,7 @@ class _Held:
                 self._extra(record, where, otherwise)
 
     def compared(self) -> Comparison:
-        """How all of it compares."""
+        """The result for all sinks."""
         for name, record_id in sorted(self._known.keys() - self._seen):
             self._found.missing += 1
             self._found.name(f"missing: {name} {record_id}")

@@ -57,7 +57,7 @@ class Emitted:
             self.known[sink, record_id] = digest
 
     def records(self) -> dict[str, int]:
-        """By sink, how many."""
+        """The number of records of each sink."""
         return dict(sorted(self._records.items()))
 
     def digests(self) -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""The part of a partition that is read before its facts are folded: what decisions pin, and how many records each
-rollout has.
+"""The part of a partition that is read before its facts are folded: the pins of decisions, and the number of records of
+each rollout.
 
 Events come before the settling that decides whether they are redacted, and nothing in a record marks it as a rollout's
 last.
@@ -28,7 +28,7 @@ class Ahead:
         self.configs: dict[str, EmissionConfig] = {}
         """By rollout, the configuration that it was settled under."""
         self.unusable: dict[str, str] = {}
-        """Rollouts whose configuration cannot be told from the log, and why."""
+        """Rollouts whose configuration cannot be read from the log, and why."""
         self.records: Counter[str] = Counter()
         """By rollout, how many records are about it."""
 

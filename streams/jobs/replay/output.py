@@ -1,4 +1,4 @@
-"""The directory that a replay writes to: whose it is, what may be replaced in it, and which partitions are done.
+"""The directory that a replay writes to: its owner, the files that may be replaced in it, and the finished partitions.
 
 Everything is checked before anything is changed, and once more under the lock.
 """
@@ -162,8 +162,8 @@ def _require_no_other_dataset(out: Path, found: _Found, job: Job) -> None:
 
 
 def require_apart(out: Path, directory: Path | None) -> None:
-    """The directory that is read is not the one that is replaced. Raises ReplayError if one is inside the other, links
-    followed.
+    """Require that the input directory is not the output directory. Raises ReplayError if one is inside the other,
+    links followed.
     """
     if directory is None:
         return

@@ -23,7 +23,7 @@ def require_fitting(overrides: Overrides, config: EmissionConfig, whose: str) ->
 
 
 async def require_fitting_log(overrides: Overrides, log: LogReader, decisions: dict[int, Span]) -> None:
-    """Raises ReplayError when what was set does not fit a configuration that the log pins.
+    """Raises ReplayError if an override does not fit a configuration that the log pins.
 
     `decisions` has the offsets of each partition. The first settling of a rollout counts. Most have the configuration
     of the one before, as the same text in the record, so they are not decoded.

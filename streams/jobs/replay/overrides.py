@@ -108,7 +108,7 @@ class Overrides:
 
 
 def _path(name: str) -> list[str]:
-    # The weights of the total are a list; people name them by what they weigh.
+    # The weights of the total are a list; in overrides they are named by component.
     section, _, last = name.rpartition(".")
     if section == "rewards" and last.endswith(WEIGHT) and last != f"pass{WEIGHT}":
         return [*WEIGHTS, last.removesuffix(WEIGHT)]

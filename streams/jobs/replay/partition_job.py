@@ -41,7 +41,7 @@ class Job(BaseModel):
     unfinished: bool = False
     """Whether an archive is read although it was not finished, or has lost files since."""
     spans: dict[str, dict[int, Span]]
-    """By fact topic and partition, which offsets."""
+    """By fact topic and partition, the offsets."""
     overrides: tuple[str, ...] = ()
     reclose: bool = False
     evidence: bool = True
@@ -52,7 +52,7 @@ class Job(BaseModel):
     lost: dict[str, dict[int, str]] = {}
     """By fact topic and partition, known losses."""
     formats: tuple[str, ...] = ()
-    """The datasets that are exported beside the log in `out`."""
+    """The datasets that are exported next to the log in `out`."""
     asked: dict[str, str] = {}
     """The log, and the part of it, in the words of the caller."""
     closing: ClosingPolicy | None = None
@@ -93,7 +93,7 @@ class Result(BaseModel):
     partition: int
     counts: dict[str, Any]
     records: dict[str, int]
-    """By sink, how many."""
+    """The number of records of each sink."""
     digests: dict[str, str]
     """By sink, one digest of all records, whatever their order."""
     holes: list[Hole]

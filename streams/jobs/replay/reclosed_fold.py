@@ -46,7 +46,7 @@ class Reclosing(Fold):
         """Rollouts released without some of their facts."""
 
     def take(self, topic: Topic, records: Sequence[LogRecord]) -> list[Rollout]:
-        """Fold records of a topic; returns the rollouts of which everything has been read and nothing is missed."""
+        """Fold records of a topic; return the rollouts whose records have all been read."""
         for record in records:
             said = self.read(topic, record)
             if said is None:

@@ -38,7 +38,7 @@ class Rules(NamedTuple):
 
 
 class Making:
-    """Makes the rollouts of one partition, and counts what they become."""
+    """Makes the rollouts of one partition, and counts their output."""
 
     def __init__(self, rules: Rules, ahead: Ahead, key: SigningKey | None, partition: int, *, remember: bool) -> None:
         self._rules = rules

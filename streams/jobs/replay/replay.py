@@ -82,7 +82,7 @@ async def replay(
     if resume and job.out is None:
         raise ReplayError("--resume needs --out: what is done is noted there")
     if job.sign and (job.evidence or job.out is not None):
-        signing_key(settings)  # a key that cannot be read is said before anything is touched
+        signing_key(settings)  # an unreadable key is reported before anything is changed
     overrides = Overrides(job.overrides)
     if job.reclose:
         decides = {"closing": overrides.policy(settings.closing), "emission": settings.emission}

@@ -26,7 +26,7 @@ class JoinedSinks:
         self._joins: list[Future[None]] = []
 
     def take(self, partition: int) -> None:
-        """Join the files of a partition, as soon as those of all partitions before it are."""
+        """Join the files of a partition, as soon as those of all partitions before it are joined."""
         self._done.add(partition)
         while self._next in self._done:
             self._joins.append(self._thread.submit(self._join, self._parts / f"sinks-{self._next}"))

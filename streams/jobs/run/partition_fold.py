@@ -135,7 +135,7 @@ class PartitionFold:
             del self._stored[rollout_id]
 
     def _take(self, fact: Fact) -> None:
-        """Append a fact to the log and fold it. A rollout's time in the log is that of its newest event so far."""
+        """Append a fact to the log and fold it. The time of a rollout in the log is that of its newest event so far."""
         rollout_id = rollout_of(fact)
         rollout = self._rollouts.get(rollout_id)
         if rollout is None:

@@ -139,7 +139,7 @@ class _Run:
         )  # fmt: skip
         self._voucher = voucher_key(settings, vouches=wanted.signs_verdicts)
         self._bytes: list[int] = []
-        """By partition, the length of its lines."""
+        """For each partition, the length of its lines."""
         self._lines = 0
         self._inputs: list[dict[str, Any]] = []
         self.counts = Counts(out=str(out))

@@ -1,6 +1,6 @@
 """Compares a directory with its manifest: the signature, every listed file, every unlisted file, every rollout.
 
-`braid verify` asks this for every directory, whatever command wrote it. Each fault is told at the path that it concerns.
+`braid verify` asks this for every directory, whatever command wrote it. Each fault is reported at its path.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -118,7 +118,7 @@ class DatasetCheck:
                 self._expected.setdefault(file, {}).setdefault(digest, []).append(row)
 
     def _rows(self, name: str) -> None:
-        """Compare the rows of a file with what its provenance lists, whatever their order."""
+        """Compare the rows of a file with its provenance, in any order."""
         path, expected = self.folder / name, self._expected.get(name, {})
         if not path.is_file():
             return  # said already
@@ -158,7 +158,7 @@ def _position(path: Path, row: int) -> str:
 
 
 def _read_rows(path: Path, read: Read) -> Iterator[_Row]:
-    """The rows of a file with their digests; what cannot be read is a row without one."""
+    """The rows of a file with their digests; an unreadable row has no digest."""
     if path.suffix != ".parquet":
         with path.open("rb") as source:
             for position, text in lines_of(source, str(path), read):

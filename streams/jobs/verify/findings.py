@@ -1,4 +1,4 @@
-"""The findings of `braid verify`: one finding for each record, row or file, and what they add up to."""
+"""The findings of `braid verify`: one finding for each record, row or file, and their totals."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

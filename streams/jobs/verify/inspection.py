@@ -27,7 +27,7 @@ _BRANCH_RUN = re.compile(r"(?s)(?P<rollout>.+)/b[0-9]+/a[0-9]+")
 
 
 class Claims(NamedTuple):
-    """A stored record's own fields beside the JSON view that is signed."""
+    """A stored record's own fields, compared with the signed JSON view."""
 
     record_id: str
     rollout_id: str
@@ -134,7 +134,7 @@ class Inspection:
         return closing is None or (closing.trusted and closing.covers_branches and self._listing(row) is None)
 
     def explained(self, row: Row, *, exactly: bool) -> None:
-        """Note an unlisted branch record that the log explains: `exactly` as it is, or at least by its events."""
+        """Note an unlisted branch record that the log explains: `exactly`, or at least by its events."""
         self._outcome.rows[row.topic.name] += 1
         self._outcome.unlisted += 1
         doubtful = not exactly and row.rollout_id in self._closings
@@ -171,7 +171,7 @@ class Inspection:
         return self._other_run(rollout_id, record) if is_branch else ""
 
     def _other_run(self, rollout_id: str, record: Mapping[str, Any]) -> str:
-        """Say why a record is not that of a run of the rollout: a branch by its events, evidence by its hash."""
+        """Return why a record is not from a run of the rollout: a branch by its events, evidence by its hash."""
         run = self._runs.get(record["run_id"])
         belongs = str(record["run_id"]).startswith(f"{rollout_id}/")
         if run is None or not belongs:

@@ -135,7 +135,7 @@ class Folder:
 
 
 class _Suspect(NamedTuple):
-    """A branch record of a log that evidence does not list, without what is in it."""
+    """A branch record of a log that evidence does not list, without its content."""
 
     row: Row
     partition: int

@@ -28,7 +28,7 @@ from streams.log.topics import AGENT_EVENTS, CAPTURES, CLOSURES
 from streams.services.group_worker import REMEMBERED, GroupWorker, Held, Recent, Role, run_in_group
 
 LOOK_BACK_MS = 60_000
-"""Events and closures are looked for from this long before the first capture on."""
+"""Events and closures are read from this long before the first capture on."""
 
 VISIBLE_MS = 200
 """Safety margin: an end offset may miss records appended within the last 200 ms (replication)."""

@@ -46,7 +46,7 @@ from streams.services.web.auth import Caller, Doors, check_bind
 from streams.services.web.guard import Served
 
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-"""W3C Trace Context: one that is not well-formed is to be ignored."""
+"""W3C Trace Context: a header that is not well-formed is ignored."""
 
 OWN_PAGES = ("/docs", "/openapi.json", "/static-offline-docs", "/healthz", "/readyz", "/metrics")
 """Beginnings of paths that the gateway answers itself where pages are mounted."""
@@ -279,7 +279,7 @@ def _add_writing(app: FastAPI, gateway: Gateway) -> None:
         branch_index: BranchIndex,
         attempt: Annotated[int, Query(ge=0, le=99_999, description="The try at this branch.")] = 0,
     ) -> Response:
-        """A tracer's view of a branch: model calls, events beside them, and its end. The fold of captures numbers the
+        """A tracer's records of a branch: model calls, other events, and its end. The fold of captures numbers the
         events, so that nothing here has a seq; an item whose id was taken before is ignored.
         """
         path = {"rollout_id": rollout_id, "branch_index": branch_index}

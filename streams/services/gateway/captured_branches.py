@@ -19,7 +19,7 @@ from streams.cluster.connections import ClusterError, start_consumer
 from streams.log.topics import CAPTURES
 
 LOOK_BACK_MS = 24 * 3_600_000
-"""A rollout is open for a day at most, unless it says otherwise."""
+"""A rollout is open for a day at most, unless its opening sets another time."""
 
 REMEMBERED = 100_000
 """Branches; the oldest are forgotten."""

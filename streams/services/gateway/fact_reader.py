@@ -21,7 +21,7 @@ from streams.services.web.auth import Caller
 Shape = Callable[[Item], dict[str, Any]]
 
 LIFTED = ("rollout_id", "branch_index", "attempt", "seq")
-"""The keys of a bare event beside its own fields."""
+"""The keys of a bare event in addition to its own fields."""
 
 OF_SLICES = ("first_seq", "events", "branch")
 """Fields that slices have in the log, and that requests with single events express differently."""

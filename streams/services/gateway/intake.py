@@ -82,7 +82,7 @@ class Intake:
         self._cautions: list[Caution] = []
 
     async def take(self, items: Iterator[Item], size: int) -> Outcome:
-        """Write what is good, of a body of this size; returns when the broker has acknowledged it."""
+        """Write the good items of a body of this size; return when the broker has acknowledged them."""
         count = 0
         try:
             while turn := await _next(items, size):
@@ -181,7 +181,7 @@ def _problem(at: Position, reason: str, status: int) -> Problem:
 
 
 def _view(fact: Fact) -> dict[str, Any]:
-    """The fields of an answer about a record, beside its place."""
+    """The fields of an answer about a record, in addition to its position."""
     view: dict[str, Any] = {"record": type(fact).__name__, "id": identity(fact)}
     if isinstance(fact, AgentEvents) and fact.events:
         view |= {"first_seq": fact.first_seq, "last_seq": fact.first_seq + len(fact.events) - 1}

@@ -16,7 +16,7 @@ UNPACKED_AT_ONCE = 80 * 1024 * 1024
 """Bytes that compressed bodies may expand to at once: one of full size, or several smaller ones."""
 
 REQUESTS_AT_ONCE = 512
-"""Requests under way; each holds at least a connection and some objects."""
+"""Concurrent requests; each needs at least a connection and some objects."""
 
 RETRY_AFTER = {"Retry-After": "2"}
 

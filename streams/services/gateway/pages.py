@@ -83,7 +83,7 @@ class WarningView(BaseModel):
     field: str
     """The field that it needs to have an effect."""
     reason: str
-    """The meaning of the verdict as it is, and the field to send."""
+    """The effect of the verdict as sent, and the field to add."""
 
 
 class AnswerView(BaseModel):

@@ -54,7 +54,7 @@ class Packer:
         return self._packer.flush(rollout_id)
 
     def _weigh(self, fact: Fact) -> Iterator[_Weighed]:
-        """The fact, as single events where it has several, with the bytes that it adds to a slice at most."""
+        """The fact, split into single events if it has several, with the most bytes that each adds to a slice."""
         if not isinstance(fact, AgentEvents):
             yield _Weighed(fact, self._measured(fact, BY_RECORD[type(fact)].max_bytes))
             return

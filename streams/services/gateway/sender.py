@@ -124,7 +124,7 @@ class Sender:
         return acknowledged
 
     async def acknowledge(self, records: Sequence[asyncio.Future[Any]]) -> None:
-        """Wait until the broker has said something of every record. Raises BrokerAwayError."""
+        """Wait until the broker has answered for every record. Raises BrokerAwayError."""
         waiting = [record for record in records if not record.done()]
         if waiting:
             with self._metrics.acknowledged.time():
@@ -222,6 +222,6 @@ async def _stopped(producer: Any) -> None:
 
 
 def _looked_at(record: asyncio.Future[Any]) -> None:
-    """Retrieve the exception: asyncio warns of one that is never retrieved, as when the client has disconnected."""
+    """Retrieve the exception, so that asyncio does not warn when the client has disconnected."""
     if not record.cancelled():
         record.exception()

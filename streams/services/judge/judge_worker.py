@@ -26,7 +26,7 @@ from streams.services.health import Health
 HOUR_MS = 3_600_000
 
 SHORTEST_LOOK_BACK_MS = HOUR_MS
-"""Votes are looked for from this long before the first request on: the live worker may have written a request again."""
+"""Votes are read from this long before the first request on: the live worker may have written a request again."""
 
 log = structlog.get_logger()
 

@@ -269,7 +269,7 @@ class Loop:
         if self.app.rebalancing or not self.live:
             return
         async with self._lock:
-            # After a failure nothing more is committed: what it interrupted is read again.
+            # After a failure nothing more is committed: the interrupted records are read again.
             if self.live and not self.app.rebalancing and self._driver is not None and self._failure is None:
                 await self._driver.tick()
                 if checkpoint:

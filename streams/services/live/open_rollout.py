@@ -31,7 +31,7 @@ class OpenRollout:
     look_at: int | None = None
     """The time of its earliest entry among the deadlines."""
     awaited: int | None = None
-    """The time up to which its partition must be read before it goes on."""
+    """The time up to which its partition must be read before it continues."""
 
     @property
     def rollout_id(self) -> str:

@@ -60,7 +60,7 @@ class Outbox:
             await self._write(opened, ended.record, ended.body, emission.version, redacted=redacted)
 
     async def decision(self, opened: OpenRollout, decision: RolloutSettled | RolloutClosed) -> None:
-        """Write a decision; it holds when it is read back."""
+        """Write a decision; it takes effect when it is read back."""
         settling = isinstance(decision, RolloutSettled)
         closure = Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)
         await self._write(opened, closure)

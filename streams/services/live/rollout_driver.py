@@ -168,7 +168,7 @@ class RolloutDriver:
     # -- what follows --------------------------------------------------------------------------------------------------
 
     async def advance(self) -> None:
-        """Write dead letters, decisions and what is closed; wait for all of it."""
+        """Write dead letters, decisions and the output of closed rollouts; wait for all of it."""
         await self._refused.write()
         await self._learn_ends()
         touched, self._touched = self._touched, []

@@ -34,7 +34,7 @@ _REJECTED_JSON = {TRACES.name: "rejectedSpans", LOGS.name: "rejectedLogRecords"}
 
 
 class Form(NamedTuple):
-    """How a request is written."""
+    """The encoding of a request."""
 
     media_type: str
     is_packed: bool

@@ -25,7 +25,7 @@ from streams.services.verifiers.examiner import Announce, Branch, Examiner, Unte
 from streams.services.verifiers.verifier_worker import Verifier
 
 TRIES = 2
-"""A sandbox that breaks is replaced once; one that breaks again is infra_error."""
+"""A sandbox that breaks is replaced once; after a second failure the status is infra_error."""
 
 
 class BuildExaminer(Examiner):

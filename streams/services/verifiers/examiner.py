@@ -40,7 +40,7 @@ class Branch(NamedTuple):
 
 
 class Untestable(NamedTuple):
-    """A branch of ours that cannot be looked at, and why."""
+    """A branch that cannot be examined, and why."""
 
     why: str
     subject: Subject
@@ -50,7 +50,7 @@ class Examiner(ABC):
     """Looks at branches."""
 
     kind: ClassVar[str]
-    """build or visual: the part of its name that sets it apart."""
+    """build or visual: the distinctive part of its name."""
 
     def __init__(self, pool: KernelPool[Sandbox], store: SnapshotStore) -> None:
         self.pool = pool
@@ -66,7 +66,7 @@ class Examiner(ABC):
 
     @abstractmethod
     def untestable(self, branch: Untestable) -> Verdict:
-        """The verdict on a branch that cannot be looked at: unknown, with the reason."""
+        """The verdict on a branch that cannot be examined: unknown, with the reason."""
 
     def branch(self, ended: Ended, task: Task | str, task_digest: str) -> Branch | Untestable | None:
         """The branch to examine; None if its task needs no verdict of this examiner. `task` may be the reason why there

@@ -1,4 +1,4 @@
-"""Hacks in files: cases of a task with branches beside it, without any log.
+"""Examines hacks in files: cases of a task with branches, without any log.
 
     CASE/task                         a task directory
     CASE/branches/N/files             what branch N left: its whole workspace, or only the files that differ

@@ -105,7 +105,7 @@ class HackExaminer(Examiner):
         raise AssertionError
 
     async def _control(self, task: Task) -> Control:
-        """The looks on the untouched task; made once, and again after one that failed."""
+        """The controls on the untouched task; made once, and again after a failure."""
         known = self._controls.get(task.digest)
         if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
             known = self._controls[task.digest] = asyncio.ensure_future(control_of(task, self._run))

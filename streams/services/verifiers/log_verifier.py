@@ -108,7 +108,7 @@ async def _unannounced(_verdict: Verdict) -> None:
 
 @asynccontextmanager
 async def log_verifier(log: Log, settings: Settings, tasks: Iterable[Task]) -> AsyncIterator[LogVerifier]:
-    """A verifier with all that the verdicts of these tasks need: sandboxes, a judge, a browser's place.
+    """A verifier with everything that the verdicts of these tasks need: sandboxes, a judge, a browser.
 
     Raises ConfigError if none of its verdicts would count.
     """

@@ -1,6 +1,6 @@
 """Which task a rollout was forked from: its label names a digest, and only a task with that digest counts.
 
-The openings of rollouts are read from the log as they are needed, each once. A rollout without the label was not forked by
+The openings of rollouts are read from the log on demand, each once. A rollout without the label was not forked by
 us: another verifier's.
 """
 

@@ -1,4 +1,4 @@
-"""Follows a log: keeps its index up to date, and tells open pages which rollouts changed. One for all pages."""
+"""Follows a log: keeps its index up to date, and notifies open pages of changed rollouts. One for all pages."""
 
 import asyncio
 import sqlite3

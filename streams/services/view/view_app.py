@@ -1,4 +1,4 @@
-"""The pages over HTTP: who may read, what every answer carries, and changes as server-sent events.
+"""The pages over HTTP: access control, headers of every answer, and changes as server-sent events.
 
 The pages and their contents are defined by the site (streams/views/web). Nothing is ever written: GET and HEAD only.
 """
@@ -41,7 +41,7 @@ HEADERS = {
 """Of every answer."""
 
 PING_S = 15.0
-"""An open page hears at least this often that the server is there."""
+"""Longest time between two messages to an open page."""
 
 SMALL = 600
 """Bytes from which an answer is compressed."""
@@ -99,7 +99,7 @@ class Site(Protocol):
         ...
 
     def needs(self, path: tuple[str, ...]) -> tuple[tuple[Role, ...], str | None]:
-        """Return the roles of which one is needed for a path, and the rollout that it is about."""
+        """Return the roles, one of which a path needs, and the rollout that it is about."""
         ...
 
 

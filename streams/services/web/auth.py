@@ -32,7 +32,7 @@ NEEDED: dict[type[Record], tuple[Role, ...]] = {
     CheckVerdict: ("verifier",),
     JudgeVote: ("verifier",),
 }
-"""The roles of which one is needed to write a record. Records that are not listed are written by no client here."""
+"""The roles, one of which is needed to write a record. Records that are not listed are written by no client here."""
 
 
 class Caller(NamedTuple):

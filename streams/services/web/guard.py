@@ -1,7 +1,7 @@
 """Connections under siege: limits of time and number, which uvicorn does not have.
 
 The header of a request has to be complete in time, an answer has to be read, a connection without a request is closed, and
-connections are limited in number, altogether and by address (`crowd.py`). The pace of a body is checked where it is read
+connections are limited in number, altogether and by address (`crowd.py`). The speed of a body is checked by its reader
 (`limits.py`). Connections note when something happened; the guard looks at all of them twice a second.
 """
 
@@ -155,7 +155,7 @@ class Connection(H11Protocol):
         self._unread_since = None
 
     def overdue(self, now: float) -> str | None:
-        """Why this connection has to be closed."""
+        """Why this connection must be closed."""
         config = self._guard.config
         if self._is_unread_for(config.answer_s, now):
             return "unread"

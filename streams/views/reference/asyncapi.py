@@ -10,7 +10,7 @@ from streams.views.reference.field_table import about
 
 AVRO: Final = "application/vnd.apache.avro;version=1.9.0"
 BINDING: Final = "0.5.0"
-"""Of AsyncAPI's Kafka bindings."""
+"""The version of AsyncAPI's Kafka bindings."""
 
 _INFO: Final = """\
 Live, forked agent runs become ranked, evidenced training data, as a replayable log on Kafka. Every record is keyed by its rollout_id

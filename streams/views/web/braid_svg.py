@@ -104,7 +104,7 @@ class _Frame(NamedTuple):
     rollout_id: str
     links: Links
     places: tuple[float, ...]
-    """Of the turns, along the axis."""
+    """Positions of the turns, along the axis."""
     lanes: tuple[float, ...]
     height: int
     alone: Mapping[int, int]

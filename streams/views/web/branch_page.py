@@ -242,7 +242,7 @@ def _rows(sight: Sight, strand: Strand, links: Links) -> Markup:
 
 
 def _nth(row: SftRecord | PpoRecord) -> str:
-    """Which conversation of the branch a row is, where it has several."""
+    """The number of the conversation that a row is, if its branch has several."""
     if row.sequence is None or row.n_sequences in (None, 1):
         return "" if row.agent is None else line(row.agent)
     return f"conversation {row.sequence + 1} of {row.n_sequences}" + (f", {line(row.agent)}" if row.agent else "")

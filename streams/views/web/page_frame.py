@@ -201,7 +201,7 @@ def time(milliseconds: int | None) -> Content:
 
 
 def block(text: str, more: str | None = None, *, fold: bool = True, label: str = "") -> Markup:
-    """A text as it is; a long one folded, and one that is longer still cut, with a link to all of it."""
+    """A text unchanged; a long one is folded, and a still longer one truncated, with a link to the whole."""
     cut = text[:OUTPUT]
     left = len(text) - len(cut)
     rest = None

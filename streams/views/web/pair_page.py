@@ -26,7 +26,7 @@ BEFORE = 1
 
 
 def pair_page(sight: Sight, a: Strand, b: Strand, links: Links, *, prefix: str = "") -> Markup:
-    """The content of the page; of a branch beside itself, its rounds that are preference rows."""
+    """The content of the page; for a branch and itself, its rounds that are preference rows."""
     if a.branch == b.branch:
         return repairs_page(sight, a, links, prefix)
     apart = parting(a.transcript, b.transcript)

@@ -24,7 +24,7 @@ TASK = 320
 """Characters of a task that are shown at once."""
 
 TASK_LINES = 4
-"""Lines of it: the braid below is what the page is about."""
+"""Lines of the task, few because the braid below is the main part of the page."""
 
 FOLDED = 24
 """Branches from which the table of the ranking is folded: the braid above has the same order."""

@@ -86,7 +86,7 @@ def _violations(written: str) -> Markup:
 
 
 def repairs_page(sight: Sight, strand: Strand, links: Links, prefix: str) -> Markup:
-    """The preference rows of one branch: a round beside the one that is better."""
+    """The preference rows of one branch: each round next to the better one."""
     rows = [_repair(sight, row, links, prefix) for row in sight.repairs(strand.branch)]
     return tag(
         "div",

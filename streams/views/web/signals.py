@@ -9,7 +9,7 @@ from streams.views.branch_status import VerdictStanding
 from streams.views.web.turns import Transcript, Turn
 
 HACK = "hack_"
-"""How flags of hack signals begin."""
+"""The prefix of flags of hack signals."""
 
 FAMILIES = {
     "T1": "tests were deleted, emptied, or renamed so that they are not collected",
@@ -64,7 +64,7 @@ BUILD_LOOKED = "The build verdict looked at protected files or at the number of 
 
 
 class Looks(NamedTuple):
-    """Which verdicts of a branch looked for signs of a hack, and how."""
+    """The verdicts of a branch that looked for signs of a hack, and how."""
 
     build: bool = False
     """Whether its build verdict records changes to protected files or to the number of tests."""

@@ -1,4 +1,4 @@
-"""The site: which page an address names, and what is on it."""
+"""The site: the page of each address, and its content."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -64,7 +64,7 @@ class BraidSite:
     # -- the port of the server --------------------------------------------------------------------------------------------------
 
     def needs(self, path: tuple[str, ...]) -> tuple[tuple[Role, ...], str | None]:
-        """The roles of which one is needed, and the rollout that a path is about."""
+        """The roles, one of which is needed, and the rollout that a path is about."""
         if path[:2] in (("v1", "work"), ("v1", "snapshots")):
             return WORK_ROLES, None
         about = path[1:] if path[:1] == ("v1",) else path

@@ -112,7 +112,7 @@ class SiteData:
         raise NotFoundError(f"there is nothing at /v1/{'/'.join(path)}")
 
     async def _record(self, kind: str, record_id: str, bound: str | None) -> object:
-        """A record by its id: the index names candidates, and the record itself has to say so."""
+        """A record by its id: the index lists candidates, and the record itself must have the id."""
         for rollout_id, place in self._sights.index.named(record_id):
             if place.topic not in LOOKUPS[kind] or bound not in (None, rollout_id):
                 continue

@@ -105,7 +105,7 @@ def _strand(
 
 
 def _looks(facts: Sequence[Verdict], hacks: Verdict | None) -> Looks:
-    """Which verdicts of an attempt looked for signs of a hack."""
+    """The verdicts of an attempt that looked for signs of a hack."""
     build = any(
         each.protected_paths_intact is not None or (each.baseline_tests is not None and each.tests is not None)
         for each in facts

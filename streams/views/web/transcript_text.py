@@ -1,4 +1,4 @@
-"""`braid show --branch` and `--pair` for people: the transcript of a branch, and two branches from where they part."""
+"""`braid show --branch` and `--pair` for people: the transcript of a branch, and two branches from where they diverge."""
 
 from collections.abc import Iterator
 

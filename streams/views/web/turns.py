@@ -46,9 +46,9 @@ class ShownCall(NamedTuple):
     error: str | None = None
     code: str | None = None
     output_bytes: int = 0
-    """Of the raw output."""
+    """Bytes of the raw output."""
     digest: str = ""
-    """Of the raw output."""
+    """Digest of the raw output."""
     started: int | None = None
     ended: int | None = None
     returned: bool = False
@@ -92,7 +92,7 @@ class Turn(NamedTuple):
     saw: bytes
     """Digest of that and of the results."""
     seqs: tuple[int, int] = (0, 0)
-    """The events that it was told in: of the first slice, and the one after the last."""
+    """The first seq of its events, and the one after the last."""
 
     @property
     def reasoning(self) -> str:

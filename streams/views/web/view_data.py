@@ -100,7 +100,7 @@ def pair_data(sight: Sight, a: Strand, b: Strand) -> dict[str, Any]:
 
 
 def evidence_data(sight: Sight, checked: Checked | None) -> dict[str, Any]:
-    """The evidence of a rollout, and what verifying it found."""
+    """The evidence of a rollout, and the result of verifying it."""
     found = {} if checked is None else checked._asdict() | {"good": sorted(checked.good)}
     whole: dict[str, Any] = clean(
         {
