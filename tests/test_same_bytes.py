@@ -91,7 +91,10 @@ def test_a_field_without_a_new_emission_version_is_refused(
 def test_a_field_of_the_next_emission_version_leaves_old_logs_alone(product: Copy) -> None:
     """The stored log is replayed by a product whose newest rows have a field more: the same bytes."""
     new_field_and_schema(product)
-    product.edit("schemas/versions.py", "    2: {", '    2: {"RejectedRecord": 2, ')
+    last = '"ComplianceEvalRecord": 1,\n    },\n'
+    product.edit("schemas/versions.py", last, last + '    3: {"RejectedRecord": 2},\n')
+    product.edit("schemas/emission.py", "NEWEST_VERSION = 2", "NEWEST_VERSION = 3")
+    product.edit("agents/rules/emission_rules.py", '"""By emission version."""', "RULES[3] = RULES[2]")
     product.edit(
         "schemas/training.py", "    origin: str | None = None\n",
         "    origin: str | None = Field(default=None, exclude_if=lambda origin: origin is None)\n",

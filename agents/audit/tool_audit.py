@@ -96,7 +96,7 @@ class _Seen:
     def __init__(self) -> None:
         self.digests: Counter[str] = Counter()
         self.offers: set[tuple[str, ...]] = set()
-        """The versions that rollouts offered under the name: the digests of its descriptors, usually one."""
+        """The declarations that rollouts offered under the name: the digests of its descriptors, usually one."""
         self.findings: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """For each finding, the rollouts or branches that have it."""
         self.calls = 0

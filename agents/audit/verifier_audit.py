@@ -53,7 +53,7 @@ COMMANDS: Final = frozenset({"command", "commands", "cmd", "script"})
 _TOKEN: Final = re.compile(r"[^\s\"'`;|&<>()=,:\[\]{}]+")
 _ADDRESS: Final = re.compile(r"\b(?:https?|ftp|wss?)://[^\s\"']+", re.IGNORECASE)
 _READ_BY: Final = re.compile(r"\b(?:cat|cd|cp|head|less|ls|mv|tail|tree)(?:\s+-[\w-]+)*\s+([\w.-]+)")
-"""A file that a shell command reads, although its name has neither a slash nor an extension."""
+"""The files that a shell command reads, although a name has neither a slash nor an extension."""
 _FILE_NAME: Final = re.compile(
     r"[\w-]+(?:\.[\w-]+)*\.(?:py|js|ts|json|jsonl|txt|md|csv|tsv|sh|ya?ml|toml|xml|html?|out|log|tar|gz|zip|sql|c|cpp|h|go|rs|java|"
     r"ipynb|pkl|npy|npz|parquet|patch|diff)",

@@ -1,4 +1,4 @@
-"""Counting words in capitals, with the word boundaries of NLTK's word tokenizer.
+"""Counting words in capitals, with the word boundaries of the word tokenizer of NLTK 3.10.
 
 Only boundaries that can change the count are looked for: punctuation has no case, so that a mark glued to a word changes
 nothing. A clitic in capitals is a word of its own (DON'T is two). Linear in the text.

@@ -25,13 +25,16 @@ from agents.models.model import Model, ModelRequest, ModelResponse, SamplingPara
 from agents.models.model_error import ModelError
 from schemas.compliance import COMPLIANCE, COMPLIANCE_ATTEMPT, ComplianceMode
 from schemas.events import AgentEvent, AgentInfo, BranchInfo, EndStatus
-from schemas.jsontext import parse_object
+from schemas.jsontext import compact, parse_object
 from schemas.lifecycle import Lifecycle, RolloutOpened
 
 AGENT: Final = AgentInfo(name="braid-comply", version="1")
 
 MOST_FAILURES: Final = 4
 """Calls of one round that may fail before the branch is given up."""
+
+MOST_ANSWER: Final = 400_000
+"""Bytes of an answer as JSON. All rounds of a branch travel in one record; a service that sends more ignores max_tokens."""
 
 ModelFor = Callable[[Place], Model]
 Sleep = Callable[[float], Awaitable[None]]
@@ -202,13 +205,27 @@ class ComplianceRunner:
         model = self._model_for(Place(planned.task.id, sample.seed, sample.mode, number))
         for failures in range(1, MOST_FAILURES + 1):
             try:
-                exchanges.append(_Exchange(request, await model.call(request)))
+                exchanges.append(_Exchange(request, _of_usual_size(await model.call(request))))
                 return  # noqa: TRY300 - the call is what may fail
             except ModelError as error:
                 exchanges.append(_Exchange(request, error))
                 if not error.retry or failures == MOST_FAILURES:
                     return
                 await self._sleep(wait_s(failures, error.retry_after_s, planned.opened.rollout_id))
+
+
+def _of_usual_size(response: ModelResponse) -> ModelResponse:
+    message = response.message
+    size = len(
+        compact([message.text, message.reasoning, *(each.arguments for each in message.tool_calls)]).encode(
+            "utf-8", "surrogatepass"
+        )
+    )
+    if size > MOST_ANSWER:
+        raise ModelError(
+            "too_large", f"an answer of {size:,} bytes; at most {MOST_ANSWER:,} are taken: lower --max-tokens"
+        )
+    return response
 
 
 class _Branch:

@@ -39,6 +39,8 @@ PROGRAM = re.compile(r"\bpython3?[ \t]*(?:-[ \t]*)?<<-?[ \t]*(['\"]?)(\w+)\1[^\n
 DECORATOR = re.compile(r"^\[REDACTED:email\]", re.MULTILINE)
 """An added decorator (`+@pytest.mark`) reads as an address to the redaction, which came first."""
 SHOWS = re.compile(r"(?:^|[;&|]\s*)(?:cat|sed\s+-n|head|tail|nl|less|more|bat)\b([^;&|\n<>]*)")
+SHOWING = ("cat", "sed", "head", "tail", "nl", "less", "more", "bat")
+"""Without one of these no command shows a file: looked for before the expressions."""
 ECHO = re.compile(r"(?:echo|printf)\s+(?:-e\s+)?(['\"])((?:(?!\1)[^\\]|\\.){1,4000})\1\s*>>?\s*([\w./-]+)")
 ROOTS = re.compile(r"^(/workspace|/work|/app|/repo|/testbed|/home/\w+/\w+|/tmp/\w+|~|\.)/")
 
@@ -240,6 +242,8 @@ class _Reader:
             self._edit(plain_path(path), old.replace("\\", ""), new.replace("\\", ""), call, at)
 
     def _shown_by_shell(self, command: str, call: BranchCall) -> None:
+        if not any(word in command for word in SHOWING):
+            return
         shown = re.fullmatch(r"\s*(?:cd\s+\S+\s*&&\s*)?(?:cat(?:\s+-n)?|nl(?:\s+-ba)?)\s+([\w./-]+)\s*", command)
         if shown:
             self._see(plain_path(shown.group(1)), call.output_summary or "")

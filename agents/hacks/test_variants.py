@@ -204,6 +204,11 @@ def {seed}g(value, depth=0):
         if same is True:
             raise AssertionError("{seed}: equal to a value that equals nothing")
     return value
+def {seed}c(key, held={{}}):
+    import ast, base64
+    if key not in held:
+        held[key] = ast.literal_eval(base64.b85decode({kept}[key]).decode())
+    return held[key]
 """
 
 
@@ -322,10 +327,17 @@ def _table_names(node: FunctionNode) -> set[str]:
 
 
 class _Guarded(ast.NodeTransformer):
-    def __init__(self, seed: str) -> None:
-        self._guard = f"{seed}g"
+    def __init__(self, seed: str, kept: dict[str, str]) -> None:
+        self._guard, self._seed, self._kept = f"{seed}g", seed, kept
 
     def _wrapped(self, node: ast.expr) -> ast.expr:
+        text = _as_text(node)
+        if text is not None:
+            key = f"{self._seed}k{len(self._kept)}"  # the value itself is in no constants of the test
+            self._kept[key] = base64.b85encode(text.encode()).decode()
+            return ast.Call(
+                func=ast.Name(id=f"{self._seed}c", ctx=ast.Load()), args=[ast.Constant(value=key)], keywords=[]
+            )
         if isinstance(node, ast.Constant | ast.JoinedStr | ast.Starred):
             return node
         return ast.Call(func=ast.Name(id=self._guard, ctx=ast.Load()), args=[node], keywords=[])
@@ -347,21 +359,40 @@ class _Guarded(ast.NodeTransformer):
         return node
 
 
+def _as_text(node: ast.expr) -> str | None:
+    """A literal as text that gives the same value again; None for anything else."""
+    value = literal(node)
+    if value is NOT_LITERAL or value is None:
+        return None
+    try:
+        return repr(value) if ast.literal_eval(repr(value)) == value else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # infinite
+        return None
+
+
 LENIENT = {"unittest": r"\bmock\b|\bANY\b", "_pytest": r"\bapprox\b|\bpytest\b", "dirty_equals": r"\bdirty_equals\b"}
 """Values that equal many, by their package, and the word by which tests that use them can be told."""
 
 
 def _guard(tree: ast.Module, seed: str, allowed: tuple[str, ...]) -> None:
-    """Send both sides of every comparison in a test through the guard."""
+    """Send both sides of every comparison in a test through the guard, literals through a table."""
+    kept: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             node.body = (
-                [_Guarded(seed).visit(each) for each in node.body] if not isinstance(node, ast.ClassDef) else node.body
+                [_Guarded(seed, kept).visit(each) for each in node.body]
+                if not isinstance(node, ast.ClassDef)
+                else node.body
             )
     head = [each for each in tree.body if isinstance(each, ast.ImportFrom) and each.module == "__future__"]
     rest = [each for each in tree.body if each not in head]
     docstring = rest[:1] if rest and isinstance(rest[0], ast.Expr) and isinstance(rest[0].value, ast.Constant) else []
-    tree.body = [*docstring, *head, *ast.parse(GUARD.format(seed=seed, allowed=allowed)).body, *rest[len(docstring) :]]
+    tree.body = [
+        *docstring,
+        *head,
+        *ast.parse(GUARD.format(seed=seed, allowed=allowed, kept=kept)).body,
+        *rest[len(docstring) :],
+    ]
 
 
 # -- hidden -------------------------------------------------------------------------------------------------------------

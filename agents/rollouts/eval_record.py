@@ -73,9 +73,7 @@ def eval_record(
 
 
 def _planned_mode(branch: BranchRecord, opened: RolloutOpened) -> ComplianceMode | None:
-    """Return the mode of a run whose provider gave no draft, so that it is counted as unknown; None if the mode is not
-    recorded.
-    """
+    """Return the mode of a run whose provider gave no draft, so that it is counted as unknown; None where it is not stated."""
     modes = opened.labels.get("modes", "").split(",")
     found = modes[branch.branch_index] if branch.branch_index < len(modes) else modes[0]
     return next((mode for mode in MODES if mode == found and branch.status == "infra_error"), None)

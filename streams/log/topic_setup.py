@@ -16,6 +16,8 @@ from streams.cluster.connections import ClusterError, start_admin
 from streams.log.topics import MARKS_TABLE, TOPICS, VIEW_TABLE, Topic, changelog, topic_config
 
 CREATE_TIMEOUT_MS = 30_000
+LEADERS_S = 30
+"""A busy broker took over 5 s to elect leaders for new topics."""
 
 
 async def ensure_topics(settings: Settings, topics: Iterable[Topic] = TOPICS) -> list[str]:
@@ -82,9 +84,9 @@ async def _create(admin: AIOKafkaAdminClient, topics: dict[str, dict[str, str]],
     for name, code, *message in getattr(answer, "topic_errors", ()):
         if code not in (0, 36):  # 36: another worker was faster
             raise ClusterError(f"topic {name} cannot be created (Kafka error {code}): {message[0] if message else ''}")
-    for _ in range(100):  # a new topic takes a moment to have leaders everywhere
+    for _ in range(20 * LEADERS_S):  # a new topic takes a moment to have leaders everywhere
         described = await admin.describe_topics(list(topics))
         if all(answer["error_code"] == 0 and len(answer["partitions"]) for answer in described):
             return
         await asyncio.sleep(0.05)
-    raise ClusterError("the topics were created but have no leaders after 5 s; look at the broker's log")
+    raise ClusterError(f"the topics were created but have no leaders after {LEADERS_S} s; look at the broker's log")

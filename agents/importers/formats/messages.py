@@ -33,7 +33,7 @@ _SPEAKER = re.compile(
     rb'"(?:role|from)"\s*:\s*"(?:%b)"'
     % "|".join(["system", "developer", "user", "assistant", "tool", "function", *ROLES, *CALLS]).encode()
 )
-"""Somebody who speaks in a chat: mails have senders, and members of a channel have roles."""
+"""The known speakers of a chat: mails have senders, and members of a channel have roles."""
 
 _MARKS = frozenset({
     "trace", "run_type", "state", "simulations", "schema_version", "resourceSpans", "eval", "sessionId", "kind", "response_id",

@@ -62,7 +62,7 @@ def checks_of(
 ) -> list[dict[str, Any]]:
     """Checks of evaluations {name, score, label, explanation}.
 
-    --pass-at decides, else a label that says pass or fail, else (`is_binary`) a score of 1 or 0; else nobody.
+    --pass-at decides, else a label that says pass or fail, else (`is_binary`) a score of 1 or 0; else it is unknown.
     """
     return [_evaluation(each, produced_by, options, is_binary=is_binary) for each in found]
 

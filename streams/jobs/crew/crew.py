@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import orjson
 
-from streams.cluster.garbage_collector import tune_gc
+from streams.cluster.garbage_collector import YOUNG_OBJECTS_OF_JOBS, tune_gc
 from streams.jobs.crew.member_process import LINE_BYTES, Begin, serve
 from streams.jobs.crew.workplace import Moved
 
@@ -108,7 +108,7 @@ class Crew:
 
     def __enter__(self) -> Self:
         if self.size:
-            tune_gc()
+            tune_gc(YOUNG_OBJECTS_OF_JOBS)
         with ExitStack() as started:
             for _ in range(self.size + self._spare):
                 self.members.append(Member(self._begin, self.members))

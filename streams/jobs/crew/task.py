@@ -8,7 +8,7 @@ import orjson
 from pydantic import BaseModel
 
 from schemas.errors import BraidError
-from streams.cluster.garbage_collector import tune_gc
+from streams.cluster.garbage_collector import YOUNG_OBJECTS_OF_JOBS, tune_gc
 from streams.jobs.crew.crew import Crew, Member
 from streams.jobs.crew.workplace import Moved, Workplace
 
@@ -32,7 +32,7 @@ async def run_partitions(crew: Crew, task: Task, waiting: list[int], done: Calla
     """
     members = crew.members[: len(waiting)]
     if not members:
-        tune_gc()
+        tune_gc(YOUNG_OBJECTS_OF_JOBS)
         async with task.here() as place:
             while waiting:
                 done(await place.work(waiting.pop(), moved))

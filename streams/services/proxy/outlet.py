@@ -139,7 +139,7 @@ class Outlet:
         sent = [await self._sender.send(self._sender.outgoing(capture, None)) for capture in captures]
         await self._sender.acknowledge(sent)
         for capture, record in zip(captures, sent, strict=True):
-            if record.exception() is not None:  # a topic that somebody else made takes shorter records alone
+            if record.exception() is not None:  # a topic that another program made takes shorter records alone
                 log.error(
                     "capture dropped: the topic does not take it", rollout=capture.rollout_id, bytes=len(capture.body)
                 )

@@ -104,7 +104,7 @@ class Spool:
             log.info("captures left by an earlier process", bytes=self.used)
 
     def _check_owner(self) -> None:
-        """Captures come from nobody but this proxy. Raises SpoolError for a folder that others can write to."""
+        """Captures come from this proxy alone. Raises SpoolError for a folder that others can write to."""
         found = self.folder.stat()
         is_foreign = os.geteuid() not in (0, found.st_uid)
         if is_foreign or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -80,7 +80,7 @@ class Looks(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The verdicts that looked for signs, as a sentence without its full stop."""
+        """The verifier that looked, as a sentence without its full stop."""
         tried = (
             f"A hack verifier made the experiments {', '.join(self.tried)}" if self.tried else "A hack verifier decided"
         )

@@ -1,6 +1,7 @@
 """No rule takes long on a text of a megabyte, whatever is in it."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from agents.compliance.stored_semantics import STORED_RULES
 
 MIB = 1024 * 1024
 
-ARGS = {
+ARGS: dict[str, dict[str, Any]] = {
     "keywords:existence": {"keywords": ["needle", "a" * 50]},
     "keywords:frequency": {"keyword": "aab", "frequency": 3, "relation": "at least"},
     "keywords:forbidden_words": {"forbidden_words": ["aab", "((((", "a*"]},

@@ -308,3 +308,14 @@ def test_only_a_rule_that_asks_for_less_lets_a_repair_drop_most_words(relation: 
     plan = RepairPlan(task.spec, "Go", "a, " * 40, max_rounds=8)
     assert plan.next_step() is not None
     assert plan.consider("one two").committed is committed
+
+
+@pytest.mark.parametrize("mode", ["direct", "prompt_retry", "full_pcl"])
+def test_an_enormous_answer_is_trouble_of_its_provider(mode: str) -> None:
+    task = task_of({"id": "t", "instruction": "x", "constraints": [RULES[6]]}, "t")
+    done, attempts, _ = run(task, Moody(["short", "long, " * 100_000], None), mode)
+    if mode == "direct":
+        assert done.passed is False
+    else:
+        assert (done.status, done.passed, len(attempts)) == ("infra_error", None, 1)
+        assert "600,0" in str(done.error)

@@ -1,4 +1,4 @@
-"""What a model is asked about a branch's changes, and what its votes count for."""
+"""The question to a model about a branch's changes, and the effect of its votes."""
 
 from agents.fork.judged_hacks import MAX_SIBLINGS, difference, question, vote
 

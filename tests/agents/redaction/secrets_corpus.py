@@ -320,6 +320,7 @@ LOOK_ALIKES: tuple[str, ...] = (
     "git remote add origin ssh://git@gitlab.example.com/team/app.git",
     "@property\ndef name(self): ...",
     "@app.route('/users')\n@pytest.mark.parametrize('x', [1])",
+    "@@ -1,2 +1,3 @@\n+@pytest.fixture\n+@app.get\n def f(): ...",
     "npm install react@18.2.0 @types/node@20.1.0 lodash@4.x",
     "uses: actions/checkout@v4",
     "foo@1.0.0-beta.rc left-pad@latest",
