@@ -1,7 +1,7 @@
 """Whether this installation is compiled, and from which sources: for `braid doctor` and for tests.
 
-The build (hatch_build.py) puts compiled modules beside their sources, where Python prefers them. It records the digests of the
-sources, because Python itself does not notice an edited one.
+The build (hatch_build.py) puts compiled modules next to their sources, where Python prefers them. It records the
+digests of the sources, because Python itself does not notice an edited one.
 """
 
 import json

@@ -1,12 +1,12 @@
-"""The root of every expected failure, and the ones that records themselves can raise.
+"""The root of every expected failure, and the errors that records themselves can raise.
 
-A message says what is wrong, where (topic/partition/offset, or file:line), and what to do about it. The command line
+A message has the fault, its position (topic/partition/offset, or file:line), and the remedy. The command line
 prints the message of a `BraidError` and nothing else; anything that is not one is a bug and shows its traceback.
 """
 
 
 class BraidError(Exception):
-    """An expected failure: shown to a person as it is, without a traceback."""
+    """An expected failure: shown to a person unchanged, without a traceback."""
 
 
 class DecodeError(BraidError):

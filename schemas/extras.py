@@ -19,7 +19,7 @@ class MissingExtraError(BraidError):
 
 @contextmanager
 def needs(extra: Extra, use: str) -> Iterator[None]:
-    """Import the packages of an extra inside. Raises MissingExtraError that names the first one that is missing."""
+    """Import the packages of an extra inside. Raises MissingExtraError that names the first missing extra."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -30,7 +30,7 @@ _CONSTANT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?\b(?:NaN|Infinity)\
 
 
 def parse(text: str | bytes) -> Any:
-    """The value of a JSON text. Raises ValueError, with the position where there is one."""
+    """The value of a JSON text. Raises ValueError, with the position if there is one."""
     decoded = _decoded(text)
     value = parse_short_numbers(decoded)
     return _exact(decoded, value, decoded.encode() if isinstance(text, str) else text)
@@ -103,7 +103,7 @@ def _is_deeper(value: Any, most: int) -> bool:
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:
-    """The JSON object that a text holds. Raises ValueError when it holds something else."""
+    """The JSON object in a text. Raises ValueError if it is not an object."""
     return as_object(parse(text))
 
 

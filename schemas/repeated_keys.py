@@ -1,8 +1,8 @@
-"""Repeated keys in JSON texts: readers differ in which one counts, so a text that has one says different things to each.
+"""Repeated keys in JSON texts: readers differ in which one counts, so a text with one is ambiguous.
 
 Exact and cheap: an object that repeats a key loses a member when it is parsed, so the text has more members than the value
-has keys. Members are colons outside of strings, and those are counted without parsing. Only a text that has a repeated key is
-parsed once more, to say where.
+has keys. Members are colons outside of strings, and those are counted without parsing. Only a text with a repeated key
+is parsed once more, to find its position.
 """
 
 import json
@@ -26,7 +26,7 @@ class RepeatedKeyError(ValueError):
 
 
 def refuse_repeated_keys(text: str, value: Any) -> None:
-    """Raise RepeatedKeyError when an object in a text, of which this is the parsed value, has a key twice."""
+    """Raise RepeatedKeyError if an object in a text has a key twice; `value` is the parsed text."""
     keys = _keys(value)
     if text.count(":") != keys and not _is_close(text, keys) and _members(text) != keys:
         raise _located(text)

@@ -1,4 +1,4 @@
-"""Retry-After, the header by which a service says when to come back: seconds, or the date of HTTP."""
+"""Retry-After, the header in which a service gives the time of a retry: seconds, or an HTTP date."""
 
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -6,7 +6,7 @@ from math import isfinite
 
 
 def seconds_until(text: str | None, now: float) -> float | None:
-    """How many seconds to wait, counted from `now` (seconds since 1970); None when it says nothing that can be read.
+    """How many seconds to wait, counted from `now` (seconds since 1970); None if it cannot be read.
 
     A date that has passed is 0 or less. The caller sets the limit.
     """

@@ -1,4 +1,4 @@
-"""`python -m streams`: the `braid` command where its script is not at hand."""
+"""`python -m streams`: the `braid` command for installations without its script."""
 
 from streams.entry import main
 

@@ -80,7 +80,7 @@ _GROUPS = {
         "doctor": ("streams.commands.doctor:doctor", "Show the configuration and what is wrong with it."),
     },
 }
-"""The commands by what people want to do, in the order of a first day."""
+"""The commands by purpose, in the order of a first day."""
 
 _COMMANDS = {name: found for commands in _GROUPS.values() for name, found in commands.items()}
 

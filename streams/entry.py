@@ -1,7 +1,7 @@
 """The entry point of the command line: Ctrl-C ends the program with exit code 130, however early it comes.
 
-Python reports an interrupted import with a traceback. This module therefore imports nothing of ours until it has replaced the
-handler of SIGINT; the packages that hold it import next to nothing by themselves.
+Python reports an interrupted import with a traceback. This module therefore imports nothing of ours until it has
+replaced the handler of SIGINT; the packages it is in import next to nothing themselves.
 """
 
 import os
@@ -28,20 +28,20 @@ def main() -> None:
             _guard()
         from streams.cli import main as command
 
-        if guarded:  # from here on there is something to clean up, and asyncio wants Python's own handler
+        if guarded:  # from here on there is something to clean up, and asyncio needs Python's own handler
             signal.signal(signal.SIGINT, signal.default_int_handler)
         command()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     finally:
-        if guarded:  # only Python's own end is left
+        if guarded:  # only Python's own shutdown is left
             signal.signal(signal.SIGINT, _leave)
 
 
 def _guard() -> None:
     signal.signal(signal.SIGINT, _leave)
     sys.unraisablehook = _raise_again
-    # orjson crashes, others lose the interrupt, when it comes while an extension module is initialized.
+    # orjson crashes, and others lose the interrupt, if it arrives while an extension module is initialised.
     for step in ("create_module", "exec_module"):
         setattr(ExtensionFileLoader, step, _uninterrupted(getattr(ExtensionFileLoader, step)))
 
@@ -65,7 +65,7 @@ def _uninterrupted(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _raise_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Repeat an interrupt that came in a destructor or a callback: Python would print it there and go on."""
+    """Raise an interrupt again that came in a destructor or a callback: Python would print it there and continue."""
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     else:

@@ -195,7 +195,7 @@ def warnings(found: Comparison) -> list[str]:
 
 
 def comparison_json(found: Comparison, p: float | None, claim: float = CLAIM) -> dict[str, Any]:
-    """As `--json` prints it; `p` is the one that decides, corrected for several candidates."""
+    """The object that `--json` prints; `p` is the one that decides, corrected for several candidates."""
     a, b, pairs = found.a.log, found.b.log, found.pairs
     counted = pairs is not None and pairs.n > 0
     psi = (pairs.b + pairs.c) / pairs.n if pairs is not None and pairs.n else None

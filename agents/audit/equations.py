@@ -1,7 +1,7 @@
 """Equations in the words of a model: `a op b .. = c`, put right in exact fractions.
 
-A part of a longer expression is not an equation. At most `MOST_OPERATORS` operators are looked at, so that hostile
-texts cost linear time.
+A part of a longer expression is not an equation. At most `MOST_OPERATORS` operators are read, so that hostile texts
+cost linear time.
 """
 
 import re

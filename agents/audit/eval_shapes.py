@@ -23,7 +23,7 @@ META = ("max_new_tokens", "temperature", "top_p", "top_k", "do_sample", "num_bea
 NOT_GENERATION = frozenset({
     "max_connections", "max_retries", "timeout", "attempt_timeout", "adaptive_connections", "cache", "batch", "max_samples"
 })  # fmt: skip
-"""Members of an Inspect configuration that say how requests travel, not how answers are made."""
+"""Members of an Inspect configuration about how requests are sent, not about how answers are made."""
 
 LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit", "cost_limit", "turn_limit")
 """Members of an Inspect log's own configuration that end a sample early."""

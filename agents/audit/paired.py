@@ -32,7 +32,7 @@ class Pairs(NamedTuple):
 
     @property
     def n(self) -> int:
-        """How many items both answered."""
+        """Number of items that both answered."""
         return self.both + self.b + self.c + self.neither
 
 

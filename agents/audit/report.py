@@ -1,4 +1,5 @@
-"""The audit report as a value: everything that a reviewer asks of a log or a dataset, with nulls for what is not known.
+"""The audit report as a value: everything that a reviewer needs to know of a log or a dataset, with null for unknown
+values.
 
 Dated by the last closure, never by a clock: the same log gives the same bytes.
 """
@@ -74,7 +75,7 @@ class AuditReport:
         self._last_ms = closed_at_ms if self._last_ms is None else max(self._last_ms, closed_at_ms)
 
     def add_evidence(self, evidence: Evidence) -> None:
-        """Verify a record, and count what it shows: it is parsed and made canonical once."""
+        """Verify a record, and count its findings: it is parsed and made canonical once."""
         verdict = self._verifier.add(evidence)
         self._records += 1
         self._bad += not verdict.ok

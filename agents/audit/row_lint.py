@@ -1,7 +1,7 @@
-"""Audit of dataset rows of any trainer: is each line what its trainer can learn from?
+"""Audit of dataset rows of any trainer: can its trainer learn from each line?
 
-The shape is told by the members of a row. A bad row has its reasons and does not stop the others. Checks: the members,
-roles, order and calls of messages; empty and equal sides; numbers that are none.
+The shape is recognised by the members of a row. A bad row has its reasons and does not stop the others. Checks: the
+members, roles, order and calls of messages; empty and equal sides; numbers that are none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ SHAPES: Final = (
     ("prompt", ("prompt",)),
     ("text", ("text",)),
 )
-"""Shapes by the members that tell them, the most telling first."""
+"""Shapes by their characteristic members, the most specific first."""
 
 
 INSIDE: Final = ("value", "text", "content", "message", "messages", "completion")
@@ -39,7 +39,7 @@ INSIDE: Final = ("value", "text", "content", "message", "messages", "completion"
 
 
 def format_of(row: Mapping[str, Any]) -> str:
-    """The shape of a row; `unknown` for one that no trainer here takes."""
+    """The shape of a row; `unknown` if no supported trainer takes it."""
     return next((form for form, names in SHAPES if all(name in row for name in names)), "unknown")
 
 

@@ -1,7 +1,7 @@
 """Audit of a task directory: could an agent get the reward without doing the work, or fail although it did it?
 
-A pure function of the files of the directory (`TaskTree`). Modes of files are not looked at: an agent that is root may write
-anything. Runs of the task's own tests are added by a caller with a sandbox.
+A pure function of the files of the directory (`TaskTree`). Modes of files are not checked: an agent that is root may
+write anything. Runs of the task's own tests are added by a caller with a sandbox.
 """
 
 import re
@@ -102,7 +102,7 @@ class Finding(NamedTuple):
 
     @property
     def severity(self) -> str:
-        """How bad it is."""
+        """The severity of the finding."""
         return FINDINGS[self.id][0]
 
     def plain(self) -> dict[str, Any]:

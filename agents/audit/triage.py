@@ -1,7 +1,7 @@
 """Why a wrong answer is wrong: one label for each wrong row, by predicates that can be checked by hand.
 
-The first label that applies counts. A failure of the format, of the grader or of the cap on tokens is no failure of
-reasoning, and another sample of the same model may be right: `Triage.route` says which of these is worth repairing
+The first label that applies counts. A failure of the format, of the grader or of the token limit is not a failure of
+reasoning, and another sample of the same model may be right: `Triage.route` names the one that is worth repairing
 first.
 """
 
@@ -76,12 +76,12 @@ class Triage(NamedTuple):
     unlabelled: int
     """Wrong samples without a logged text: they cannot be labelled."""
     flags: dict[str, dict[str, bool]]
-    """By sample, every flag."""
+    """For each sample, its flags."""
     lottery: "Lottery | None" = None
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many have each label."""
+        """Number of samples with each label."""
         found = Counter(self.labels.values())
         return {label: found[label] for label in LABELS}
 
@@ -98,7 +98,7 @@ class Triage(NamedTuple):
         return "repair" if self.n and self.first_class / self.n >= REPAIR_FROM else "reasoning"
 
     def flagged(self, name: str) -> int:
-        """How many samples have a flag."""
+        """Number of samples with a flag."""
         return sum(each[name] for each in self.flags.values())
 
     def plain(self) -> dict[str, Any]:

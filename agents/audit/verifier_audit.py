@@ -21,7 +21,7 @@ from schemas.numbers import nine
 Severity = Literal["critical", "high", "medium", "low", "info"]
 
 ENOUGH: Final = 20
-"""Branches, verdicts or pairs below which a share says nothing."""
+"""Branches, verdicts or pairs below which a share is not meaningful."""
 TOO_HIGH: Final = 0.95
 DISAGREES_BELOW: Final = 0.2
 SILENT_FROM: Final = 0.2
@@ -86,7 +86,7 @@ class _Tally:
     """Whether it has any verdict: a verifier that never ran is unknown, not silent."""
     unknown: Found = field(default_factory=Found)
     totals: Counter[int] = field(default_factory=Counter)
-    """How many verdicts had so many tests."""
+    """For each number of tests, how many verdicts had it."""
     found: defaultdict[str, Found] = field(default_factory=lambda: defaultdict(Found))
     turned: int = 0
     """For a judge: pairs asked in both orders."""

@@ -39,7 +39,7 @@ class Exchanged(NamedTuple):
     keys: tuple[str, ...] = ()
     """Keys that authorized the call."""
     policy_version: str = ""
-    """The version of the policy, as the caller says it."""
+    """The version of the policy, given by the caller."""
 
 
 class CallBody(NamedTuple):

@@ -76,9 +76,9 @@ class CaptureFold:
         self._place = {"rollout_id": rollout_id, "branch_index": branch_index, "attempt": attempt}
         self.is_ended = False
         self.last_offset = -1
-        """Of the last capture that counts."""
+        """The offset of the last capture that counts."""
         self.bytes = 0
-        """Of all captures so far."""
+        """Bytes of all captures so far."""
         self._next_seq = 0
         self._seen: set[tuple[bool, str]] = set()
         self._parts = PartJoin()
@@ -93,7 +93,7 @@ class CaptureFold:
         self._response: Spoken | None = None
         self._calls = 0
         self.spans: SpanFold | None = None
-        """The spans of the branch, or of the trace that it stands for."""
+        """The spans of the branch, or of the trace."""
 
     @property
     def has_events(self) -> bool:

@@ -1,4 +1,4 @@
-"""The note that calls of a branch could not be captured: small enough to find room where they did not."""
+"""The note that calls of a branch could not be captured: small enough to fit where the calls did not."""
 
 from schemas.captures import Capture
 from schemas.jsontext import compact

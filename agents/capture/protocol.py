@@ -26,7 +26,9 @@ HISTORY: dict[Protocol, str] = {
 
 
 def protocol_of(method: str, path: str) -> Protocol | None:
-    """The protocol of a request; None for one that is passed through and not captured (models, embeddings, count_tokens, ...)."""
+    """The protocol of a request; None if it is forwarded without being captured (models, embeddings, count_tokens,
+    ...).
+    """
     if method != "POST":
         return None
     plain = (

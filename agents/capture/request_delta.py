@@ -1,8 +1,9 @@
 """Requests as differences: a history that was captured before is named by its length and digest, and not stored again.
 
-Every request of an agent holds its whole conversation. The writer knows the digests of all beginnings that it has captured of a branch;
-the reader keeps their messages in a tree. A beginning is named by content alone, so that it does not matter which request it came with.
-Long fields (tools, system prompts) that were captured before are named by their digest, too.
+Every request of an agent contains its whole conversation. The writer knows the digests of all beginnings that it has
+captured of a branch; the reader keeps their messages in a tree. A beginning is named by content alone, so that it does
+not matter which request it came with. Long fields (tools, system prompts) that were captured before are named by their
+digest, too.
 """
 
 from collections.abc import Mapping

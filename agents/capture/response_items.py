@@ -40,7 +40,7 @@ def read_item(item: Any) -> list[Spoken]:
             {name: value for name, value in item.items() if name not in ("id", "type", "status", "phase")}
         )
         return [each for each in found if each.role != "assistant" or each.says_something]
-    # Tools that the provider runs, references to items that it keeps: nothing that a row of text could say.
+    # Tools that the provider runs, and references to items that it stores: a row of text cannot represent them.
     return [Spoken("assistant", (refer("other", "application/json", compact(item).encode()),))]
 
 

@@ -155,7 +155,9 @@ def _bodies(values: list[Any]) -> Iterator[bytes]:
 
 
 def identified(span: Span, identity: str) -> Span:
-    """A span with the branch that its sender names beside it: after its resource, unless the sender's token is bound to that branch."""
+    """A span with the branch that its sender names outside of it: its resource takes precedence, unless the sender's
+    token is bound to that branch.
+    """
     told = parse_object(identity)
     given = {key: told[name] for key, name in _KEYS.items() if told.get(name) is not None}
     if not told.get("bound"):

@@ -24,7 +24,7 @@ from schemas.jsontext import compact
 _SAMPLING = ("temperature", "top_p", "top_k", "seed", "stop")
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _ELSEWHERE = ("previous_response_id", "conversation", "prompt")
-"""Fields of the Responses API that name messages which the request does not hold."""
+"""Fields of the Responses API that refer to messages outside the request."""
 
 
 class ToldCall(NamedTuple):
@@ -82,7 +82,9 @@ class CallReader:
         return [*first, *(spoken for place in asked.history or () for spoken in _read(place, reader))]
 
     def _items(self, asked: Whole) -> list[Spoken]:
-        """The messages of a request of the Responses API. Instructions are those of this request, never of an earlier one."""
+        """The messages of a request of the Responses API. Instructions are those of this request, never of an earlier
+        one.
+        """
         fields = asked.fields
         found: list[Spoken] = []
         for name in _ELSEWHERE:
@@ -112,7 +114,7 @@ def _delta(body: Mapping[str, Any], protocol: Protocol) -> Mapping[str, Any]:
 
 
 def _read(place: Place, reader: Callable[[Any], list[Spoken]]) -> tuple[Spoken, ...]:
-    """The messages of an item, read once; one that cannot be read is a reference, so that no row is made of it."""
+    """The messages of an item, cached; one that cannot be read becomes a reference, so that no row is made of it."""
     if place.reading is None:
         try:
             place.reading = tuple(reader(place.item))
@@ -216,7 +218,7 @@ def _facts(
 
 
 def _tokens(body: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The tokens of a call: apart from the response, or in it."""
+    """The tokens of a call: in a separate field, or in the response."""
     given = body.get("tokens")
     return given if isinstance(given, dict) else tokens_of(response)
 

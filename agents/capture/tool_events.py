@@ -26,7 +26,7 @@ class ToolEvents:
         self._known: set[str] = set()
         """Ids of all calls of responses."""
         self._renamed: dict[str, str] = {}
-        """By the tracer's id, the model's."""
+        """The model's id for each id of the tracer."""
         self._waiting: list[Event] = []
 
     def respond(self, response: Spoken | None) -> list[Event]:
@@ -40,7 +40,7 @@ class ToolEvents:
         return self.release()
 
     def release(self) -> list[Event]:
-        """Return the events that waited: one that fits no call is a call that the program made by itself."""
+        """Return the waiting events: an event without a matching call is a call that the program made itself."""
         waiting, self._waiting = self._waiting, []
         return [self._fitted(event) or event for event in waiting]
 
@@ -72,6 +72,6 @@ class ToolEvents:
         while alike and self._asked.get(alike[0]) != (
             name,
             arguments,
-        ):  # an event is about it, or its id was said again
+        ):  # another event refers to it, or its id was repeated
             alike.popleft()
         return alike[0] if alike else None

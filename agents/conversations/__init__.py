@@ -1,1 +1,1 @@
-"""Conversations: messages and model calls as events tell them, and the sequences that the calls make."""
+"""Conversations: messages and model calls from events, and the sequences that the calls form."""

@@ -70,7 +70,7 @@ class Told:
         """Of a tool message: SHA-256 of its raw text."""
         self.output_bytes = output_bytes
         self.key = key
-        """SHA-256 of all that a model sees of it: messages with equal keys are equal."""
+        """SHA-256 of everything that a model sees of it: messages with equal keys are equal."""
         self.size = size
         """Bytes of this object."""
         self.removed = removed
@@ -158,7 +158,7 @@ class Uttered:
         self.said = said
         """The raw text, if emission version 1 reads the event as an utterance of the model."""
         self.role = role
-        """Of context: user, system or developer."""
+        """The role of the context: user, system or developer."""
 
 
 BAD_EVENT: Final = "bad_event"

@@ -68,7 +68,7 @@ def read_message(data: dict[str, Any], seq: int, redacting: bool, texts: TextSto
 def read_call(
     data: dict[str, Any], redacting: bool, tokens: PackedTokens | None = None, texts: TextStore = IN_MEMORY
 ) -> tuple[Asked, Counts]:
-    """Return the model call of an event's data and of the tokens beside it. Raises BadChatEventError."""
+    """Return the model call of an event's data and of its tokens. Raises BadChatEventError."""
     try:
         read = ModelCall.model_validate(data)
         held_tokens = read_tokens(read.tokens, tokens, texts, has_former=read.context.after is not None)

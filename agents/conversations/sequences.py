@@ -2,9 +2,9 @@
 
 A call joins the sequence whose last call it continues: its context begins with the context and response of that call,
 with equal content, the same agent and the same tools. Otherwise it begins one. So a compaction, a sub-agent, a side
-call, or a second continuation of the same history begins another, and every response stands in exactly one sequence.
+call, or a second continuation of the same history begins another, and every response is in exactly one sequence.
 
-Contexts are paths in a tree of messages: equal beginnings are the same nodes, so a turn costs what is new in it.
+Contexts are paths in a tree of messages: equal beginnings share nodes, so a turn costs only its new messages.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -14,7 +14,7 @@ from agents.conversations.chat import Asked, Told
 
 
 class NotRepresentableError(Exception):
-    """A branch of which rows cannot be made: the reason, as a short code."""
+    """A branch that cannot be made into rows: the reason, as a short code."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -44,7 +44,7 @@ class Sequence(NamedTuple):
     calls: tuple[SequenceCall, ...] = ()
     """Its calls, in order."""
     removed_from: int | None = None
-    """The position of the first message from which redaction removed anything; 0 also where it did from the tools."""
+    """The position of the first message from which redaction removed anything; 0 if it did so from the tools."""
 
 
 class Sequences(NamedTuple):
@@ -52,8 +52,9 @@ class Sequences(NamedTuple):
 
     all: tuple[Sequence, ...]
     main: int
-    """The place of the one with the branch's last response, among those that were offered tools where any was: agents ask for titles
-    and summaries beside their work, and such an answer may come last."""
+    """The index of the main sequence: the one with the branch's last response, among those with tools if any has tools,
+    because agents also ask for titles and summaries, and such an answer may come last.
+    """
 
 
 ROOT: Final = 0
@@ -82,7 +83,7 @@ class _Tree:
         self._steps = 0
         self.messages: list[Told | None] = [None]
         self.removed: set[int] = set()
-        """Nodes of which some message lost something to redaction: of equal messages not every one needs to have."""
+        """Nodes with a message that redaction changed: other messages of the same node may be unchanged."""
         self._children: dict[tuple[int, bytes], int] = {}
 
     def child(self, node: int, told: Told) -> int:

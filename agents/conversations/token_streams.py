@@ -1,7 +1,7 @@
 """The token streams of a branch's conversations: joined where each prompt begins with all tokens before it, separate where not.
 
 Nothing is ever tokenised here. A stream ends before the first message from which redaction removed anything: its ids would give that
-back. So no stream decodes to something that the messages beside it do not show.
+back. So no stream decodes to a text that its messages do not show.
 """
 
 from collections import Counter
@@ -58,7 +58,7 @@ def streams_of(
 
 
 def _prompts(calls: Sequence[Asked]) -> Iterable[tuple[Asked, bytes | None]]:
-    """Each call with the ids of its whole prompt; None if they are not known. Ids are kept while a later call goes on
+    """Each call with the ids of its whole prompt; None if they are not known. Ids are kept while a later call continues
     with them.
     """
     needed = Counter(call.after for call in calls if call.tokens is not None and call.tokens.keep)
@@ -140,7 +140,7 @@ class _Stream:
         return prompt.startswith(self._ids) and (named is None or self._tokenizer in (None, named))
 
     def add(self, call: Asked, prompt: bytes) -> None:
-        """Add what is new in the prompt, and the response."""
+        """Add the new part of the prompt, and the response."""
         assert call.tokens is not None
         ids, logprobs = call.tokens.ids, call.tokens.logprobs()
         self._tokenizer = self._tokenizer or call.tokens.tokenizer

@@ -1,8 +1,8 @@
 """Tokens of model calls as their engines returned them: packed for the log, checked when they are read, whole again for rows.
 
-On the log an event's data has the SHA-256 of each list, and the typed field beside it the lists themselves, the prompt as a difference
-to an earlier call. So the digest of an event covers its tokens, however they are packed, and a difference to the wrong
-call is detected. Nothing is ever tokenised here.
+On the log an event's data has the SHA-256 of each list, and a typed field has the lists themselves, the prompt as a
+difference to an earlier call. So the digest of an event covers its tokens, however they are packed, and a difference to
+the wrong call is detected. Nothing is ever tokenised here.
 """
 
 import sys
@@ -151,7 +151,7 @@ def _digest(raw: bytes) -> str:
 
 
 def _held(raw: bytes, texts: TextStore) -> bytes | HeldText:
-    """Bytes as they are, or in the store of long texts."""
+    """Bytes unchanged, or in the store of long texts."""
     if len(raw) < LONG:
         return raw
     found = texts.hold(raw.decode("latin-1"))
@@ -163,7 +163,7 @@ def _whole(raw: bytes | HeldText) -> bytes:
 
 
 LARGEST_NARROW: Final = 3.4028234663852886e38
-"""Of 32-bit floating-point numbers."""
+"""The largest 32-bit floating-point number."""
 
 
 def _little(numbers: "array[Any]") -> bytes:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from schemas.judging import HIGHEST_SCORE
 
 ALL_TOGETHER = "criteria"
-"""The check that holds when every criterion does; a task may require it by this name."""
+"""The check that passes when every criterion does; a task may require it by this name."""
 
 RESERVED = ("build", "visual", ALL_TOGETHER)
 
@@ -22,7 +22,7 @@ class _Criterion(BaseModel):
     name: str = Field(min_length=1, max_length=256)
     """The check's name, as `required` names it."""
     hint: str = ""
-    """A hint for people: how to make it pass; empty: what was found."""
+    """A hint for people: how to make it pass; if empty, the result is shown."""
 
     @field_validator("name")
     @classmethod

@@ -1,6 +1,6 @@
 """Evidence records of a closed rollout: one per branch, then one for the ranking, which lists the whole.
 
-A record here is unsigned; its JSON view is what is hashed, chained and signed. The chain runs through the rollout: a record
+A record here is unsigned; its JSON view is hashed, chained and signed. The chain runs through the rollout: a record
 names the hash of the one before, and the last one states how many there are and lists every branch record and training row.
 """
 

@@ -1,12 +1,12 @@
 """Canonical bytes: the one byte string that a JSON value has, whatever program wrote it.
 
-Decides what is signed, hashed and linked: keys sorted by UTF-16 code units at every level, no spaces, UTF-8, non-ASCII
-as it is, only the escapes that `JSON.stringify` makes, numbers in their JavaScript form (1 for 1.0, 1e-7, 1e+21).
-Guarantees that equal values give equal bytes, and that a value without an exact form (NaN, an integer beyond 2^53,
-half a surrogate pair, a key that is no string) raises `CanonicalError` instead of being rounded or dropped.
+Decides the bytes that are signed, hashed and linked: keys sorted by UTF-16 code units at every level, no spaces, UTF-8,
+non-ASCII unescaped, only the escapes that `JSON.stringify` makes, numbers in their JavaScript form (1 for 1.0, 1e-7,
+1e+21). Guarantees that equal values give equal bytes, and that a value without an exact form (NaN, an integer beyond
+2^53, half a surrogate pair, a key that is no string) raises `CanonicalError` instead of being rounded or dropped.
 
-orjson does the writing. A value that it would write differently (other number forms, keys beyond ASCII) is first
-rewritten into one that it writes right; a walk over the value decides which.
+orjson does the writing. A value that orjson would write differently (other number forms, keys beyond ASCII) is first
+rewritten into one that it writes correctly; a walk over the value decides which.
 """
 
 import json

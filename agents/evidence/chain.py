@@ -1,4 +1,4 @@
-"""Following the links between records: what was removed, reordered, added or forked.
+"""Follows the links between records: detects removed, reordered, added and forked ones.
 
 Decides, in file order, whether each record's link is valid: the record it names must come before it, and no other
 record may link to the same one. Chains may be interleaved; a record belongs to the chain of the record it names and to
@@ -231,7 +231,7 @@ def _root(chain: _Chain) -> _Chain:
 
 
 def _join(chain: _Chain, other: _Chain) -> _Chain:
-    """Make two chains one, under the name of the one that has more records."""
+    """Join two chains, under the name of the one that has more records."""
     if chain is other:
         return chain
     if chain.records < other.records:

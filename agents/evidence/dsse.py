@@ -57,7 +57,7 @@ def make_envelope(record: Mapping[str, Any], key: SigningKey) -> Json:
 
 
 def with_envelope(record: Mapping[str, Any], key: SigningKey) -> Json:
-    """Return the record carrying its envelope; an inline signature stays beside it."""
+    """Return the record with its envelope; an inline signature is kept."""
     return {**record, "dsse_envelope": make_envelope(record, key)}
 
 

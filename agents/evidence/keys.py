@@ -23,7 +23,7 @@ from agents.evidence.signing import SigningKey
 from schemas.errors import BraidError
 
 DEVELOPMENT_FILE = "development.pem"
-"""Of the evidence key. Verifiers and the gateway have development keys of their own, in files beside it."""
+"""The file of the evidence key. Verifiers and the gateway have development keys of their own, in files next to it."""
 DEVELOPMENT_PREFIX = "dev-"
 _KEY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 _KEY_ID_LINE = re.compile(rb"(?m)^Braid-Key-Id: (\S+)\r?$")

@@ -1,6 +1,6 @@
 """Signing and linking: Ed25519 over a record's canonical bytes, and the hash by which the next record names it.
 
-Decides what a signature covers: everything in a record but `signature` and `dsse_envelope`. Ed25519 is deterministic,
+A signature covers everything in a record but `signature` and `dsse_envelope`. Ed25519 is deterministic,
 so the same record under the same key always has the same signature. Reading is strict where the encoding is ambiguous:
 only the normal form of a base64 text is accepted, so that no byte of it can be changed undetected.
 """
@@ -67,7 +67,7 @@ def sign_chain(records: Iterable[Mapping[str, Any]], key: SigningKey, previous: 
 
 
 def signed_body(record: Mapping[str, Any]) -> Json:
-    """Return what a signature covers: the record without `signature` and `dsse_envelope`."""
+    """Return the signed part: the record without `signature` and `dsse_envelope`."""
     return {name: value for name, value in record.items() if name not in UNSIGNED_FIELDS}
 
 

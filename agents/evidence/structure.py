@@ -12,7 +12,7 @@ from typing import Any
 
 VERSIONS = ("aep/v0.1", "aep/v0.2", "aep/v0.3", "aep/v0.4", "aep/v0.5")
 SIDE_EFFECTS = ("read", "mutate-local", "mutate-external", "network-egress", "unknown")
-"""Possible side effects of an action, weakest first: what is unknown counts as the worst."""
+"""Possible side effects of an action, weakest first: an unknown one counts as the worst."""
 ATTRIBUTION_GRADES = ("unknown", "operator_asserted", "principal_key_signed", "qualified_signature")
 """Evidence that a person stands behind a run, weakest first."""
 CLOSING_SUFFIX = "/ranking"

@@ -1,9 +1,9 @@
 """Verifying evidence: records in, one verdict per record and per chain out.
 
-Decides what is ok, layer by layer: structural and semantic (`structure`), authenticity (an inline Ed25519 signature or
-a DSSE envelope, by a known key), and the link to the record before (`chain`). A record is ok when every layer holds;
-the whole is ok when every record and every chain is, and there is at least one record. A line that is not a record gets
-its own verdict, and reading goes on. Records are judged as they come; only their hashes are kept.
+Judges records layer by layer: structural and semantic (`structure`), authenticity (an inline Ed25519 signature or a
+DSSE envelope, by a known key), and the link to the record before (`chain`). A record is ok if every layer passes; the
+whole is ok if every record and every chain is, and there is at least one record. A line that is not a record gets its
+own verdict, and reading goes on. Records are judged as they come; only their hashes are kept.
 """
 
 from collections import Counter

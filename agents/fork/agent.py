@@ -136,7 +136,7 @@ class Agent:
         return turn
 
     async def _ask(self) -> ModelResponse:
-        """The model's next turn, after as many calls as it takes; each one that failed is on the log before the next."""
+        """The model's next turn, with retries; each failed call is on the log before the next."""
         failures = 0
         while True:
             request = self._request()
@@ -166,7 +166,7 @@ class Agent:
         )
 
     def _sendable(self, message: Message) -> Message:
-        """A message as it is sent back to this model."""
+        """A message in the form in which it is sent back to this model."""
         return sendable(message if self.model.takes_reasoning else message._replace(reasoning=""))
 
     async def _failed(self, error: ModelError, failures: int) -> None:

@@ -24,7 +24,7 @@ SEARCH_S = 10.0
 """A search for an expression has this long."""
 
 NO_MATCH = 33
-"""The exit code of a search that found nothing: one that no interpreter that is missing or was killed gives."""
+"""The exit code of a search that found nothing: a value that no missing or killed interpreter gives."""
 
 SEARCH = (
     "import re, sys; found = re.search(sys.argv[1], open(sys.argv[2], encoding='utf-8', newline='').read()); "

@@ -1,4 +1,4 @@
-"""Output streams, held in bounded memory: both ends, the length, and the digest of all of it."""
+"""Output streams in bounded memory: both ends, the length, and the digest of the whole."""
 
 from hashlib import sha256
 

@@ -1,7 +1,7 @@
 """Confinement of commands, as a script of its own (`python -I -S confine_adapter.py ...`) that imports nothing of the product.
 
-With namespaces (`hold DESCRIPTOR`; Linux, unprivileged user namespaces or root): a process that lives as long as a sandbox and
-starts its commands, see `launch_adapter`.
+With namespaces (`hold DESCRIPTOR`; Linux, unprivileged user namespaces or root): a process that lives as long as a
+sandbox and starts its commands, see `launch_adapter`.
 
 Without them (`keep SPEC`, only where it is configured): one command with limits, no capabilities, and a keeper that adopts
 orphans (a child subreaper) and kills all of its descendants at the end. The network and the user's files are within reach.

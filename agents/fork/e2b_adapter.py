@@ -1,8 +1,8 @@
 """Sandboxes of E2B: a small machine each, reached through its SDK. The key is E2B_API_KEY.
 
 Commands run under the same keeper as on this machine (limits, and nothing left when they return). A reset creates
-another machine: everything that a branch left in the old one is gone. A machine that is lost, or that is left running
-because the runner was killed, ends by itself after `lifetime_s`.
+another machine: everything that a branch left in the old one is gone. A machine that is lost, or left running because
+the runner was killed, ends by itself after `lifetime_s`.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class E2bOptions(NamedTuple):
     """Which machines."""
 
     template: str = ""
-    """Empty: E2B's base template. It needs Python 3, tar and what the task's tests need."""
+    """Empty: E2B's base template. It needs Python 3, tar and the dependencies of the task's tests."""
     root: str = "/home/user/workspace"
     internet: bool = False
     lifetime_s: int = 3600

@@ -1,8 +1,9 @@
-"""System calls that commands in namespaces do not have, because no namespace holds them: a seccomp filter.
+"""A seccomp filter for commands in namespaces: it blocks system calls that no namespace confines.
 
-Sockets are those of UNIX, IP and netlink: others (AF_VSOCK, which talks to the host of a virtual machine) ignore network
-namespaces. Key rings, the kernel's log, BPF and performance events belong to the machine. io_uring makes calls that no filter
-sees. Setting the limit of core dumps has no effect: with the value 0 they would go to the machine's handler.
+Only sockets of UNIX, IP and netlink are allowed: others (AF_VSOCK, which connects to the host of a virtual machine)
+ignore network namespaces. Key rings, the kernel's log, BPF and performance events belong to the machine. io_uring makes
+calls that no filter sees. Setting the limit of core dumps has no effect: with the value 0 they would go to the
+machine's handler.
 """
 
 import ctypes
@@ -48,7 +49,7 @@ KNOWN = {"x86_64": (X86_64, I386), "aarch64": (ARM64,), "riscv64": (RISCV64,)}
 
 
 def filter_calls() -> None:
-    """Install the filter for this process and all that it starts; it needs `no_new_privs`. Raises OSError."""
+    """Install the filter for this process and its children; it needs `no_new_privs`. Raises OSError."""
     known = KNOWN.get(os.uname().machine)
     if known is None:
         raise OSError(errno.ENOSYS, f"no filter of system calls is known for {os.uname().machine}")

@@ -1,4 +1,4 @@
-"""The error of a fork before and beside its branches. Trouble inside a branch is its end status instead."""
+"""The error of a fork outside its branches. Trouble inside a branch is its end status instead."""
 
 from schemas.errors import BraidError
 

@@ -97,7 +97,7 @@ def _parsed(report: bytes) -> ET.Element | None:
 
 
 def _refuse_doctype(report: bytes) -> None:
-    """Raise ValueError for a document type, and so for entities, in whatever encoding the report says it has."""
+    """Raise ValueError for a document type, and so for entities, in whatever encoding the report declares."""
 
     def refuse(*_declaration: object) -> None:
         raise ValueError("a report has no document type")

@@ -155,6 +155,6 @@ def reap(pid: int) -> int:
 
 
 def exit_code(status: int) -> int:
-    """The exit code; 128 + the signal's number for one that was killed."""
+    """The exit code; 128 + the signal's number if a signal killed it."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code

@@ -63,7 +63,7 @@ from agents.fork.views_adapter import (
 )
 
 REPORTER, WORK = f"{VIEW}/reporter", f"{VIEW}/work"
-"""The two views of tests that run apart, as init sees them."""
+"""The paths of the two views of tests that run apart, as init sees them."""
 
 INSIDE = "/workspace"
 REPORTER_USER = 1

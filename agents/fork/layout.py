@@ -1,6 +1,6 @@
 """Which files lie in a sandbox when a branch is tested: the agent's own, outputs of its build, and pristine protected ones.
 
-Protected files always come from the task. Bytecode is never brought along: a file in `__pycache__` can stand in for a module.
+Protected files always come from the task. Bytecode is never copied: a file in `__pycache__` can replace a module.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ tampering.
 
 
 def laid_out(task: Task, files: Files) -> dict[str, File]:
-    """The agent's files with the pristine task's protected files over them; nothing that stands in their way."""
+    """The agent's files, with the original task's protected files over them; conflicting files are dropped."""
     pristine = _pristine(task)
     folders = _folders(pristine)
     kept = {
@@ -30,7 +30,7 @@ def laid_out(task: Task, files: Files) -> dict[str, File]:
 
 
 def with_outputs(task: Task, files: Files, made: Mapping[str, File | None]) -> dict[str, File]:
-    """The laid out files, and of what install and build made the declared outputs. No output replaces a folder, or lies
+    """The laid out files, and the declared outputs of install and build. No output replaces a folder, or lies
     below a file or a link; anything but a plain file or an inner link (None) is dropped.
     """
     own = laid_out(task, files)

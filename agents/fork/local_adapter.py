@@ -1,7 +1,7 @@
 """Sandboxes on this machine.
 
-A runner's sandboxes have folders in one place that it holds a lock on. A killed runner loses its lock; the next runner
-that starts removes its files.
+The sandboxes of a runner have their folders in one place, which it has locked. A killed runner loses its lock; the next
+runner that starts removes its files.
 """
 
 import asyncio

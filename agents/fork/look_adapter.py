@@ -1,10 +1,10 @@
 """Looks at a page, as a script: runs inside a sandbox (`python -I look_adapter.py SPEC`), and imports no code of ours.
 
 Serves the workspace on the sandbox's loopback, opens the page in headless Chromium, and prints one JSON object: errors, probes,
-whether anything was drawn, the screenshot's digest; the screenshot itself is left in `$LOGS_DIR`. The sandbox has no other network;
-what the page asks of other addresses is refused here as well. Questions are asked in a script world of their own: they see the
-document, and nothing that the page's scripts have put in its place. Trouble of the browser itself is printed as
-`{"trouble": ...}`: it says nothing about the page.
+whether anything was drawn, the screenshot's digest; the screenshot itself is left in `$LOGS_DIR`. The sandbox has no
+other network; requests of the page to other addresses are refused here as well. Questions are asked in a script world
+of their own: they see the document, and nothing that the page's scripts have put in its place. Errors of the browser
+itself are printed as `{"trouble": ...}`: they say nothing about the page.
 """
 
 import functools

@@ -56,7 +56,7 @@ class Look(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """How a run went, test by test."""
+    """The results of a run, test by test."""
 
     cases: Mapping[str, CaseOutcome]
     exit_code: int | None
@@ -152,7 +152,7 @@ async def look_at(task: Task, files: Files, control: Control, run: RunTests) -> 
 
 
 def read_files(task: Task, files: Files) -> tuple[HackSignal, ...]:
-    """The rules on what a branch added or changed, without running anything."""
+    """Apply the rules to the files that a branch added or changed, without running anything."""
     return file_signals(
         case_of(
             {path: file.content for path, file in task.start.items() if not file.link},

@@ -1,4 +1,4 @@
-"""The form in which the model sees a tool's output: exactly what will be trained on. The same code makes both."""
+"""The form in which the model sees a tool's output: exactly the text that will be trained on. The same code makes both."""
 
 from collections.abc import Callable
 

@@ -1,9 +1,8 @@
 """A bounded pool of sandboxes: fair, exact in its count, and clean between uses.
 
 A slot is reserved before its sandbox is created, so there are never more than `size`, however many callers ask at once.
-Requests are served in the order in which they came. A returned sandbox is reset before it is given out again; one that
-cannot be reset is thrown away, and its slot makes a new one. Cancelling at any point neither loses a slot nor leaks a
-sandbox.
+Requests are served in the order in which they came. A returned sandbox is reset before it is reused; one that cannot be
+reset is deleted, and its slot makes a new one. Cancelling at any point neither loses a slot nor leaks a sandbox.
 """
 
 import asyncio

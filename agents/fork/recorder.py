@@ -78,7 +78,7 @@ class Recorder:
         await self._write(end | {"last_seq": last if last >= 0 else None})
 
     async def _write(self, end: dict[str, Any]) -> None:
-        """Write all that waits, in slices of good size; the last one has the end."""
+        """Write all waiting events, in slices of good size; the last one has the end."""
         *before, last = self._slices()
         self._waiting, self._size = [], 0
         for events in before:

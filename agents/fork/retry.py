@@ -1,5 +1,6 @@
-"""How long to wait before a model is asked again: as the service says, else longer each time, spread so that branches that
-failed together do not come back together. No chance in it: the spread is a function of who waits."""
+"""How long to wait before a model is asked again: the service's value, else longer each time, with jitter so that
+branches that failed together do not retry together. No chance in it: the spread is a function of who waits.
+"""
 
 from hashlib import sha256
 

@@ -215,7 +215,7 @@ class ForkRunner:
     async def _end(
         self, job: Job, recorder: Recorder, ending: Ending, agent: Agent | None, sandbox: Sandbox | None
     ) -> BranchResult:
-        """The last slice: how it ended, and the workspace as it is now."""
+        """The last slice: how it ended, and the current workspace."""
         workspace = None
         if sandbox is not None and ending.status in ("answered", "failed"):
             try:

@@ -48,7 +48,7 @@ class Output(NamedTuple):
     text: str
     """The whole text, or both ends with a note of the size left out."""
     n_bytes: int
-    """Of all of it."""
+    """Bytes of the whole."""
     digest: str
     """SHA-256 of all of it."""
 
@@ -67,7 +67,7 @@ class CommandResult(NamedTuple):
     """How a command went."""
 
     exit_code: int | None
-    """128 + the signal's number for one that was killed; None when it was stopped for its time."""
+    """128 + the signal's number if a signal killed it; None if it was stopped for exceeding its time."""
     ended: Ended
     stdout: Output
     stderr: Output

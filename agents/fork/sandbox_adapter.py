@@ -46,7 +46,7 @@ STOP_S = 5.0
 CHUNK = 64 * 1024
 
 Isolation = Literal["namespaces", "processes"]
-"""How well a command is closed in: see `confine_adapter`. The weaker one is used only where it is configured."""
+"""How well a command is closed in: see `confine_adapter`. The weaker one is used only if it is configured."""
 
 
 class LocalOptions(NamedTuple):
@@ -258,7 +258,7 @@ def _reports(folder: Folder) -> Files:
 
 
 def _environment(env: Mapping[str, str], *, helper: bool = False) -> dict[str, str]:
-    """The environment of a command: nothing of the runner's own environment, which holds its keys."""
+    """The environment of a command: it has nothing of the runner's own environment, which contains its keys."""
     places = [str(Path(sys.prefix) / "bin"), "/usr/local/bin", "/usr/bin", "/bin"]
     return {
         "PATH": os.pathsep.join([HELPER, *places] if helper else places),

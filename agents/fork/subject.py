@@ -1,4 +1,4 @@
-"""The subject of a verdict, and the verdict's id: a function of who looked at what, not of what was seen.
+"""The subject of a verdict, and the verdict's id: a function of the verifier and the examined files, not of the result.
 
 A look that is repeated after a crash has the same id, so it is known before the look whether its verdict is in the log.
 """

@@ -1,4 +1,4 @@
-"""A task: what agents are asked, the files they start with, and how their work is tested.
+"""A task: the instruction of the agents, the files they start with, and the tests of their work.
 
 The directory is Harbor's (instruction.md, task.toml, environment/, tests/, solution/). Settings of ours stand under
 `[metadata.braid]`, which other runners ignore:

@@ -1,4 +1,4 @@
-"""Task directories, read from disk: all of it, once, with errors that say which file and which field."""
+"""Reads task directories from disk: in full, once, with errors that name the file and the field."""
 
 import os
 import tomllib

@@ -39,7 +39,9 @@ def first_usable(wanted: int) -> int | None:
 
 
 def first_mapped(wanted: int, maps: list[str]) -> int | None:
-    """The wanted number if its range is mapped; in a container with fewer users, one near its last; None where there is one user."""
+    """The wanted number if its range is mapped; in a container with fewer users, one near its last; None if there is
+    one user only.
+    """
     ranges = [_ranges(each) for each in maps]
     if all(any(start <= wanted and wanted + 2 * PAIRS <= end for start, end in each) for each in ranges):
         return wanted

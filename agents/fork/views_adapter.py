@@ -57,11 +57,13 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 UNCHANGED = ("sys", "irq", "bus", "fs", "sysrq-trigger")
 """Parts of /proc that are read-only."""
 HIDDEN = ("acpi", "asound", "kcore", "key-users", "keys", "kmsg", "latency_stats", "sched_debug", "scsi", "timer_list")
-"""Parts of /proc that tell about the machine and its users: empty."""
+"""Parts of /proc with data about the machine and its users: replaced by empty ones."""
 
 OWN = "/.braid"
 WORKSPACE, HARNESS, VIEW = f"{OWN}/workspace", f"{OWN}/harness", f"{OWN}/view"
-"""In the holder's tree: the file system of the workspace, that of tests and reports, and where a command's view is built."""
+"""Paths in the holder's tree: the file system of the workspace, that of tests and reports, and the place where a
+command's view is built.
+"""
 
 TESTS, LOGS = "/tests", "/logs/verifier"
 """As `agents.fork.sandbox` has them."""
@@ -78,7 +80,8 @@ PRIVATE = MS_NOSUID | MS_NODEV
 def gather(spec: dict[str, Any], owner: int) -> None:
     """Change to a root that holds only the parts of views; everything else of the machine is detached.
 
-    Made with the powers of the user who started this: what lies below a folder that only this user can enter is there.
+    Made with the permissions of the user who started this, so that it includes files below a folder that only this user
+    can enter.
     """
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     root = spec["scratch"]
@@ -86,7 +89,7 @@ def gather(spec: dict[str, Any], owner: int) -> None:
     for path in (*SYSTEM, *spec["readonly"], *(f"/dev/{name}" for name in DEVICES)):
         bring(path, root)
     Path(root, "proc").mkdir()
-    mount("/proc", f"{root}/proc", None, MS_BIND | MS_REC)  # a new /proc can be mounted only where one is in sight
+    mount("/proc", f"{root}/proc", None, MS_BIND | MS_REC)  # a new /proc can be mounted only if one is visible
     for place in (WORKSPACE, HARNESS, VIEW):
         Path(root + place).mkdir(parents=True)
     owned = f"uid={owner},gid={owner},mode=755"
@@ -98,7 +101,7 @@ def gather(spec: dict[str, Any], owner: int) -> None:
 
 
 def build_view(root: str, readonly: Iterable[str]) -> None:
-    """Mount a root that holds the system's programs and private places; /proc is mounted by the process that enters it."""
+    """Mount a root with the system's programs and private places; /proc is mounted by the process that enters it."""
     mount("tmpfs", root, "tmpfs", PRIVATE, "size=4m,mode=755")
     for folder in ("dev", "proc", "tmp", "dev/shm", "etc", "run"):
         Path(root, folder).mkdir(parents=True, exist_ok=True)
@@ -162,7 +165,7 @@ def bring_helper(harness: dict[str, Any], root: str) -> None:
 
 
 def show_processes(root: str) -> None:
-    """Mount /proc for the PID namespace of the calling process; nothing in it changes the machine or tells its keys."""
+    """Mount /proc for the PID namespace of the calling process; nothing in it changes the machine or reveals its keys."""
     mount("proc", f"{root}/proc", "proc", PRIVATE | MS_NOEXEC)
     for name in UNCHANGED:
         place = f"{root}/proc/{name}"
@@ -179,5 +182,5 @@ def show_processes(root: str) -> None:
 
 
 def seal(root: str) -> None:
-    """Make the view's own tree read-only; the mounts in it keep what they allow."""
+    """Make the view's own tree read-only; the mounts in it keep their permissions."""
     set_attributes(root, ATTR_RDONLY, recursive=False)

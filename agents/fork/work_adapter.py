@@ -1,9 +1,9 @@
 """`work [--fd N]... COMMAND...`: run a command on the workspace, from tests that cannot see it.
 
-A script of its own (`python -I -S`), on the PATH of tests that run apart from the work. It asks the sandbox's first process to
-start the command where the workspace is, and passes on: standard streams, the descriptors that are named (under the same
-numbers), the environment without the name of the current test, signals, and the exit code (it dies of the same signal as the
-command). 125: the command could not be started.
+A standalone script (`python -I -S`), on the PATH of tests that run apart from the work. It asks the sandbox's first
+process to start the command where the workspace is, and passes on: standard streams, the descriptors that are named
+(under the same numbers), the environment without the name of the current test, signals, and the exit code (it dies of
+the same signal as the command). 125: the command could not be started.
 
 Pipes and sockets are passed directly. Everything else is copied through a pipe: a descriptor of a file or folder would
 lead the command into the tests' own tree.

@@ -1,7 +1,7 @@
 """ATIF v1.8, Harbor's agent trajectory interchange format: one trajectory for each branch, whatever its outcome.
 
-The steps are the messages of the branch's story (agents/formats/story.py): its main conversation is the trajectory, and those of
-sub-agents, and histories that were begun anew, are embedded in it. Arguments are objects there; any other value is
+The steps are the messages of the branch's story (agents/formats/story.py): its main conversation is the trajectory, and
+those of sub-agents, and restarted histories, are embedded in it. Arguments are objects there; any other value is
 wrapped.
 """
 

@@ -1,7 +1,7 @@
 """The messages of a story as ATIF steps: every assistant message is an agent step, with the results of its calls.
 
 A message that was given to the model is `is_copied_context`, which keeps it out of training. Media are named by their digests.
-`extra` holds what the format has no field for; `braid import` reads it back.
+`extra` has the values without a field in the format; `braid import` reads it back.
 """
 
 from collections.abc import Iterable
@@ -67,7 +67,7 @@ def _call(call_id: str, name: str, text: str) -> dict[str, Any]:
 
 
 def _observe(steps: list[dict[str, Any]], said: Said) -> None:
-    """Add a result to the step that called for it; one that no step called for is a step of the system."""
+    """Add a result to the step with its call; a result without a call becomes a step of the system."""
     told = said.message
     flags = {"is_error": said.failed, "is_value": said.is_value, "is_null": told.content is None}
     extra = {name: True for name, is_set in flags.items() if is_set} | _media(told)

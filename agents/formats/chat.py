@@ -1,6 +1,6 @@
 """Chat messages and tools as trainers write them: OpenAI's shape, arguments and tool lists as JSON text.
 
-`message` is the one place where a message of a row becomes a message of a format; a format's `Speech` says which fields it has.
+Only `message` turns a message of a row into a message of a format; a format's `Speech` lists the fields it has.
 """
 
 from collections.abc import Iterable, Sequence

@@ -2,7 +2,7 @@
 
 A line is one conversation with everything known about it: which messages the model said, how they are known, and the
 reward of the branch. Every branch has a line, whatever its outcome (agents/formats/story.py); `trained` is empty if
-there is no training row of it. Media stand in `content` as parts with their digests.
+there is no training row of it. Media are parts in `content`, with their digests.
 """
 
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ Spoken = SftRecord | DpoRecord | PpoRecord
 
 
 def within_limits(form: Format) -> Format:
-    """The format, made only of records that its speech can say."""
+    """The format, limited to records that its speech can represent."""
 
     def make(group: Group) -> Iterator[Row | Left]:
         sft, dpo, ppo = _Sieve(form, "sft"), _Sieve(form, "dpo"), _Sieve(form, "ppo")

@@ -1,6 +1,6 @@
 """OpenAI fine-tuning: chat JSONL, and the preference format, which compares one last message with another.
 
-The service refuses what it does not know, so rows have its fields and no others: no reasoning, no `developer`, and `weight` 0 for
+The service refuses unknown fields, so rows have only its own: no reasoning, no `developer`, and `weight` 0 for
 assistant messages that were given to the model.
 """
 
@@ -25,9 +25,9 @@ def sft(group: Group) -> Iterator[Row | Left]:
 def dpo(group: Group) -> Iterator[Row | Left]:
     """{input: {messages, tools?}, preferred_output, non_preferred_output}: one assistant message on each side.
 
-    The sides are the first assistant messages that differ, with their calls, and the input is all that comes before
-    them. A pair whose sides begin with the same message and differ after later results has no such two messages, and is
-    left out: its answers follow calls that the input does not show.
+    The sides are the first assistant messages that differ, with their calls, and the input is everything before them. A
+    pair whose sides begin with the same message and differ after later results has no such two messages, and is left
+    out: its answers follow calls that the input does not show.
     """
     for record in group.dpo:
         said = (*record.prompt, *record.chosen[:1], *record.rejected[:1])

@@ -201,7 +201,7 @@ class Selection:
         return (_without(replace(group, **kept), group) if refused else group), refused  # type: ignore[arg-type]
 
     def _refusal(self, record: Selectable, group_task: str, task_item: str | None) -> Refused | None:
-        """Why a row is refused. A branch may have a task of its own, beside that of its rollout."""
+        """Why a row is refused. A branch may have a task of its own, different from that of its rollout."""
         name = self.filters.refuses(record, self.versions)
         if name is not None:
             return Refused(f"filtered:{name}")

@@ -2,7 +2,8 @@
 
 A format never sees half a rollout. It leaves out rows that it cannot represent, each with a reason, so that counts
 always add up. Free-form JSON (tool arguments, tool definitions) is text wherever rows become columns: Arrow gives every
-row of a struct the fields of all the others, filled with nulls, and would change what a model is trained to call.
+row of a struct the fields of all the others, filled with nulls, which would change the calls that a model is trained
+on.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,7 +58,7 @@ MESSAGES = ListOf(
         }
     )
 )
-"""Chat messages; what does not apply to a message is null in Parquet and absent in a JSON line."""
+"""Chat messages; a field that does not apply to a message is null in Parquet and absent in a JSON line."""
 
 
 class Speech(NamedTuple):
@@ -105,7 +106,7 @@ class Attestor(NamedTuple):
 
 
 class ToldBranch(NamedTuple):
-    """The facts of a branch that its rollout settled with, as they stand in the log: not redacted."""
+    """The facts of a settled branch, as in the log: not redacted."""
 
     events: tuple[tuple[int, EventFields], ...]
     """Each with its seq, in order."""
@@ -116,7 +117,7 @@ class Facts(NamedTuple):
     """The facts of a rollout."""
 
     branches: Mapping[int, ToldBranch] = {}
-    """By index, of the attempt that counts."""
+    """By index, the facts of the attempt that counts."""
     opened: RolloutOpened | None = None
     redacting: bool = True
     """Whether secrets are removed from all rows."""
@@ -129,7 +130,7 @@ NO_FACTS = Facts()
 
 @dataclass(frozen=True)
 class Group:
-    """The records of one rollout: all that it gave to training."""
+    """The records of one rollout that training can use."""
 
     ranking: Ranking
     split: str = "train"
@@ -150,7 +151,7 @@ class Group:
     facts: Facts = NO_FACTS
     """The facts of its branches, for formats that export whole branches."""
     evals: tuple[ComplianceEvalRecord, ...] = ()
-    """Of branches that are compliance runs."""
+    """Records of branches that are compliance runs."""
     barred_tokens: frozenset[str] = frozenset()
     """Ids of rows whose tokens must not be exported: redaction removes something of their messages, and token ids would
     reveal it.
@@ -162,7 +163,7 @@ class Group:
         return self.ranking.rollout_id
 
     def ranked(self, branch_index: int) -> RankedBranch | None:
-        """How a branch was ranked."""
+        """The ranking of a branch."""
         return next((each for each in self.ranking.branches if each.branch_index == branch_index), None)
 
     def status(self, branch_index: int) -> str:
@@ -185,7 +186,7 @@ class Group:
         return None
 
     def by_branch(self) -> "Group":
-        """The group with one PPO row for each branch: that of its main sequence, which stands for all of them."""
+        """The group with one PPO row for each branch: that of its main sequence, which represents all of them."""
         sequences: dict[int, list[PpoRecord]] = {}
         for row in self.ppo:
             sequences.setdefault(row.branch_index, []).append(row)

@@ -1,8 +1,8 @@
 """ShareGPT with tools, as LLaMA-Factory reads it: people and observations at even positions, the model at odd ones.
 
 Calls are JSON in a `function_call` turn, an array when they are parallel, and their results one `observation`. The
-model's text before its calls has no place in `value`; it stays beside it as `text`. The loader drops conversations that
-do not alternate, and learns from every turn of the model: rows that do not fit are left out here, with a reason.
+model's text before its calls has no place in `value`; it is kept as `text`. The loader drops conversations that do not
+alternate, and learns from every turn of the model: rows that do not fit are left out here, with a reason.
 """
 
 from collections.abc import Iterator

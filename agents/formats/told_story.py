@@ -1,4 +1,5 @@
-"""The story of a transcript: a pass over the events of a branch, each of which becomes a message, a part of one, or is counted as lost.
+"""The story of a transcript: a pass over the events of a branch, each of which becomes a message or a part of one, or
+is counted as lost.
 
 The order is that of the events. The task comes where the model first speaks: importers write it into `run_start`, and
 everything given before it follows there.
@@ -28,14 +29,14 @@ class Given(NamedTuple):
 
     system: str | None = None
     task: str | None = None
-    """The task that all branches were shown, for events that do not say it."""
+    """The task that all branches were shown, for events without it."""
     tools: str = "[]"
     redacting: bool = True
     reasoning: bool = True
 
 
 def transcript_story(events: Iterable[EventFields], given: Given) -> Story:
-    """The story of events that are turns in order; those of sub-agents are stories of their own."""
+    """The story of events that are turns in order; sub-agents have stories of their own."""
     own: list[EventFields] = []
     subs: dict[str, list[EventFields]] = {}
     for event in events:

@@ -112,7 +112,9 @@ def reward(group: Group) -> Iterator[Row | Left]:
 
 
 def kto(group: Group) -> Iterator[Row | Left]:
-    """{prompt, completion, label}: true for a branch that passes, false for one that fails; nothing else has a label."""
+    """{prompt, completion, label}: true for a branch that passes, false for one that fails; other branches have no
+    label.
+    """
     for record in group.ppo:
         status = group.status(record.branch_index)
         if status not in ("pass", "fail"):

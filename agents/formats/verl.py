@@ -1,7 +1,7 @@
 """verl: one prompt for each rollout, or for each task where branches have their own. Always Parquet.
 
-No branch's prose passes for a ground truth: a reward function gets the digest of the task, which names what to verify, the
-verifiers that judged it, and the reward of every branch that was sampled. A branch is one member, whatever its number of
+No text of a branch is used as ground truth: a reward function gets the digest of the task, which names what to verify,
+the verifiers that judged it, and the reward of every sampled branch. A branch is one member, whatever its number of
 sequences. `prompt` has only roles and texts, as verl reads it: a prompt with calls or results is left out.
 """
 
@@ -67,7 +67,7 @@ TOKENS = {
     "stream_branches": None, "prompt_ids": "prompt_ids", "response_ids": "response_ids", "response_mask": "loss_mask",
     "rollout_log_probs": "logprobs",
 }  # fmt: skip
-"""Columns of token streams, by the names that verl has for them in a batch; the names of tokens-parquet beside them."""
+"""Columns of token streams, under verl's names for them in a batch, and under those of tokens-parquet."""
 
 
 def _said(said: Message) -> dict[str, str]:

@@ -32,7 +32,7 @@ class JudgeStats(NamedTuple):
     position_consistency: float | None
     """Share of pairs and samples asked in both orders whose two answers agree."""
     first_position_rate: float | None
-    """Share of decided votes for what was shown first: 0.5 for a fair judge."""
+    """Share of decided votes for the side shown first: 0.5 for a fair judge."""
     tie_rate: float | None
     missing: dict[str, int]
     """Calls without an answer, by cause."""
@@ -96,7 +96,7 @@ def by_judge(votes: Sequence[TimedVote], name: Callable[[JudgeVote], str] | None
 
 
 def buckets(votes: Sequence[TimedVote], count: int) -> list[tuple[int, list[TimedVote]]]:
-    """Votes in at most `count` spans of equal length: when each begins, and what is in it."""
+    """Votes in at most `count` spans of equal length: the start of each, and its votes."""
     if not votes:
         return []
     first, last = min(vote.at for vote in votes), max(vote.at for vote in votes)

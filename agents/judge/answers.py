@@ -1,8 +1,8 @@
 """A judge's answer: one strict JSON object, read by a JSON parser. Any other answer is unusable, and is reported as
 such.
 
-A pair: {"preferred": "a" | "b" | "tie", "reasoning": "..."}; a score: {"score": 0..10, "reasoning": "..."}. The letters name
-what was shown first and second; `preferred` turns them back into the request's a and b.
+A pair: {"preferred": "a" | "b" | "tie", "reasoning": "..."}; a score: {"score": 0..10, "reasoning": "..."}. The letters
+name the sides shown first and second; `preferred` maps them back to the request's a and b.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The interface of every judge: something that answers one prompt, or says why it cannot. Adapters are in this folder."""
+"""The interface of every judge: it answers one prompt, or raises an error with the cause. Adapters are in this folder."""
 
 from typing import Protocol
 

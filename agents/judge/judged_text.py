@@ -29,7 +29,7 @@ TAIL_BYTES = 600
 """Of the output of a build or test run."""
 
 MARK = "> "
-"""Before every line that an agent wrote, was told, or made a program print. Headings, calls and verdicts do not have
+"""Before every line of an agent's text, its input, or a program's output. Headings, calls and verdicts do not have
 it.
 """
 

@@ -1,8 +1,8 @@
 """A model as a judge: a strict structured answer, with retries.
 
-Every call is counted: an unusable answer is asked for twice more; 429, 5xx and lost connections wait as the server says (up
-to a limit) and are tried again. A time-out is not: the call may have been paid for. A comparison that is left without
-an answer is a cause, never a preference.
+Every call is counted: after an unusable answer it asks up to twice more; after 429, 5xx and lost connections it waits
+as the server says (up to a limit) and tries again. A time-out is not: the call may have been paid for. A comparison
+that is left without an answer is a cause, never a preference.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -42,7 +42,7 @@ class JudgeOptions(NamedTuple):
     """Options of the calls to the model."""
 
     timeout_s: float = 60.0
-    """For one call, all of it."""
+    """Limit of one whole call."""
     max_tokens: int = 1024
     temperature: float | None = 0.1
     """Left out for models that do not accept one."""

@@ -1,4 +1,4 @@
-"""The question to a judge. Agents' text stands between boundaries that they cannot have written.
+"""The question to a judge. Text written by agents stands between boundaries that agents cannot have written.
 
 A boundary is derived from the digest of everything that is shown, and is derived again until it occurs nowhere inside: no
 text can end its own block, whatever is in it. The judge sees the letters A and B; no id, no model, no branch number.

@@ -14,14 +14,14 @@ from schemas.judging import CONTENT_JUDGE, JudgeRequest, JudgeVote, MissingCause
 ORDERS: tuple[Order, ...] = ("ab", "ba")
 
 MAX_REASONING_BYTES = 4000
-"""Of a judge's words, in a vote."""
+"""Limit of a judge's reasoning in a vote."""
 
 
 class Call(NamedTuple):
     """One question to a judge."""
 
     order: Order
-    """Which of the two is shown first; `ab` when a branch is scored by itself."""
+    """Which of the two is shown first; `ab` if a branch is scored alone."""
     sample: int
 
 

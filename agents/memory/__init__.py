@@ -1,1 +1,1 @@
-"""Memory: what worked before, found again by the words of the next task."""
+"""Memory: experience that worked, found again by the words of the next task."""

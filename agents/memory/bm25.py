@@ -1,4 +1,4 @@
-"""BM25 over short texts, as a share of what the query would score as one of them: 0 nothing in common, 1 the same words.
+"""BM25 over short texts, as a share of the score of the query itself: 0 nothing in common, 1 the same words.
 
 Lucene's form of the weights (never negative), computed as if there were at least a thousand texts: in a small store
 every word is rare, so that only the share of common words counts. Ties are broken by id: the same texts and the same

@@ -40,7 +40,7 @@ class Memory(BaseModel):
     task: str
     """The task."""
     steps: tuple[str, ...] = ()
-    """The tools that it called, in order, with what they were called on."""
+    """The tools that it called, in order, with their main arguments."""
     answer: str = ""
     """The answer."""
     score: float = Field(ge=1.0, le=1.0)

@@ -97,7 +97,7 @@ def _with_text_inputs(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def request_body(request: ModelRequest) -> dict[str, Any]:
-    """Return the body of the request. Raises ModelError for what the API has no form for."""
+    """Return the body of the request. Raises ModelError for parts that the API cannot represent."""
     sampling = request.sampling
     if sampling.max_tokens is None:
         raise ModelError("bad_request", "the Messages API needs sampling.max_tokens")
@@ -279,7 +279,7 @@ def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _kept(block: dict[str, Any]) -> dict[str, Any]:
-    """A block of `extra`: texts and calls stand in the message itself, here only their place."""
+    """A block of `extra`: texts and calls are in the message itself, and only their positions are here."""
     if block.get("type") == "text":
         return {"type": "text", "chars": len(clean(str(block.get("text") or "")))}
     return {"type": "tool_use"} if block.get("type") == "tool_use" else block

@@ -11,12 +11,13 @@ from schemas.jsontext import compact, parse_object
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 INVALID_JSON = "INVALID_JSON"
-"""The key under which arguments that are no JSON object are sent back: the Messages API takes objects only, and servers of
-chat completions answer with 400 to a history that holds anything else."""
+"""The key for arguments that are not a JSON object, when they are sent back: the Messages API takes objects only, and
+servers of chat completions answer with 400 to a history that has anything else.
+"""
 
 
 class Part(NamedTuple):
-    """A part of a message's content. Media stay outside the log; their digest stands here."""
+    """A part of a message's content. Media stay outside the log; this is their digest."""
 
     type: Literal["text", "image", "audio", "file", "other"]
     text: str = ""
@@ -27,7 +28,7 @@ class Part(NamedTuple):
 
 
 class ToolCall(NamedTuple):
-    """A tool that the model wants called."""
+    """A tool call requested by the model."""
 
     id: str
     name: str
@@ -35,7 +36,7 @@ class ToolCall(NamedTuple):
     """JSON text, as the model wrote it."""
 
     def parsed(self) -> dict[str, Any]:
-        """Return the arguments as an object. Raises ValueError when they are none."""
+        """Return the arguments as an object. Raises ValueError if they are not a JSON object."""
         return parse_object(self.arguments)
 
 
@@ -49,14 +50,14 @@ class Message(NamedTuple):
     tool_call_id: str = ""
     """Of a tool's message: the call it answers."""
     name: str = ""
-    """Of a tool's message: the tool."""
+    """In a tool's message: the name of the tool."""
     is_error: bool = False
     extra: Mapping[str, Any] = {}
     """The provider's own blocks, such as signatures of thinking; sent back unchanged, and in no training row."""
 
     @property
     def text(self) -> str:
-        """The text of the content, other parts left out."""
+        """The text of the content, without other parts."""
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text for part in self.content if part.type == "text")
@@ -72,7 +73,9 @@ class ToolDefinition(NamedTuple):
 
 
 def sendable(message: Message) -> Message:
-    """Return the message as it is sent back: arguments that are no JSON object become the value of `INVALID_JSON` in one."""
+    """Return the message as it is sent back: arguments that are not a JSON object are wrapped in one, under
+    `INVALID_JSON`.
+    """
     if all(_is_object(call) for call in message.tool_calls):
         return message
     calls = tuple(

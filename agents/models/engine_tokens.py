@@ -1,7 +1,7 @@
-"""Token ids and log-probabilities in an engine's answer: vLLM's, SGLang's and those of servers that write the same fields.
+"""Token ids and log-probabilities in an engine's answer: from vLLM, SGLang, and servers with the same fields.
 
-Only ids that the engine returned count. An answer of which a list is missing, or whose lists do not fit together, has none: nothing is
-ever tokenised here, and no id is looked up by its text.
+Only ids that the engine returned count. An answer with a missing list, or whose lists contradict each other, has no
+tokens: nothing is tokenised here, and no id is looked up by its text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _RESPONSE = ("token_ids", "output_token_ids", "completion_token_ids", "response_
 
 
 def tokens_of(response: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the tokens of a completion that has one choice, as the data of a call has them; None where they are not all there."""
+    """Return the tokens of a completion with one choice, in the form of a call's data; None unless they are complete."""
     choices = response.get("choices")
     if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
         return None
@@ -47,7 +47,7 @@ def _ids(sources: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[int
 
 
 def token_ids_in(source: Mapping[str, Any], name: str) -> list[int] | None:
-    """A list of token ids; None where a field holds anything else."""
+    """A list of token ids; None if a field has anything else."""
     found = source.get(name)
     return (
         found if isinstance(found, list) and all(type(each) is int and 0 <= each <= MAX_ID for each in found) else None
@@ -55,7 +55,7 @@ def token_ids_in(source: Mapping[str, Any], name: str) -> list[int] | None:
 
 
 def _logprobs(given: Any) -> list[float] | None:
-    """Those of chat completions, in `content`; those of text completions, in `token_logprobs`."""
+    """Log-probabilities: of chat completions in `content`, of text completions in `token_logprobs`."""
     if not isinstance(given, Mapping):
         return None
     if isinstance(given.get("token_logprobs"), list):

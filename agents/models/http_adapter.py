@@ -1,7 +1,7 @@
 """The part that all services share: a limit on the size of an answer, and the meaning of everything that goes wrong.
 
-The SDKs of Anthropic and OpenAI come from one generator: the same names, the same HTTP library. `calling` translates the
-errors of either. SDK retries are off (`max_retries=0`).
+The SDKs of Anthropic and OpenAI come from one generator: they share names and the HTTP library. `calling` translates
+the errors of either. SDK retries are off (`max_retries=0`).
 """
 
 import asyncio
@@ -32,7 +32,7 @@ UNPAID = re.compile(r"credit balance|billing", re.IGNORECASE)
 STREAMED: Mapping[str, ErrorKind] = {
     "overloaded_error": "overloaded", "rate_limit_error": "rate_limited", "api_error": "http_5xx", "timeout_error": "timeout",
 }  # fmt: skip
-"""Errors of the Messages API that a stream reports after its headers said 200."""
+"""Errors of the Messages API in a stream whose headers had status 200."""
 
 
 class _TooLargeError(Exception):
@@ -104,7 +104,7 @@ def _translated(sdk: Any, timeout_s: float, clock: Callable[[], float]) -> Itera
         raise _of_stream(error) from None
     except ValueError as error:
         raise ModelError("unparseable", f"the service's answer is not JSON: {error}") from None
-    except (AttributeError, LookupError, TypeError) as error:  # JSON of another shape, met while it is read
+    except (AttributeError, LookupError, TypeError) as error:  # JSON of another shape, found while reading
         raise ModelError(
             "unparseable", f"the service's answer has another form than the protocol's: {error!r}"
         ) from None
@@ -138,7 +138,7 @@ def _kind(status: int, said: str, code: str, message: str) -> ErrorKind:
 
 
 def _of_stream(error: Any) -> ModelError:
-    """The meaning of an error that stands in a stream of chat completions; vLLM gives the status as its code."""
+    """The meaning of an error inside a stream of chat completions; vLLM gives the status as its code."""
     inner = _inner(error)
     code = inner.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else 500
@@ -153,13 +153,13 @@ def _inner(error: Any) -> dict[str, Any]:
 
 
 def _words(error: Any) -> str:
-    """The service's own words: without its number for the call, the same trouble has the same text."""
+    """The service's own message, without its number for the call, so that the same error has the same text."""
     words = _inner(error).get("message")
     return words if isinstance(words, str) and words else str(error.message)
 
 
 def count_of(value: Any) -> int | None:
-    """A count of tokens that a service gave; None when it is none."""
+    """A count of tokens from a service; None if it is not a valid count."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 

@@ -35,7 +35,7 @@ class ResponseSchema(NamedTuple):
 
 
 class ModelRequest(NamedTuple):
-    """All that a model is given for one response."""
+    """The whole input of a model for one response."""
 
     model: str
     messages: tuple[Message, ...]
@@ -44,29 +44,29 @@ class ModelRequest(NamedTuple):
     sampling: SamplingParameters = SamplingParameters()
     response_schema: ResponseSchema | None = None
     timeout_s: float = 300.0
-    """For the call as a whole."""
+    """Limit for the whole call."""
     stream: bool = True
     cache: bool = False
-    """Mark the system prompt, the tools and the conversation for caching, where the provider wants marks."""
+    """Mark the system prompt, the tools and the conversation for caching, if the provider needs marks."""
 
 
 class TokenUsage(NamedTuple):
-    """Tokens of a call. None: the service did not say."""
+    """Tokens of a call. None: the service did not report it."""
 
     input: int | None = None
-    """Without what was read from a cache."""
+    """Without tokens read from a cache."""
     output: int | None = None
     """Reasoning included."""
     cached: int | None = None
     reasoning: int | None = None
 
     def plus(self, other: "TokenUsage") -> "TokenUsage":
-        """Return the sum; what neither says stays unknown."""
+        """Return the sum; a count unknown on both sides stays unknown."""
         return TokenUsage(*(_sum(one, two) for one, two in zip(self, other, strict=True)))
 
     @property
     def total(self) -> int:
-        """All that is known of."""
+        """The sum of all known counts."""
         return (self.input or 0) + (self.output or 0) + (self.cached or 0)
 
 
@@ -80,22 +80,22 @@ class ModelResponse(NamedTuple):
     finish_reason: FinishReason
     usage: TokenUsage
     structured: str | None = None
-    """JSON text of the answer to `response_schema`; None: the model gave none in that form."""
+    """JSON text of the answer to `response_schema`; None: the model did not answer in that form."""
     request_digest: str = ""
-    """SHA-256 of the canonical JSON of the body that was sent, in hex; empty where none was."""
+    """SHA-256 of the canonical JSON of the body that was sent, in hex; empty if nothing was sent."""
     latency_ms: int = 0
     tokens: Mapping[str, Any] | None = None
     """The ids and log-probabilities that the engine returned."""
     policy_version: str | None = None
-    """The version of the model's weights, where the service says."""
+    """The version of the model's weights, if the service reports it."""
 
 
 class Model(Protocol):
-    """A model that can be asked. Branches may share one, and its connections."""
+    """A model that can be called. Branches may share one, and its connections."""
 
     @property
     def name(self) -> str:
-        """As requests name it, and as it is recorded."""
+        """The name used in requests and in records."""
 
     @property
     def takes_seed(self) -> bool:

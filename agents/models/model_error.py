@@ -18,7 +18,7 @@ class ModelSetupError(BraidError):
 
 
 class ModelError(BraidError):
-    """One call without a response, with all that a record of it needs."""
+    """One call without a response, with everything that a record of it needs."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class ModelError(BraidError):
         super().__init__(message)
         self.kind = kind
         self.retry_after_s = retry_after_s
-        """Seconds after which the service wants to be asked again, where it says so."""
+        """Seconds after which the service asks for a retry, if it does."""
         self.status = status
-        """Of HTTP, where there was one."""
+        """The HTTP status, if there was one."""
         self.request_digest = request_digest
         """Empty: nothing was sent."""
         self.latency_ms = latency_ms

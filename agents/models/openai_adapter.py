@@ -66,7 +66,7 @@ class OpenAIModel:
 
     async def call(self, request: ModelRequest) -> ModelResponse:
         """Make one call. Raises ModelError."""
-        # OpenAI's own models take the new name of the limit only; other servers know the old one.
+        # OpenAI's own models accept only the new name of the limit; other servers only the old one.
         limit = "max_completion_tokens" if self._is_openai else "max_tokens"
         body = request_body(request, limit, send_reasoning=self._service.send_reasoning) | dict(
             self._service.extra_body
@@ -81,7 +81,7 @@ class OpenAIModel:
         await self._client.close()
 
     async def _send(self, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Return the completion, put together where it was streamed."""
+        """Return the completion, assembled if it was streamed."""
         named = {name: body[name] for name in ("model", "messages")}
         rest = {name: value for name, value in body.items() if name not in (*named, "stream")}
         create: Any = self._client.chat.completions
@@ -200,7 +200,9 @@ def _add(message: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _call_of(calls: list[dict[str, Any]], piece: dict[str, Any]) -> dict[str, Any]:
-    """The call that a piece belongs to. Some servers give all calls the same index, or none: then another id is another call."""
+    """The call that a piece of a stream belongs to. Some servers give all calls the same index, or none: then a new id
+    begins a new call.
+    """
     index, call_id = piece.get("index"), piece.get("id")
     same = [call for call in calls if call["index"] == index]
     if same and not (call_id and same[-1]["id"] and call_id != same[-1]["id"]):
@@ -210,7 +212,7 @@ def _call_of(calls: list[dict[str, Any]], piece: dict[str, Any]) -> dict[str, An
 
 
 def read_completion(body: dict[str, Any], request: ModelRequest) -> ModelResponse:
-    """Read a whole completion. Raises ModelError when there is none in it."""
+    """Read a complete completion. Raises ModelError if there is none."""
     choices = body.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     given = choice.get("message")

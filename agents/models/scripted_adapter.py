@@ -141,7 +141,7 @@ class ScriptedModel:
 
 # The counts of scripted runs are taken of the texts of these two, as they were first written: names and fields stay.
 class ToolUse(NamedTuple):
-    """A call, as it is counted."""
+    """A call, reduced to what counting needs."""
 
     call_id: str
     name: str
@@ -149,7 +149,7 @@ class ToolUse(NamedTuple):
 
 
 class ToolAnswer(NamedTuple):
-    """An answer to a call, as it is counted."""
+    """An answer to a call, reduced to what counting needs."""
 
     call_id: str
     content: str
@@ -157,7 +157,7 @@ class ToolAnswer(NamedTuple):
 
 
 def _tokens(request: ModelRequest, said: Message) -> TokenUsage:
-    """A plausible count: four characters a token; what earlier turns sent is read from the cache."""
+    """A plausible count: four characters a token; earlier turns count as read from the cache."""
     task, *entries = request.messages
     sizes = [len(compact(_plain(kind, list(group)))) // 4 for kind, group in groupby(entries, lambda each: each.role)]
     start = (len(request.system) + len(task.text)) // 4

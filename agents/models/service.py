@@ -1,4 +1,4 @@
-"""Where a model's service is and how it is asked; the checks that need no connection."""
+"""The address of a model's service and the options of its calls; checks that need no connection."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -18,7 +18,7 @@ class ServiceOptions(NamedTuple):
     url_setting: str = "base_url"
     """The setting that `base_url` is from, for error texts."""
     key_variable: str = ""
-    """The environment variable that holds the key; empty: the provider's own."""
+    """The environment variable with the key; empty: the provider's own."""
     extra_body: Mapping[str, Any] = {}
     """Fields added to every request: `thinking`, `chat_template_kwargs`, ..."""
     send_reasoning: bool = True
@@ -31,7 +31,7 @@ class Provider(NamedTuple):
     keys: tuple[str, ...]
     base_url: str
     servers_need_key: bool
-    """Whether a server that is named needs a key, too."""
+    """Whether a server with a configured address needs a key, too."""
 
 
 PROVIDERS: Mapping[ServiceKind, Provider] = {
@@ -41,7 +41,7 @@ PROVIDERS: Mapping[ServiceKind, Provider] = {
 
 
 def check_service(kind: ServiceKind, model: str, service: ServiceOptions, environment: Mapping[str, str]) -> None:
-    """Raise ModelSetupError where the key is missing or the address is none."""
+    """Raise ModelSetupError if the key is missing or the address is invalid."""
     provider = PROVIDERS[kind]
     url = service.base_url or environment.get(provider.base_url, "")
     check_url(url, service.url_setting if service.base_url else provider.base_url)

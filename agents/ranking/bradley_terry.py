@@ -3,7 +3,7 @@
 `fit` takes the wins of each pair and gives each branch a score theta, such that i beats j with probability
 sigma(theta_i - theta_j), and the covariance of the scores. Branches that no chain of comparisons connects are not
 compared: each connected component is a fit of its own, and a branch without comparisons has no score. The same wins
-give the same bits, alone (`fit`) or among others (`fit_many`), in whatever order the observations came.
+give the same bits, alone (`fit`) or among others (`fit_many`), in any order of the observations.
 """
 
 from array import array
@@ -21,7 +21,7 @@ RIDGE = 0.1
 """Lambda of the penalty (lambda / 2) theta^2: a branch that wins everything gets a finite score."""
 
 SMALLEST_RIDGE, LARGEST_RIDGE = 1e-4, 1e4
-"""Below, standard errors are differences of numbers too large to leave many digits; above, all scores are zero."""
+"""Below, standard errors are differences of large numbers and lose most digits; above, all scores are zero."""
 
 MOST_WEIGHT = 1e6
 """Of one observation."""
@@ -82,7 +82,7 @@ class Component:
         return self.solution.theta[a]
 
     def covariance(self, a: int, b: int) -> float:
-        """C_ab of C = P (H + ridge I)^-1 P. All ones is an eigenvector of H + ridge I, so P takes 1 / (n ridge) off."""
+        """C_ab of C = P (H + ridge I)^-1 P. All ones is an eigenvector of H + ridge I, so P subtracts 1 / (n ridge)."""
         return self.solution.inverse[_entry(a, b)] - 1.0 / (len(self.members) * self.ridge)
 
     def se(self, a: int) -> float:
@@ -105,8 +105,9 @@ class Component:
 
 
 class Fit:
-    """The estimate that follows from the wins of one group. Floats are as computed: `nine` is applied to what leaves
-    the ranking."""
+    """The estimate that follows from the wins of one group. Floats are as computed: `nine` rounds those that leave the
+    ranking.
+    """
 
     __slots__ = ("components", "n", "ridge")
 
@@ -124,7 +125,7 @@ class Fit:
     __hash__ = None  # type: ignore[assignment]
 
     def place(self, branch: int) -> tuple[Component, int] | None:
-        """The component of a branch and its position there; None when it was compared with no other."""
+        """The component of a branch and its position there; None if it was compared with no other."""
         for component in self.components:
             if branch in component.members:
                 return component, component.members.index(branch)
@@ -141,7 +142,7 @@ class Fit:
         return None if place is None else place[0].se(place[1])
 
     def covariance(self, i: int, j: int) -> float | None:
-        """C_ij; None when the branches are not comparable."""
+        """C_ij; None if the branches are not comparable."""
         both = self._both(i, j)
         return None if both is None else both[0].covariance(both[1], both[2])
 
@@ -151,7 +152,7 @@ class Fit:
         return None if place is None else place[0].judge_score(place[1])
 
     def probability(self, i: int, j: int) -> float | None:
-        """Probability that i is really better than j. None when they are not comparable, or the same."""
+        """Probability that i is really better than j. None if they are not comparable, or the same."""
         both = self._both(i, j)
         return None if both is None or i == j else both[0].probability(both[1], both[2])
 
@@ -192,7 +193,7 @@ def fit(group: Group, ridge: float = RIDGE) -> Fit:
 
 
 def fit_many(groups: Iterable[Group], ridge: float = RIDGE) -> list[Fit]:
-    """Fit many groups, those with the same pairs at once: what `fit` gives for each, to the bit."""
+    """Fit many groups, groups with the same pairs together: each result is the same as that of `fit`, to the bit."""
     _check(ridge)
     groups = list(groups)
     alike: dict[tuple[Pair, ...], list[int]] = {}
@@ -214,9 +215,9 @@ class _Part(NamedTuple):
 
     members: tuple[int, ...]
     pairs: Ints
-    """By position among the members."""
+    """Pairs as positions among the members."""
     places: tuple[int, ...] | None
-    """Where its pairs stand among those of the group; None: it has all of them."""
+    """Indexes of its pairs among those of the group; None: it has all of them."""
 
     def problem(self, groups: Sequence[Group]) -> Problem:
         """The wins within the component, in groups that have the same pairs."""
@@ -233,7 +234,9 @@ class _Part(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _parts(pairs: tuple[Pair, ...]) -> tuple[_Part, ...]:
-    """The components of two branches or more, by their lowest branch. Judges ask about the same pairs again and again."""
+    """The components of two branches or more, by their lowest branch. Cached, because judges ask about the same pairs
+    again and again.
+    """
     home: dict[int, int] = {}
     members: dict[int, list[int]] = {}
     for branch in sorted({branch for pair in pairs for branch in pair}):
@@ -283,5 +286,5 @@ def normal_cdf(z: float) -> float:
 
 
 def _entry(a: int, b: int) -> int:
-    """Where row max(a, b), column min(a, b) of a lower triangle is."""
+    """Index of row max(a, b), column min(a, b) of a lower triangle."""
     return a * (a + 1) // 2 + b if a >= b else b * (b + 1) // 2 + a

@@ -1,4 +1,4 @@
-"""Fits by compiled code, where the package was installed on a machine with a C compiler; else by `newton.in_python`."""
+"""Fits by compiled code, if the package was installed on a machine with a C compiler; else by `newton.in_python`."""
 
 from array import array
 
@@ -13,11 +13,11 @@ else:
     COMPILED = True
 
 WAY: Way = fit if COMPILED else in_python
-"""How fits are made."""
+"""The implementation of fits."""
 
 
 def solve(problem: Problem, ridge: float) -> Solution:
-    """Fit all groups of a problem. Raises ArithmeticError should there be one without a maximum."""
+    """Fit all groups of a problem. Raises ArithmeticError for a problem without a maximum."""
     n, pairs, ahead, behind = problem
     groups = 2 * len(ahead) // len(pairs)
     found = Solution(*[array("d", bytes(8 * groups * entries)) for entries in (n, n, n * (n + 1) // 2)])

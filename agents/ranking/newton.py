@@ -1,16 +1,17 @@
 """Newton's method for the penalised Bradley-Terry likelihood.
 
 Maximises L(theta) = sum of wins_ij log sigma(theta_i - theta_j) - (ridge / 2) sum of theta_i^2 over the branches of one
-component. Only operations whose result IEEE 754 fixes to the last bit, in one order: nothing depends on a linear algebra
-library, on the C library's exp, or on what else is fitted at the same time. `_newton.c` does the same operations in the same
-order, so it gives the same bits, some hundred times faster; it is used where it was compiled (see `compiled_adapter`).
+component. Only operations whose result IEEE 754 fixes to the last bit, in one order: nothing depends on a linear
+algebra library, on the C library's exp, or on the other groups fitted at the same time. `_newton.c` does the same
+operations in the same order, so it gives the same bits, some hundred times faster; it is used if it was compiled (see
+`compiled_adapter`).
 
-Why it always ends at the one maximum: L is strictly concave (the ridge), so a zero gradient is the maximum, whatever
-way led there. Full steps from a good start get there in four to seven rounds, each squaring the error. Should they not
-within PATIENCE rounds, the search starts again from zero with steps of at most CAREFUL per branch. Then no difference
-theta_i - theta_j moves by more than c = 2 CAREFUL, and because |sigma''| <= sigma', curvature along such a step x grows
-by a factor of at most e^c. With v = x'Ax > 0 and a share t <= 1 of the step, L rises by at least
-v t (1 - (e^c - 1 - c) / c^2) > v t / 9 for c = 1.5: every careful step climbs, and near the maximum steps are full.
+Why it always ends at the one maximum: L is strictly concave (the ridge), so a zero gradient is the maximum, from any
+start. Full steps from a good start get there in four to seven rounds, each squaring the error. Should they not within
+PATIENCE rounds, the search starts again from zero with steps of at most CAREFUL per branch. Then no difference
+theta_i - theta_j moves by more than c = 2 CAREFUL, and because |sigma''| <= sigma', curvature along such a step x
+grows by a factor of at most e^c. With v = x'Ax > 0 and a share t <= 1 of the step, L rises by at least v t
+(1 - (e^c - 1 - c) / c^2) > v t / 9 for c = 1.5: every careful step climbs, and near the maximum steps are full.
 """
 
 from array import array
@@ -26,11 +27,14 @@ Ints: TypeAlias = "array[int]"
 Matrix = list[list[float]]
 
 TOLERANCE = 1e-10
-"""The last step moves no score by more. The error left is its square; the covariance is taken where that step began."""
+"""The last step moves no score by more. The remaining error is its square; the covariance is taken at the start of that
+step.
+"""
 
 NOISE = 1e-15
 """A gradient over m comparisons is known to about this times m, so a step to this times m / ridge. With a hundred
-thousand comparisons that is more than the tolerance, and takes its place."""
+thousand comparisons the noise is larger than the tolerance, and replaces it.
+"""
 
 BOLD = 2.0
 """Longest step of a branch at first: exp must not overflow on the way, and `grown` is good to here."""
@@ -73,11 +77,11 @@ class Problem(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """The maximum of each group, one after the other, and the curvature there."""
+    """The maximum of each group in order, and the curvature there."""
 
     theta: Floats
     shares: Floats
-    """For each branch the sum over the others of sigma(theta_i - theta_j)."""
+    """For each branch the sum of sigma(theta_i - theta_j) over the others."""
     inverse: Floats
     """The lower triangle of (H + ridge I)^-1, by rows."""
 
@@ -90,7 +94,7 @@ def in_python(
     n: int, groups: int, pairs: Ints, ahead: Floats, behind: Floats, theta: Floats, shares: Floats, inverse: Floats,
     rules: Rules, /,
 ) -> bool:  # fmt: skip
-    """The `Way` that needs no compiler, and says what the other one does."""
+    """The `Way` without a compiler; the reference for the compiled one."""
     many, entries = len(pairs) // 2, n * (n + 1) // 2
     for group in range(groups):
         won: Matrix = [[0.0] * n for _ in range(n)]
@@ -117,10 +121,10 @@ class _Search:
     """
 
     def __init__(self, won: Matrix) -> None:
-        """Begin at what the share of wins says, plus the same of the mean opponent.
+        """Start from the share of wins of a branch, and add the same for the mean opponent.
 
         With y = (wins - losses) / (count + 2), 2.4 y / sqrt(1.01 - y^2) is near the log odds, without a logarithm, and
-        below 24 for any count. Where one starts changes the number of rounds, not the result: 2.4 took the fewest.
+        below 24 for any count. The start changes the number of rounds, not the result: 2.4 needed the fewest.
         """
         self.n = n = len(won)
         self.counts = [[won[i][j] + won[j][i] for j in range(n)] for i in range(n)]
@@ -134,7 +138,7 @@ class _Search:
         self.theta = [t - mean for t in theta]
         self.strengths = [exponential(t) for t in self.theta]
         self.whole = _sum(wins)
-        # Of j's comparisons with lower branches i, c - won_ij is expected: c is taken off here, once.
+        # Of j's comparisons with lower branches i, c - won_ij is expected: c is subtracted here, once.
         for j in range(n):
             for i in range(j):
                 wins[j] -= self.counts[i][j]
@@ -207,7 +211,7 @@ class _Search:
 
 
 def _sum(terms: Sequence[float], start: float = 0.0) -> float:
-    """From left to right, each sum rounded: Python's own `sum` is more exact from 3.12 on."""
+    """From left to right, each sum rounded, because Python's own `sum` is more exact from 3.12 on."""
     for term in terms:
         start += term
     return start

@@ -1,8 +1,8 @@
 """exp of a float, made of additions, multiplications and divisions only; and one for short steps.
 
 IEEE 754 fixes the result of every basic operation to the last bit, and of no library's exp: those differ between C
-libraries and processors. With this one a fit gives the same bits on every machine. The relative error is below 2e-15 for
-|x| <= 600. `_newton.c` has the same.
+libraries and processors. With this function a fit gives the same bits on every machine. The relative error is below
+2e-15 for |x| <= 600. `_newton.c` has the same function.
 """
 
 from math import ldexp
@@ -11,13 +11,13 @@ INVERSE_LN2 = 1.4426950408889634
 LN2_HIGH = 6.93147180369123816490e-01
 """ln 2 to 33 bits: times a small integer it is exact."""
 LN2_LOW = 1.90821492927058770002e-10
-"""The rest of ln 2."""
+"""The low part of ln 2."""
 
 
 def exponential(x: float) -> float:
     """2^k exp(r) with |r| <= ln(2) / 2, and exp(r) by its Pade approximant of order [5/5].
 
-    That is (even + odd) / (even - odd) with whole-number coefficients; its own error is below 1e-15 there.
+    That is (even + odd) / (even - odd) with integer coefficients; its own error is below 1e-15 there.
     """
     k = round(x * INVERSE_LN2)
     r = (x - k * LN2_HIGH) - k * LN2_LOW

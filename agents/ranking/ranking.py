@@ -1,9 +1,9 @@
-"""The ranking of a rollout: which branch is best, by what was verified and what the judge prefers, and how surely.
+"""The ranking of a rollout: which branch is best, by verdicts and by the judge's preferences, and how certain that is.
 
 Decides totals, ranks and their ranges, and the probability that one branch is better than another. Guarantees: a
-passing branch is above a failing one; a branch whose outcome is unknown has no rank; the same branches and votes give
-the same result in whatever order they come, alone (`rank`) or among others (`rank_many`); every float is rounded to
-nine significant digits, and every comparison of floats is made after rounding.
+passing branch is above a failing one; a branch with an unknown outcome has no rank; the same branches and votes give
+the same result in any order, alone (`rank`) or among others (`rank_many`); every float is rounded to nine significant
+digits, and floats are compared only after rounding.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,9 @@ _ranked: Final = unchecked(RankedBranch)
 _component: Final = unchecked(RewardComponent)
 
 TIERS: tuple[ObjectiveStatus, ...] = ("pass", "not_required", "fail")
-"""Best first. Branches of one rollout have the same required verdicts, so `not_required` never meets the other two."""
+"""Best first. Branches of one rollout have the same required verdicts, so `not_required` never occurs together with the
+other two.
+"""
 
 OBJECTIVE_SCORES: dict[ObjectiveStatus, float] = {"pass": 1.0, "fail": 0.0}
 
@@ -31,12 +33,14 @@ SURE = 0.95
 """A branch is surely better from this probability on."""
 
 CLEARLY_UNSURE, CLEARLY_SURE = 2.70, 2.71
-"""Around the square of 1.645, the difference in standard errors where one is sure: only between them Phi is needed."""
+"""Around the square of 1.645, the squared difference in standard errors that is significant: Phi is computed only
+between these two.
+"""
 
 DEFAULTS = RankingConfig()
 
 NO_SCORE = 1e-12
-"""Scores closer to zero are zero: what is left there is rounding, and would otherwise keep its nine digits."""
+"""Scores closer to zero are set to zero: they are rounding errors, which would otherwise keep nine digits."""
 
 
 @final
@@ -61,9 +65,11 @@ class Candidate:
         self.branch_index = branch_index
         self.objective_status = objective_status
         self.judge_scalar = judge_scalar
-        """0..10: the mean of the judge's scores of this branch by itself."""
+        """0..10: the mean of the judge's scores of this branch alone."""
         self.is_counted = is_counted
-        """Whether statistics and comparisons count it. One that is mistrusted is ranked by its outcome, and touches no other."""
+        """Whether statistics and comparisons count it. A mistrusted branch is ranked by its outcome, and changes no
+        other branch.
+        """
         self.is_ranked = is_ranked
         """Whether it may have a rank."""
         self.attempt = attempt
@@ -93,7 +99,7 @@ class RankingResult(NamedTuple):
     """One for each tier."""
 
     def probability(self, chosen: int, rejected: int) -> float | None:
-        """Probability that one branch is really better than another, by the judge; None when not comparable."""
+        """Probability that one branch is really better than another, by the judge; None if they are not comparable."""
         first, second = self.places.get(chosen), self.places.get(rejected)
         if first is None or second is None or first.tier != second.tier:
             return None
@@ -107,7 +113,7 @@ def rank(branches: Sequence[Candidate], votes: Sequence[Vote], config: RankingCo
 
 
 def rank_many(contests: Iterable[Contest]) -> list[RankingResult]:
-    """Rank many rollouts: what `rank` gives for each, to the bit, with the fits made in batches."""
+    """Rank many rollouts: each result is the same as that of `rank`, to the bit, with the fits made in batches."""
     drafts = [_Draft(contest) for contest in contests]
     by_ridge: dict[float, list[Group]] = {}
     for draft in drafts:
@@ -249,9 +255,9 @@ class _Draft:
 
 
 def total(parts: Sequence[RewardComponent]) -> float | None:
-    """Sum of weight x value over the parts that are known, scaled up to the weight of all parts; None without any.
+    """Sum of weight x value over the known parts, scaled up to the weight of all parts; None if no part is known.
 
-    A total therefore has the same scale whether or not there was a judge: 1.3 is the best with the default weights.
+    So a total has the same scale with and without a judge: 1.3 is the best with the default weights.
     """
     pairs = [(part.weight, part.value) for part in parts]
     known = [(weight, value) for weight, value in pairs if value is not None]
@@ -284,7 +290,7 @@ def surely(fit: Fit) -> tuple[list[int], list[int]]:
 
 
 def _order(row: _Scored) -> tuple[float, float, int]:
-    """Total descending, score descending, index ascending; what is missing comes after what is there."""
+    """Total descending, score descending, index ascending; missing values last."""
     return (
         inf if row.total is None else -row.total,
         inf if row.bt_score is None else -row.bt_score,

@@ -1,8 +1,8 @@
-"""Statistics of a group of branches, and of its judge's behaviour: the numbers beside a ranking.
+"""Statistics of a group of branches, and of its judge's behaviour, shown with a ranking.
 
-Pass rate with its Wilson interval, whether the group is large enough to mean anything, an exact McNemar test, and how
-much the judge's votes depend on what it was shown first. A number that is not defined is None, never 0. Nothing here
-decides anything: the numbers are descriptive.
+Pass rate with its Wilson interval, whether the group is large enough to be meaningful, an exact McNemar test, and how
+much the judge's votes depend on the order of the sides. An undefined number is None, never 0. Nothing here decides
+anything: the numbers are descriptive.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ POWERED_FROM = 10
 """Branches below which no interval is called powered."""
 
 POWERED_WITHIN_PP = 30.0
-"""Half-widths of this many percentage points or more say next to nothing."""
+"""Half-widths of this many percentage points or more mean that the group is too small."""
 
 TIE = -1
 """In the place of the winner's index."""
@@ -34,7 +34,7 @@ MCNEMAR_FROM = 4
 
 
 class VoteStats(NamedTuple):
-    """How the judge voted. Ties by content are no votes of a judge and do not count here."""
+    """Statistics of the judge's votes. Ties by content are no votes of a judge and do not count here."""
 
     position_consistency: float | None
     first_position_rate: float | None
@@ -42,7 +42,7 @@ class VoteStats(NamedTuple):
 
 
 def ranking_stats(outcomes: Sequence[bool], votes: Iterable[Vote]) -> RankingStats:
-    """From what is known to pass or fail, in the order of the ranking, and the votes that count."""
+    """Statistics of the known passes and failures, in the order of the ranking, and of the votes that count."""
     n, passes = len(outcomes), sum(outcomes)
     judge = vote_stats(votes)
     pass_rate, low, high, powered, half_width_pp = _power(passes, n)
@@ -61,7 +61,7 @@ def ranking_stats(outcomes: Sequence[bool], votes: Iterable[Vote]) -> RankingSta
     )
 
 
-@lru_cache(maxsize=4096)  # groups are small: the same few counts come again and again
+@lru_cache(maxsize=4096)  # groups are small: the same few counts occur again and again
 def _power(passes: int, n: int) -> tuple[float | None, float | None, float | None, bool, float | None]:
     """Pass rate, Wilson interval, whether it is powered, and the interval's half-width in percentage points, to one decimal."""
     if n == 0:
@@ -83,13 +83,13 @@ def vote_stats(votes: Iterable[Vote]) -> VoteStats:
 
 
 def turned_pairs(votes: Iterable[Vote]) -> tuple[int, int]:
-    """How many pairs were asked in both orders, and how many of those were answered the same."""
+    """How many pairs were asked in both orders, and how many of those got the same answer."""
     counts = _vote_counts(votes)
     return counts.turned, counts.agree
 
 
 class _VoteCounts(NamedTuple):
-    """How votes were cast."""
+    """Counts of the votes."""
 
     valid: int
     ties: int
@@ -97,7 +97,7 @@ class _VoteCounts(NamedTuple):
     turned: int
     """Pairs asked in both orders."""
     agree: int
-    """Of those, the ones with the same answer."""
+    """Those of them with the same answer."""
 
 
 def _vote_counts(votes: Iterable[Vote]) -> _VoteCounts:
@@ -132,7 +132,7 @@ def wilson(passes: int, n: int) -> tuple[float, float]:
 
 
 def mcnemar(b: int, c: int) -> float:
-    """Exact two-sided p for b and c discordant pairs, 1 when there are none; whole numbers up to the last division."""
+    """Exact two-sided p for b and c discordant pairs, 1 if there are none; integers up to the last division."""
     n = b + c
     tail = ways = 1
     for k in range(min(b, c)):

@@ -27,17 +27,19 @@ class Vote:
         self.b = b
         """Another one."""
         self.order = order
-        """`ab`: a was shown first. None: there was no call, the judged texts are identical (see `tie_by_content`)."""
+        """`ab`: a was shown first. None: there was no call, because the judged texts are identical (see
+        `tie_by_content`).
+        """
         self.sample = sample
         """The repetition."""
         self.preferred = preferred
-        """Names a or b, not a position. None: asked, and no usable answer."""
+        """Names a or b, not a position. None: the judge was asked, and gave no usable answer."""
         self.judge = judge
-        """The judge that was asked: answers of different judges are never taken for two orders of one question."""
+        """The judge that was asked: answers of different judges never count as two orders of one question."""
 
 
 class Place(NamedTuple):
-    """Where a branch stands before anything is ranked."""
+    """The place of a branch before judging."""
 
     tier: int
     position: int

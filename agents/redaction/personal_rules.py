@@ -19,7 +19,7 @@ _NOT_TOP = frozenset({
     "astype", "conf", "data", "dtype", "grad", "jpeg", "jpg", "json", "mount", "numpy", "path", "png", "reshape", "service", "shape",
     "slice", "socket", "svg", "target", "timer", "toml", "transpose", "value", "values", "view", "weight", "weights", "yaml", "yml",
 })  # fmt: skip
-"""Ends of file names, systemd units and attributes, none of which is a top-level domain."""
+"""Last parts of file names, systemd units and attributes, none of which is a top-level domain."""
 
 
 def _email(text: str, at: int, floor: int) -> Span | None:
@@ -44,7 +44,7 @@ _SHARED_ACCOUNTS = frozenset({
     "linuxbrew", "nobody", "node", "nonroot", "pi", "pptruser", "public", "runner", "runneradmin", "sandbox", "shared",
     "ubuntu", "user", "username", "vagrant", "vscode", "you", "your_username",
 })  # fmt: skip
-"""Accounts that images, runners and manuals have in common; their names say nothing about who worked."""
+"""Accounts that are common in images, runners and manuals; their names do not identify a person."""
 _NAME = r"(?P<name>(?![0-9.\-]+[/\\\s])[\w](?:[\w.@+\-]{0,62}[\w$])?)"
 _POSIX_HOME = re.compile(rf"/(?:home|Users)/{_NAME}")
 _WINDOWS_HOME = re.compile(
@@ -63,7 +63,7 @@ def _posix_home(text: str, at: int, floor: int) -> Span | None:  # noqa: ARG001 
     found = _POSIX_HOME.match(text, at)
     if found is None or found["name"].lower() in _SHARED_ACCOUNTS:
         return None
-    # "https://host/home/page" and "src/home/index" are no home directories
+    # "https://host/home/page" and "src/home/index" are not home directories
     inside = at > 0 and _INSIDE_PATH.match(text, at - 1)
     if inside and not _ROOT_BEFORE.search(text, max(0, at - 24), at):
         return None

@@ -1,7 +1,7 @@
 """Private keys: PEM and PGP blocks, also those that lost their beginning or their end to a cut.
 
 Line ends may be real, or the `\\n` of a JSON string, or those of quoted source lines. A marker without key material, as
-code that looks for keys has it, is left alone.
+in code that searches for keys, is left alone.
 """
 
 import re
@@ -15,7 +15,7 @@ _KEY_END = re.compile(r"-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_MATERIAL = re.compile(r"[A-Za-z0-9+/]{16}")
 _KEY_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _BETWEEN = " \t\r\n\"'+,>|\\"
-"""The text between two lines of a key: line ends, and what source code and quoted mails put there."""
+"""Characters between two lines of a key: line ends, and those added by source code and quoted mails."""
 _CUT_KEY = re.compile(
     r"(?:[\s\\nr]{0,8}[A-Z][A-Za-z-]{2,20}: [^\n\\]{0,100}){0,4}"  # Proc-Type, DEK-Info, Version
     r"(?:[\s\"'+,>|\\]{0,64}[A-Za-z0-9+/=]{16,}+)*+"
@@ -36,7 +36,7 @@ def _private_key(text: str, at: int, floor: int) -> Span | None:  # noqa: ARG001
     assert cut is not None  # all of it is optional
     if cut["last"] and not (cut["last"].isalpha() and random_length(cut["last"]) == 0):
         return at, cut.end()
-    stop = cut.start("tail") if cut["last"] else cut.end()  # a word at the end is what follows the key
+    stop = cut.start("tail") if cut["last"] else cut.end()  # a word at the end follows the key and is not part of it
     return (at, stop) if _KEY_MATERIAL.search(text, begin.end(), stop) else None
 
 

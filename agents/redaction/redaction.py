@@ -1,8 +1,8 @@
-"""Redaction: secrets and personal data leave a text, a placeholder that says what was there stays.
+"""Redaction: removes secrets and personal data from a text, and leaves a placeholder that names the kind.
 
-`redact` and `redact_json` decide what is removed; nothing else in the product does. Guaranteed: the same input gives the
-same output everywhere; redacting twice changes and counts nothing more; a text or value in which nothing is found comes
-back as the same object; the time is linear in the text. The rules are in `private_keys`, `secret_rules`, `secret_encoded`,
+`redact` and `redact_json` decide what is removed; no other code does. Guaranteed: the same input gives the same output
+everywhere; redacting twice changes and counts nothing more; a text or value without findings is returned as the same
+object; the time is linear in the text. The rules are in `private_keys`, `secret_rules`, `secret_encoded`,
 `secret_commands`, `secret_cookies`, `secret_assignments` and `personal_rules`.
 """
 
@@ -33,7 +33,7 @@ SECRET_FIELD = "secret_field"  # noqa: S105 - a kind
 NAME = "key:"
 """The first part of the names of kinds that were found in the name of a field."""
 _COOKIE = "Cookie: "
-"""The prefix under which the text of a field that holds cookies is read."""
+"""The prefix with which the text of a cookie field is examined."""
 _BETWEEN = '", "'
 """The separator of the words of a list when it is read as a command."""
 _AUTHORIZATION = frozenset({"authorization", "proxy-authorization", "proxy_authorization", "x-authorization"})
@@ -43,7 +43,7 @@ class Redacted(NamedTuple):
     """A text without its secrets."""
 
     text: str
-    """The same object as the input when nothing was found."""
+    """The same object as the input if nothing was found."""
     counts: Counts
     """How many of each kind were removed, sorted by kind."""
 
@@ -52,18 +52,18 @@ class RedactedJson(NamedTuple):
     """A JSON value without its secrets."""
 
     value: Any
-    """The same object as the input when nothing was removed."""
+    """The same object as the input if nothing was removed."""
     counts: Counts
     """How many of each kind, sorted by kind. `key:<kind>` was found in the name of a field, and is still there."""
 
 
 def redact(text: str) -> Redacted:
-    """Remove what the rules find."""
+    """Remove everything that the rules find."""
     if _is_plain(text):
         return Redacted(text, ())
     counts: dict[str, int] = {}
     cleaned = text
-    # A removal can uncover something that stood too close to it, so rules run until there is nothing left to find. This
+    # A removal can reveal a secret that was too close to it, so rules run until they find nothing. This
     # ends: a removal always takes characters that are not part of a placeholder.
     while (result := _once(cleaned, counts)) is not cleaned:
         cleaned = result
@@ -76,12 +76,12 @@ def _is_plain(text: str) -> bool:
 
 
 def contains_secret(text: str) -> bool:
-    """Whether `redact` would remove anything: the last check before something leaves."""
+    """Whether `redact` would remove anything: the last check before data is exported."""
     return redact(text).text is not text
 
 
 def redact_json(value: Any) -> RedactedJson:
-    """Redact the strings of a JSON value, and those that only the name of their field gives away.
+    """Redact the strings of a JSON value, including secrets that only the name of their field reveals.
 
     Only the containers on the way to a change are copied, and nothing recurses, however deep the value is nested.
     """
@@ -105,9 +105,9 @@ def redact_json(value: Any) -> RedactedJson:
 
 
 def _is_plain_json(value: Any) -> bool:
-    """Whether cheap tests show that there is nothing to find: most arguments are like that."""
+    """Whether cheap tests show that there is nothing to find, as in most arguments."""
     level = [value]
-    for item in level:  # grows while it is gone through
+    for item in level:  # grows during the iteration
         kind = type(item)
         if kind is str:
             if not _is_plain(item):
@@ -125,7 +125,7 @@ def _is_plain_json(value: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_plain_name(name: Any) -> bool:
-    # {"name": ..., "value": ...} gives a value the name of another field, so it is looked at closely.
+    # {"name": ..., "value": ...} gives a value the name of another field, so it is checked in detail
     return type(name) is str and name != "value" and _is_plain(name) and _secret_by_name(name) is None
 
 
@@ -134,7 +134,7 @@ def _secret_by_name(name: str) -> SecretName | None:
 
 
 def has_unremoved(kinds: Iterable[str]) -> bool:
-    """Whether something was found in the name of a field, and is still there."""
+    """Whether a secret was found in the name of a field, where it cannot be removed."""
     return any(kind.startswith(NAME) for kind in kinds)
 
 
@@ -171,7 +171,7 @@ def _command(words: list[str], counts: dict[str, int]) -> list[str]:
 
 
 def was_redacted(text: str) -> bool:
-    """Whether a text shows that something was removed from it, here or before it came here."""
+    """Whether a text shows that something was removed from it, by us or before it arrived."""
     return "[REDACTED:" in text and _PLACEHOLDER.search(text) is not None
 
 
@@ -190,12 +190,14 @@ _SECTIONS: tuple[tuple[Rule, ...], ...] = (
     (*NAMED_KEYS, *ASSIGNMENTS, *HOMES),
     ADDRESSES,
 )
-"""In the order in which they run: forms before names, secrets before people. Patterns that few texts match are apart
-from those that many match: a word such as "secret" sends no text to the rules for rare forms."""
+"""In the order in which they run: forms before names, secrets before people. Patterns that match few texts are separate
+from those that match many, so that a word such as "secret" does not cause a search for rare forms.
+"""
 RULES: tuple[Rule, ...] = tuple(chain.from_iterable(_SECTIONS))
 _GROUP_LITERALS = 16
-"""Literals that are looked for at once: with more, the search leaves the processor's vector instructions and is slower. A
-literal of one character beside others does the same, so addresses stand alone."""
+"""Most literals searched for at once: with more, the search leaves the processor's vector instructions and is slower. A
+literal of one character among others has the same effect, so addresses are searched separately.
+"""
 
 
 def _literals(rule: Rule) -> tuple[str, ...]:
@@ -270,7 +272,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _apply(rule: Rule, anchor: str, text: str, counts: dict[str, int]) -> str:
-    """One rule at all places where one of its anchors is."""
+    """Apply one rule at all places of its anchors."""
     kept: list[str] = []
     done = 0
     at = text.find(anchor)
@@ -295,7 +297,7 @@ _LONGEST_PLACEHOLDER = 52
 
 
 def _removes_something(text: str, start: int, end: int) -> bool:
-    """Whether a span has characters of its own, and cuts no placeholder: what ends the repetition in `redact`."""
+    """Whether a span has characters of its own, and cuts no placeholder: this ends the repetition in `redact`."""
     inside = 0
     for found in _PLACEHOLDER.finditer(text, max(0, start - _LONGEST_PLACEHOLDER), end + _LONGEST_PLACEHOLDER):
         if found.start() < start < found.end() or found.start() < end < found.end():
@@ -315,12 +317,12 @@ class _Node:
         self.copy: Any = None
 
     def words(self) -> list[str]:
-        """The items of a list as they are now; nothing for those that are no strings."""
+        """The current items of a list; empty for items that are not strings."""
         return [item if isinstance(item, str) else "" for item in self.copy or self.original]
 
 
 class _Tree:
-    """A JSON value that is copied where it is written to."""
+    """A JSON value that is copied where it is changed."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -330,11 +332,11 @@ class _Tree:
         """The lists that may be commands, likewise."""
 
     def strings(self) -> Iterator[tuple[_Node | None, Any, str, str]]:
-        """(where it is, at which key or index, the name of its field, the string itself)."""
+        """(parent node, key or index, name of the field, the string itself)."""
         if isinstance(self.value, str):
             yield None, None, "", self.value
         nodes = [_Node(self.value, None, None, "")] if isinstance(self.value, (dict, list)) else []
-        for node in nodes:  # grows while it is gone through
+        for node in nodes:  # grows during the iteration
             for key, name, item in self._items(node):
                 if isinstance(item, str):
                     yield node, key, name, item
@@ -348,7 +350,7 @@ class _Tree:
             option = ""
             for index, item in enumerate(node.original):
                 yield index, option or node.name, item
-                # ["--password", "..."]: the option is the name of what follows it
+                # ["--password", "..."]: the option names the next word
                 option = item if isinstance(item, str) and item.startswith("--") else ""
             return
         # {"name": "API_KEY", "value": "..."}: the way lists of variables are written
@@ -359,7 +361,7 @@ class _Tree:
             yield key, owner if name == "value" and isinstance(owner, str) else name, item
 
     def write(self, node: _Node | None, key: Any, text: str) -> None:
-        """Put a text in the place of another."""
+        """Replace a text."""
         if node is None:
             self.value = text
             return

@@ -1,9 +1,9 @@
 """Secrets that only their name gives away: `password = "..."`, `API_KEY=...`, `"token": "..."`, `--password ...`.
 
-Decides by the name and the value together. The name must be that of a secret (`db_password`, `apiKey`), not of something
+Decides by the name and the value together. The name must be that of a secret (`db_password`, `apiKey`), not of a value
 about one (`token_count`, `secret_name`, `next_page_token`). The value must be written out (in quotes, in an environment
-file, on a command line) or be no plausible piece of code, and must not be a word, a placeholder or a template:
-`password = get_password()`, `token = None` and `api_key: str` stay as they are.
+file, on a command line) or be unlikely as code, and must not be a word, a placeholder or a template: `password =
+get_password()`, `token = None` and `api_key: str` stay unchanged.
 """
 
 import re
@@ -26,7 +26,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _PASSWORDS = frozenset({"password", "passwords", "passwd", "passphrase", "pwd", "userpassword", "dbpassword", "pgpassword",
                         "rootpassword", "passcode", "sshpass"})  # fmt: skip
 _REDIS = ["rediscli", "auth"]
-"""The variable from which redis-cli takes a password."""
+"""The variable in which redis-cli expects a password."""
 _SECRETS = frozenset({"secret", "secrets", "credential", "credentials", "apikey", "apikeys", "secretkey", "accesskey",
                       "privatekey", "authkey", "clientsecret", "appsecret"})  # fmt: skip
 _TOKENS = frozenset({"token", "authtoken", "accesstoken", "apitoken", "refreshtoken", "bearertoken", "sessiontoken"})
@@ -40,7 +40,7 @@ _ABOUT = frozenset({
     "rotation", "sha", "size", "status", "stdin", "store", "suffix", "title", "ttl", "type", "types", "updated", "uri", "url", "usage",
     "var", "version",
 })  # fmt: skip
-"""The last word of a name that is about a secret and does not hold it."""
+"""Last words of names that are about a secret and do not contain one."""
 _OTHER_TOKENS = frozenset({
     "begin", "bos", "cancel", "cancellation", "cls", "continuation", "delimiter", "end", "eos", "first", "image", "input", "key", "last",
     "mask", "max", "min", "n", "next", "num", "output", "pad", "page", "per", "prev", "previous", "prompt", "sep", "special",
@@ -51,7 +51,7 @@ _OTHER_TOKENS = frozenset({
 
 @lru_cache(maxsize=4096)
 def secret_name(name: str) -> SecretName | None:
-    """The kind of secret that a variable, field or option of this name holds; None when it holds none."""
+    """The kind of secret in a variable, field or option of this name; None if it has none."""
     words = [word.lower() for word in _WORDS.findall(name)]
     while words and words[-1].isdigit():
         words.pop()
@@ -75,8 +75,8 @@ _LONG_WORD = re.compile(r"[a-z]{20,}")
 def looks_secret(value: str, name: SecretName, *, written_out: bool = True) -> bool:
     """Whether this is a secret and not a word, a placeholder, a template or code.
 
-    `written_out` says that the value is a literal (quoted, or in a place where everything is), so that even a weak one
-    counts when the name is that of a password.
+    `written_out`: the value is a literal (quoted, or in a place where everything is), so that even a weak one counts if
+    the name is that of a password.
     """
     if len(value) < 6 or not value.isprintable() or " " in value or is_placeholder(value):
         return False
@@ -99,7 +99,7 @@ def looks_secret(value: str, name: SecretName, *, written_out: bool = True) -> b
 
 _LONGEST_NAME = 40
 _LONGEST_LOOK = 64
-"""Characters of a value that are looked at; the rest of a secret goes with them."""
+"""Characters of a value that are examined; the rest of a secret is removed with them."""
 _ASSIGNMENT = re.compile(
     r"\"?[A-Za-z0-9_\-]{3,48}+"
     r"(?P<close>\\{0,8}[\"'`]?[ ]?\]?\)?)"
@@ -116,7 +116,7 @@ _MORE = {
     "bare": re.compile(r"[^\s\"'`,;<>()\[\]{}&|\\]*"),
 }
 _CODE = re.compile(r"\A[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z|\A0x|[kK]ey|[tT]oken|[sS]ecret|[pP]assw")
-"""An attribute, or the name of something that holds a secret."""
+"""An attribute, or the name of a variable with a secret."""
 _NETRC = re.compile(r"login[ \t]+\S{1,64}[ \t]+\Z")
 _ODD_PASSWORD = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])(?=.*[!@#$%^&*+?~=])[^$@&*].{7,}")
 """Letters, digits and symbols: no expression that is commonly written without a space."""
@@ -153,7 +153,7 @@ def _assignment(text: str, at: int, floor: int) -> Span | None:
 
 
 def _name_start(text: str, at: int, floor: int) -> int:
-    """Where the name that contains the anchor begins."""
+    """The start of the name that contains the anchor."""
     start, first = at, max(floor, at - _LONGEST_NAME)
     while start > first and (text[start - 1].isalnum() or text[start - 1] in "_-"):
         start -= 1
@@ -161,7 +161,7 @@ def _name_start(text: str, at: int, floor: int) -> int:
 
 
 def _separates(text: str, found: re.Match[str], name: str, start: int, group: str) -> bool:
-    """Whether what stands between name and value makes the one the value of the other."""
+    """Whether the text between name and value assigns the value to the name."""
     separator = found["sep"].strip(" \t")
     if group == "bare":
         following = text[found.end("bare") : found.end("bare") + 2]
@@ -191,7 +191,9 @@ def _is_written_out(text: str, found: re.Match[str], name: str, start: int, kind
 
 
 def _named(words: str, anchors: str) -> Rule:
-    """A rule for names that contain one of these words; the anchors leave out what may be upper or lower case."""
+    """A rule for names that contain one of these words; the anchors leave out letters that may be in upper or lower
+    case.
+    """
     shape = (
         rf"(?i-u:{words})[0-9A-Za-z_-]{{0,40}}(?:[\\\"'`\]) ]{{0,8}}[:=,>]|[\\\"', ]{{1,6}}value| is:? )"
         rf"|--[A-Za-z-]{{0,24}}(?:{words})[A-Za-z-]{{0,16}} |login[ \t]"

@@ -1,7 +1,7 @@
 """Passwords on command lines: `docker login -p ...`, `mysql -p...`, `sshpass -p ...`, `curl -u user:...`, `redis-cli -a ...`.
 
 A short option means something else to every program (`ssh -p 22`, `mkdir -p`, `docker run -p 80:80`), so the program
-decides which of its options has a password. A command ends where a shell ends it, or with the quotes that it stands in.
+decides which of its options has a password. A command ends at a shell separator, or at the end of its quotes.
 Placeholders to be filled in later (`$PASSWORD`, `<password>`, `{password}`) and words that only name a password (`-p
 PASSWORD`) stay. Commands are read as text and as lists of words (`["mysql", "-p..."]`).
 """
@@ -15,11 +15,11 @@ from agents.redaction.secret_shapes import Accept, Rule, Span, is_placeholder, n
 
 _KIND = "command_password"
 _MOST_WORDS = 48
-"""Words of a command that are looked at."""
+"""Words of a command that are examined."""
 
 _TEMPLATE = re.compile(
     r"\A\${1,2}[A-Za-z_][\w:.\[\]>-]*\Z|\{[0-9]?\}|\\u003c|\A[.+].*[.+]\Z|\A[-@`]|\A[x*.]+\Z"
-    r"|\A(?:[0-9.]{7,15}:)?[0-9]{1,5}:[0-9]{1,5}(?:/\w+)?\Z",  # ports, which other programs have behind -p
+    r"|\A(?:[0-9.]{7,15}:)?[0-9]{1,5}:[0-9]{1,5}(?:/\w+)?\Z",  # ports, which other programs also take with -p
     re.IGNORECASE,
 )
 _NAME = re.compile(
@@ -47,14 +47,14 @@ class _Program(NamedTuple):
     name: str
     """The expected text at the anchor: patterns, as are the others."""
     joined: str
-    """Options that the password follows in the same word."""
+    """Options with the password in the same word."""
     apart: str = r"(?!)"
-    """Options whose password is the next word."""
+    """Options with the password in the next word."""
     accept: Accept = _is_password
     before: str = ""
     """The expected text before the anchor."""
     words: int = _MOST_WORDS
-    """How many words are its own: those behind them are another command."""
+    """How many words belong to it: later words are another command."""
 
 
 _MYSQL = r"-p(?!(?:ort|assword|rotocol|ager|rompt|lugin)\b)|--password="
@@ -106,10 +106,10 @@ class _Word(NamedTuple):
     start: int
     end: int
     is_value: bool
-    """Whether it stands where a password does."""
+    """Whether it is at the place of a password."""
 
 
-# A line goes on behind a backslash: "\" and a line end, "\\\n" in JSON, and that in JSON again.
+# A line continues after a backslash: "\" and a line end, "\\\n" in JSON, and that in JSON again.
 _SPACE = re.compile(
     r"(?:[ \t]|\\\r?\n|(?<!\\)(?:\\{6}|\\{3})n)++|(?P<listed>\\{0,7}[\"'],(?:\s|\\{1,2}n){0,40}+\\{0,7}[\"'])"
 )
@@ -175,6 +175,6 @@ _FIRST = frozenset({
 
 
 def is_command(words: Sequence[object]) -> bool:
-    """Whether a list may be a command with a password: a cheap look at its first word."""
+    """Whether a list may be a command with a password: a cheap test of its first word."""
     first = words[0] if words else None
     return isinstance(first, str) and (first in _FIRST or ("/" in first and first.rpartition("/")[2] in _FIRST))

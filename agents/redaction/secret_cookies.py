@@ -1,8 +1,8 @@
-"""Cookies that are as good as a password: in the headers of HTTP, in options of curl, in what a program hands over.
+"""Cookies that authenticate like a password: in the headers of HTTP, in options of curl, in arguments of programs.
 
-Decides by the name and the value together. A name that says session, sign-in or forgery token needs a value that no person
-would write; any other name needs a long one. `theme=dark`, `sessionid=abc123`, `_ga=GA1.2.1234567890.1234567890` and
-`session=${SESSION}` stay, and so do the attributes of a cookie.
+Decides by the name and the value together. The value of a cookie named after a session, sign-in or forgery token must
+look random; under any other name it must also be long. `theme=dark`, `sessionid=abc123`,
+`_ga=GA1.2.1234567890.1234567890` and `session=${SESSION}` stay, and so do the attributes of a cookie.
 """
 
 import re
@@ -10,7 +10,7 @@ import re
 from agents.redaction.secret_shapes import Rule, Span, is_placeholder, nothing_until, random_length
 
 COOKIE_FIELDS = frozenset({"cookie", "cookies", "set-cookie", "set_cookie", "setcookie"})
-"""Names of fields that hold cookies."""
+"""Names of fields with cookies."""
 
 _QUOTES = r"[\\\"']{0,8}"
 _BREAK = r"(?:\s|\\{1,4}n){0,40}"
@@ -33,7 +33,7 @@ _SAYS_SESSION = re.compile(
 )
 _ATTRIBUTES = frozenset({"path", "domain", "expires", "max-age", "samesite", "priority", "version", "comment"})
 _SAID, _UNSAID = 10, 20
-"""Characters that must look random in the value of a cookie whose name says what it is, and of any other."""
+"""Random characters needed in the value of a cookie with a telling name, and of any other cookie."""
 
 
 def is_session(name: str, value: str) -> bool:

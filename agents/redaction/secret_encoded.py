@@ -1,7 +1,7 @@
-"""Secrets in base64: private keys, tokens of well-known forms, and what a Kubernetes Secret holds.
+"""Secrets in base64: private keys, tokens of well-known forms, and the values of a Kubernetes Secret.
 
-Base64 hides nothing and looks like any other data. So it goes only when it decodes to a secret that its form gives away, or
-when it is a value in the `data` of a manifest that calls itself a Secret.
+Base64 is not encryption, and looks like any other data. So it is removed only if it decodes to a secret of a well-known
+form, or if it is a value in the `data` of a manifest of kind Secret.
 """
 
 import base64
@@ -17,7 +17,7 @@ _WHOLE = re.compile(r"(?:[A-Za-z0-9+/]{60,}+(?:\r?\n|\\{1,4}n)[ \t]{0,16})*+[A-Z
 
 
 def decoded(text: str) -> bytes | None:
-    """Decode base64 of either alphabet, with its padding or without; None when it is none."""
+    """Decode base64 of either alphabet, with or without padding; None if it is not base64."""
     bare = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
@@ -26,7 +26,7 @@ def decoded(text: str) -> bytes | None:
 
 
 def _beginning(text: str, at: int, floor: int) -> bytes:
-    """The beginning of what stands here in base64; nothing in the middle of a word."""
+    """Decode the beginning of the base64 here; empty in the middle of a word."""
     found = _HEAD.match(text, at)
     if found is None or not starts_word(text, at, floor):
         return b""
@@ -67,7 +67,7 @@ _JSON_ITEM = re.compile(
 
 
 def _manifest(text: str, at: int, floor: int) -> list[Span]:  # noqa: ARG001 - a Locate
-    """The values of the Secret whose kind stands here."""
+    """The values of the Secret whose kind is here."""
     return [(start, end) for start, end in _values(text, at) if _is_encoded(text[start:end])]
 
 
@@ -90,11 +90,11 @@ def _values(text: str, at: int) -> Iterator[Span]:
 
 
 _MARKS = ("kind", "---", "```")
-"""Of which one stands between two manifests."""
+"""One of these separates two manifests."""
 
 
 def _start(text: str, at: int) -> int:
-    """Where the manifest begins whose kind stands here; here, if that is not known."""
+    """The start of the manifest whose kind is here; this place, if it is not known."""
     first = max(0, at - _LONGEST_MANIFEST)
     for mark in _MARKS:
         first = max(first, text.rfind(mark, first, at))

@@ -1,7 +1,7 @@
 """Secrets that are known by their form alone: the table of key formats, headers and URLs.
 
-Written from the published formats of the vendors and what maintained scanners look for. The tables are tried in their
-order, and within a table the more specific rule stands first. Names that give a secret away (`password = ...`) are in
+Written from the vendors' published formats and the rules of maintained scanners. The tables are tried in their order,
+and within a table the more specific rule comes first. Names that give a secret away (`password = ...`) are in
 `secret_assignments`, people in `personal_rules`.
 """
 
@@ -32,7 +32,7 @@ def _url_password(credentials: str) -> bool:
 
 
 def _is_header_value(value: str) -> bool:
-    """Whether this stands in a header as a credential, and not as what a manual calls one."""
+    """Whether this is a credential in a header, and not an example in a manual."""
     return not is_placeholder(value) and (any(map(str.isdigit, value)) or random_length(value) >= 10)
 
 
@@ -217,4 +217,4 @@ NAMED_KEYS: tuple[Rule, ...] = (
         three_classes,
     ),
 )
-"""Keys whose form needs their name beside it; the name stands in many a text, so these run with the other names."""
+"""Keys that are recognised only with their name; the name is in many texts, so these run with the other names."""

@@ -1,8 +1,8 @@
-"""The form of a redaction rule, and the tests by which rules tell a secret from words, names and numbers.
+"""The form of a redaction rule, and the tests by which rules distinguish a secret from words, names and numbers.
 
 A rule is found by a literal (`anchors`) and then decided by `locate`, which sees the text around that literal and
-answers which characters to remove. Every pattern is bounded up to the point where it can still fail, and what follows a
-success is consumed once, so the time is linear in the text whatever the text is.
+answers which characters to remove. Every pattern is bounded up to the point where it can still fail, and the text after
+a match is consumed once, so the time is always linear in the text.
 """
 
 import re
@@ -13,18 +13,18 @@ from pydantic_core import SchemaValidator, core_schema
 
 Span = tuple[int, int]
 Locate = Callable[[str, int, int], Span | list[Span] | None]
-"""(text, where the anchor was found, where the last removal ended) -> what to remove; several in their order."""
+"""(text, place of the anchor, end of the last removal) -> spans to remove, in order."""
 Accept = Callable[[str], bool]
 
 LONGEST_LOOK = 256
-"""Characters of a candidate that are looked at before it is accepted; the rest of an accepted one goes with it."""
+"""Characters of a candidate that are examined before it is accepted; the rest of an accepted one is removed with it."""
 
 
 class Test:
     """A question to a whole text: does this pattern match anywhere?
 
-    The regular expressions of pydantic are those of Rust: they look for a dozen literals at once in a fiftieth of the
-    time that a row of `in` takes, which is what lets every text of the live path be tested.
+    The regular expressions of pydantic are those of Rust: they search for a dozen literals at once in a fiftieth of the
+    time of a chain of `in`, so that every text of the live path can be tested.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -39,13 +39,13 @@ class Rule(NamedTuple):
     kind: str
     """Its name in the placeholder and the counts."""
     anchors: tuple[str, ...]
-    """Literals of which every such secret contains one, and where to look."""
+    """Literals, one of which is in every such secret, and where to search from them."""
     locate: Locate
     """Decides at an anchor."""
     literals: tuple[str, ...] = ()
-    """Literals of which one must be in the text at all; the anchors, unless those are many or common."""
+    """Literals, one of which must be in the text; by default the anchors, unless those are many or common."""
     shape: str | None = None
-    """A pattern that must match somewhere, where literals alone let too many texts through."""
+    """A pattern that must match somewhere, if literals alone let too many texts through."""
 
 
 # A letter or digit before a key means that it is the middle of a word, unless it ends an escape: "\n" and "\u003d" of
@@ -54,7 +54,7 @@ _ESCAPE_BEFORE = re.compile(r"(?:\\[abfnrtv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2
 
 
 def starts_word(text: str, at: int, floor: int) -> bool:
-    """Whether something that begins at `at` is not the middle of a word."""
+    """Whether a match that begins at `at` is not in the middle of a word."""
     if at in {floor, 0}:
         return True
     before = text[at - 1]
@@ -98,12 +98,12 @@ def _wordlike(piece: str) -> bool:
 
 
 def is_random(least: int) -> Accept:
-    """Accepts what has at least so many characters that are no words."""
+    """Accepts a value with at least so many characters that are not words."""
     return lambda body: random_length(body) >= least
 
 
 def is_unbroken(least: int) -> Accept:
-    """Accepts what has a run of so many letters and digits, or of half as many among characters that are no words."""
+    """Accepts a value with a run of so many letters and digits, or of half as many among characters that are not words."""
     return lambda body: max(map(len, _PIECE.findall(body)), default=0) >= least or random_length(body) >= least // 2
 
 
@@ -113,12 +113,14 @@ def three_classes(body: str) -> bool:
 
 
 def has_digit(body: str) -> bool:
-    """A digit, which keys have and most identifiers lack; of what is longer than identifiers are, anything."""
+    """Whether there is a digit, which keys have and most identifiers lack; a value longer than any identifier passes
+    without one.
+    """
     return len(body) >= 24 or _DIGIT.search(body) is not None
 
 
 def anything(body: str) -> bool:  # noqa: ARG001 - an Accept
-    """For prefixes that nothing else has."""
+    """For prefixes that occur nowhere else."""
     return True
 
 
@@ -131,12 +133,12 @@ _PLACEHOLDER = Test(
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a value stands for another that is filled in later."""
+    """Whether a value is a placeholder that is filled in later."""
     return _PLACEHOLDER.matches(value)
 
 
 def nothing_until(at: int) -> Span:
-    """The answer of a `locate` that has looked further than its anchor and found nothing: go on there."""
+    """The result of a `locate` that searched beyond its anchor and found nothing: continue there."""
     return at, at
 
 
@@ -166,9 +168,9 @@ def context(
     *,
     whole: bool = False,
 ) -> Rule:
-    """A rule for what a pattern that begins at the anchor calls `secret`; the rest of the match stays.
+    """A rule for the group `secret` of a pattern that begins at the anchor; the rest of the match stays.
 
-    `rest` is what goes with an accepted secret beyond the bounded part; `whole` asks that a word begins at the anchor.
+    `rest` matches the part of a secret beyond the bounded one; `whole` requires that a word begins at the anchor.
     """
     compiled, tail = re.compile(pattern), re.compile(rest)
 
@@ -186,6 +188,6 @@ def context(
 
 
 def end_of(rest: re.Pattern[str], text: str, at: int) -> int:
-    """Where a pattern that begins at `at` ends; `at` when it does not match."""
+    """The end of a match of a pattern at `at`; `at` if it does not match."""
     found = rest.match(text, at)
     return at if found is None else found.end()

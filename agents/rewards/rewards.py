@@ -1,7 +1,7 @@
 """Rewards from verdicts: the verifiable reward of a branch, and the group statistics that GRPO needs.
 
 An unknown is not a zero: a branch whose outcome is unknown has no reward, and touches no statistic. Every known pass is above
-every known fail. The rules of emission version 1, under which that did not hold, are kept for the logs that were made by them.
+every known fail. The rules of emission version 1, under which that was not true, are kept for its logs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class Reward:
         self.value = value
         self.components = components
         self.coverage = coverage
-        """Of a passing branch, where it is known: a bonus, if it is known of every pass of the group."""
+        """Coverage of a passing branch, if known: a bonus, if it is known for every pass of the group."""
 
 
 ALMOST = 0.999_999
@@ -73,7 +73,7 @@ def reward_of(
     flags: Sequence[str],
     rules: Rules,
 ) -> Reward | None:
-    """The reward of a branch, without a bonus that its group decides; None when nothing is known."""
+    """The reward of a branch, without the bonus that depends on its group; None if nothing is known."""
     if status == "not_required":
         return _judged_reward(judged, config.ranking.weights)
     hacked = 1.0 if any(flag.startswith(CONFIRMED) for flag in flags) else 0.0
@@ -83,7 +83,9 @@ def reward_of(
 
 
 def _judged_reward(judged: JudgedScores, weights: Sequence[Weight]) -> Reward | None:
-    """Where nothing is verified, the judge's scores by their configured weights; judge_score alone without one for scores."""
+    """The judge's scores by their configured weights, if nothing is verified; judge_score alone if no weights are
+    configured.
+    """
     parts = {"judge": judged.judge_score, "judge_scalar": judged.judge_scalar}
     shares = {name: fsum(each.weight for each in weights if each.component == name) for name in parts}
     if shares["judge_scalar"] <= 0:
@@ -130,7 +132,7 @@ def _known_build(verdicts: Mapping[str, Verdict]) -> BuildVerdict | None:
 def _share_passed(tests: TestCounts | None) -> float:
     """The base of a failing branch: of the tests that ran, those that passed.
 
-    0 where no test failed: something else failed the branch (its exit code, its page, another check).
+    0 if no test failed: something else failed the branch (its exit code, its page, another check).
     """
     if tests is None or tests.failed == 0:
         return 0.0
@@ -171,7 +173,7 @@ def _verified_reward_of_version_1(
 
 
 def _pass_rate_of_version_1(tests: TestCounts | None, score: float) -> float:
-    """The share of tests that passed, skipped ones among all; the objective score where tests do not decide."""
+    """The share of passed tests among all, including skipped ones; the objective score if tests do not decide."""
     if tests is None or tests.passed + tests.failed == 0 or tests.total == 0:
         return score
     share = min(1.0, tests.passed / tests.total)

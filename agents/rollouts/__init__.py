@@ -1,1 +1,1 @@
-"""The fold of a rollout, its decisions, and what a closed one becomes."""
+"""The fold of a rollout, its decisions, and the output of a closed one."""

@@ -1,7 +1,7 @@
 """One attempt at a branch: its events by seq, and whether it has ended.
 
-Slices may come twice, out of order, and with gaps. The same event again is ignored; another event under the same seq is a
-conflict, and the first one wins.
+Slices may come twice, out of order, and with gaps. A repeated event is ignored; a different event under the same seq is
+a conflict, and the first one wins.
 """
 
 from bisect import bisect_right, insort
@@ -20,7 +20,7 @@ MAX_GAPS = 10_000
 
 
 class TooManyGapsError(BraidError):
-    """A slice that would leave more events missing than a decision can name."""
+    """A slice that would leave more events missing than a decision can list."""
 
 
 class View(NamedTuple):
@@ -31,9 +31,9 @@ class View(NamedTuple):
     last_seq: int | None
     gaps: tuple[int, ...]
     status: EndStatus | None
-    """How it had ended by then; None when it had not."""
+    """How it had ended by then; None if it had not."""
     end: BranchEnd | None
-    """The producer's word about its end by then."""
+    """The producer's report of its end by then."""
     raw_digest: str
     """Of the events."""
     conflicts: int = 0
@@ -75,13 +75,13 @@ class Attempt:
         self.captured = False
         """Whether the fold of captures writes it, and will write its end."""
         self.terminal = False
-        """Whether an event says that it ended."""
+        """Whether one of its events ends it."""
         self._view: View | None = None
         self._conflicts: dict[tuple[int, bytes], int] = {}
-        """When each event that conflicts was first appended, by seq and digest: a repetition is no second conflict."""
+        """When each conflicting event was first appended, by seq and digest: a repetition is not a second conflict."""
 
     def add(self, piece: AgentEvents, at: int, *, redacting: bool, texts: TextStore) -> int:
-        """Take a slice in; returns how many of its events conflict with earlier ones. Raises ValueError for bad event data."""
+        """Add a slice; return how many of its events conflict with earlier ones. Raises ValueError for bad event data."""
         events, first_seq, ended = plain_events(piece), piece.first_seq, piece.ended
         # All or nothing: a bad event spoils its slice.
         whole = keep_slice(events, first_seq, at, redacting=redacting, texts=texts)
@@ -131,13 +131,13 @@ class Attempt:
             )
 
     def digest(self, seq: int) -> bytes | None:
-        """Of the event with this seq; None when it is not known."""
+        """The digest of the event with this seq; None if it is not known."""
         at = bisect_right(self.pieces, seq, key=_first_seq) - 1
         return self.pieces[at].digest(seq) if at >= 0 and seq < self.pieces[at].stop else None
 
     @property
     def may_have_ended(self) -> bool:
-        """Whether anything says that it ended: looked at before the events are."""
+        """Whether it may have ended: a cheap test before the events are read."""
         return self.terminal or self.end is not None
 
     def view(self, until: int | None = None) -> View:
@@ -169,7 +169,7 @@ class Attempt:
     def pinned(self, last_seq: int | None, gaps: Sequence[int]) -> list[Piece] | None:
         """The events that a decision pinned, in order; None while some of them have not been read.
 
-        A decision pins pieces as a whole: all events of one came at the same moment.
+        A decision pins whole pieces: all events of a piece arrived together.
         """
         if last_seq is None:
             return []

@@ -17,7 +17,7 @@ from schemas.judging import JudgeVote
 
 
 def required_verdicts(rollout: Rollout, config: EmissionConfig) -> tuple[str, ...]:
-    """The verdicts a branch needs: RolloutOpened says, else the configuration."""
+    """The required verdicts of a branch: from RolloutOpened, else from the configuration."""
     if rollout.opened is not None and rollout.opened.required is not None:
         return rollout.opened.required
     return config.required
@@ -29,9 +29,9 @@ def branch_outcomes(
     pins: Sequence[SettledBranch],
     verdicts: Mapping[int, Sequence[Verdict]] | None = None,
 ) -> dict[int, BranchOutcome]:
-    """By branch, the outcome that the pinned verdicts give: `verdicts`, where they are known already.
+    """By branch, the outcome by the pinned verdicts; pass `verdicts` if they are known already.
 
-    Raises BrokenLogError when one of them is not there.
+    Raises BrokenLogError if one of them is missing.
     """
     required, terms = required_verdicts(rollout, config), terms_of(config.version, rollout.opened)
     found: dict[int, BranchOutcome] = {}

@@ -14,11 +14,11 @@ from schemas.codec.body import Bodies
 from schemas.emission import EmissionConfig
 
 MOST_BYTES = 8 * 1024 * 1024 - 64
-"""Of one record that follows: what the topics take, without the header of its value."""
+"""Largest derived record: the limit of the topics, without the header of its value."""
 
 
 class Ended(NamedTuple):
-    """A branch as it ended: what a settling would pin of it, its record, and the record's Avro body."""
+    """A branch at its end: the pins that a settling would have for it, its record, and the record's Avro body."""
 
     pin: SettledBranch
     record: BranchRecord
@@ -27,7 +27,7 @@ class Ended(NamedTuple):
 
 @breaks_alone
 def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConfig) -> Ended:
-    """The record of a branch that has just ended: the same as in the emission, unless something else settles."""
+    """The record of a branch that has just ended: the same as in the emission, unless it settles with other facts."""
     attempt = rollout.branches[index][number]
     view = attempt.view()
     pin = settled_attempt(index, number, attempt, view)
@@ -38,7 +38,7 @@ def ended_branch(rollout: Rollout, index: int, number: int, config: EmissionConf
 
 
 def branch_record(rollout: Rollout, pin: SettledBranch, config: EmissionConfig, bodies: Bodies) -> BranchRecord:
-    """The record of a settled branch. Raises BrokenLogError when the log does not hold what was pinned."""
+    """The record of a settled branch. Raises BrokenLogError if pinned facts are not on the log."""
     pieces = (rollout.pinned_events() or {}).get(pin.branch_index, [])
     if raw_digest(pieces) != pin.raw_digest:
         raise BrokenLogError(

@@ -1,4 +1,4 @@
-"""Rollouts that cannot be made: what the log holds of them does not lead anywhere."""
+"""Rollouts that cannot be made, because their facts on the log are missing or unusable."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,13 +13,15 @@ R = TypeVar("R")
 
 
 class BrokenLogError(BraidError):
-    """The log does not hold what a decision pinned (trimmed by retention, or changed), or holds what nothing can be made of."""
+    """The log lacks facts that a decision pinned (trimmed by retention, or changed), or has facts from which nothing
+    can be made.
+    """
 
 
 def breaks_alone(make: Callable[Concatenate[Rollout, P], R]) -> Callable[Concatenate[Rollout, P], R]:
     """Let a function of one rollout's facts fail with BrokenLogError only.
 
-    The same facts would make it fail again after every restart: one rollout is given up, and it holds up no others.
+    The same facts would fail again after every restart, so the one rollout is given up and does not block others.
     """
 
     @wraps(make)
@@ -29,7 +31,7 @@ def breaks_alone(make: Callable[Concatenate[Rollout, P], R]) -> Callable[Concate
         except (BrokenLogError, MemoryError):
             raise
         except Exception as error:
-            said = redact(str(error)).text  # it may quote what an agent wrote
+            said = redact(str(error)).text  # it may quote an agent's text
             raise BrokenLogError(f"rollout {rollout.rollout_id}: {type(error).__name__}: {said}") from error
 
     return made

@@ -21,7 +21,7 @@ class ClosedRollout(NamedTuple):
     """The pinned facts of a rollout, and the configuration and rules under which records are made of them."""
 
     rollout: Rollout
-    """Its facts. The pinned ones never change."""
+    """Its facts. The pinned facts never change."""
     settled: RolloutSettled
     closed: RolloutClosed
     config: EmissionConfig
@@ -30,13 +30,13 @@ class ClosedRollout(NamedTuple):
     terms: Terms
     """How its verdicts are read, with the rules of the emission version."""
     verdicts: dict[int, list[Verdict]]
-    """By branch, those that the settling pins."""
+    """By branch, the pinned verdicts."""
     outcomes: dict[int, BranchOutcome]
     """By branch."""
     bodies: Bodies
     """The Avro body of each record, by id: every stage adds those that it makes."""
     signals: Mapping[int, tuple[HackSignal, ...]] = NO_SIGNALS
-    """By branch, its hack signals, where it has any."""
+    """By branch, its hack signals, if it has any."""
 
 
 def closed_rollout(rollout: Rollout, config: EmissionConfig | None) -> ClosedRollout:

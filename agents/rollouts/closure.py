@@ -32,7 +32,7 @@ def close(rollout: Rollout, watermark: int | None, read_to: Mapping[str, int]) -
     deadline = settled.judge_deadline_ms
     if settled.cause == "cancelled":
         return _closed(rollout, "cancelled", settled.decided_at_ms, read_to)
-    if deadline is None:  # there is no judge; votes that were written anyway and that have been read count
+    if deadline is None:  # there is no judge; votes that were written anyway and have been read count
         return _closed(
             rollout, "no_judge", max([settled.decided_at_ms, *(vote.at for vote in rollout.votes.values())]), read_to
         )
@@ -46,7 +46,7 @@ def close(rollout: Rollout, watermark: int | None, read_to: Mapping[str, int]) -
 
 
 def close_now(rollout: Rollout) -> RolloutClosed:
-    """The closing of a rollout of which everything there is has been read: every vote counts."""
+    """The closing of a rollout whose facts have all been read: every vote counts."""
     assert rollout.settled is not None
     rollout.status = rollout.status.to(Status.CLOSING)
     cause: CloseCause = "complete" if rollout.votes else "no_judge"
@@ -60,8 +60,8 @@ def close_now(rollout: Rollout) -> RolloutClosed:
 def read_first(rollout: Rollout) -> int | None:
     """The time up to which everything has to be read before facts alone can lead to the next decision; None: nothing has.
 
-    A worker that settles after a cutoff or a release has read all votes up to it; the one that closes may be another,
-    which has not.
+    A worker that settles after a cutoff or a release has read all votes up to it; another worker may close it, which
+    has not.
     """
     settled = rollout.settled
     if settled is None:
@@ -77,11 +77,11 @@ def has_read(rollout: Rollout, watermark: int | None) -> bool:
 
 
 def missing_calls(rollout: Rollout, asked: Schedule, judge: JudgeConfig, until: int) -> int:
-    """How many judge calls have not been answered by then, not even with a cause."""
+    """How many judge calls had no answer by then, not even a cause."""
     answered: dict[tuple[int, int], set[tuple[str, int]]] = {}
     scored: dict[int, set[int]] = {}
     by_content: set[tuple[int, int]] = set()
-    """Pairs of identical texts: one tie is all that there will be."""
+    """Pairs of identical texts: they get one tie, and no further votes."""
     for stamped in rollout.votes.values():
         vote = stamped.fact
         if not isinstance(vote, JudgeVote) or stamped.at > until:

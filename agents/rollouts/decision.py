@@ -16,9 +16,9 @@ from schemas.emission import EmissionConfig
 def decide(
     rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, watermark: int | None, read_to: Mapping[str, int]
 ) -> RolloutSettled | RolloutClosed | None:
-    """The decision that is due, if any. The caller writes it, reads it back, and only then goes on.
+    """The decision that is due, if any. The caller writes it, reads it back, and only then continues.
 
-    `read_to` says, by fact topic, how far the log has been read.
+    `read_to` has, by fact topic, the offset up to which the log has been read.
     """
     if rollout.status is Status.OPEN:
         settled = settle(rollout, config, policy, watermark)

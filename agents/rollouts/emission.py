@@ -49,18 +49,18 @@ SINKS: dict[type, str] = {
 
 
 WITHOUT_VERDICTS = {"verdict_ids": (), "verdict_kinds": (), "verdict_digests": ()}
-"""The pin of a branch that has just ended, beside that of the same branch when it settled."""
+"""The pin of a branch that has just ended, compared with that of the same branch when it settled."""
 
 
 class Emission(NamedTuple):
-    """All that follows from a closed rollout, in the order in which it is written; evidence is unsigned."""
+    """The output of a closed rollout, in the order in which it is written; evidence is unsigned."""
 
     branches: tuple[BranchRecord, ...]
     ranking: Ranking
     rows: tuple[Row, ...]
     rejected: tuple[RejectedRecord, ...]
     compliance: tuple[ComplianceEvalRecord, ...]
-    """Of branches that are compliance runs."""
+    """Records of branches that are compliance runs."""
     evidence: tuple[AepRecord, ...]
     messages: tuple[bytes, ...]
     """The bytes of each evidence record that a key signs."""
@@ -70,7 +70,7 @@ class Emission(NamedTuple):
     """Whether secrets were removed from all of it, by the rules that this code has."""
 
     def signed(self, key: SigningKey | None) -> tuple[AepRecord, ...]:
-        """The evidence, signed where there is a key."""
+        """The evidence, signed if there is a key."""
         if key is None:
             return self.evidence
         pairs = zip(self.evidence, self.messages, strict=True)
@@ -85,10 +85,10 @@ def emit(
     *,
     evidence: bool = True,
 ) -> Emission:
-    """Everything that follows from the closed facts; `config` replaces the pinned configuration (what-if).
+    """Make the output of the closed facts; `config` replaces the pinned configuration (what-if).
 
     `ended` has branch records that were made when the branches ended, under the configuration in force: those that
-    settled just so are not made again. Without `evidence` there is none: for those who only want numbers.
+    settled just so are not made again. Without `evidence` none is made, for callers that only need numbers.
     """
     source = closed_rollout(rollout, config)
     branches = branches_of(source, ended)
@@ -113,7 +113,9 @@ def emit(
 
 
 def branches_of(source: ClosedRollout, ended: Mapping[int, Ended] | None) -> dict[int, BranchRecord]:
-    """Closed rollout -> branches: the record of each settled branch, by index; those in `ended` that settled just so as they are."""
+    """Closed rollout -> branches: the record of each settled branch, by index; a record in `ended` is reused if the
+    branch settled with the same facts.
+    """
     branches: dict[int, BranchRecord] = {}
     for pin in source.settled.branches:
         index = pin.branch_index
@@ -131,7 +133,7 @@ class Ranked(NamedTuple):
 
     ranking: Ranking
     result: RankingResult
-    """Gives the probability that one branch is better than another."""
+    """Computes the probability that one branch is better than another."""
     votes: list[JudgeVote]
     judges: dict[int, Judges]
     """By branch, the judges whose answers count."""
@@ -147,7 +149,7 @@ def ranked_by_votes(source: ClosedRollout, branches: Mapping[int, BranchRecord])
 
 
 def rewarded(source: ClosedRollout, branches: Mapping[int, BranchRecord], ranked: Ranked) -> list[Candidate]:
-    """Ranking -> rewards: each branch with its reward and with what its admission looks at, best first."""
+    """Ranking -> rewards: each branch with its reward and the inputs of its admission, best first."""
     config, rules, opening = source.config, source.terms.rules, source.opening
     pieces = source.rollout.pinned_events() or {}
     maker = TalkMaker(opening, config, rules, _tools_by_digest(source))
@@ -191,7 +193,7 @@ def compliance_of(source: ClosedRollout, branches: Mapping[int, BranchRecord]) -
 
 
 def rows_of(source: ClosedRollout, ranked: Ranked, candidates: list[Candidate]) -> Rows:
-    """Rewards -> rows: the training rows, and what was rejected with the reasons."""
+    """Rewards -> rows: the training rows, and the rejected ones with their reasons."""
     return RowMaker(
         source.settled,
         source.closed,
@@ -254,7 +256,7 @@ def _holds_decision(pieces: list[Piece]) -> bool:
 
 
 def _comparing(votes: list[JudgeVote], statuses: Mapping[int, ObjectiveStatus]) -> list[JudgeVote]:
-    """The votes that say anything: scores, and comparisons of two branches of one tier."""
+    """The votes with content: scores, and comparisons of two branches of one tier."""
     found = []
     for vote in votes:
         b = vote.b

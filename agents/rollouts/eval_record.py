@@ -1,4 +1,4 @@
-"""The ComplianceEvalRecord of a closed branch: what its rounds were, by their events, and what holds, by its verdict alone."""
+"""The ComplianceEvalRecord of a closed branch: its rounds from its events, its result from its verdict alone."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -21,7 +21,7 @@ MOST_MESSAGE: Final = 1000
 def eval_record(
     branch: BranchRecord, pieces: Sequence[Piece], verdicts: Mapping[str, Verdict], opened: RolloutOpened
 ) -> ComplianceEvalRecord | None:
-    """Return the record of a branch, without its id; None for a branch that is no compliance run."""
+    """Return the record of a branch, without its id; None for a branch that is not a compliance run."""
     rounds = [each.body for piece in pieces for each in piece.noted if isinstance(each.body, Round)]
     mode = rounds[0].mode if rounds else _planned_mode(branch, opened)
     if mode is None:
@@ -89,7 +89,7 @@ def _ids(seen: Mapping[int, dict[str, Any]], number: int) -> list[str]:
 
 
 def _step(each: Round, before: Round, seen: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return one RepairStep. The constraints that still fail are those of the committed text."""
+    """Return one RepairStep. The constraints that still fail in the committed text."""
     base = each.base if each.base is not None else before.number
     failing = _ids(seen, each.number if each.committed else base)
     target = list(each.target) or _ids(seen, base) or ["unknown"]

@@ -1,4 +1,5 @@
-"""The hack signals of a closed rollout: from pinned verdicts, from the events of each branch, and beside its siblings.
+"""The hack signals of a closed rollout: from pinned verdicts, from the events of each branch, and from comparing it
+with its siblings.
 
 A pure function of pinned facts, so replay derives them again. Verdicts of experiments confirm; events only suspect.
 """
@@ -58,7 +59,7 @@ def _is_hacks(verdict: Verdict) -> bool:
 
 
 def _whole(source: ClosedRollout, index: int, branch: BranchRecord) -> Sequence[BranchCall]:
-    """The calls with whole outputs, where one was cut in the record."""
+    """The calls with whole outputs, if one was truncated in the record."""
     cut = any(each.output_summary is not None and " omitted...]" in each.output_summary for each in branch.tool_calls)
     if not cut:
         return branch.tool_calls
@@ -66,7 +67,7 @@ def _whole(source: ClosedRollout, index: int, branch: BranchRecord) -> Sequence[
 
 
 def told_by(verdict: CheckVerdict) -> Signals:
-    """The signals of a verdict; one that says fail without any that can be read is suspected."""
+    """The signals of a verdict; a failing one without readable signals is suspected."""
     try:
         signals = signals_of(verdict.details)
     except DetailsError:

@@ -16,7 +16,7 @@ from schemas.codec.body import Bodies
 def judge_requests(rollout: Rollout) -> Asking:
     """The requests of a rollout that has settled and whose settled facts have been read.
 
-    Raises BrokenLogError when the log does not hold what was pinned.
+    Raises BrokenLogError if pinned facts are not on the log.
     """
     settled, pinned = rollout.settled, rollout.pinned_verdicts()
     assert settled is not None

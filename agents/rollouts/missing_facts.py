@@ -9,7 +9,7 @@ NAMED = 3
 
 
 def missing(rollout: Rollout) -> list[str]:
-    """The facts that the decisions about a rollout pin and the log does not hold; empty when everything is there."""
+    """The facts that the decisions about a rollout pin and the log lacks; empty if none is missing."""
     if rollout.settled is None:
         return ["its settling is not in the log"]
     return [*_facts(rollout)]

@@ -11,7 +11,7 @@ from schemas.emission import EmissionConfig
 
 
 def pinned_config(settled: RolloutSettled) -> EmissionConfig:
-    """The configuration that a settling pins. Raises BrokenLogError for one that cannot be read."""
+    """The configuration that a settling pins. Raises BrokenLogError if it cannot be read."""
     config = _configs.get(settled.config_digest)
     if config is None:
         try:

@@ -1,15 +1,17 @@
-"""When rollouts settle and close: the part of the configuration that decisions look at."""
+"""When rollouts settle and close: the part of the configuration that decisions use."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
 class ClosingPolicy(BaseModel):
-    """When rollouts settle and close where RolloutOpened does not say."""
+    """When rollouts settle and close, unless RolloutOpened sets it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     deadline_ms: int = Field(default=24 * 3_600_000, gt=0)
-    """Settle at the latest this long after the first fact. Not optional: an open rollout holds back its partition's commit."""
+    """Settle at the latest this long after the first fact. Required, because an open rollout holds back its partition's
+    commit.
+    """
     idle_ms: int = Field(default=60_000, gt=0)
     """Without a RolloutOpened, settle when nothing has come for this long."""
     judge_deadline_ms: int = Field(default=600_000, gt=0)

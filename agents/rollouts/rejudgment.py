@@ -1,7 +1,7 @@
 """A closed rollout under another judge: the same branches, events and verdicts, another configuration, other votes.
 
-The facts are not touched. The settling that the judge is asked by pins what the first one pinned, and has an id of its own
-because its configuration is another; what follows from it is emitted by the same code.
+The facts are not touched. The new settling pins the same facts as the first one, and has an id of its own because its
+configuration differs; the same code emits its output.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def settled_again(rollout: Rollout, judge: JudgeConfig) -> Rollout:
 
 
 def closed_again(rollout: Rollout, votes: Sequence[JudgeVote], at: int) -> None:
-    """Close it with these votes and no others, at the time of its first closing: the same votes give the same bytes."""
+    """Close it with only these votes, at the time of its first closing: the same votes give the same bytes."""
     for number, vote in enumerate(votes):
         rollout.add(vote, at, ("votes", 0, number))
     rollout.add(Closure(closed=close_now(rollout)), at, ("closures", 0, 0))

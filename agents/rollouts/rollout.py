@@ -1,8 +1,8 @@
 """The fold of one rollout: facts go in one by one, in any interleaving of their topics; decisions come out.
 
-Open rollouts live in memory only; the log is their state. Nothing here reads a clock: times are those at which the log
-took a fact in. The output of a closed rollout (`emit`) depends on the pinned facts alone, so a crash anywhere, another
-order of topics, or a repetition gives the same bytes.
+Open rollouts live in memory only; the log is their state. Nothing here reads a clock: times are append times of the
+log. The output of a closed rollout (`emit`) depends on the pinned facts alone, so a crash, another order of topics, or
+a repetition gives the same bytes.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,10 +27,10 @@ from schemas.verdicts import BuildVerdict, CheckVerdict, VisualVerdict
 Reason = Literal[
     "conflict", "fenced", "late", "branch_out_of_range", "bad_event", "bad_opening", "bad_vote", "given_up"
 ]
-"""Why a fact does not count; `given_up`: nothing can be made of its rollout."""
+"""Why a fact does not count; `given_up`: its rollout cannot be made."""
 
 Ref = tuple[str, int, int]
-"""Where a fact stands in the log: topic, partition, offset."""
+"""The position of a fact in the log: topic, partition, offset."""
 
 
 VerdictKey = tuple[int, str, str]
@@ -47,7 +47,7 @@ class Complaint(NamedTuple):
 
 @final
 class Stamped:
-    """A verdict or vote with the time at which the log took it in, and where it stands."""
+    """A verdict or vote with its append time and its position."""
 
     __slots__ = ("_digest", "at", "fact", "ref")
 
@@ -79,7 +79,7 @@ class Rollout:
         self.rollout_id = rollout_id
         self.redacting = redacting
         self.texts = texts
-        """Where long texts of its events are kept."""
+        """The store of long texts of its events."""
         self.status = Status.OPEN
         self.opened: RolloutOpened | None = None
         self.opened_at = 0
@@ -93,19 +93,20 @@ class Rollout:
         self.close_at: int | None = None
         self.close_is_end_of_input = False
         self.held = False
-        """Whether an opening said so: complete or not, it does not settle before it is released."""
+        """Whether its opening holds it: even if complete, it does not settle before it is released."""
         self.released_at: int | None = None
-        """When the last release since it was last held was appended."""
+        """The append time of the last release since it was last held."""
         self.branches: dict[int, dict[int, Attempt]] = {}
         self.verdicts: dict[VerdictKey, Stamped] = {}
         self._namesakes: dict[VerdictKey, list[Stamped]] = {}
-        """Verdicts with the key of an earlier one and other content: they do not count, unless a settling pins their digest. Its
-        worker had not let the earlier one in: no key that it trusts had signed that."""
+        """Verdicts with the key of an earlier one and other content: they do not count, unless a settling pins their
+        digest. Its worker did not accept the earlier verdict: no key that it trusts had signed that.
+        """
         self.votes: dict[str, Stamped] = {}
         self.settled: RolloutSettled | None = None
         self.closed: RolloutClosed | None = None
         self._kinds: dict[tuple[int, str], list[str]] | None = None
-        """By branch and id, the kinds of verdicts: asked for where an older version settled."""
+        """By branch and id, the kinds of verdicts: needed if an older version settled."""
         self._slices: list[tuple[Ref, int, int, int, int, int]] = []
         self._ending: set[tuple[int, int]] = set()
         self._opened_ref: Ref = ("", 0, 0)
@@ -122,8 +123,8 @@ class Rollout:
         return other
 
     def add(self, fact: Fact, at: int, ref: Ref) -> list[Complaint]:
-        """Take a fact in. Returns what does not count; a repetition of something known is silently ignored."""
-        # Facts have no classes below theirs; to ask for the class itself is quicker, and a fold asks by the million.
+        """Add a fact. Returns complaints about facts that do not count; a repetition is silently ignored."""
+        # Facts have no subclasses; comparing the class itself is quicker, and a fold does it millions of times.
         if type(fact) is Closure:
             return self._add_closure(fact)
         self.started_at = at if self.started_at is None else min(self.started_at, at)
@@ -200,7 +201,7 @@ class Rollout:
 
     @staticmethod
     def _repeats(attempt: Attempt | None, piece: AgentEvents) -> bool:
-        """Whether a slice of an older attempt only says again what is known."""
+        """Whether a slice of an older attempt only repeats known events."""
         return attempt is not None and all(
             attempt.digest(seq) is not None for seq in range(piece.first_seq, piece.first_seq + len(piece.events))
         )
@@ -213,7 +214,7 @@ class Rollout:
             return [Complaint(ref, "late", f"branch {piece.branch_index} is not part of the settled rollout")]
         if piece.attempt != pin.attempt:
             if at <= self.settled.decided_at_ms:
-                return []  # another attempt that was known and did not count
+                return []  # another attempt was known and did not count
             return [Complaint(ref, "late", f"attempt {pin.attempt} of branch {piece.branch_index} has settled")]
         seqs = range(piece.first_seq, piece.first_seq + len(piece.events))
         if seqs and not _all_pinned(seqs, pin):
@@ -221,7 +222,7 @@ class Rollout:
         return None
 
     def date(self) -> None:
-        """Let a rollout that was opened at no known time (0, as in files) begin with its first event."""
+        """Start a rollout without a time of opening (0, as in files) at its first event."""
         events = (
             piece.at for attempts in self.branches.values() for each in attempts.values() for piece in each.pieces
         )
@@ -230,7 +231,8 @@ class Rollout:
         self.started_at = self.started_at or first
 
     def newly_ended(self) -> list[tuple[int, int]]:
-        """(branch, attempt) of those that have ended without gaps since the last call; none before the opening is known.
+        """(branch, attempt) of those that have ended without gaps since the last call; none before the opening is
+        known.
 
         A branch record depends on the opening (task, summary limits), so it waits for it.
         """
@@ -252,7 +254,7 @@ class Rollout:
         return []
 
     def _add_namesake(self, key: VerdictKey, known: Stamped, other: Stamped) -> list[Complaint]:
-        """Take a verdict whose id is known: it repeats that one, or does not count."""
+        """Add a verdict with a known id: it repeats that verdict, or does not count."""
         others = self._namesakes.get(key, [])
         if not any(_says_the_same(each, other) for each in (known, *others)):
             self._namesakes[key] = [*others, other]
@@ -261,7 +263,7 @@ class Rollout:
         return [Complaint(other.ref, "conflict", "another verdict has this id; the first one counts")]
 
     def keep_verdicts(self, counts: Callable[[Verdict], bool]) -> None:
-        """Leave out the verdicts that may not count; of several with one id the first that may is left."""
+        """Remove the verdicts that may not count; of several with one id, the first that may count is kept."""
         kept: list[tuple[Ref, VerdictKey, Stamped]] = []
         for key, first in self.verdicts.items():
             for each in (first, *self._namesakes.get(key, ())):
@@ -295,7 +297,7 @@ class Rollout:
                 strays.append(Complaint(self._opened_ref, "late", "the rollout settled before it was opened"))
                 self.opened = None
             return strays
-        # A closing that follows from another settling than the first one in the log has no effect.
+        # A closing that refers to another settling than the first one in the log has no effect.
         follows = (
             fact.closed is not None and self.settled is not None and fact.closed.settled_id == self.settled.settled_id
         )
@@ -311,7 +313,7 @@ class Rollout:
         ]
 
     def under(self, settled: RolloutSettled) -> "Rollout":
-        """The same facts without votes under another settling that pins the same of them: to be judged again."""
+        """The same facts without votes under another settling that pins the same facts: for a new judgment."""
         other = copy(self)
         other.settled, other.closed, other.votes, other.status = settled, None, {}, Status.SETTLED
         other._pins, other._pinned_verdicts = pins_of(settled), None
@@ -328,7 +330,7 @@ class Rollout:
         return (kind, verdict_id) in found or (None, verdict_id) in found
 
     def pinned_by(self, pin: SettledBranch) -> list[Stamped | None]:
-        """The verdicts that count of a branch; None for those that have not been read."""
+        """The verdicts of a branch that count; None for those that have not been read."""
         index, ids = pin.branch_index, pin.verdict_ids
         kinds: Sequence[str] = pin.verdict_kinds
         if len(kinds) != len(ids):
@@ -354,7 +356,7 @@ class Rollout:
     def _kinds_of(self, pin: SettledBranch) -> list[str]:
         """The kinds of ids that an older version pinned without them; "" for those that have not been read.
 
-        No two have the same kind: an id that stands for verdicts of two kinds is of the one that no other id has.
+        No two have the same kind: an id used for verdicts of two kinds gets the kind that no other id has.
         """
         if self._kinds is None:
             self._kinds = {}
@@ -370,7 +372,7 @@ class Rollout:
         return found
 
     def _strays(self, settled: RolloutSettled) -> list[Complaint]:
-        """Facts that are held and that the settling does not pin: they came too late."""
+        """Facts that were read and that the settling does not pin: they came too late."""
         pins, until = self._pins, settled.decided_at_ms
         strays = []
         for ref, at, index, number, first_seq, count in self._slices:
@@ -425,7 +427,7 @@ class Rollout:
                     facts.append(stamped.fact)
             found[index] = facts
             guessed = guessed or len(pin.verdict_kinds) != len(facts)
-        if not guessed:  # a kind that is found by the id alone may be another one when more verdicts are known
+        if not guessed:  # a kind that is found by the id alone may change when more verdicts are known
             self._pinned_verdicts = found
         return found
 
@@ -470,7 +472,7 @@ def pinned_ids(pin: SettledBranch) -> list[tuple[str | None, str]]:
 
 
 def pinned_digest(pin: SettledBranch, at: int) -> str:
-    """The content digest of the verdict at a position among those that count; "" where none is pinned."""
+    """The content digest of the verdict at a position among those that count; "" if none is pinned."""
     return pin.verdict_digests[at] if at < len(pin.verdict_digests) else ""
 
 

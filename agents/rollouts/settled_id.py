@@ -1,4 +1,4 @@
-"""The id of a settling: a function of everything in it, and the same as ever for one that pins no contents."""
+"""The id of a settling: a function of everything in it; without pinned contents the same as in earlier versions."""
 
 from typing import Final
 
@@ -12,6 +12,6 @@ _without_digests: Final = writer_of(part_of(Closure, 2, RolloutSettled))
 
 
 def with_settled_id(settled: RolloutSettled) -> RolloutSettled:
-    """The settling with its id. The same unsigned facts have the same one as before verdicts could be signed."""
+    """The settling with its id. Facts without signatures have the same id as before verdicts could be signed."""
     pins_contents = any(pin.verdict_digests for pin in settled.branches)
     return with_content_id(settled, "settled_id", older=None if pins_contents else _without_digests)

@@ -4,8 +4,8 @@ A function of the facts read so far, the policy, and the watermark: the time up 
 partition has been read. A deadline is decided only when the watermark has passed it, so a backlog or a re-read never settles
 early by the clock of a machine. Facts appended after a deadline do not count.
 
-A held rollout (`braid ingest`) does not settle because it is complete, but when it is complete and everything that was
-appended before its release has been read: no fact before the release is too late, whichever topic is read first.
+A held rollout (`braid ingest`) settles not when it is complete, but when it is complete and everything appended before
+its release has been read: no fact before the release is too late, whichever topic is read first.
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ def settle(
 def _settle_held(
     rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy, cutoff: Cutoff, watermark: int | None
 ) -> RolloutSettled | None:
-    """The settling of a held rollout: complete once its release has been passed, or a cutoff that has been passed."""
+    """The settling of a held rollout: complete after its release, or a cutoff that has passed."""
     if watermark is None:
         return None
     released = rollout.released_at
@@ -79,7 +79,7 @@ def _settle_held(
 
 
 def settle_now(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy) -> RolloutSettled:
-    """The settling of a rollout of which everything there is has been read: the end of a file."""
+    """The settling of a rollout whose facts have all been read: the end of a file."""
     until = rollout.latest
     cause: SettleCause = "complete" if is_complete(rollout, config, until) else "end_of_input"
     if rollout.cancelled_at is not None:
@@ -89,7 +89,7 @@ def settle_now(rollout: Rollout, config: EmissionConfig, policy: ClosingPolicy) 
 
 
 def next_cutoff(rollout: Rollout, policy: ClosingPolicy) -> Cutoff:
-    """The earliest moment after which nothing counts, as far as the facts read so far tell."""
+    """The earliest moment after which nothing counts, by the facts read so far."""
     assert rollout.started_at is not None
     if rollout.opened is not None:
         limit = policy.deadline_ms if rollout.opened.deadline_ms is None else rollout.opened.deadline_ms
@@ -107,7 +107,7 @@ def next_cutoff(rollout: Rollout, policy: ClosingPolicy) -> Cutoff:
 
 
 def _idle_until(rollout: Rollout, idle_ms: int) -> int | None:
-    """When nothing had come for `idle_ms`, walking the facts in the order of their time.
+    """When the rollout had been idle for `idle_ms`, by the times of its facts.
 
     A captured branch may pause for longer, and always gets its end: None while one is waited for.
     """
@@ -124,7 +124,9 @@ def _idle_until(rollout: Rollout, idle_ms: int) -> int | None:
 
 
 def is_complete(rollout: Rollout, config: EmissionConfig, until: int) -> bool:
-    """Whether all expected branches had ended, all required verdicts were final and all awaited ones there by then."""
+    """Whether by then all expected branches had ended, all required verdicts were final and all awaited ones had
+    arrived.
+    """
     if rollout.opened is None or rollout.opened.branches is None or rollout.opened_at > until:
         return False
     if len(rollout.branches) < rollout.opened.branches:
@@ -151,7 +153,7 @@ def is_complete(rollout: Rollout, config: EmissionConfig, until: int) -> bool:
 
 
 def _has_come(rollout: Rollout, index: int, number: int, until: int) -> bool:
-    """Whether all verdicts that are only waited for are there; one that says unknown is one."""
+    """Whether all verdicts that are only waited for have arrived; one with status unknown counts as arrived."""
     assert rollout.opened is not None
     come = {
         kind_of(stamped.fact)
@@ -164,7 +166,7 @@ def _has_come(rollout: Rollout, index: int, number: int, until: int) -> bool:
 
 
 def _final_verdicts(rollout: Rollout, until: int) -> set[tuple[int, int, str]]:
-    """(branch, attempt, kind) of every verdict that said pass or fail by then."""
+    """(branch, attempt, kind) of every verdict that was pass or fail by then."""
     found = set()
     for stamped in rollout.verdicts.values():
         verdict = stamped.fact
@@ -206,7 +208,7 @@ def _settled(
 
 
 def _indexes(rollout: Rollout, until: int) -> set[int]:
-    """Branches of which anything is known: events, or only verdicts."""
+    """Branches with any fact: events, or only verdicts."""
     found = {
         index
         for index, attempts in rollout.branches.items()
@@ -244,7 +246,7 @@ def _settled_branch(rollout: Rollout, index: int, until: int) -> tuple[SettledBr
 def settled_attempt(
     index: int, number: int, attempt: Attempt | None, view: View, verdicts: Sequence[tuple[str, str, str]] = ()
 ) -> SettledBranch:
-    """The pin of an attempt as it stands, with (id, kind, digest) of its verdicts."""
+    """The pin of an attempt in its current state, with (id, kind, digest) of its verdicts."""
     end, digests = view.end, tuple(digest for _, _, digest in verdicts)
     return _settled_branch_record(
         branch_index=index,

@@ -6,22 +6,22 @@ from schemas.errors import BraidError
 
 
 class TransitionError(BraidError):
-    """A rollout was asked to go where its state does not lead: a bug in the caller."""
+    """An invalid transition of a rollout's state: a bug in the caller."""
 
 
 class Status(Enum):
-    """Where a rollout stands. Nothing ever leads back."""
+    """The state of a rollout. Nothing ever leads back."""
 
     OPEN = "open"
     """Facts come in."""
     SETTLING = "settling"
     """RolloutSettled was written and has not been read back."""
     SETTLED = "settled"
-    """Branches and verdicts are pinned; votes come in."""
+    """Branches and verdicts are pinned; votes are collected."""
     CLOSING = "closing"
     """RolloutClosed was written and has not been read back."""
     CLOSED = "closed"
-    """Everything is pinned: what is emitted is decided."""
+    """Everything is pinned, so the output is determined."""
 
     def to(self, following: "Status") -> "Status":
         """The following state. Raises TransitionError when it may not follow this one."""
@@ -39,4 +39,4 @@ _STEPS = (
     (Status.SETTLED, Status.CLOSED),
     (Status.CLOSING, Status.CLOSED),
 )
-"""Each state with one that may follow it."""
+"""Each state with a state that may follow it."""

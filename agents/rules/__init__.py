@@ -1,1 +1,1 @@
-"""Rules: what each emission version decides in its own way."""
+"""Rules: the decisions that differ between emission versions."""

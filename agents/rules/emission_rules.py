@@ -1,7 +1,8 @@
 """The rules of each emission version, in one table.
 
-A settling pins its emission version, and a released version never changes (CONTRIBUTING.md). Code that decides by version
-asks for one of these rules by name; a new rule is a new field here, off for every version that was released without it.
+A settling pins its emission version, and a released version never changes (CONTRIBUTING.md). Code that decides by
+version checks one of these rules by name; a new rule is a new field here, off for every version that was released
+without it.
 """
 
 from typing import Final, NamedTuple
@@ -11,9 +12,9 @@ class Rules(NamedTuple):
     """The decisions in which emission versions differ."""
 
     failing_tests_contradict: bool
-    """A build that says success is inconsistent where tests fail or could not be collected."""
+    """A build with status success is inconsistent if tests fail or could not be collected."""
     collection_errors_excuse: bool
-    """Fewer tests than the baseline are no confirmed hack where a file could not be collected."""
+    """Fewer tests than the baseline do not confirm a hack if a file could not be collected."""
     doubts_exclude: bool
     """Conflicts and bad ends are flags. A confirmed hack has no rank, and a branch in doubt is compared with nothing."""
     votes_need_one_tier: bool
@@ -21,7 +22,7 @@ class Rules(NamedTuple):
     incomplete_is_audited: bool
     """A branch with gaps or conflicts is kept for audit and not trained on."""
     passes_earn_most: bool
-    """Every pass is rewarded above every fail, and coverage is a bonus where all passes of the group have it."""
+    """Every pass is rewarded above every fail, and coverage is a bonus if all passes of the group have it."""
     unfit_is_rejected: bool
     """A blank task, a bad end, or a margin against the outcome keeps a row out."""
     groups_are_trained_on: bool
@@ -33,7 +34,9 @@ class Rules(NamedTuple):
     signals_are_read: bool
     """Hack signals of verdicts, events and siblings are flags; what is confirmed makes pairs, or a penalised row."""
     rows_are_conversations: bool
-    """Rows hold what the model saw and said, and say how that is known. A conversation that is not known exactly is in no row."""
+    """Rows contain exactly what the model saw and said, and how that is known. A conversation that is not known exactly
+    makes no row.
+    """
 
 
 RULES: Final = {

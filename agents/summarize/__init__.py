@@ -1,1 +1,1 @@
-"""Tool outputs and branches, cut to what a model can read."""
+"""Tool outputs and branches, truncated to a length that a model can read."""

@@ -1,6 +1,7 @@
 """A branch's record from its kept events: calls paired with their results, the answer, the usage, the raw digest.
 
-A pure function of the events in the order of their seq, of what the producer said of the branch, and of the configuration.
+A pure function of the events in the order of their seq, of the producer's report of the branch, and of the
+configuration.
 """
 
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ NO_INFO = BranchInfo()
 
 @dataclass(frozen=True, slots=True)
 class BranchEnd:
-    """The producer's word when it ended the branch."""
+    """The producer's report when it ended the branch."""
 
     status: EndStatus | None = None
     error: str | None = None
@@ -60,7 +61,7 @@ class BranchEnd:
 
 @final
 class BranchFacts:
-    """All that a branch record is made of."""
+    """The inputs of a branch record."""
 
     __slots__ = (
         "attempt",
@@ -104,7 +105,7 @@ class BranchFacts:
         self.info = info
         self.opened = opened
         self.raw_digest = raw_digest
-        """Of these events: the caller that brings them together knows it."""
+        """Digest of these events, from the caller that collects them."""
 
 
 def last_word(pieces: Sequence[Piece]) -> Answer | Failure | None:
@@ -117,10 +118,10 @@ def last_word(pieces: Sequence[Piece]) -> Answer | Failure | None:
 
 
 def end_status(word: Answer | Failure | None, ended: BranchEnd | None) -> EndStatus | None:
-    """How a branch ended: the producer's word, else its last answer or error; None when it has not.
+    """How a branch ended: the producer's report, else its last answer or error; None if it has not ended.
 
-    The sender of an end may not know why the branch ended. That it answered, or failed by itself, is not believed
-    against an error that came last: a provider's failure is not the agent's.
+    The sender of an end may not know why the branch ended. A reported answer or failure is not believed if the last
+    event is an error: a provider's failure is not the agent's.
     """
     doubted = isinstance(word, Failure) and ended is not None and ended.status in ("answered", "failed")
     if ended is not None and ended.status is not None and not doubted:
@@ -133,7 +134,7 @@ def end_status(word: Answer | Failure | None, ended: BranchEnd | None) -> EndSta
 
 
 def n_events(pieces: Sequence[Piece]) -> int:
-    """How many events these are."""
+    """The number of events."""
     return sum(len(piece.digests) for piece in pieces) // DIGEST
 
 
@@ -143,11 +144,11 @@ def raw_digest(pieces: Sequence[Piece]) -> str:
 
 
 FIDELITIES: Final[dict[int, Fidelity]] = {PLAIN: "reconstructed", TRANSCRIPT: "transcript", EXACT: "exact"}
-"""By the form of a conversation."""
+"""The fidelity for each form of a conversation."""
 
 
 def form_of(pieces: Sequence[Piece]) -> int:
-    """The form of a branch's conversation: told by the events that are there."""
+    """The form of a branch's conversation, by the events that are there."""
     form = PLAIN
     for piece in pieces:
         form = max(form, piece.form)
@@ -155,11 +156,11 @@ def form_of(pieces: Sequence[Piece]) -> int:
 
 
 def n_sequences(pieces: Sequence[Piece]) -> int | None:
-    """How many conversations the model calls of a branch make; None when that cannot be said."""
+    """How many conversations the model calls of a branch make; None if that is unknown."""
     bodies = [each.body for piece in pieces for each in piece.noted]
     calls = [body for body in bodies if isinstance(body, Asked)]
     try:
-        # Tools decide which calls belong together by their digests; the lists themselves need not be known to count.
+        # Tools are grouped by their digests; counting does not need the lists themselves.
         known = {call.tools_digest: "" for call in calls if call.tools_digest is not None}
         return len(sequences_of([body for body in bodies if isinstance(body, Told)], calls, known).all)
     except NotRepresentableError:
@@ -211,7 +212,7 @@ def build_branch(facts: BranchFacts, config: EmissionConfig, bodies: Bodies | No
 
 
 def task_of(facts: BranchFacts, started: str | None) -> str:
-    """The task of the agents: RolloutOpened, else what the branch says of itself, else its first event."""
+    """The task of the agents: from RolloutOpened, else from the branch's facts, else from its first event."""
     if facts.opened is not None:
         return facts.opened.task
     if facts.info is not None and facts.info.task:
@@ -220,7 +221,9 @@ def task_of(facts: BranchFacts, started: str | None) -> str:
 
 
 class ToolLimits:
-    """The limits that count for a tool: RolloutOpened by name, then for all, else the configuration by name, then for all."""
+    """The limits of a tool: from RolloutOpened by name, then for all tools, else from the configuration by name, then
+    for all.
+    """
 
     def __init__(self, config: EmissionConfig, opened: RolloutOpened | None) -> None:
         self._config = config.summarize
@@ -239,7 +242,7 @@ class ToolLimits:
 
 
 class _Slot:
-    """A call while its result may still come."""
+    """A call whose result may still arrive."""
 
     __slots__ = ("call", "ended", "paired", "result", "started", "text", "turn")
 
@@ -254,7 +257,7 @@ class _Slot:
 
 
 class _Early(NamedTuple):
-    """A result that came before its call."""
+    """A result that arrived before its call."""
 
     number: int
     result: Result
@@ -269,7 +272,7 @@ class _Reading:
         """None: outputs are kept whole."""
         self.redacting = redacting
         self.form = form
-        """Of the conversation; None under version 1, which has none."""
+        """The form of the conversation; None under version 1, which has none."""
         self.task: str | None = None
         self.model: str | None = None
         self.answer: str | None = None
@@ -277,7 +280,7 @@ class _Reading:
         self.in_rounds = False
         """Whether it is a compliance run."""
         self.response: Told | None = None
-        """The last message that the model said, where messages tell."""
+        """The last message of the model, if the branch has messages."""
         self.spent: Spent | None = None
         self.first_ms: int | None = None
         self.last_ms: int | None = None
@@ -287,7 +290,7 @@ class _Reading:
         """Calls without a result, by their place among all; `_open_by_id` has the places of those with an id."""
         self._open_by_id: dict[str, dict[int, None]] = {}
         self._early: dict[str | None, list[_Early]] = {}
-        """Results whose call has not come, by its id."""
+        """Results whose call has not arrived, by its id."""
         self._arrived = 0
         self._said: list[Said] = []
         self._turn = -1
@@ -333,12 +336,12 @@ class _Reading:
             self._take_words(body)
 
     def _take_words(self, words: Odd | Uttered) -> None:
-        """Take words of a conversation: version 1 reads them as something that the model said."""
+        """Add words of a conversation: version 1 reads them as an utterance of the model."""
         if self.form is None:
             if words.said is not None:
                 self._said.append(Said(words.said, words.step))
         elif isinstance(words, Uttered):
-            self._spoken()  # a user spoke: no later call was begun by what was said before, but secrets in it count
+            self._spoken()  # a user spoke: earlier words began no later call, but secrets in them count
 
     def _take_call(self, call: Call, time: int | None) -> None:
         # Parallel calls share a batch or a step; a call that names neither is a turn of its own.
@@ -367,13 +370,13 @@ class _Reading:
         slot.result, slot.ended = result, time
 
     def _first_open(self, result: Result) -> int | None:
-        """The first call that a result may belong to: by its id, or by the tool's name where it has none."""
+        """The first call that a result may belong to: by its id, or by the tool's name if it has no id."""
         if result.call_id is not None:
             return next(iter(self._open_by_id.get(result.call_id, ())), None)
         return next((place for place, slot in self._open.items() if result.name in (None, slot.call.name)), None)
 
     def _take_usage(self, spent: Spent) -> None:
-        # Counts are cumulative for the run, so the last one that is given is the total.
+        # Counts are cumulative for the run, so the last one is the total.
         before = self.spent
         self.model = self.model or spent.model
         self.spent = (
@@ -389,14 +392,14 @@ class _Reading:
         )
 
     def final_answer(self) -> str | None:
-        """The answer: the model's last response, if messages tell and it calls no tools; else the event's."""
+        """The answer: the model's last response, if the branch has messages and it calls no tools; else the event's."""
         told = self.response
         if self.in_rounds:  # the answer may be made of the words of several calls
             return self.answer
         return self.answer if told is None or told.tools or not told.text else told.text
 
     def usage(self) -> Usage | None:
-        """The usage of the whole run; None when it was never stated."""
+        """The usage of the whole run; None if it was never reported."""
         spent = self.spent
         if spent is None:
             return None
@@ -408,7 +411,7 @@ class _Reading:
         )
 
     def _spoken(self) -> str | None:
-        """The text since the last call: deltas of one step joined, steps set apart."""
+        """The text since the last call: deltas of one step joined, steps separated."""
         if not self._said:
             return None
         steps: list[list[str]] = [[]]
@@ -434,7 +437,7 @@ class _Reading:
         return result.text
 
     def finished_calls(self) -> list[BranchCall]:
-        """All calls in order, then the results that no call asked for."""
+        """All calls in order, then the results without a call."""
         for _, result, ended in sorted(early for waiting in self._early.values() for early in waiting):
             orphan = Call(result.call_id, result.name or "unknown", "{}", digest(b"{}"), None, None)
             self._turn += 1

@@ -1,7 +1,7 @@
 """Reads agent events into pieces: their digests, and the few fields that records are made of.
 
-Raw bytes are not held: an output is redacted whole and cut to an excerpt on the way in, with the digest of its raw form.
-Unknown kinds keep their digest, so they still count in the branch's raw digest.
+Raw bytes are not stored: an output is redacted in full and cut to an excerpt when it is read, with the digest of its
+raw form. Unknown kinds keep their digest, so they still count in the branch's raw digest.
 """
 
 import re
@@ -52,8 +52,9 @@ PROVIDER_TROUBLE = (
     "econnreset", "econnrefused", "etimedout", "socket hang up", "timed out", "fetch failed", "quota exceeded",
     "insufficient_quota", "authentication_error", "invalid api key", "529", "503", "502", "504", "500", "429",
 )  # fmt: skip
-"""Words in an `error` event that say that the model's provider failed, not the agent. Numbers count only as whole
-words."""
+"""Words in an `error` event that show that the model's provider failed, not the agent. Numbers match only as whole
+words.
+"""
 
 
 Canonical = Callable[[Any], bytes]
@@ -107,7 +108,7 @@ def keep_slice(
 
 
 class _Said:
-    """Joins what the model writes in one step."""
+    """Joins the text that the model writes in one step."""
 
     __slots__ = ("_noted", "parts", "step")
 
@@ -123,7 +124,7 @@ class _Said:
         self.parts.append(text)
 
     def end(self) -> None:
-        """Note what was written so far."""
+        """Store the text written so far."""
         if self.parts:
             text = "".join(self.parts)
             if text:
@@ -134,7 +135,7 @@ class _Said:
 def _read(
     text: str, kind: str, channel: str, seq: int, redacting: bool, texts: TextStore, packed: PackedTokens | None
 ) -> tuple[bytes, Body, Counts, int]:
-    """The canonical JSON of an event's data, what is kept of it, and the form of conversation that it shows."""
+    """The canonical JSON of an event's data, the part that is kept, and its form of conversation."""
     data = as_object(parse_short_numbers(text))
     canonical: Canonical = _plainly
     if not written_alike(data):
@@ -169,8 +170,8 @@ def _read_words(
 def _read_chat(
     text: str, data: dict[str, Any], kind: str, seq: int, redacting: bool, texts: TextStore, packed: PackedTokens | None
 ) -> tuple[Body, Counts, int]:
-    """A message or model call. One that cannot be read keeps its branch out of rows, and nothing else: older logs may hold
-    events of these names.
+    """A message or model call. An unreadable one only keeps its branch out of rows: older logs may have other events of
+    these names.
     """
     try:
         if kind == "message":
@@ -192,7 +193,8 @@ _token: Final = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]
 
 DECISIONS: Final = frozenset({"supervisor_decision", "guardrail_tripwire"})
 """Kinds that claim a decision; emission version 1 counts them. A proposal (`action_proposed`) or a question
-(`await_human_input`) is none."""
+(`await_human_input`) is not a decision.
+"""
 
 
 CHAT_FORMS: Final = {"message": TRANSCRIPT, "model_call": EXACT}
@@ -204,10 +206,10 @@ UTTERANCES: Final = {
 """Kinds that are turns of a transcript."""
 
 IMPORTED: Final = "import_source"
-"""Begins what an importer tells: a conversation in its order, also where its model calls tools and never says a word."""
+"""First event of an import: a conversation in order, even if its model calls tools and never writes a text."""
 
 REWRITES: Final = frozenset({"context_rewritten", "unreadable", "content_left_out"})
-"""Kinds that say that the events before or beside them are not what the model saw."""
+"""Kinds that mark a difference between the recorded events and what the model saw."""
 
 
 _SORTED: Final = OPT_SORT_KEYS
@@ -286,7 +288,7 @@ def _start(data: dict[str, Any], redacting: bool, _canonical: Canonical, _texts:
     task = text_or_none(data.get("task"))
     task = None if task is None else _clean(task, redacting, counts)
     model = _clean_name(config.get("model"), redacting, counts)
-    known = _in_order(counts)  # what follows counts in rows of conversations only: older records count without it
+    known = _in_order(counts)  # the following counts only for rows of conversations: older records do not have it
     system = text_or_none(first(config, "systemPrompt", "system_prompt", "system"))
     system = None if system is None else _clean(system, redacting, {})
     tools = config.get("tools")
@@ -353,7 +355,7 @@ _ROUND_STRATEGIES: Final = ("direct", "retry", "patch", "insert_section", "regen
 
 
 def _round(data: dict[str, Any], redacting: bool, _canonical: Canonical, _texts: TextStore) -> tuple[Body, Counts]:
-    """Read a round of a compliance run; one that is no such round is no part of anything."""
+    """Read a round of a compliance run; an invalid one is ignored."""
     number, output, mode, strategy = (
         whole_or_none(data.get("round")),
         data.get("output"),
@@ -403,7 +405,7 @@ _READERS: Final = {
 
 
 def is_provider_trouble(message: str) -> bool:
-    """Whether an error is the model provider's, not the agent's: such a branch says nothing about the agent."""
+    """Whether an error is the model provider's, not the agent's: such a branch proves nothing about the agent."""
     text = message.lower()
     words = set(text.replace(":", " ").replace(",", " ").replace("(", " ").replace(")", " ").replace('"', " ").split())
     return any((sign in words) if sign.isdigit() else (sign in text) for sign in PROVIDER_TROUBLE)

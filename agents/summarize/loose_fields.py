@@ -1,4 +1,4 @@
-"""Fields of JSON that other systems wrote: by any of their usual names, and None for a value of another type."""
+"""JSON fields from other systems: read by any of their usual names; None for a value of another type."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ def first(data: dict[str, Any], *names: str, default: Any = None) -> Any:
 
 
 def text_or_none(value: Any) -> str | None:
-    """A string; numbers as text; None for anything else, and for what is empty."""
+    """A string; numbers as text; None for anything else, and for an empty string."""
     if isinstance(value, str):
         return value or None
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def whole_or_none(value: Any) -> int | None:
-    """A whole number that fits a record; None for anything else."""
+    """An integer that fits a record; None for anything else."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:

@@ -8,14 +8,14 @@ from schemas.lifecycle import RolloutOpened
 
 
 class CleanedOpening(NamedTuple):
-    """An opening, and what was removed from it."""
+    """An opening, and the counts of what was removed from it."""
 
     opened: RolloutOpened | None
     counts: Counts = ()
 
 
 def cleaned_opening(opened: RolloutOpened | None, *, redacting: bool) -> CleanedOpening:
-    """The opening as it may be shown. Its task is cleaned with each branch, which may have another one."""
+    """The opening as it may be shown. Its task is redacted with each branch, which may have another one."""
     if opened is None or not redacting:
         return CleanedOpening(opened)
     prompt, tools = redact(opened.system_prompt or ""), redact_json(parse(opened.tools))

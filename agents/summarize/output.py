@@ -1,8 +1,9 @@
-"""Tool outputs, cut to what a model can read: the first lines, what was left out, the last lines.
+"""Tool outputs, truncated to a length that a model can read: the first lines, a note of what was left out, the last
+lines.
 
-Guarantees: never more than `max_bytes` UTF-8 bytes; what fits is verbatim, so summarizing twice changes nothing; cut at
-character boundaries only; the same bytes on every machine. An `Excerpt` holds enough of an output for any limits up to
-`MAX_SUMMARY_BYTES`, so megabytes need not be kept until it is known which limits count.
+Guarantees: never more than `max_bytes` UTF-8 bytes; a text that fits is unchanged, so summarizing twice changes
+nothing; cuts are at character boundaries only; the same bytes on every machine. An `Excerpt` has enough of an output
+for any limits up to `MAX_SUMMARY_BYTES`, so megabytes are not stored until the limits are known.
 """
 
 from typing import Any, final
@@ -21,7 +22,7 @@ class Excerpt:
 
     def __init__(self, head: str, tail: str | None, n_bytes: int, n_lines: int) -> None:
         self.head = head
-        """Its beginning; all of it when `tail` is None."""
+        """Its beginning; all of it if `tail` is None."""
         self.tail = tail
         """Its end."""
         self.n_bytes = n_bytes
@@ -75,7 +76,9 @@ def byte_length(text: str) -> int:
 
 
 def _ends(part: Excerpt, limits: SummaryLimits) -> tuple[str, str]:
-    """The first and the last lines that are kept (each of them the whole excerpt when there are too few lines to choose)."""
+    """The first and the last lines that are kept (each of them the whole excerpt if there are too few lines to choose
+    from).
+    """
     tail_source = part.head if part.tail is None else part.tail
     n_first, n_last = limits.keep_first_lines, limits.keep_last_lines
     if part.n_lines <= n_first + n_last:
@@ -87,7 +90,7 @@ def _ends(part: Excerpt, limits: SummaryLimits) -> tuple[str, str]:
 
 
 def _whole_lines(part: Excerpt, limits: SummaryLimits) -> str | None:
-    """First lines, marker, last lines; None when they are too long, or too few lines are there to leave any out."""
+    """First lines, marker, last lines; None if they are too long, or if there are too few lines to leave any out."""
     omitted = part.n_lines - limits.keep_first_lines - limits.keep_last_lines
     if omitted <= 0:
         return None

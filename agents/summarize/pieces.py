@@ -31,7 +31,7 @@ class Call:
         self.batch = batch
         self.step = step
         self.malformed = malformed
-        """Whether the model's arguments were no JSON object."""
+        """Whether the model's arguments were not a JSON object."""
 
 
 @final
@@ -59,12 +59,12 @@ class Result:
         self.error_code = error_code
         self.error_message = error_message
         self.whole = whole
-        """All of the output, where it is longer than the excerpt."""
+        """The whole output, if it is longer than the excerpt."""
 
 
 @final
 class Start:
-    """How the run began."""
+    """The start of the run."""
 
     __slots__ = ("model", "system", "task", "tools")
 
@@ -134,7 +134,7 @@ class Spent:
 
 @final
 class Decision:
-    """A party other than the agent decided what it may do: a supervisor, a guardrail."""
+    """A decision about the agent's actions by another party: a supervisor or a guardrail."""
 
     __slots__ = ("kind",)
 
@@ -144,7 +144,7 @@ class Decision:
 
 @final
 class Round:
-    """One round of an answer that has to keep a specification, as its runner tells it."""
+    """One round of an answer to a specification, as recorded by its runner."""
 
     __slots__ = (
         "base", "cached_tokens", "committed", "digest", "input_tokens", "latency_ms", "made_by", "mode", "number", "output",
@@ -236,7 +236,7 @@ class Piece:
         return self.first_seq + len(self.digests) // DIGEST
 
     def digest(self, seq: int) -> bytes:
-        """Of one of its events."""
+        """The digest of one of its events."""
         at = (seq - self.first_seq) * DIGEST
         return self.digests[at : at + DIGEST]
 

@@ -1,7 +1,7 @@
-"""The steps of an agent from its conversation: calls, results, texts and usage, as events of their own would tell them.
+"""The steps of an agent from its conversation: calls, results, texts and usage, in the form of events.
 
-Where such events stand beside the messages (they have times, error codes and raw outputs), they count, and the messages' calls of
-the same id are not told again.
+If such events are recorded as well as the messages (they have times, error codes and raw outputs), they count, and the
+messages' calls with the same id are not repeated.
 """
 
 from collections import Counter
@@ -14,14 +14,14 @@ from agents.summarize.pieces import Call, Kept, Noted, Piece, Result, Said, Spen
 
 
 def told_steps(pieces: Sequence[Piece], *, exact: bool) -> list[Noted]:
-    """Return what was noted, with the steps that messages and model calls tell of in their places."""
+    """Return the recorded items, with the steps from messages and model calls at their places."""
     noted = [each for piece in pieces for each in piece.noted]
     steps = _Steps(noted, exact=exact)
     return [Noted(body, each.time, ()) for each in noted for body in steps.of(each.body)]
 
 
 def last_response(pieces: Sequence[Piece], *, exact: bool) -> Told | None:
-    """Return the last message that the model said, of the calls with tools where any had some; None where there is none."""
+    """Return the last message of the model, from calls with tools if any call had tools; None if there is none."""
     messages = {
         each.body.message_id: each.body for piece in pieces for each in piece.noted if isinstance(each.body, Told)
     }
@@ -34,7 +34,7 @@ def last_response(pieces: Sequence[Piece], *, exact: bool) -> Told | None:
 
 
 class _Steps:
-    """One pass over what was noted."""
+    """One pass over the recorded items."""
 
     def __init__(self, noted: Iterable[Noted], *, exact: bool) -> None:
         bodies = [each.body for each in noted]
@@ -43,18 +43,18 @@ class _Steps:
         self._responses = {body.response for body in bodies if isinstance(body, Asked)}
         self._exact = exact
         self._counted = any(isinstance(body, Asked) and body.input_tokens is not None for body in bodies)
-        """Whether calls say what they used: then the run's own counts would be added to theirs."""
+        """Whether calls report their usage: then the run's own counts would be added to theirs."""
         self._open: Counter[str] = Counter()
         """By id, the calls of messages that have no result yet."""
         self._spent = Spent(None, None, None, None, None)
 
     def of(self, body: Kept) -> Sequence[Kept]:
-        """Return the steps that something noted stands for."""
+        """Return the steps that a recorded item represents."""
         match body:
             case Told():
                 return self._result(body) if body.role == "tool" else self._calls(body)
             case Said() | Uttered() if self._exact or (isinstance(body, Uttered) and body.before_task):
-                return ()  # messages say it, or it is no turn of the model
+                return ()  # messages contain it, or it is not a turn of the model
             case Uttered() if body.what == "assistant":
                 return (Said(whole(body.text), body.step),)
             case Asked():
@@ -85,7 +85,7 @@ class _Steps:
             self._answered[name] -= 1
             return ()
         if self._open[name] <= 0:
-            return ()  # the context of a later call says it again
+            return ()  # the context of a later call repeats it
         self._open[name] -= 1
         text = told.text
         failed = text if told.is_error else None
@@ -93,7 +93,7 @@ class _Steps:
         return (Result(name, told.name, output, told.output_digest, told.output_bytes, None, failed),)
 
     def _usage(self, asked: Asked) -> Sequence[Kept]:
-        """The usage so far: that of a call is its own, and counts of a run are cumulative."""
+        """The usage so far: counts of a call are its own, counts of a run are cumulative."""
         before, added = self._spent, (asked.input_tokens, asked.output_tokens, asked.cached_tokens)
         known = (before.input_tokens, before.output_tokens, before.cached_tokens)
         sums = [one if other is None else (one or 0) + other for one, other in zip(known, added, strict=True)]

@@ -1,8 +1,8 @@
 """A transcript as messages: the turns of a branch in the order in which they were recorded.
 
-A model turn is its reasoning, its text and its calls; the results of the calls follow it as they came. A transcript that needs a guess
-(a result that no call asked for, a call that nothing answered before the next turn, text after the calls of the same turn, a
-context that was rewritten) is not representable.
+A model turn is its reasoning, its text and its calls; the results of the calls follow it as they came. A transcript
+that needs a guess (a result without a call, a call without a result before the next turn, text after the calls of the
+same turn, a rewritten context) is not representable.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Turns(NamedTuple):
 def transcript(pieces: Sequence[Piece], task: str | None, system: str | None, *, redacting: bool) -> Turns:
     """Return the messages of a transcript, without user messages that nothing followed.
 
-    `task` is what the model was asked where its events do not say; `system` the prompt that all branches share. Raises
+    `task` is the model's task if its events do not contain it; `system` is the prompt that all branches share. Raises
     NotRepresentableError.
     """
     bodies = [each.body for piece in pieces for each in piece.noted]
@@ -47,10 +47,10 @@ def transcript(pieces: Sequence[Piece], task: str | None, system: str | None, *,
 
 
 def _told_alone(bodies: Sequence[Kept], told: Sequence[Told]) -> list[Told]:
-    """The messages of a branch that says its turns in messages: they are the whole conversation.
+    """The messages of a branch whose turns are all messages: they are the whole conversation.
 
-    Calls and results may stand beside the messages that tell them, and an answer that no message tells has its place. Other turns
-    beside messages, and what several agents say, would have to be put together by guess.
+    Calls and results may be recorded in addition to their messages, and an answer without a message gets its place.
+    Turns of other kinds next to messages, and texts of several agents, could only be combined by guessing.
     """
     if len({each.agent for each in told if each.role == "assistant"}) > 1:
         raise NotRepresentableError("several_agents")
@@ -100,7 +100,7 @@ class _Transcript:
         """Whether a call of the last turn has no result."""
 
     def take(self, body: Kept) -> None:
-        """Take the next event."""
+        """Add the next event."""
         match body:
             case Start():
                 if self._start is not None:
@@ -152,7 +152,7 @@ class _Transcript:
             self._take_text(words.text, words.step, delta=False)
 
     def _take_context(self, told: Told) -> None:
-        """Take words that were given: before the model's first turn they precede the task, later they are where they stand."""
+        """Add words that the model was given: before its first turn they precede the task, later they keep their place."""
         self._end_turn()
         (self._messages or self._before).append(told)
 
@@ -164,7 +164,7 @@ class _Transcript:
         turn.texts.append(whole(text))
 
     def _turn_for_words(self, step: int | None, *, spoken: bool) -> "_Turn":
-        """The turn that words belong to: that of their step, or the one that has not said or called anything."""
+        """The turn of some words: that of their step, or the one that has no words and no calls yet."""
         turn = self._turn
         same = step is not None and step == turn.step
         if turn.calls and same and not turn.results:
@@ -193,7 +193,7 @@ class _Transcript:
         self._open.setdefault(call.call_id or "", []).append(_OpenCall(name, call.name, turn))
 
     def _take_result(self, result: Result) -> None:
-        """Take a result: of the first call of its id, else of its name, that has none in the nearest turn."""
+        """Assign a result to the first call of its id, else of its name, that has none in the nearest turn."""
         waiting = self._open.get(result.call_id or "", [])
         fitting = [call for call in waiting if result.call_id or result.name in (None, call.tool)]
         if not fitting:
@@ -260,7 +260,7 @@ class _Turn:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was said or called."""
+        """Whether it has neither words nor calls."""
         return not (self.reasoning or self.texts or self.calls)
 
 
@@ -274,7 +274,7 @@ class _OpenCall:
 
 
 def _content(result: Result) -> str:
-    """The output as the model got it, or the error where there is no output."""
+    """The output as the model got it, or the error if there is no output."""
     if result.output is None:
         return result.error_message if result.error_message is not None else "null"
     return result.output.head if result.whole is None else whole(result.whole)

@@ -1,1 +1,1 @@
-"""Training data: rows from a ranked rollout, and what decides whether and in which form they may be trained on."""
+"""Training data: rows from a ranked rollout, and the decision whether and in which form they may be trained on."""

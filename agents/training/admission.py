@@ -44,18 +44,20 @@ class Judged:
         self.flags = flags
         self.opened = opened
         self.judge_answered = judge_answered
-        """Whether a judge said anything of it: then it is a verifier, too. A tie by content is no judge's answer."""
+        """Whether a judge answered about it: then the judge counts as a verifier, too. A tie between equal texts is not
+        an answer of a judge.
+        """
         self.decided = decided
-        """Whether there is a policy decision: of a verifier, under version 1 what an event says."""
+        """Whether there is a policy decision: from a verifier, or under version 1 from an event."""
         self.unremoved = unremoved
-        """Whether a secret was found where nothing can be removed: in the name of a field."""
+        """Whether a secret was found in the name of a field, where it cannot be removed."""
 
 
 POLICY = "policy"
 """The check whose verdict is a policy decision: pass, the actions were allowed; fail, they were not."""
 
 INCOMPLETE = ("conflicts", "gaps")
-"""Flags of branches whose events are not known for sure: kept for audit, not for training."""
+"""Flags of branches with uncertain events: kept for audit, not for training."""
 
 
 WEAK_VERDICT = "weak_verdict"
@@ -88,7 +90,7 @@ def admit(judged: Judged, config: AdmissionConfig, rules: Rules) -> Admission:
 
 
 def without_hack(judged: Judged) -> Judged:
-    """The same branch as if nothing spoke of a hack: for rows that are made because of it."""
+    """The same branch without its signs of a hack: for rows that are made because of the hack."""
     flags = [flag for flag in judged.flags if not flag.startswith((CONFIRMED, SUSPECTED, JUDGED))]
     return Judged(
         judged.branch,
@@ -108,7 +110,7 @@ def is_hacked(flags: Sequence[str]) -> bool:
 
 
 def is_suspect(flags: Sequence[str]) -> bool:
-    """Whether anything speaks of a hack."""
+    """Whether there is any sign of a hack."""
     return any(flag.startswith((CONFIRMED, SUSPECTED, JUDGED)) for flag in flags)
 
 

@@ -1,8 +1,8 @@
 """The conversations of a branch that rows are made of, and how they are known.
 
 Exact: the sequences of its model calls. Transcript: its turns in their order, each taken to have seen everything before it.
-Reconstructed: its steps, with outputs as the model saw them where the producer says so, else as summaries. A branch of which that
-cannot be said exactly has no conversation, and the reason.
+Reconstructed: its steps, with outputs as the model saw them if the producer recorded them, else as summaries. A branch
+whose conversation is not known exactly has none, with the reason.
 """
 
 from collections.abc import Mapping
@@ -36,11 +36,11 @@ class Talk(NamedTuple):
     conversation: Conversation
     agent: str | None = None
     tools: str | None = None
-    """The tools on offer, as JSON text; None for those of the rollout."""
+    """The tools offered, as JSON text; None for those of the rollout."""
     model: str | None = None
-    """The model that was asked; None for that of the branch."""
+    """The requested model; None for that of the branch."""
     unfit: tuple[str, ...] = ()
-    """Why it is in no row, as codes; its conversation is then empty."""
+    """Why it makes no row, as codes; its conversation is then empty."""
     tokens: Streams = NO_STREAMS
 
 
@@ -51,7 +51,7 @@ class BranchTalk(NamedTuple):
     """All conversations of a branch."""
 
     talks: tuple[Talk, ...]
-    """In the order of their first calls; empty where `unfit` says why."""
+    """In the order of their first calls; empty if `unfit` has a reason."""
     main: int
     """The place of the one with the last response."""
     fidelity: Fidelity | None
@@ -62,7 +62,7 @@ class BranchTalk(NamedTuple):
     """Why the branch is in no row, as codes."""
 
     def is_subagent(self, talk: Talk) -> bool:
-        """Whether a conversation is that of another agent than the branch's own."""
+        """Whether a conversation belongs to another agent than the branch's own."""
         return talk.agent != self.talks[self.main].agent
 
 
@@ -112,7 +112,7 @@ class TalkMaker:
         return opened is None or opened.task_shown
 
     def _shown_task(self, branch: BranchRecord, pieces: Many[Piece]) -> str | None:
-        """The task as the model saw it; None where it saw none that is known."""
+        """The task as the model saw it; None if no task is known."""
         if self._is_shown:
             return branch.task
         starts = [each.body.task for piece in pieces for each in piece.noted if isinstance(each.body, Start)]
@@ -120,7 +120,7 @@ class TalkMaker:
 
     def _given_for(self, task: str | None) -> tuple[Message, ...]:
         given = self._given.get(task)
-        if given is None:  # the branches of a rollout have the same ones, and nearly always one task
+        if given is None:  # the branches of a rollout share their tools, and nearly always the task
             given = self._given[task] = given_messages(task, self._opening.opened)
         return given
 
@@ -139,7 +139,7 @@ class TalkMaker:
         return BranchTalk(talks, found.main, "exact", task, talks[found.main].unfit)
 
     def _sequence(self, sequence: Sequence, tokens: Streams) -> Talk:
-        """One conversation; what is wrong with it alone keeps no other one out."""
+        """One conversation; its own faults do not exclude the others."""
         told = NOTHING
         unfit: tuple[str, ...] = ()
         try:

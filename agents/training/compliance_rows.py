@@ -1,7 +1,7 @@
 """Rows of branches that are compliance runs: which rounds and answers may be trained on, and why others may not.
 
 Prompt = the task, answer = the text: no hints, no repair prompts. The events describe a round; the verifier alone
-decides whether it holds. A text that was never produced is in no row.
+decides whether it passes. A text that was never produced is in no row.
 """
 
 import unicodedata
@@ -29,7 +29,7 @@ class ComplianceRun(NamedTuple):
     details: Mapping[str, Any]
     """Of its verdict."""
     seen: Mapping[int, dict[str, Any]]
-    """By round, its verdict."""
+    """The verdict of each round."""
 
     @property
     def draft(self) -> Round | None:
@@ -38,12 +38,12 @@ class ComplianceRun(NamedTuple):
 
     @property
     def answer_round(self) -> int | None:
-        """The first round whose text is the answer; None for an answer made in none."""
+        """The first round whose text is the answer; None if the answer comes from no round."""
         return next((each.number for each in self.rounds if each.output == self.answer), None)
 
     @property
     def made_by(self) -> str:
-        """edit where every committed repair was made by code alone, and there was one."""
+        """`edit` if every committed repair was made by code alone, and there was one."""
         held = [each for each in self.rounds if each.number and each.committed]
         return "edit" if held and all(each.made_by == "edit" for each in held) else "model"
 
@@ -66,7 +66,7 @@ class ComplianceRun(NamedTuple):
 
 
 def verified_rounds(rounds: Sequence[Round], details: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """Return the verdicts of rounds by number: of those alone that are told once, with the text that was verified."""
+    """Return the verdicts of rounds by number: only of rounds that are reported once, with the verified text."""
     listed = details.get("rounds")
     entries = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     found = {}
@@ -81,7 +81,7 @@ def verified_rounds(rounds: Sequence[Round], details: Mapping[str, Any]) -> dict
 def compliance_run(
     pieces: Sequence[Piece], answer: str | None, verdicts: Mapping[str, Verdict]
 ) -> ComplianceRun | None:
-    """Return a branch as a compliance run; None where it is none, or has no answer."""
+    """Return a branch as a compliance run; None if it is not one, or has no answer."""
     verdict = verdicts.get(COMPLIANCE)
     rounds = tuple(each.body for piece in pieces for each in piece.noted if isinstance(each.body, Round))
     if not rounds or answer is None:
@@ -119,7 +119,7 @@ def repair_pairs(index: int, run: ComplianceRun) -> Iterator[RoundPair]:
 
 
 def refusal(pair: RoundPair, seen: set[tuple[str, str]]) -> str | None:
-    """Return why a pair is no row; None where it may be one. It is then among those that were seen."""
+    """Return why a pair makes no row; None if it may. It is then added to `seen`."""
     chosen, rejected = folded(pair.chosen.text), folded(pair.rejected.text)
     if not chosen or not rejected:
         return BLANK
@@ -132,7 +132,7 @@ def refusal(pair: RoundPair, seen: set[tuple[str, str]]) -> str | None:
 
 
 def folded(text: str) -> str:
-    """Return a text as it is compared: NFC, whitespace as single spaces."""
+    """Return a text in the form in which it is compared: NFC, whitespace as single spaces."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 

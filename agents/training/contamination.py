@@ -1,8 +1,8 @@
 """Contamination: whether a text repeats a question that models are evaluated on.
 
-`EvalIndex` answers exactly what comparing with every item would (`text_overlap.overlap`), but looks only at items that
+`EvalIndex` returns the same as a comparison with every item (`text_overlap.overlap`), but compares only items that
 share an 8-gram or enough of their rarest 5-grams with the text: the cost grows with the text, not with the items.
-Guaranteed: the same items and text give the same match everywhere, whatever the order of the items.
+Guaranteed: the same items and text give the same match everywhere, in any order of the items.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ LISTED_MORE = 8
 fewer the comparisons."""
 
 QUESTION_FIELDS = ("question", "prompt", "text", "task")
-"""Where an items file may keep the question; the first that has one counts."""
+"""Fields of an items file that may contain the question; the first one present counts."""
 
 Gram = TypeVar("Gram", bound=Hashable)
 
@@ -44,7 +44,7 @@ class EvalIndex:
 
     def __init__(self, items: Iterable[tuple[str, str]]) -> None:
         self.skipped = 0
-        """Items too short to be told from chance."""
+        """Items too short to be distinguished from chance."""
         self._ids: list[str] = []
         self._grams: list[Grams] = []
         for item_id, text in sorted(items):
@@ -59,11 +59,11 @@ class EvalIndex:
         self._most = max((_longest_similar(band.largest) for band in self._bands), default=0)
 
     def __len__(self) -> int:
-        """How many items are used."""
+        """The number of items in use."""
         return len(self._ids)
 
     def check(self, text: str) -> Match | None:
-        """The item that a text repeats most: the highest score, then the lowest id; None when it repeats none."""
+        """The item that a text repeats most: the highest score, then the lowest id; None if it repeats none."""
         found = grams(text, self._most)
         best: Match | None = None
         for index in sorted(self._candidates(found)):
@@ -85,21 +85,21 @@ class _Band(NamedTuple):
 
     smallest: int
     largest: int
-    """How many 5-grams the items have."""
+    """The number of 5-grams of the longest item."""
     by_gram: dict[str, tuple[int, ...]]
     """The items that list a 5-gram as one of their rarest."""
     grams: frozenset[str]
     bounds: dict[int, int]
-    """Of each item, what it adds to the bound in `similar`."""
+    """For each item, what it adds to the bound in `similar`."""
     lowest: int
-    """The least of those."""
+    """The smallest of those."""
 
     def similar(self, text: frozenset[str]) -> Iterator[int]:
         """Every item that could be similar to a text, and few others.
 
         Of n and m 5-grams s are shared, s / (n + m - s) >= t, if and only if s >= (n + m) t / (1 + t); of those, all but the
-        unlisted must be among the listed ones. The bound is first tried on all that the text shares with the whole band:
-        most texts share too little with everything.
+        unlisted must be among the listed ones. The bound is first tried on everything that the text shares with the
+        whole band: most texts share too little with every item.
         """
         (least, of), size = CHAR_JACCARD, len(text)
         if not (self.smallest <= _longest_similar(size) and size <= _longest_similar(self.largest)):
@@ -129,8 +129,8 @@ def _bands(items: dict[int, frozenset[str]]) -> Iterator[_Band]:
 def _rarest(item: frozenset[str], frequency: Counter[str]) -> list[str]:
     """The rarest 5-grams of an item, so many that a similar text cannot miss them all.
 
-    A similar text has at least `needed` of the item's 5-grams. It lacks the others at most, so of any that many and some
-    more it has some.
+    A similar text has at least `needed` of the item's 5-grams. A similar text lacks at most the other 5-grams of the
+    item, so it has at least one of these.
     """
     needed = _shared_by_similar(len(item))
     listed = len(item) - needed + max(1, needed // LISTED_MORE)
@@ -150,13 +150,13 @@ def _shared_by_similar(size: int) -> int:
 
 
 def _longest_similar(size: int) -> int:
-    """How many 5-grams a text that is similar to one of so many has at most."""
+    """The most 5-grams of a text that is similar to a text with `size` of them."""
     least, of = CHAR_JACCARD
     return of * size // least
 
 
 def _inverted(collections: Iterable[tuple[int, Iterable[Gram]]]) -> dict[Gram, tuple[int, ...]]:
-    """For each gram, which items have it."""
+    """For each gram, the items that have it."""
     index: dict[Gram, list[int]] = defaultdict(list)
     for position, collection in collections:
         for gram in collection:

@@ -1,8 +1,8 @@
 """A branch as chat messages, in the shape of OpenAI and TRL.
 
-system?, user (the task), then for every model turn one assistant message with all its parallel calls and one tool message
-for each of them, then the final answer, unless a reader would see nothing of it. Call ids are numbered by position, so that
-equal beginnings are equal messages.
+system?, user (the task), then for every model turn one assistant message with all its parallel calls and one tool
+message for each of them, then the final answer, unless it has no visible text. Call ids are numbered by position, so
+that equal beginnings are equal messages.
 """
 
 import re
@@ -27,7 +27,7 @@ NO_RESULT = "[no result was recorded]"
 
 
 class Conversation:
-    """The whole conversation, and where the agent begins to speak."""
+    """The whole conversation, and the position at which the agent begins to speak."""
 
     __slots__ = ("completion", "messages", "prompt", "says_something")
 
@@ -40,11 +40,11 @@ class Conversation:
         """The messages of its run."""
         self.messages = prompt + completion
         self.says_something = bool(completion) if says_something is None else says_something
-        """Whether it says or calls anything. Steps always do: a blank answer is left out, and every turn has a call."""
+        """Whether it has text or calls. Steps always do: a blank answer is left out, and every turn has a call."""
 
 
 def given_messages(task: str | None, opened: RolloutOpened | None) -> tuple[Message, ...]:
-    """The messages that an agent begins with; `task` is None where it was not shown."""
+    """The messages that an agent begins with; `task` is None if it was not shown."""
     user = () if task is None else (_message(role="user", content=task),)
     if opened is not None and opened.system_prompt:
         return _message(role="system", content=opened.system_prompt), *user
@@ -59,7 +59,9 @@ def conversation(
     trained: bool | None = None,
     calls: Iterable[BranchCall] | None = None,
 ) -> Conversation:
-    """The messages of a branch; `given` are those that it began with. `trained` marks what it said, `calls` replace its own."""
+    """The messages of a branch; `given` are those that it began with. `trained` marks the agent's own messages, `calls`
+    replace its calls.
+    """
     messages: list[Message] = []
     position = 0
     for turn in _turns(branch.tool_calls if calls is None else calls):
@@ -75,7 +77,7 @@ def conversation(
 
 
 def _turns(calls: Iterable[BranchCall]) -> list[list[BranchCall]]:
-    """The calls that were made, those of one turn together."""
+    """The calls of the branch, grouped by turn."""
     turns: list[list[BranchCall]] = []
     for call in calls:
         if not call.paired:
@@ -97,7 +99,7 @@ def _assistant(calls: list[BranchCall], position: int, *, turn_text: bool, train
 
 
 def told_conversation(messages: Iterable[Told], trained: frozenset[int], *, reasoning: bool) -> Conversation:
-    """A conversation that messages tell; `trained` has the positions of what the model said.
+    """A conversation from recorded messages; `trained` has the positions of the model's messages.
 
     Calls are numbered by position; a tool message goes to the first call of its id that has none, in the nearest
     message with such a call. Raises NotRepresentableError for a tool message without a call, for arguments that are no JSON object, and
@@ -142,7 +144,7 @@ def told_conversation(messages: Iterable[Told], trained: frozenset[int], *, reas
 
 
 def has_prompt(messages: Iterable[Message]) -> bool:
-    """Whether a reader sees anything that a system, developer or user says."""
+    """Whether a system, developer or user message has visible text."""
     return any(each.role in ("system", "developer", "user") and _is_seen(each) for each in messages)
 
 
@@ -166,16 +168,16 @@ def tool_content(call: BranchCall) -> str:
 
 
 def has_content(completion: Iterable[Message]) -> bool:
-    """Whether a completion says or calls anything."""
+    """Whether a completion has text or calls."""
     return any(each.role == "assistant" and (each.tool_calls or _is_seen(each)) for each in completion)
 
 
 _VISIBLE: Final = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f\u2800{''.join(map(chr, INVISIBLE))}]")
-"""Anything but white space, control characters, the blank of Braille, and what has no width."""
+"""Anything but white space, control characters, the blank of Braille, and characters without width."""
 
 
 def is_blank(text: str | None) -> bool:
-    """Whether a reader sees nothing of a text: there is none, or it is of white space and invisible characters only."""
+    """Whether a text has nothing visible: it is None, or only white space and invisible characters."""
     if not text:
         return True
     # Nearly all texts begin with a letter or a sign of ASCII: the others are searched.
@@ -183,7 +185,9 @@ def is_blank(text: str | None) -> bool:
 
 
 class Pair:
-    """Two conversations as a preference: what they share, up to just before an assistant message, and how each goes on."""
+    """Two conversations as a preference: their shared start, up to just before an assistant message, and the
+    continuation of each.
+    """
 
     def __init__(self, one: Conversation, other: Conversation) -> None:
         self._one = one
@@ -197,7 +201,7 @@ class Pair:
         self.rejected = other.messages[cut:]
 
     def unfit(self) -> str | None:
-        """Why nothing can be learnt from it; None when something can."""
+        """Why it is useless for training; None if it is not."""
         if not self._one.says_something or not self._other.says_something:
             return "empty_completion"
         if not self.prompt:
@@ -210,7 +214,7 @@ class Pair:
 
 
 def _alike(one: tuple[Message, ...], other: tuple[Message, ...]) -> int:
-    """How many messages both begin with."""
+    """How many messages are equal at the start of both."""
     shared = 0
     for left, right in zip(one, other):  # noqa: B905 - one may go on
         if left is not right and not _is_alike(left, right):
@@ -220,7 +224,7 @@ def _alike(one: tuple[Message, ...], other: tuple[Message, ...]) -> int:
 
 
 def _is_alike(left: Message, right: Message) -> bool:
-    """Whether two messages are the same, as parts of a prompt."""
+    """Whether two messages are equal as parts of a prompt."""
     one, other = vars(left), vars(right)
     if one == other:
         return True
@@ -228,7 +232,7 @@ def _is_alike(left: Message, right: Message) -> bool:
 
 
 def _parts_at(one: tuple[Message, ...], other: tuple[Message, ...], cut: int) -> bool:
-    """Whether two conversations may part here: the model speaks next on both sides, unless one of them has ended."""
+    """Whether two conversations may diverge here: the model speaks next on both sides, unless one of them has ended."""
     following = [side[cut] for side in (one, other) if cut < len(side)]
     return bool(following) and all(each.role == "assistant" and each.trained is not False for each in following)
 

@@ -1,8 +1,8 @@
-"""Training rows of a ranked rollout, and what was left out with why.
+"""Training rows of a ranked rollout, and the rejected rows with their reasons.
 
-SFT: passing branches with an answer. DPO: (pass, fail) pairs, and pairs of one tier that votes tell apart. PPO: every branch
-with a known reward that said or called something. A branch with several conversations gives an SFT and a PPO row for each; its
-reward counts once. An unknown branch is in no pair and has no reward; nothing disappears silently.
+SFT: passing branches with an answer. DPO: (pass, fail) pairs, and pairs of one tier with a preference by votes. PPO:
+every branch with a known reward that has text or calls. A branch with several conversations gives an SFT and a PPO row
+for each; its reward counts once. An unknown branch is in no pair and has no reward; nothing disappears silently.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ _provenance: Final = unchecked(Provenance)
 _admission: Final = unchecked(Admission)
 
 Beats = Callable[[int, int], float | None]
-"""P(a is really better than b) for two branches; None when votes do not connect them."""
+"""P(a is really better than b) for two branches; None if votes do not connect them."""
 
 
 class _Common(TypedDict):
@@ -95,7 +95,7 @@ class _Tokens(TypedDict):
 
 @final
 class Candidate:
-    """A ranked branch with all that rows are made of."""
+    """A ranked branch with the inputs of its rows."""
 
     __slots__ = ("branch", "index", "judged", "rank", "ranked", "reward", "run", "status", "talk", "total")
 
@@ -109,8 +109,9 @@ class Candidate:
         self.reward = reward
         self.talk = talk
         self.run = run
-        """The branch as a compliance run, where it is one."""
-        # Fields that are read many times: an attribute of a model takes ten times as long as one of this class.
+        """The branch as a compliance run, if it is one."""
+        # Fields that are read many times: an attribute of a pydantic model takes ten times as long as one of this
+        # class.
         self.index = ranked.branch_index
         self.status = ranked.objective_status
         self.rank = ranked.rank
@@ -125,21 +126,21 @@ class Rows(NamedTuple):
 
 
 NO_GROUP = Group(0, None, None)
-"""Of a branch that is not trained on, among others that are not."""
+"""The group of a branch that is not trained on."""
 
 SURPLUS = "over_max_per_rollout"
 
 ORDER: Final[Mapping[Basis, int]] = {"objective": 0, "hack": 1, "judge": 2}
-"""Pairs of a kind come before those of the next."""
+"""Order of the kinds of pairs."""
 
 PENALISED = "hack_penalised"
 """The reason of a confirmed hack that is trained on with its penalty."""
 
 BAD_ENDS = frozenset({"failed", "aborted", "infra_error"})
-"""Ends of a branch that is never imitated and never preferred, whatever its build says."""
+"""Ends of a branch that is never imitated and never preferred, whatever its build verdict."""
 
 MOST_ROW_BYTES: Final = 8 * 1024 * 1024 - 64
-"""Of a row: what its topic takes, without the header of its value."""
+"""Largest row: the limit of its topic, without the header of its value."""
 
 WEAKEST: Final[tuple[Fidelity, ...]] = ("reconstructed", "transcript", "composed", "exact")
 """Fidelities, the weakest first."""
@@ -182,7 +183,7 @@ class RowMaker:
         self._repeats: frozenset[int] = frozenset()
         """Branches of compliance runs whose answer an earlier one gave."""
         self._made: dict[tuple[object, ...], list[tuple[tuple[tuple[Message, ...], ...], str, str]]] = {}
-        """By what most rows differ in: the messages, tools and ids of the rows that were made."""
+        """Rows already made, by their messages, tools and ids, in which most rows differ."""
 
     def make(self, candidates: Sequence[Candidate]) -> Rows:
         """All rows, in the order of kinds, then of the ranking."""
@@ -238,7 +239,7 @@ class RowMaker:
                 self._admit("sft", [branch], record, (record.messages,))
 
     def _unfit(self, candidate: Candidate) -> tuple[str, ...] | None:
-        """Why nothing good can be said of a branch to a trainer; None where nothing speaks against it."""
+        """Why a branch must not be imitated; None if it may be."""
         if not self._rules.unfit_is_rejected:
             return None
         if candidate.talk.unfit:
@@ -255,7 +256,7 @@ class RowMaker:
         return not has_prompt(talk.talks[talk.main].conversation.prompt)
 
     def _unfit_talk(self, talk: BranchTalk, each: Talk) -> tuple[str, ...]:
-        """Why one conversation of a branch is in no row, though the branch may be; empty where nothing speaks against it."""
+        """Why one conversation of a branch makes no row although the branch may; empty if it does."""
         if each.unfit:
             return each.unfit
         if talk.is_subagent(each) and self.config.subagents == "drop":
@@ -270,7 +271,7 @@ class RowMaker:
         return {"sequence": number, "n_sequences": len(talk.talks), "main": number == talk.main}
 
     def _named(self, talk: BranchTalk, number: int) -> tuple[str, ...]:
-        """The conversation, for a reason, where a branch has several."""
+        """The name of the conversation, added to a reason if the branch has several."""
         return (f"sequence:{number}",) if len(talk.talks) > 1 else ()
 
     # -- DPO ----------------------------------------------------------------------------------------------------------
@@ -362,13 +363,13 @@ class RowMaker:
                 kept += self._admit("dpo", branches, record, (record.prompt, record.chosen, record.rejected))
 
     def _as_worse(self, worse: Candidate, admissions: Mapping[int, Admission], basis: Basis) -> Admission:
-        """The admission of a pair's rejected side: a hack is no reason against the pair that is made of it."""
+        """The admission of a pair's rejected side: a hack does not speak against a pair that is made because of it."""
         if basis != "hack":
             return admissions[worse.index]
         return admit(without_hack(worse.judged), self.config.admission, self._rules)
 
     def _pairs(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Candidate, Basis, float | None]]:
-        """Pairs worth a look, best against worst first: the widest apart in rank, then by rank."""
+        """Pairs to make, best against worst first: the widest apart in rank, then by rank."""
         ranked = [candidate for candidate in candidates if candidate.rank is not None]
         hacked = (
             [each for each in candidates if is_hacked(each.ranked.flags) and each.status in ("pass", "fail")]
@@ -457,7 +458,7 @@ class RowMaker:
             self._admit("ppo", [branch], record)
 
     def _unfit_for_reward(self, candidate: Candidate) -> tuple[str, ...] | None:
-        """Why a branch has no PPO row and is no member of its group."""
+        """Why a branch has no PPO row and is not in a group."""
         talk = candidate.talk
         if talk.unfit:
             return talk.unfit
@@ -472,8 +473,8 @@ class RowMaker:
     ) -> tuple[dict[str, Group], dict[int, Reward | None]]:
         """By task the statistics of its group, and by branch the reward.
 
-        Only what was asked the same is compared: branches without an opening may have tasks of their own. Only members that are
-        trained on count; under version 1 every branch with a reward did.
+        Only branches with the same prompt are compared: without an opening, branches may have tasks of their own. Only
+        members that are trained on count; under version 1 every branch with a reward did.
         """
         rewards = {each.index: each.reward for each in candidates}
         members: dict[str, list[int]] = {}
@@ -504,7 +505,7 @@ class RowMaker:
     # -- what all rows share ------------------------------------------------------------------------------------------
 
     def _common(self, involved: Sequence[Candidate], admission: Admission) -> _Common:
-        """Fields of a row about these branches: its task and model are those of the first."""
+        """Fields of a row about these branches: task and model of the first."""
         redactions = dict(self._opening.counts)
         for each in involved:
             for kind, count in each.branch.redactions.items():
@@ -530,7 +531,7 @@ class RowMaker:
         }
 
     def _offered(self, candidate: Candidate) -> str:
-        """The tools of a main conversation: those of the rollout where it does not say."""
+        """The tools of a main conversation, by default those of the rollout."""
         tools = _main(candidate.talk).tools
         return self._tools if tools is None else tools
 
@@ -576,7 +577,7 @@ class RowMaker:
         return True
 
     def _known(self, kind: RowKind, record: Row, unique: tuple[tuple[Message, ...], ...]) -> str | None:
-        """The id of the row that has the same messages and tools; None when there is none."""
+        """The id of the row that has the same messages and tools; None if there is none."""
         for messages, tools, record_id in self._made.setdefault(_gist(kind, unique), []):
             if tools == record.tools and messages == unique:
                 return record_id
@@ -645,7 +646,7 @@ def _copies(candidates: Sequence[Candidate]) -> frozenset[int]:
 
 
 def _unrewarded(run: ComplianceRun, index: int, copies: frozenset[int]) -> str | None:
-    """Return why a compliance run is no sample of its policy; None where it is one."""
+    """Return why a compliance run is not a sample of its policy; None if it is."""
     if run.fidelity != "exact":
         return REPAIRED
     return REPEATED if index in copies else None

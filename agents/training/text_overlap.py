@@ -16,7 +16,7 @@ from itertools import chain
 from typing import NamedTuple
 
 WORDS = 8
-"""Words of a gram; items with fewer words are told by their characters."""
+"""Words of a gram; items with fewer words are compared by their characters."""
 CHARACTERS = 5
 """Characters of a gram."""
 SHORTEST_ITEM = 40
@@ -67,17 +67,19 @@ _CHUNK = 256
 
 
 def folded(text: str) -> str:
-    """A text as it is compared: NFKC, without what is not seen, look-alikes made Latin, no case, single spaces."""
+    """A text in the form in which it is compared: NFKC, no invisible characters, look-alikes as Latin letters, no case,
+    single spaces.
+    """
     if text.isascii():
         return " ".join(text.lower().split())
     text = unicodedata.normalize("NFKC", text.translate(INVISIBLE)).translate(INVISIBLE)
-    # taken apart in between, so that a look-alike with an accent becomes the Latin letter with that accent
+    # decomposed in between, so that a look-alike with an accent becomes the Latin letter with that accent
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKD", text.casefold()).translate(_LOOK_ALIKES))
     return " ".join(text.split())
 
 
 def is_long_enough(question: str) -> bool:
-    """Whether a question can be told from a chance likeness at all."""
+    """Whether a question is long enough to rule out a match by chance."""
     form = folded(question)
     return len(form) >= SHORTEST_ITEM or len(_WORD.findall(form)) >= WORDS
 
@@ -85,7 +87,7 @@ def is_long_enough(question: str) -> bool:
 def grams(text: str, most: int | None = None) -> Grams:
     """The 8-grams of words and 5-grams of characters of a text, folded.
 
-    With more than `most` different 5-grams a text is too long to be similar to any item as a whole, and has none.
+    A text with more than `most` different 5-grams is too long to be similar to any item as a whole, and gets none.
     """
     form = folded(text)
     words = _WORD.findall(form)
@@ -100,7 +102,7 @@ def grams(text: str, most: int | None = None) -> Grams:
 
 
 def overlap(item: Grams, text: Grams) -> tuple[OverlapRule, float] | None:
-    """The highest of the measures that reach their thresholds; None when none does. This is the whole rule."""
+    """The highest of the measures that reach their thresholds; None if none does. This is the whole rule."""
     best: tuple[OverlapRule, float] | None = None
     for rule, (least, of), shared, total in _measures(item, text):
         if shared and of * shared >= least * total and (best is None or shared / total > best[1]):

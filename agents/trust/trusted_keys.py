@@ -12,7 +12,7 @@ from schemas.verdicts import CheckVerdict
 
 
 class TrustedKey(BaseModel):
-    """A verifier's public key. The bare hex digits stand for a key that may speak for every kind."""
+    """A verifier's public key. A bare hex string is a key for every kind."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -42,11 +42,11 @@ TrustedVerifiers = Annotated[
     Annotated[Literal["local"], Tag("local")] | Annotated[dict[str, TrustedKey], Tag("keys")],
     Discriminator(lambda given: "local" if isinstance(given, str) else "keys"),
 ]
-"""As the configuration says it: keys by id, or `local` for the keys of this machine."""
+"""The value in the configuration: keys by id, or `local` for the keys of this machine."""
 
 
 def untrusted(verdict: Verdict, keys: TrustedKeys) -> str | None:
-    """Why a verdict does not count under these keys; None when it does. Names the key and the kind, never the content."""
+    """Why a verdict does not count under these keys; None if it does. Names the key and the kind, never the content."""
     kind = kind_of(verdict)
     if isinstance(verdict, CheckVerdict) and kind in RESERVED:
         return f"a check may not be named {kind}: that kind has verdicts of its own"

@@ -1,4 +1,4 @@
-"""The signature of a verdict: Ed25519 over everything that it says, and over its kind.
+"""The signature of a verdict: Ed25519 over its whole content and its kind.
 
 A signature covers the rollout, branch, attempt and id, so it is worth nothing on another verdict. Fields with their default are
 left out of the signed bytes: a verdict that an older version signed stays valid when its record gets new fields.
@@ -15,11 +15,15 @@ from schemas.verdicts import VerdictSignature
 SomeVerdict = TypeVar("SomeVerdict", bound=Verdict)
 
 DOMAIN = "braidstream verdict v1"
-"""Begins the signed bytes: no signature of evidence is one of a verdict, and none of a build is one of a check."""
+"""Begins the signed bytes, so that no signature of evidence is valid for a verdict, and none of a build is valid for a
+check.
+"""
 
 
 def signed_content(verdict: Verdict) -> bytes:
-    """Return the bytes that are signed. Raises CanonicalError for a text that no log can hold (half a surrogate pair)."""
+    """Return the bytes that are signed. Raises CanonicalError for a text that no log can contain (half a surrogate
+    pair).
+    """
     said = verdict.model_dump(mode="json", exclude={"signature"}, exclude_defaults=True)
     return f"{DOMAIN}\n{type(verdict).__name__}\n".encode() + canonical_bytes(said, big_integers="exact")
 
@@ -45,7 +49,7 @@ def is_signed_by(verdict: Verdict, key_id: str, public: bytes) -> bool:
 
 
 def same_content(one: Verdict, other: Verdict) -> bool:
-    """Whether two verdicts say the same, under any signatures."""
+    """Whether two verdicts have the same content, under any signatures."""
     if type(one) is not type(other):
         return False
     return vars(one) | {"signature": None} == vars(other) | {"signature": None}

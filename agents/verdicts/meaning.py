@@ -1,4 +1,4 @@
-"""The meaning of a verdict: pass, fail or unknown; which of several counts; and what a branch's objective status is.
+"""The meaning of a verdict: pass, fail or unknown; which of several counts; and a branch's objective status.
 
 `running`, `pending` and `unknown` never pass and never fail. A build and a page are joined, never written over each other.
 """
@@ -18,7 +18,7 @@ Outcome = Literal["pass", "fail", "unknown"]
 Verdict = BuildVerdict | VisualVerdict | CheckVerdict
 
 COMPLIANCE: Final = "compliance"
-"""The check whose details tell about the constraints of an answer."""
+"""The check whose details are about the constraints of an answer."""
 
 INCONSISTENT_COMPLIANCE: Final = "inconsistent_compliance"
 
@@ -26,20 +26,20 @@ RESERVED = ("build", "visual")
 """Kinds with records, lines and topics of their own: no check may pass for one of them."""
 
 UNDECIDED_ENDS: frozenset[BranchStatus] = frozenset({"infra_error", "aborted", "running"})
-"""Ends that say nothing about the agent: such a branch is unknown whatever its verdicts say."""
+"""Ends that prove nothing about the agent: such a branch is unknown whatever its verdicts are."""
 
 
 class Terms(NamedTuple):
     """How the verdicts of a rollout are read."""
 
     rules: Rules
-    """Of the emission version."""
+    """The rules of the emission version."""
     allow_failing: bool = False
-    """Whether a build that says success passes although tests fail: the opening says so."""
+    """Whether a successful build passes although tests fail: set by the opening."""
 
 
 CURRENT = Terms(RULES[NEWEST_VERSION])
-"""How a verdict is read where its rollout is not at hand."""
+"""The reading of a verdict without its rollout."""
 
 
 def terms_of(version: int, opened: RolloutOpened | None) -> Terms:
@@ -76,14 +76,14 @@ def meaning(verdict: Verdict, terms: Terms) -> Meaning:
 
 
 def compliance_flags(verdict: CheckVerdict) -> tuple[str, ...]:
-    """Return what a compliance verifier found odd about a branch: claims that its texts do not bear out."""
+    """Return the flags of a compliance verdict: claims of a branch that its texts do not support."""
     if verdict.name != COMPLIANCE or verdict.details is None or INCONSISTENT_COMPLIANCE not in verdict.details:
         return ()
     return (INCONSISTENT_COMPLIANCE,) if INCONSISTENT_COMPLIANCE in compliance_details(verdict).get("flags", ()) else ()
 
 
 def compliance_details(verdict: CheckVerdict) -> dict[str, Any]:
-    """Return the details of a compliance verdict; empty where they are none."""
+    """Return the details of a compliance verdict; empty if they are invalid."""
     try:
         return parse_object(verdict.details or "{}")
     except ValueError:
@@ -91,7 +91,7 @@ def compliance_details(verdict: CheckVerdict) -> dict[str, Any]:
 
 
 def hard_share(verdicts: Mapping[str, Verdict]) -> float | None:
-    """Return the share of hard constraints that pass, where a compliance verdict tells."""
+    """Return the share of hard constraints that pass, if a compliance verdict has it."""
     verdict = verdicts.get(COMPLIANCE)
     if not isinstance(verdict, CheckVerdict):
         return None
@@ -125,7 +125,7 @@ def _is_believed(tests: TestCounts | None, terms: Terms) -> bool:
 
 
 def visual_outcome(verdict: VisualVerdict) -> Outcome:
-    """The visual table: the first row that holds."""
+    """The visual table: the first row that applies."""
     if (
         verdict.uncaught_errors
         or verdict.renders_non_empty is False
@@ -134,7 +134,7 @@ def visual_outcome(verdict: VisualVerdict) -> Outcome:
         return "fail"
     if verdict.verdict in ("pass", "fail"):
         return "pass" if verdict.verdict == "pass" else "fail"
-    if verdict.verdict is not None:  # pending or unknown: the verifier's word that it does not know
+    if verdict.verdict is not None:  # pending or unknown: the verifier itself does not know
         return "unknown"
     if verdict.console_errors:
         return "fail"
@@ -173,12 +173,14 @@ def objective_score(status: ObjectiveStatus) -> float | None:
 
 
 def is_final(verdict: Verdict) -> bool:
-    """Whether it says pass or fail. All emission versions agree on that: only which of the two differs."""
+    """Whether it is pass or fail. All emission versions agree on that: only which of the two differs."""
     return meaning(verdict, _ANY_TERMS).outcome != "unknown"
 
 
 def is_last_word(verdict: Verdict) -> bool:
-    """Whether a settling need not wait for another verdict of the kind. Compliance is a function of the texts: unknown stays so."""
+    """Whether a settling does not have to wait for another verdict of the kind. Compliance is a function of the texts:
+    unknown stays so.
+    """
     return is_final(verdict) or (isinstance(verdict, CheckVerdict) and verdict.name == COMPLIANCE)
 
 
@@ -245,7 +247,7 @@ def outcome_of(
 ) -> BranchOutcome:
     """The outcome of a branch that ended like this, from the verdicts that count for it.
 
-    A confirmed hack has no rank. One that is mistrusted, or whose events are not known for sure, is compared with nothing. Under
+    A confirmed hack has no rank. A mistrusted branch, or one with uncertain events, is not compared. Under
     version 1 all of them counted.
     """
     found = objective(status, required, verdicts, terms)
@@ -273,7 +275,7 @@ def with_signals(outcome: BranchOutcome, signals: Sequence[HackSignal]) -> Branc
 
 
 def comparable(outcomes: Mapping[int, BranchOutcome]) -> dict[int, ObjectiveStatus]:
-    """By branch, the status under which it is compared with others; `unknown` for one that is not."""
+    """By branch, the status under which it is compared with others; `unknown` for one that is not compared."""
     return {index: each.status if each.is_counted else "unknown" for index, each in outcomes.items()}
 
 
@@ -286,7 +288,7 @@ class Doubt(NamedTuple):
 
 
 def doubt(verdict: Verdict) -> Doubt | None:
-    """The warning to the producer of a verdict that will not decide anything; None for one that decides, or is not final yet."""
+    """The warning to the producer of a verdict that will not decide anything; None if it decides, or is not final yet."""
     if isinstance(verdict, BuildVerdict):
         if verdict.status == "success" and verdict.exit_code is None:
             return Doubt("exit_code", "unknown: a success without exit_code; send exit_code")

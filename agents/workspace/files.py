@@ -18,7 +18,7 @@ LEFT_OUT = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cach
 
 
 class FileProblemError(BraidError):
-    """A file of a workspace that cannot be read or written as asked; said to the agent as the tool's error."""
+    """A file of a workspace that cannot be read or written as requested; the agent gets it as the tool's error."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -29,17 +29,17 @@ class File(NamedTuple):
     """A file, or a link to one inside the same workspace."""
 
     content: bytes
-    """Of a link: where it leads, relative to its own folder."""
+    """Of a link: its target, relative to its own folder."""
     executable: bool = False
     link: bool = False
 
 
 Files = Mapping[str, File]
-"""By path: relative, with forward slashes."""
+"""Files by path: relative, with forward slashes."""
 
 
 def checked(path: str) -> str:
-    """A path that stays inside its workspace, in its plain form. Raises FileProblemError for any other."""
+    """A path that stays inside its workspace, in its plain form. Raises FileProblemError for any other path."""
     if not path or len(path) > MAX_PATH or "\0" in path:
         raise FileProblemError("bad_path", f"not a usable path: {path[:80]!r}")
     parts: list[str] = []
@@ -60,7 +60,7 @@ def is_kept(path: str) -> bool:
 
 
 def stays_inside(path: str, target: str) -> bool:
-    """Whether a link at `path` leads to a place in the same workspace."""
+    """Whether the target of a link at `path` is in the same workspace."""
     if target.startswith("/") or "\0" in target:
         return False
     depth = path.count("/")
@@ -75,7 +75,7 @@ def stays_inside(path: str, target: str) -> bool:
 
 
 def parents(path: str) -> list[str]:
-    """The folders that a path lies in, outermost first."""
+    """The parent folders of a path, outermost first."""
     parts = path.split("/")
     return ["/".join(parts[:length]) for length in range(1, len(parts))]
 

@@ -1,7 +1,8 @@
 """Workspace snapshots as bytes: a tar archive that is a function of names and contents alone.
 
-Names are sorted, times and owners left out, so that the same files have the same digest on every machine. `unpack` trusts
-nothing: an archive with a name that leads outside, with anything but files and inner links, or too large, is refused whole.
+Names are sorted, times and owners left out, so that the same files have the same digest on every machine. `unpack`
+trusts nothing: it refuses an archive that is too large, or has a name that leads outside, or anything but files and
+inner links.
 """
 
 import io
@@ -40,7 +41,7 @@ class SnapshotError(BraidError):
 
 
 def pack(files: Files) -> bytes:
-    """The archive of a workspace. Raises SnapshotError when it is too large."""
+    """The archive of a workspace. Raises SnapshotError if it is too large."""
     kept = {path: file for path, file in sorted(files.items()) if is_kept(path)}
     total = sum(len(file.content) for file in kept.values())
     if len(kept) > MAX_FILES or total > MAX_TOTAL:
@@ -67,7 +68,7 @@ def tar_of(files: Files) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, File]:
-    """The files of an archive. Raises SnapshotError for one that is damaged or not ours."""
+    """The files of an archive. Raises SnapshotError if it is damaged or not ours."""
     found: dict[str, File] = {}
     total = 0
     try:

@@ -1,7 +1,7 @@
 """The store of snapshots, and of screenshots of them, on disk: named by their content, written whole or not at all, checked when read.
 
-Beside each snapshot stands of which attempts it was taken. Only a runner that reaches the store can write that: a branch that
-names the snapshot of another one on the log is not believed.
+Each snapshot has a note of the attempts from which it was taken. Only a runner with access to the store can write it,
+so a branch cannot claim the snapshot of another one on the log.
 """
 
 import os
@@ -17,7 +17,7 @@ from agents.workspace.snapshot import SCHEME, SnapshotError, TakenOf, pack, refe
 from schemas.events import Workspace
 
 MAX_ARCHIVE = MAX_TOTAL + 2048 * MAX_FILES
-"""Bytes of contents and of what tar adds to each file."""
+"""Bytes of contents and of tar's overhead for each file."""
 
 MAX_PICTURE = 16 * 1024 * 1024
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -26,13 +26,13 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class SnapshotStore:
-    """Keeps snapshots below a folder. The same files are kept once."""
+    """Keeps snapshots below a folder. Equal files are stored once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def keep(self, files: Files, taken_of: TakenOf) -> Workspace:
-        """Keep the workspace of an attempt; returns what goes on the log. Raises SnapshotError."""
+        """Store the workspace of an attempt; return the reference for the log. Raises SnapshotError."""
         archive = pack(files)
         kept = reference(archive)
         _keep(self._path(kept.digest), archive)
@@ -40,7 +40,7 @@ class SnapshotStore:
         return kept
 
     def _claim(self, digest: str, taken_of: TakenOf) -> None:
-        """Note of which attempt a snapshot was taken; whole lines are appended, so runners side by side lose none."""
+        """Note from which attempt a snapshot was taken; whole lines are appended, so that parallel runners lose none."""
         with self._claims(digest).open("ab", buffering=0) as claims:
             claims.write(orjson.dumps([*taken_of]) + b"\n")
             os.fsync(claims.fileno())
@@ -53,7 +53,7 @@ class SnapshotStore:
         return orjson.dumps([*attempt]) in lines
 
     def load(self, workspace: Workspace, taken_of: TakenOf | None = None) -> dict[str, File]:
-        """The files of a snapshot, if they are what the digest says, and were taken of this attempt. Raises SnapshotError."""
+        """The files of a snapshot, if they match the digest, and were taken from this attempt. Raises SnapshotError."""
         if not _DIGEST.fullmatch(workspace.digest) or workspace.uri != SCHEME + workspace.digest:
             raise SnapshotError(f"{workspace.uri}: not a snapshot of this store (expected {SCHEME}<sha-256>)")
         path = self._path(workspace.digest)
@@ -63,7 +63,7 @@ class SnapshotStore:
         return unpack(self.archive(workspace.digest))
 
     def archive(self, digest: str) -> bytes:
-        """The snapshot as it is kept, a tar, if it is what the digest says. Raises SnapshotError."""
+        """The stored snapshot, a tar, if it matches the digest. Raises SnapshotError."""
         if not _DIGEST.fullmatch(digest):
             raise SnapshotError(f"{digest[:80]!r} is no digest: 64 hexadecimal digits are expected")
         path = self._path(digest)
@@ -84,7 +84,7 @@ class SnapshotStore:
         return digest
 
     def picture(self, digest: str) -> bytes | None:
-        """The screenshot with a digest, a PNG; None when it is not here, or not what it was."""
+        """The screenshot with a digest, a PNG; None if it is missing or was changed."""
         if not _DIGEST.fullmatch(digest):
             return None
         path = self._path(digest).with_suffix(".png")
@@ -102,7 +102,7 @@ class SnapshotStore:
 
 
 def _keep(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; one that is there has this content already."""
+    """Write a file atomically; an existing one has this content already."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,8 @@
-"""Every name below a folder, for a look that leaves nothing out: caches, dotfiles, links, pipes, sockets, huge files.
+"""Every name below a folder, for checks that must not skip anything: caches, dotfiles, links, pipes, sockets, huge
+files.
 
-Nothing is followed and nothing waits. The folder holds what untrusted code left, and no process of it runs any more.
+Nothing is followed and nothing waits. The folder has the files of untrusted code, none of whose processes runs any
+more.
 """
 
 import os
@@ -13,8 +15,9 @@ from agents.workspace.files import MAX_FILES, MAX_TOTAL, File, FileProblemError,
 
 
 def everything(root: Path, wanted: Callable[[str], bool]) -> dict[str, File | None]:
-    """By path, every wanted name that is no folder; None for what is no plain file and no link inside, and for a folder that
-    cannot be entered. Raises FileProblemError when that is too much."""
+    """By path, every wanted name but folders; None for anything but a plain file or an inner link, and for a folder
+    that cannot be entered. Raises FileProblemError if that is too much.
+    """
     found: dict[str, File | None] = {}
     total = 0
     folders = [root]
@@ -44,7 +47,7 @@ def _names(folder: Path) -> list[Path]:
 
 
 def _seen(place: Path) -> os.stat_result | None:
-    """The kind of the name; None for one that cannot be reached, such as one that is too long."""
+    """The kind of the name; None if it cannot be reached, for example because it is too long."""
     with suppress(OSError):
         return place.lstat()
     return None

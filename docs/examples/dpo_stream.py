@@ -24,7 +24,7 @@ class DpoStream(Topic):
         super().__init__("dpo", **options)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The pairs, without an end; or until none has come for `stop_after_idle_s`."""
+        """The pairs, without an end; or until none has arrived for `stop_after_idle_s`."""
         for pair in super().__iter__():
             yield {
                 "prompt": chat(pair["prompt"]),

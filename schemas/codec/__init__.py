@@ -1,1 +1,1 @@
-"""How records become bytes, quickly: Avro readers and writers in C, with fastavro where there is no C compiler."""
+"""How records become bytes, quickly: Avro readers and writers in C, or fastavro if there is no C compiler."""

@@ -1,6 +1,6 @@
 """Readers and writers of Avro, made for one schema each: `_avro.c`, or fastavro where the package was installed without a compiler.
 
-Tests hold both against each other, byte by byte.
+Tests compare both with each other, byte by byte.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ class Read(Protocol):
     """Reads values from bytes. Raises ValueError for wrong bytes, UnusualError for a value that only the model can judge."""
 
     def __call__(self, data: bytes, at: int = 0, /) -> tuple[Any, int]:
-        """Return the value at a position, and where it ends."""
+        """Return the value at a position, and its end."""
 
     def many(self, data: bytes, count: int, /) -> list[Any]:
         """Return `count` values that fill the data."""

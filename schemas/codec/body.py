@@ -47,7 +47,9 @@ def _lacking(record: type[Record], number: int) -> dict[str, type[Record]] | Non
 
 
 def _maker(record: type[Record], number: int, *, for_fold: bool = False) -> Read:
-    """A reader that makes records, and raises UnusualError for what the model has to look at; `for_fold`, events as EventFields."""
+    """A reader that makes records, and raises UnusualError for values that the model must check; `for_fold`, events as
+    EventFields.
+    """
     makers = _FOR_FOLD if for_fold else _MAKERS
     found = makers.get((record, number))
     if found is None:
@@ -67,7 +69,7 @@ def decode(record: type[AnyRecord], body: bytes, number: int = NEWEST, foreign: 
         try:
             made: AnyRecord = _whole(record, body, _maker(record, number))
         except UnusualError:
-            pass  # the model says what is wrong
+            pass  # the model describes the error
         else:
             return made
     try:
@@ -109,7 +111,7 @@ def _whole(record: type[Record], body: bytes, read: Callable[[bytes], tuple[Any,
 
 
 def _resolved(record: type[Record], foreign: Any, body: bytes) -> tuple[Any, int]:
-    """Read what a schema that is none of ours wrote, as our newest one says it."""
+    """Read a body written with a schema that is not one of ours, as our newest one."""
     source = BytesIO(body)
     return schemaless_reader(source, foreign, version_of(record).parsed), source.tell()
 
@@ -122,7 +124,7 @@ def first_problem(error: ValidationError) -> str:
 
 
 class Bodies(dict[str, bytes]):
-    """Avro bodies by content id, of one emission version: what was encoded to find the id need not be encoded again."""
+    """Avro bodies by content id, of one emission version: a body encoded to find the id is not encoded again."""
 
     def __init__(self, emission: int) -> None:
         super().__init__()
@@ -144,8 +146,8 @@ def with_content_id(
 ) -> AnyRecord:
     """The record with its id, a function of everything else in it; its Avro body goes into `bodies`.
 
-    `bodies` also decide the version of the schema; without them it is the newest, as of every fact. A fact that says nothing
-    in newer fields keeps the id that it had before: `older` writes it without them.
+    `bodies` also decide the version of the schema; without them it is the newest, as of every fact. A fact without
+    values in newer fields keeps the id that it had before: `older` writes it without them.
 
     A record that comes with a blank id gets its own and is returned itself; another one is copied.
 

@@ -1,7 +1,8 @@
 """Avro by fastavro, where `_avro.c` was not compiled: the same bytes and values, more slowly.
 
-fastavro takes and returns dicts; plans say which of them are other classes. It also reads some bytes that are not Avro (a boolean
-of 7, a negative branch of a union). Such a value is found because its own bytes are different ones of the same length.
+fastavro takes and returns dicts; plans define which of them become other classes. It also reads some bytes that are not
+Avro (a boolean of 7, a negative branch of a union). Such a value is found because its own bytes are different ones of
+the same length.
 """
 
 from collections.abc import Callable, Iterable
@@ -44,7 +45,7 @@ class Reader:
         self._made = _converter(plan, _from_dict)
 
     def __call__(self, data: bytes, at: int = 0) -> tuple[Any, int]:
-        """Return the value at a position, and where it ends."""
+        """Return the value at a position, and its end."""
         source, out = BytesIO(data), BytesIO()
         source.seek(at)
         value = self._next(source)
@@ -75,7 +76,7 @@ class Reader:
 
 
 def _converter(plan: Plan, of_record: Callable[[Fields, list[Convert | None]], Convert | None]) -> Convert | None:
-    """Return the function that converts a value of a plan, by that of records; None for what stays as it is."""
+    """Return the function that converts a value of a plan, using that of records; None if the value stays unchanged."""
     if isinstance(plan, Fields):
         return of_record(plan, [_converter(each, of_record) for each in plan.plans])
     if not isinstance(plan, (Optional, Many)):

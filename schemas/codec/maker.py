@@ -16,7 +16,8 @@ R = TypeVar("R")
 def unchecked(record: Callable[P, R]) -> Callable[P, R]:
     """Return a maker of records, which validates and converts nothing.
 
-    It takes what the model takes, by name. For values that we compute by the thousand; bytes from outside are validated.
+    It takes the same arguments as the model, by name. For values that we compute by the thousand; bytes from outside
+    are validated.
     """
     assert isinstance(record, type)
     assert issubclass(record, Record)
@@ -33,7 +34,7 @@ class Maker:
     def __init__(self, model: Model, blank: dict[str, Any], fresh: tuple[str, ...], missing: object) -> None:
         self._model = model
         self._blank = blank
-        """All fields: with their defaults, or with what stands for none."""
+        """All fields, with their defaults or with placeholders."""
         self._fresh = fresh
         """The fields that get a new dict each time."""
         self._needed = frozenset(name for name, value in blank.items() if value is missing)

@@ -1,8 +1,8 @@
 """Plans of readers and writers of Avro, as plain data: a schema is walked once.
 
 A plan knows what our schemas use (records, arrays, maps, strings, bytes, longs, doubles, booleans, unions of null and one other
-type). Where it makes records of a model, it also has the limits of the model's fields: a value outside of them is left to the
-model, which says exactly what is wrong. `_avro.c` follows plans.
+type). If it makes records of a model, it also has the limits of the model's fields: a value outside of them is passed
+to the model, which reports the exact error. `_avro.c` follows plans.
 """
 
 import sys
@@ -30,7 +30,7 @@ class UnusualError(Exception):
 
 
 class Text(NamedTuple):
-    """A string, of so many characters; one of these words, where there are any."""
+    """A string, with its limits of length; or one of these words, if there are any."""
 
     kind: Literal["string"] = "string"
     least: int = 0
@@ -85,16 +85,18 @@ class Many(NamedTuple):
 
 
 class Model(NamedTuple):
-    """The attributes of an instance of a model: its values, and what is set beside them."""
+    """The attributes of an instance of a model: its values, and pydantic's own."""
 
     record: type[Record]
     names: set[str]
     slots: tuple[Any, ...]
-    """The descriptors of what pydantic keeps in an instance: the names that were set, extra and private values."""
+    """The descriptors of pydantic's own attributes: the names that were set, extra and private values."""
 
 
 class Fields(NamedTuple):
-    """A record: its fields in order, and what is made of it: a dict, a tuple of some type, or an instance of a model."""
+    """A record: its fields in order, and the class that it becomes: a dict, a tuple of some type, or an instance of a
+    model.
+    """
 
     kind: Literal["record"]
     names: tuple[str, ...]
@@ -105,7 +107,9 @@ class Fields(NamedTuple):
 Plan = Text | Long | Double | Plain | Fixed | Optional | Many | Fields
 
 Made = Mapping[str, "type[Record | tuple[Any, ...]] | tuple[type[Record], type[tuple[Any, ...]]]"]
-"""By the name of a record what is made of it: its model, a tuple, or a tuple of values that pass as those of a model do."""
+"""By the name of a record, the class that it becomes: its model, a tuple, or a named tuple with the same fields as the
+model.
+"""
 
 
 def plan_of(schema: AvroSchema, made: Made | None = None, lacking: Mapping[str, type[Record]] | None = None) -> Fields:
@@ -118,7 +122,7 @@ def plan_of(schema: AvroSchema, made: Made | None = None, lacking: Mapping[str, 
 
 @cache
 def records_in(record: type[Record]) -> dict[str, type[Record]]:
-    """A record and all that occur in it, by name."""
+    """A record and all records in it, by name."""
     found = {record.__name__: record}
     for field in record.model_fields.values():
         for inner in _named(field.annotation):
@@ -206,11 +210,11 @@ def model_of(record: type[Record]) -> Model:
 
 
 SLOTS = tuple(vars(BaseModel)[f"__pydantic_{name}__"] for name in ("fields_set", "extra", "private"))
-"""The attributes that pydantic keeps in an instance beside its values."""
+"""The attributes that pydantic keeps in an instance in addition to its values."""
 
 
 class _Limits(NamedTuple):
-    """The values that a field allows beyond its Avro type; `annotation` is None where no model has a say."""
+    """The values that a field allows beyond its Avro type; `annotation` is None if no model restricts them."""
 
     annotation: Any
     metadata: Sequence[Any]
@@ -225,7 +229,7 @@ class _Limits(NamedTuple):
         return (max if name in ("ge", "min_length") else min)(found, default=default)
 
     def has_none(self) -> bool:
-        """Whether the field allows all that its Avro type does."""
+        """Whether the field allows every value of its Avro type."""
         annotation, metadata = _bare(self.annotation, self.metadata)
         return get_origin(annotation) is not Literal and all(hasattr(each, "strict") for each in metadata)
 
@@ -235,14 +239,14 @@ class _Limits(NamedTuple):
         return frozenset(get_args(annotation)) if get_origin(annotation) is Literal else None
 
     def of_items(self) -> "_Limits":
-        """Of what an array or map holds."""
+        """The limits of the items of an array or map."""
         annotation, _ = _bare(self.annotation, ())
         place = 1 if get_origin(annotation) is dict else 0
         return _Limits(get_args(annotation)[place] if annotation is not None else None, (), self.as_tuple)
 
 
 def _bare(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-    """An annotation without null and what it is annotated with."""
+    """An annotation without null and without its metadata."""
     if get_origin(annotation) in (Union, UnionType):
         return _bare(next(each for each in get_args(annotation) if each is not NoneType), metadata)
     if get_origin(annotation) is Annotated:

@@ -1,1 +1,1 @@
-"""Where things are: configuration, connections to Kafka and the schema registry, the local broker."""
+"""Infrastructure: configuration, connections to Kafka and the schema registry, the local broker."""

@@ -35,7 +35,7 @@ class _Section(BaseModel):
 
 
 class Security(_Section):
-    """How to talk to a cluster that is not ours."""
+    """How to connect to a cluster other than the local one."""
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """Kafka's security.protocol."""
@@ -52,7 +52,7 @@ class Security(_Section):
     keyfile: Path | None = None
     """Its key."""
     registry_username: str = ""
-    """User at the schema registry, where it wants one (HTTP basic authentication)."""
+    """User at the schema registry, if it needs one (HTTP basic authentication)."""
     registry_password: SecretStr = SecretStr("")
     """Password there."""
 
@@ -88,8 +88,9 @@ class Token(_Section):
     token: SecretStr
     """The bearer token."""
     roles: tuple[Role, ...]
-    """agent: events. verifier: verdicts and votes. operator: rollouts, cancelling, everything an agent may. viewer: reads the
-    pages; an operator may, too."""
+    """agent: events. verifier: verdicts and votes. operator: rollouts, cancelling, everything an agent may. viewer:
+    reads the pages; an operator may, too.
+    """
     rollout: str | None = None
     """An agent's token may be bound to one rollout ..."""
     branch: int | None = Field(default=None, ge=0)
@@ -115,7 +116,9 @@ class HttpConfig(_Section):
     """At once, for a second up to twice as many; fewer where the system allows fewer open files. The oldest connections without
     a request make room for new ones."""
     max_connections_per_address: int = Field(default=512, gt=0)
-    """The share of one address (of IPv6: a network of 64 bits). Raise it behind a proxy: all come from its address then."""
+    """The share of one address (of IPv6: a network of 64 bits). Raise it behind a proxy: all connections have the
+    proxy's address then.
+    """
 
 
 class GatewayConfig(HttpConfig):
@@ -124,7 +127,7 @@ class GatewayConfig(HttpConfig):
     port: int = Field(default=8790, ge=0, le=65_535)
     """0 takes a free one."""
     tokens: tuple[Token, ...] = ()
-    """Without any, every client on loopback is an operator and a verifier. The pages ask for the same tokens."""
+    """Without any, every client on loopback is an operator and a verifier. The pages need the same tokens."""
     redact: bool = False
     """Remove secrets before they reach the log; digests are then those of the redacted text."""
     view: bool = False
@@ -144,9 +147,9 @@ class ViewConfig(HttpConfig):
     port: int = Field(default=8792, ge=0, le=65_535)
     """0 takes a free one."""
     refresh_s: float = Field(default=0.4, ge=0.05, le=60)
-    """How often the log is asked for more, while pages are open or not."""
+    """How often the log is polled, whether or not pages are open."""
     max_live: int = Field(default=256, ge=0)
-    """Open pages that are told of changes; further ones are pages that stand still."""
+    """Open pages that are updated live; further ones are static."""
 
 
 class WorkerConfig(_Section):
@@ -159,13 +162,13 @@ class WorkerConfig(_Section):
     metrics_port: int = Field(default=0, ge=0, le=65_535)
     """0 turns them off."""
     session_timeout_s: float = Field(default=10.0, ge=1.0)
-    """After this long without a heartbeat the group goes on without the worker."""
+    """After this long without a heartbeat the group continues without the worker."""
     checkpoint_s: float = Field(default=1.0, gt=0)
     """How often offsets are committed."""
     keep_marks_ms: int = Field(default=30 * 24 * 3_600_000, ge=0)
     """How long, in the log's time, it is remembered that a rollout has closed."""
     fetch_bytes: int = Field(default=1024 * 1024, gt=0)
-    """Read at once from a partition; smaller ones read topics more evenly when there is a backlog."""
+    """Bytes fetched at once from a partition; smaller fetches read topics more evenly if there is a backlog."""
 
 
 class JudgeWorkerConfig(_Section):
@@ -180,7 +183,7 @@ class JudgeWorkerConfig(_Section):
     key_variable: str = ""
     """The environment variable that holds the key; empty: ANTHROPIC_API_KEY or OPENAI_API_KEY."""
     extra_body: dict[str, JsonValue] = {}
-    """Fields added to every request, as JSON: what a server wants beside the protocol."""
+    """Fields added to every request, as JSON: extensions that a server needs."""
     concurrency: int = Field(default=8, ge=1, le=1000)
     """Calls under way at once."""
     calls_per_hour: int = Field(default=3600, ge=0)
@@ -191,7 +194,7 @@ class JudgeWorkerConfig(_Section):
     longest_wait_s: float = Field(default=60.0, ge=0)
     """Before a call is repeated, however long the service asks to wait."""
     grace_s: float = Field(default=20.0, ge=0)
-    """How long calls under way may still take when the worker is told to stop."""
+    """How long running calls may still take when the worker is stopped."""
     max_tokens: int = Field(default=1024, ge=64)
     """Of an answer."""
     metrics_host: str = "127.0.0.1"
@@ -199,7 +202,7 @@ class JudgeWorkerConfig(_Section):
     metrics_port: int = Field(default=0, ge=0, le=65_535)
     """0 turns them off."""
     usd_per_mtok_in: float | None = Field(default=None, ge=0)
-    """Price of a million prompt tokens; with both prices, votes say what they cost."""
+    """Price of a million prompt tokens; with both prices, votes record their cost."""
     usd_per_mtok_out: float | None = Field(default=None, ge=0)
     """Price of a million generated tokens."""
 
@@ -229,13 +232,13 @@ class ForkConfig(_Section):
     isolation: Literal["namespaces", "processes"] = "namespaces"
     """Of local sandboxes. With `processes`, agents have this user's network and files: only for machines that are thrown away."""
     workspace_mb: int = Field(default=1024, ge=16, le=2**20)
-    """Of a local sandbox's workspace, which lies in memory; a command that needs more fails as on a full disk."""
+    """Size of a local sandbox's workspace, which is in memory; a command that needs more fails as on a full disk."""
     first_uid: int = Field(default=FIRST_UID, ge=1000, lt=2**32 - 2**16)
     """Started by root, each local sandbox runs as two users of the machine from this number on; 8192 of them must be unused."""
     sandboxes: Path | None = None
-    """Where local sandboxes live; unset: below the state directory."""
+    """Folder of local sandboxes; unset: below the state directory."""
     snapshots: Path | None = None
-    """Where workspaces are kept; unset: below the state directory."""
+    """Folder of workspace snapshots; unset: below the state directory."""
     e2b_template: str = ""
     """Empty: E2B's base template. The key is E2B_API_KEY."""
 
@@ -249,11 +252,13 @@ class VerifierConfig(_Section):
     """The verifiers: `braid build-verifier` and `braid visual-verifier`. Sandboxes and snapshots are those of `fork`."""
 
     slot: int = Field(default=0, ge=0)
-    """Static membership: a restarted verifier with the same slot is back at once. Every one of a kind has its own."""
+    """Static membership: a restarted verifier with the same slot is back at once. Each verifier of a kind has its own.
+    """
     concurrency: int = Field(default=2, ge=1, le=256)
-    """Branches that are looked at at once, each in a sandbox of its own; never more."""
+    """Branches that are examined at once, each in a sandbox of its own; never more."""
     tasks: tuple[Path, ...] = ()
-    """Folders of task directories, beside the samples. The pristine tests come from here, never from a branch."""
+    """Folders of task directories, in addition to the samples. The pristine tests come from here, never from a branch.
+    """
     sandbox: Literal["local", "e2b"] = "local"
     """Of the build verifier. A browser needs a local one."""
     browser: Path | None = None
@@ -261,14 +266,18 @@ class VerifierConfig(_Section):
     announce_s: float = Field(default=30.0, ge=0)
     """A build that takes longer is announced as running."""
     grace_s: float = Field(default=20.0, ge=0)
-    """How long work under way may still take when a verifier is told to stop."""
+    """How long running work may still take when a verifier is stopped."""
     anti_manipulation: bool = True
     """Rollouts of `braid fork` wait for the verdict `hacks` of `braid hack-verifier`, which decides no outcome; and
     `braid fork --verify` gives it."""
     judged_hacks: bool = False
-    """Whether the judge of `emission.judge` is asked, too, if work games its tests. Its votes are signals of their own class."""
+    """Whether the judge of `emission.judge` is also asked if work games its tests. Its votes are signals of their own
+    class.
+    """
     signing_key: str = ""
-    """File with the key that signs verdicts; empty: a development key, made on first use. Another one than the evidence key."""
+    """File with the key that signs verdicts; empty: a development key, made on first use. A different key from the
+    evidence key.
+    """
 
 
 class MemoryConfig(_Section):
@@ -279,7 +288,7 @@ class MemoryConfig(_Section):
     top_k: int = Field(default=3, ge=0, le=50)
     """At most so many memories for a task."""
     floor: float = Field(default=0.2, ge=0.0, le=1.0)
-    """None that fits less."""
+    """Memories with a lower score are not returned."""
     embedding: str = ""
     """`module:function` from texts to vectors; empty: BM25 in the embedded store, hashed words in a Qdrant."""
     qdrant: str = ""
@@ -315,7 +324,7 @@ class Upstream(_Section):
 
 
 OTHER_PATHS = ("r", "v1", "docs", "healthz", "readyz", "metrics", "openapi", "rollouts", "static", "view")
-"""First parts of paths that are not an upstream's."""
+"""First parts of paths that do not belong to an upstream."""
 
 
 class ProxyConfig(_Section):
@@ -326,16 +335,17 @@ class ProxyConfig(_Section):
     port: int = Field(default=8791, ge=0, le=65_535)
     """0 takes a free one."""
     upstreams: dict[str, Upstream] = {}
-    """Model APIs by the prefix of their paths. `braid proxy` has openai and anthropic where none are configured."""
+    """Model APIs by the prefix of their paths. `braid proxy` has openai and anthropic if none are configured."""
     adopt: bool = False
     """Capture calls without an identity, too: grouped by their opening messages into rollouts `cap-<digest>`."""
     token_ids: bool = False
-    """Ask servers of chat completions (vLLM, SGLang) for token ids and log-probabilities, for the training rows, and take them out of the
-    answer again. Others refuse the fields."""
+    """Ask servers of chat completions (vLLM, SGLang) for token ids and log-probabilities, for the training rows, and
+    remove them from the answer again. Other servers refuse the fields.
+    """
     spool: Path | None = None
     """Folder of captures that are not on the log yet; unset: below the state directory."""
     spool_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
-    """Of all captures that wait. Beyond it calls still pass, are not captured, and are counted."""
+    """Bytes of all waiting captures. Beyond it calls still pass, are not captured, and are counted."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     """Of a request (413 beyond), and of the copy of a response that is kept for its capture."""
     connect_s: float = Field(default=15.0, gt=0)
@@ -371,7 +381,7 @@ class Settings(BaseSettings):
     prefix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,80}$")
     """Put before every topic and group name: a tenant, a test."""
     partitions: int = Field(default=8, ge=1, le=10_000)
-    """Of every topic. Cannot change once there is data."""
+    """Of every topic. Cannot be changed once there is data."""
     replication: int = Field(default=1, ge=1)
     """Of every topic."""
     security: Security = Security()
@@ -392,9 +402,9 @@ class Settings(BaseSettings):
     """The keys whose verdicts count, by key id: a public key in hex, or a table with `public_key` and the `kinds` that it may speak for.
     `local`: the verifier's and the gateway's key of this machine. Unset: all verdicts count, signed or not."""
     state_dir: Path | None = None
-    """Where the local broker and the embedded log live; unset: the user's state directory."""
+    """Folder of the local broker and the embedded log; unset: the user's state directory."""
     cache_dir: Path | None = None
-    """Where downloaded files live; unset: the user's cache directory."""
+    """Folder of downloaded files; unset: the user's cache directory."""
 
     @field_validator("registry")
     @classmethod
@@ -435,7 +445,7 @@ class Settings(BaseSettings):
 
 
 def config_file() -> Path:
-    """The file that is read: `BRAID_CONFIG`, else `braid.toml` here."""
+    """The configuration file: `BRAID_CONFIG`, else `braid.toml` in the working directory."""
     return Path(os.environ.get("BRAID_CONFIG") or CONFIG_FILE)
 
 
@@ -455,10 +465,10 @@ def load(**flags: Any) -> Settings:
 
 
 def state_dir() -> Path:
-    """Where the local broker lives: configured, else the user's state directory."""
+    """The folder of the local broker: configured, else the user's state directory."""
     return load().state_dir or places.state_dir()
 
 
 def cache_dir() -> Path:
-    """Where downloaded files live: configured, else the user's cache directory."""
+    """The folder of downloaded files: configured, else the user's cache directory."""
     return load().cache_dir or places.cache_dir()

@@ -25,7 +25,7 @@ class ClusterError(BraidError):
 
 
 def resolve(settings: Settings) -> Settings:
-    """The settings with the local broker's addresses where none are configured. Raises ClusterError when it does not run."""
+    """The settings, with the local broker's addresses if none are configured. Raises ClusterError when it does not run."""
     if settings.kafka:
         return settings
     running = {service.name: service for service in status(settings.state_dir or places.state_dir()) if service.running}

@@ -18,7 +18,7 @@ from streams.cluster.model_client import open_model
 HOUR_S = 3600.0
 
 ASKED_BY_US = frozenset({"scripted", "anthropic", "openai"})
-"""Kinds of judges that we ask; requests for others are left to other programs."""
+"""Kinds of judges that this package calls; requests for others are left to other programs."""
 
 
 class Budget:
@@ -37,14 +37,14 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """Calls that are left now."""
+        """Calls that remain in this hour."""
         now = self._clock()
         while self._made and self._made[0] <= now - HOUR_S:
             self._made.popleft()
         return max(0, self._limit - len(self._made))
 
     def allow(self) -> bool:
-        """Count a call if there is one left."""
+        """Count a call if any remains."""
         if not self.left:
             return False
         self._made.append(self._clock())
@@ -53,7 +53,7 @@ class Budget:
 
 
 def make_judge(settings: Settings, allow: Callable[[], bool] = lambda: True) -> Judge:
-    """The judge that `emission.judge` names. Raises JudgeSetupError when no judge can be asked."""
+    """The judge that `emission.judge` names. Raises JudgeSetupError if the judge cannot be called."""
     chosen, asked = settings.emission.judge, settings.judge
     if chosen.kind == "scripted":
         from agents.judge.scripted_judge_adapter import ScriptedJudge, read_rules
@@ -90,7 +90,7 @@ def _model_judge(kind: ServiceKind, model: str, asked: JudgeWorkerConfig, allow:
 async def ask(
     judge: Judge, request: JudgeRequest, call: Call, say: Callable[[JudgeTroubleError], None] = lambda _: None
 ) -> JudgeVote:
-    """One call, as a vote: the answer, or why there is none; `say` hears the whole trouble."""
+    """One call, as a vote: the answer, or why there is none; `say` is called with the whole error."""
     prompt = prompt_of(request, call)
     began = time.monotonic()
     answer: Answer | None = None

@@ -1,8 +1,8 @@
 """The metrics of a judge worker, for Prometheus: answers by position, causes, latency, tokens, and how the judge
 behaves.
 
-Counters begin with the worker. The shares (same answer in both orders, first position, ties) are those of its last votes, by
-the same code as `braid judge stats`; what is not defined is NaN.
+Counters begin with the worker. The shares (same answer in both orders, first position, ties) are of its last votes,
+computed by the same code as `braid judge stats`; an undefined share is NaN.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from streams.cluster.judge_client import Budget
 CALL_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 300.0)
 
 RECENT = 1000
-"""Votes that shares are taken of."""
+"""Votes from which shares are computed."""
 
 SHARES = {
     "position_consistency": "Share of pairs and samples asked in both orders whose two answers agree",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def open_model(kind: ServiceKind, name: str, service: ServiceOptions) -> "Model":
-    """Make the client; nothing is asked yet. Raises ModelSetupError, or MissingExtraError without the SDK."""
+    """Make the client; no request is sent yet. Raises ModelSetupError, or MissingExtraError without the SDK."""
     if kind == "openai":
         with needs("judge", f"asking {name} by the protocol openai"):
             from agents.models.openai_adapter import OpenAIModel

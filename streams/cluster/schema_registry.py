@@ -1,7 +1,7 @@
 """The schema registry, by the Confluent API (Apicurio, Karapace, Confluent): register, look up, check.
 
-Being away is not the same as saying no: an unreachable registry raises `RegistryUnreachableError` and is tried again by
-the caller, an unknown id is a plain None.
+An unreachable registry differs from a negative answer: it raises `RegistryUnreachableError` and the caller retries,
+while an unknown id is None.
 """
 
 import json
@@ -40,7 +40,7 @@ class Registry:
         return self._client
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         if self._client is not None:
             await self._client.aclose()
 
@@ -54,7 +54,7 @@ class Registry:
         return int(self._accepted(answer)["id"])
 
     async def schema(self, schema_id: int) -> dict[str, Any] | None:
-        """The schema with this id; None when there is none."""
+        """The schema with this id; None if there is none."""
         answer = await self._ask("GET", f"/schemas/ids/{schema_id}")
         if answer.status_code == 404:
             return None
@@ -75,8 +75,9 @@ class Registry:
         return answer.status_code == 200
 
     async def _settled(self, method: str, path: str, body: object) -> "httpx.Response":
-        """The answer to a change. A conflict may be another process that does the same at this moment, so it is asked
-        again once."""
+        """The answer to a change. A conflict may come from another process that does the same at this moment, so the
+        request is retried once.
+        """
         answer = await self._ask(method, path, body)
         return await self._ask(method, path, body) if answer.status_code == 409 else answer
 

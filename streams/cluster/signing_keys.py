@@ -1,4 +1,6 @@
-"""Keys: those that this machine signs with (configured, else development keys that say so), and those that are trusted."""
+"""Keys: those that this machine signs with (configured, else development keys, marked as such), and those that are
+trusted.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -63,7 +65,7 @@ def require_trust(settings: Settings, key: SigningKey, kind: str | None, setting
 
 
 def trusted_keys(settings: Settings, given: Sequence[str] = ()) -> dict[str, bytes]:
-    """The keys of this machine, and those that were given as KEYID=HEX; of two with one name the given one counts."""
+    """The keys of this machine, and those given as KEYID=HEX; of two with one id the given one counts."""
     try:
         own = public_keys(files=[Path(settings.signing_key).expanduser()] if settings.signing_key else [])
     except KeyFileError as error:

@@ -10,7 +10,7 @@ import structlog
 from agents.redaction.redaction import redact, redact_json
 
 NOISY = ("aiokafka", "faust", "mode", "httpx", "httpcore", "asyncio", "streams.services.live.seams")
-"""Libraries whose own logs say little to an operator: warnings and worse only."""
+"""Libraries whose own logs are of little use to an operator: warnings and worse only."""
 
 
 def configure(level: str = "info", *, json_lines: bool | None = None) -> None:

@@ -23,7 +23,7 @@ def archive(
     all_: Annotated[bool, Parameter(name="--all", negative="")] = False,
     json: Json = False,
 ) -> None:
-    """Copy the fact topics to files: Avro containers with offsets, times, keys, headers and bytes as they are.
+    """Copy the fact topics to files: Avro containers with offsets, times, keys, headers and unchanged bytes.
 
     `braid replay --from-dir OUT` reads them exactly as it reads topics, on any machine: the schemas are in the manifest.
     The manifest is signed and written last: without it a directory is no archive, and is refused.
@@ -91,7 +91,7 @@ def restore(directory: Path, /, *, to_prefix: str, json: Json = False) -> None:
 
 @app.command
 def check(directory: Path, /, *, json: Json = False) -> None:
-    """Tell whether every file of an archive is there and unchanged, and no other is.
+    """Check that every file of an archive is present and unchanged, and that there are no others.
 
     Example: `braid archive check kept`
 

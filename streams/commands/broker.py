@@ -1,7 +1,7 @@
 """`braid broker`: a real Kafka and schema registry on this machine, without Docker.
 
 Results go to standard output (a table, or JSON with `--json`), progress to standard error, so that output can be
-piped. An expected failure is raised as a `BrokerError` whose message says what to do.
+piped. An expected failure is raised as a `BrokerError` with the remedy in its message.
 """
 
 import sys
@@ -93,7 +93,7 @@ def stop(
 
 @app.command
 def status(*, state_dir: Path | None = None, json: Json = False) -> None:
-    """Show what runs, where it listens and where its log is.
+    """Show which services run, their addresses and the folder of the log.
 
     Example: `braid broker status`
 

@@ -25,7 +25,7 @@ def demo(
 
     Starts a Kafka and a schema registry (stopped again at the end unless --keep is given), a worker, a judge and two verifiers
     as processes, and runs four branches of each sample task in sandboxes: agents that play scripts, real files, real commands.
-    The verifiers test what they leave in fresh sandboxes, and open the page among it in a browser where there is one.
+    The verifiers test the results in fresh sandboxes, and open the page among them in a browser if there is one.
     While it runs, its pages are at an address that it prints. The files go to a directory. Without Java and Maven, and without
     BRAID_KAFKA, it runs on the embedded log and says so.
 
@@ -36,7 +36,7 @@ def demo(
     out
         Where the files go; what an earlier demo left there is replaced.
     keep
-        Leave Kafka and the registry running, to look around with `braid show` and `braid tail`.
+        Leave Kafka and the registry running, for use with `braid show` and `braid tail`.
     embedded
         Use the embedded log although a Kafka could be started.
     """
@@ -116,7 +116,7 @@ def _say_where(screen: "Console", out: Path, seconds: float) -> None:
 
 
 def _next(out: Path) -> list[str]:
-    """Commands that work on what the demo left, as this shell can call them; the one that shows its pages first."""
+    """Commands that work on the demo's files, in a form that this shell can run; the one that shows its pages first."""
     from streams.demo.show import DATASET, SHOWN
 
     own = Path(sys.executable).with_name("braid")

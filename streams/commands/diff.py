@@ -16,7 +16,8 @@ def diff(
     unfinished: Annotated[bool, Flag] = False,
     json: Json = False,
 ) -> None:
-    """Tell what changed between two datasets of the same rollouts: rows added, gone and changed, and which rule did it.
+    """Show what changed between two datasets of the same rollouts: rows added, removed and changed, and the rule that
+    caused it.
 
     Exits with 0 when nothing differs, with 1 otherwise.
 

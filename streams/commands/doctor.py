@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def doctor(*, json: Json = False) -> None:
-    """Show the effective configuration and where each value comes from, then check what it needs; changes nothing.
+    """Show the effective configuration and the source of each value, then check what it needs; changes nothing.
 
     Exits with 1 when something is wrong. Warnings are not wrong.
 

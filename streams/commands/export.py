@@ -30,7 +30,7 @@ class ExportFlags(Flags):
     unfinished: Annotated[bool, Flag] = False
     """Read it although it has no manifest, or has lost files since: whole rollouts are exported, the others named."""
     file: Literal["jsonl", "parquet"] | None = None
-    """JSON lines or Parquet; the usual one of the format when left out."""
+    """JSON lines or Parquet; by default the usual one of the format."""
     arguments: Literal["text", "object"] = "text"
     """Arguments of tool calls as JSON text, or as JSON objects (JSON lines only)."""
     loss: Literal["messages", "spans", "turns"] = "messages"
@@ -52,16 +52,16 @@ class ExportFlags(Flags):
     shard_rows: Annotated[int, number("--shard-rows", 1)] = 50_000
     """Rows of a file, about: a rollout is never spread over two."""
     from_beginning: Annotated[bool, Flag] = False
-    """Export everything again, in place of what the directory holds."""
+    """Export everything again, replacing the content of the directory."""
     json: JsonCounts = False
 
 
 def export(*, flags: ExportFlags) -> None:
     """Write whole rollouts as a dataset: rows in the shape of a trainer, a manifest and a dataset card.
 
-    A rollout is exported when its closing evidence is there and every row that it lists (and every branch record, where the
-    format is made of those) was read with the digest it states. Exporting to the same directory again adds what is new since
-    then, in new files.
+    A rollout is exported when its closing evidence is there and every row that it lists (and every branch record, if
+    the format uses those) was read with the digest it states. Exporting to the same directory again adds new rollouts,
+    in new files.
 
     Example: `braid export --format trl-dpo --from-dir results --out dataset`
     """

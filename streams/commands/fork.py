@@ -105,10 +105,10 @@ class _Done:
         self.results: list[BranchResult] = []
         self._verdicts: list[Verdict] = []
         self._is_verified = flags.verify
-        """Whether no branch is without a look."""
+        """Whether every branch was verified."""
 
     async def run(self, fork: "Fork", task: "Task", verifier: "LogVerifier | None") -> None:
-        """Run the branches; the verifier, if there is one, looks at each."""
+        """Run the branches; the verifier, if there is one, tests each."""
         from streams.services.verifiers.log_verifier import run_verified
 
         self._is_verified |= not fork.jobs and bool(fork.history.verdicts)
@@ -134,7 +134,7 @@ class _Done:
                     "outcome": meaning(verdict, CURRENT).outcome})  # fmt: skip
 
     def report(self, rollout_id: str, place: str, command: str, path: Path | None) -> None:
-        """Print the counts, and what to do next."""
+        """Print the counts, and the next steps."""
         counts = {
             status: sum(result.status == status for result in self.results)
             for status in ("answered", "failed", "aborted", "infra_error")
@@ -156,7 +156,7 @@ class _Done:
 
 
 def _path(options: "ForkOptions", settings: "Settings", flags: ForkFlags) -> Path | None:
-    """The file to write to; None for Kafka. Without a broker it is a file, and that is said. Raises ForkError."""
+    """The file to write to; None for Kafka. Without a broker it is a file, which is reported. Raises ForkError."""
     from agents.fork.fork_error import ForkError
     from streams.cluster.connections import ClusterError, resolve
 

@@ -23,13 +23,13 @@ class ForkFlags(Flags):
     model_name: str = ""
     """Which model; fork.model (BRAID_FORK__MODEL) otherwise."""
     base_url: str = ""
-    """Where its service is, as in http://127.0.0.1:8000/v1; fork.base_url (BRAID_FORK__BASE_URL) otherwise."""
+    """The address of its service, such as http://127.0.0.1:8000/v1; fork.base_url (BRAID_FORK__BASE_URL) otherwise."""
     sandbox: Literal["local", "e2b"] = "local"
     """`local`: on this machine, without network. `e2b`: a machine of E2B's for each (E2B_API_KEY)."""
     temperature: str = ""
     """Temperatures of the branches, as in 0.2,0.6,1.0; begun again when there are more branches."""
     seed: Annotated[int | None, number("--seed", -MOST_EXACT, MOST_EXACT)] = None
-    """Of branch 0, the next branch has the next; for models that take one."""
+    """Seed of branch 0, incremented for each further branch; for models that accept a seed."""
     id: str = ""
     """The rollout's id; made from the task's name and the time otherwise."""
     resume: str = ""
@@ -40,7 +40,7 @@ class ForkFlags(Flags):
     """Write to this file of lines instead of Kafka; `braid run FILE --out DIR` reads it."""
     verify: Annotated[bool, Flag] = False
     """Test each branch when it has ended, as `braid build-verifier` and `braid visual-verifier` do on Kafka, and write the verdicts
-    to the file, too. With --resume, also those that are missing of branches that ended before."""
+    to the file, too. With --resume, also make the missing verdicts of branches that ended earlier."""
     script: Path | None = None
     """The turns of --model scripted; the task's script.toml otherwise."""
     max_steps: Annotated[int, number("--max-steps", 1)] = 40

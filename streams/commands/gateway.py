@@ -21,9 +21,9 @@ def gateway(
     """Take rollouts, events, verdicts and votes over HTTP, until SIGTERM or Ctrl-C.
 
     Prints the address once it listens. Listens on loopback unless told otherwise; any other address needs tokens
-    (`gateway.tokens` in braid.toml, or BRAID_GATEWAY__TOKENS). How to send is shown at /docs. With upstreams in `[proxy.upstreams]` it
-    is also the capturing proxy (`braid proxy --help`); it takes traces of OpenTelemetry (`braid otlp --help`); with `gateway.view`
-    the pages of `braid view` are there, too.
+    (`gateway.tokens` in braid.toml, or BRAID_GATEWAY__TOKENS). Examples of requests are at /docs. With upstreams in
+    `[proxy.upstreams]` it is also the capturing proxy (`braid proxy --help`); it takes traces of OpenTelemetry (`braid
+    otlp --help`); with `gateway.view` the pages of `braid view` are there, too.
 
     Example: `braid gateway --port 8790`
 
@@ -42,7 +42,7 @@ def gateway(
 
 
 def run_gateway(configured: "Settings", *, json: bool, log_level: str) -> None:
-    """Run the gateway until a signal ends it, and print where it listens."""
+    """Run the gateway until a signal ends it, and print its address."""
     import asyncio
 
     import uvloop

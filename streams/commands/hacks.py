@@ -26,9 +26,9 @@ def hacks(
 ) -> None:
     """Find out whether branches gamed their tests: by experiments in sandboxes, from their files, events and siblings.
 
-    A case is a directory with a task (`CASE/task`) and what its branches left (`CASE/branches/0/files`, and where there are events
-    `CASE/branches/0/events.ndjson`). Only an experiment confirms; what is read is suspected. The exit code is 1 only for a
-    case that cannot be read.
+    A case is a directory with a task (`CASE/task`) and the files of its branches (`CASE/branches/0/files`, and if there
+    are events `CASE/branches/0/events.ndjson`). Only an experiment confirms a hack; signs found by reading are
+    suspected. The exit code is 1 only for a case that cannot be read.
 
     Example: `braid hacks cases/* --labels labels.ndjson`
 
@@ -37,7 +37,7 @@ def hacks(
     static
         Run nothing: read files and events only.
     judged
-        Ask the judge of emission.judge, too: each branch's changes beside those of up to four siblings.
+        Ask the judge of emission.judge, too: each branch's changes next to those of up to four siblings.
     labels
         Lines {"case", "branch_index", "label": "honest" or "T5", "provable"}: print precision and recall.
     json

@@ -39,13 +39,13 @@ class ImportFlags(Flags):
     pass_at: Annotated[float | None, number("--pass-at", -MOST_EXACT, MOST_EXACT)] = None
     """The score from which a check passes; by default the format's own rule, and unknown between pass and fail."""
     tasks: Path | None = None
-    """Texts of tasks by their id, where a format has none: JSON lines or CSV with an id and a text."""
+    """Texts of tasks by their id, for formats that have none: JSON lines or CSV with an id and a text."""
     required: list[str] | None = None
     """The verdicts that decide, instead of those in the files. May be given several times."""
     subagents: Literal["keep", "rollouts"] = "keep"
     """Keep the events of sub-agents in their branch, or make each a rollout of its own."""
     shape: Literal["real", "seed"] = "real"
-    """Read what producers write, or the shapes that their documents describe."""
+    """Read the output of producers, or the shapes that their documents describe."""
     check: Annotated[bool, Flag] = False
     """Count, and write nothing."""
     no_close: Annotated[bool, Flag] = False
@@ -69,8 +69,8 @@ def import_traces(
     """Turn traces of other systems into rollouts: benchmark results, SDK traces, session logs.
 
     FORMAT is one of those that `braid import formats` lists, or `auto`. PATH is a file, a folder, or - for standard input; .gz
-    and .zst are unpacked. Nothing is invented: what a file does not say is unknown, and what cannot be read is kept in
-    rejected-input.jsonl with its position.
+    and .zst are unpacked. Nothing is invented: values missing from a file are unknown, and unreadable entries are kept
+    in rejected-input.jsonl with their position.
 
     Example: `braid import tau-bench results.json --to run --out results`
     """

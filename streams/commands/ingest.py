@@ -21,8 +21,8 @@ def ingest(
 ) -> None:
     """Write the lines of files to the log, where a worker folds them.
 
-    Reading the same file again is harmless: facts that are known are ignored. A bad line is reported with its file, line,
-    field and reason, and the rest goes on.
+    Reading the same file again is harmless: known facts are ignored. A bad line is reported with its file, line, field
+    and reason, and the other lines are still read.
 
     Example: `braid ingest lines.ndjson`
 
@@ -59,7 +59,7 @@ def ingest(
 
 
 def report_warnings(count: int, first: str) -> None:
-    """Say on standard error how many verdicts will mean nothing, and where the first one is."""
+    """Print to standard error how many verdicts will have no effect, and the position of the first one."""
     if count:
         what = "1 verdict is" if count == 1 else f"{count:,} verdicts are"
         complain(f"{what} neither pass nor fail{'; the first' if count > 1 else ''}: {first}")
@@ -74,7 +74,7 @@ def report_untrusted(count: int, first: str) -> None:
 
 
 def report_bad_lines(count: int, first: list[str], where: Path | None) -> None:
-    """Say on standard error what was bad and where it is kept."""
+    """Print the bad lines to standard error, and the file that keeps them."""
     if not count:
         return
     complain(f"{count} bad line{'s' * (count > 1)}, kept in {where}")

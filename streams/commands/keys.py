@@ -1,6 +1,6 @@
 """`braid keys`: make a signing key, and show the public keys that others need to check evidence and verdicts.
 
-Prints public halves only; a private key leaves this program in no other way than into its own file.
+Prints public halves only; a private key is written only to its own file.
 """
 
 import sys
@@ -55,7 +55,7 @@ def show(
     files
         More key files to show.
     directory
-        Where to look; by default the user's data directory.
+        The folder of the keys; by default the user's data directory.
     json
         Print one JSON object per key.
     """

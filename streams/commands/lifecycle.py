@@ -24,7 +24,7 @@ def cancel(rollout: str, /, *, reason: str | None = None) -> None:
 
 
 def close(rollout: str, /) -> None:
-    """Settle a rollout with what it has now: what is missing is unknown.
+    """Settle a rollout with its current facts: anything missing is unknown.
 
     Example: `braid close csv-table`
 

@@ -1,4 +1,4 @@
-"""`braid memory`: what worked before, kept and found again."""
+"""`braid memory`: store what worked before, and search it."""
 
 import sys
 from typing import Annotated
@@ -65,7 +65,7 @@ def search(
     floor: Annotated[float | None, number("--floor", 0, 1)] = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Show what would be remembered for a task: the best fitting first, with its score (0 to 1).
+    """Show the memories that a task would get: the best fitting first, with its score (0 to 1).
 
     Example: `braid memory search "parse a CSV file"`
 
@@ -76,7 +76,7 @@ def search(
     top_k
         At most so many; memory.top_k otherwise.
     floor
-        None that fits less; memory.floor otherwise.
+        Leave out memories with a lower score; memory.floor otherwise.
     json
         Print one JSON object per memory.
     """

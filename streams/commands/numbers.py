@@ -1,4 +1,4 @@
-"""Numbers on the command line: what each may be is told before anything is read, asked or written."""
+"""Numbers on the command line: their limits are checked before anything is read, asked or written."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from schemas.errors import BraidError
 
 
 class NumberError(BraidError):
-    """A number that an option does not take."""
+    """A number that an option does not accept."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Between:
     most: float = math.inf
 
     def __call__(self, kind: object, value: float | tuple[float, ...] | list[float] | None) -> None:
-        """Raises NumberError for anything else; of several numbers each is looked at."""
+        """Raises NumberError for anything else; of several numbers each is checked."""
         if isinstance(value, tuple | list):
             for each in value:
                 self(kind, each)
@@ -38,7 +38,7 @@ def number(option: str, least: float, most: float = math.inf) -> Parameter:
 
 PORTS = 65_535
 MOMENT_S = 0.001
-"""The shortest time that can be asked for."""
+"""The shortest time that an option accepts."""
 MOST_EXACT = 2**52
 """Numbers up to it, and their sums, are exact in JSON."""
 

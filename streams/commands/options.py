@@ -48,5 +48,5 @@ class LogFlags(Flags):
 
 
 def given(**options: Any) -> dict[str, Any] | None:
-    """The options that have a value, to replace those of a section of the configuration; None when none has."""
+    """The options that have a value, to replace those of a section of the configuration; None if none has."""
     return {name: value for name, value in options.items() if value is not None} or None

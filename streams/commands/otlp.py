@@ -1,4 +1,4 @@
-"""`braid otlp`: traces of instrumented agents, where their exporters look for a collector."""
+"""`braid otlp`: receives traces of instrumented agents, on the usual port of a collector."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from streams.commands.numbers import PORTS, number
 from streams.commands.options import Flag, LogLevel, given
 
 PORT = 4318
-"""Where exporters of OTLP over HTTP send to unless they are told otherwise."""
+"""The default port of OTLP over HTTP."""
 
 
 def otlp(

@@ -36,7 +36,7 @@ def proxy(
     upstream
         NAME=URL of a model API, without /v1; may be repeated. Without any: those of the configuration, else openai and anthropic.
     token_ids
-        Ask for token ids and log-probabilities (vLLM, SGLang), and take them out of the answers again.
+        Ask for token ids and log-probabilities (vLLM, SGLang), and remove them from the answers again.
     adopt
         Also capture calls that name no branch: conversations with the same opening become branches of one rollout.
     spool

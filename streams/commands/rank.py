@@ -32,9 +32,9 @@ def rank(
 ) -> None:
     """Rank the branches of every rollout by their verdicts and votes.
 
-    Needs no events: a branch without them counts as ended. Verdicts that decide are those of the rollout line, else of the
-    configuration (build); without a rollout line and without any verdict, none: the votes alone rank. A bad line is
-    reported with its file, line, field and reason, and the rest goes on.
+    Needs no events: a branch without them counts as ended. The verdicts that decide are those of the rollout line, else
+    of the configuration (build); without a rollout line and without any verdict, there are none and votes alone rank. A
+    bad line is reported with its file, line, field and reason, and the other lines are still read.
 
     Example: `braid rank votes.ndjson --json`
 
@@ -136,7 +136,7 @@ def _shown(ranked: "Ranked") -> "list[RenderableType]":
 
 
 def _stats(ranked: "Ranked") -> list[str]:
-    """How much the group can tell, and how the judge behaved."""
+    """The power of the group, and the judge's consistency."""
     stats = ranked.result.stats
     said = [f"{stats.passes} of {stats.n} pass"]
     if stats.pass_rate is not None:

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def replay(*, flags: ReplayFlags = ReplayFlags()) -> None:
-    """Fold the log again: the same facts give the same bytes, or what other rules would have made of them.
+    """Fold the log again: the same facts give the same bytes, or the bytes that other rules would have given.
 
-    Reads the fact topics (or an archive of them) up to where they end now. No worker is needed, no model is called, no clock
-    is read: deadlines, verdicts and votes stand in the log. Exits with 1 when a rollout that has closed cannot be made again,
-    or --verify finds a difference; what is wrong is named, and the rest is replayed.
+    Reads the fact topics (or an archive of them) up to their current ends. No worker is needed, no model is called, no
+    clock is read: deadlines, verdicts and votes are in the log. Exits with 1 if a closed rollout cannot be made again,
+    or --verify finds a difference; faults are named, and the rest is replayed.
 
-    Try `braid replay --dry-run --verify` first: it proves that the sinks are what the log gives.
+    Try `braid replay --dry-run --verify` first: it proves that the sinks match the log.
 
     Example: `braid replay --from-dir results --out again --set rewards.judge_weight=0.5`
     """

@@ -28,29 +28,32 @@ class ReplayFlags(Flags):
     from_dir: Path | None = None
     """Read an archive, or the output of `braid run`, instead of the configured cluster."""
     unfinished: Annotated[bool, Flag] = False
-    """Read it although it has no manifest, or has lost files since: what is missing of rollouts is named."""
+    """Read it although it has no manifest, or has lost files since: rollouts with missing facts are named."""
     start: Annotated[str | None, Parameter(name="--from")] = None
     """Where to begin: a time (2026-11-16T08:00:00Z, or milliseconds), or TOPIC/PARTITION@OFFSET, several with commas."""
     end: Annotated[str | None, Parameter(name="--to")] = None
-    """Where to stop, in the same forms; what is there is not read any more."""
+    """Where to stop, in the same forms; records from there on are not read."""
     manifest: Path | None = None
-    """Read exactly what an earlier replay or archive read, as its manifest (a file of any name, or the directory) says. The
-    digests are compared with those of the earlier replay; under the same rules others are an error.
+    """Read exactly the records that an earlier replay or archive read, by its manifest (a file of any name, or the
+    directory). The digests are compared with those of the earlier replay; under the same rules a difference is an
+    error.
     """
     overrides: Annotated[list[str] | None, Parameter(name="--set")] = None
     """Another value for part of the configuration: summarize.max_bytes=1200, rewards.judge_weight=0.5,
     pairs.min_probability=0.8; with --reclose also closing.deadline_ms=60000. May be given several times.
     """
     reclose: Annotated[bool, Flag] = False
-    """Decide anew when rollouts settle and close; what never settled, under the configured rules. Reads the log twice."""
+    """Decide again when rollouts settle and close; for rollouts that never settled, under the configured rules. Reads
+    the log twice.
+    """
     formats: Annotated[list[str] | None, Parameter(name="--format")] = None
-    """Export what was replayed as well, to OUT/FORMAT; may be given several times."""
+    """Also export the replayed rows, to OUT/FORMAT; may be given several times."""
     no_evidence: Annotated[bool, Flag] = False
     """Leave evidence out: rankings and rows only."""
     no_sign: Annotated[bool, Flag] = False
     """Leave evidence unsigned."""
     processes: Annotated[int | None, number("--processes", 1)] = None
-    """How many partitions at once; one per processor when left out."""
+    """How many partitions to replay at once; by default one per processor."""
     resume: Annotated[bool, Flag] = False
     """Go on with a replay to this directory that was cut off."""
     json: JsonCounts = False
@@ -107,7 +110,7 @@ class ReplayFlags(Flags):
             require_apart(self.out, self.from_dir)
 
     def asked(self, settings: "Settings") -> dict[str, str]:
-        """The options that say what is read, for the manifest."""
+        """The options that select what is read, for the manifest."""
         said = {
             "--from-dir": self.from_dir, "--from": self.start, "--to": self.end, "--manifest": self.manifest,
             "BRAID_PREFIX": settings.prefix if self.from_dir is None else None,

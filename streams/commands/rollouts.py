@@ -1,4 +1,4 @@
-"""`braid rollouts`: which rollouts there are, and how they stand."""
+"""`braid rollouts`: lists the rollouts and their state."""
 
 import asyncio
 import sys
@@ -26,9 +26,9 @@ def rollouts(
     json: Json = False,
     watch: Annotated[bool, Flag] = False,
 ) -> None:
-    """List rollouts, newest first, and how they stand by the worker's view.
+    """List rollouts, newest first, with their state in the worker's view.
 
-    A count with a plus is of a rollout that has not closed: there may be more by now, `braid show` tells.
+    A count with a plus belongs to a rollout that has not closed: there may be more by now, see `braid show`.
 
     Example: `braid rollouts --status open --watch`
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def run(files: InputFiles, /, *, flags: RunFlags) -> None:
     """Turn files into rankings, evidence and training rows, on the embedded log: no broker, no service.
 
-    A bad line is reported with its file, line, field and reason, kept in OUT/rejected-input.jsonl, and the rest goes on.
+    A bad line is reported with its file, line, field and reason and kept in OUT/rejected-input.jsonl; the other lines
+    are still read.
 
     Example: `braid run lines.ndjson --out results --format trl-dpo`
     """

@@ -20,10 +20,10 @@ class RunFlags(Flags):
     """The options of `braid run`."""
 
     out: Path
-    """Directory for the results; what an earlier run left there is replaced."""
+    """Directory for the results; the results of an earlier run are replaced."""
     judge: Literal["none", "scripted", "anthropic", "openai"] = "none"
-    """The judge of branches of one tier: none (votes in the files count all the same), a rule file, or the model that
-    emission.judge.model names. Its answers stay in OUT/votes.jsonl: a second run does not pay for it again.
+    """The judge of branches of one tier: none (votes in the files still count), a rule file, or the model of
+    emission.judge.model. Its answers stay in OUT/votes.jsonl: a second run does not pay for it again.
     judge.calls_per_hour is counted for this run alone.
     """
     rules: Path | None = None
@@ -35,11 +35,13 @@ class RunFlags(Flags):
     no_evidence: Annotated[bool, Flag] = False
     """Leave evidence out: rankings and rows only."""
     overrides: Annotated[list[str] | None, Parameter(name="--set")] = None
-    """Another value for part of the configuration, as in `braid replay`: redact=false, rewards.judge_weight=0.5. May be given
-    several times.
+    """Another value for part of the configuration, as in `braid replay`: redact=false, rewards.judge_weight=0.5. May be
+    given several times.
     """
     processes: Annotated[int | None, number("--processes", 1)] = None
-    """How many partitions at once (an input has one for every 32 MB); one per processor when left out. With --judge it is one."""
+    """How many partitions to fold at once (an input has one for every 32 MB); by default one per processor. With
+    --judge it is one.
+    """
     sign_verdicts: SignVerdicts = False
     keep_going: KeepGoing = False
     json: JsonCounts = False
@@ -56,7 +58,7 @@ class RunFlags(Flags):
             raise ReplayError("--format exports rollouts whose closing evidence is there; leave --no-evidence out")
 
     def members(self, files: Sequence[Path]) -> int:
-        """How many processes are of use."""
+        """How many processes are useful."""
         from streams.jobs.partition_count import partitions_for, total_bytes
 
         wanted = 1 if self.judge != "none" else self.processes or os.cpu_count() or 1

@@ -30,9 +30,10 @@ def show(
     html: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Show one rollout: ranking, verdicts, votes, training rows, what was left out and why, evidence, dead letters.
+    """Show one rollout: ranking, verdicts, votes, training rows, rejected rows with reasons, evidence, dead letters.
 
-    An open rollout is shown as far as it is known: its facts are folded from the log itself. `braid view` shows the same as pages.
+    An open rollout is shown as far as it is known: its facts are folded from the log itself. `braid view` shows the
+    same as pages.
 
     Example: `braid show csv-table --from-dir results`
 
@@ -43,7 +44,7 @@ def show(
     branch
         Show the transcript of this branch instead, turn by turn.
     pair
-        Show two branches instead, from where they part, and the row that came of them or why there is none.
+        Show two branches instead, from where they diverge, and their row or the reason why there is none.
     html
         Write the pages of the rollout to this one file, which needs nothing beside it.
     """
@@ -71,7 +72,7 @@ def show(
 
 
 def _show_strands(account: "Account", settings: "Settings", branches: list[int], *, as_json: bool) -> None:
-    """Print a transcript, or two branches from where they part."""
+    """Print a transcript, or two branches from where they diverge."""
     from streams.views.tables import show as print_all
     from streams.views.web.sight import sight_of
     from streams.views.web.transcript_text import branch_text, pair_text
@@ -126,7 +127,7 @@ async def _account(rollout_id: str, source: LogFlags, settings: "Settings") -> "
     from streams.views.account import account_of
     from streams.views.progress import progress
 
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # our errors say what goes wrong
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # our own errors describe the failure
     with progress() as say:
         async with reader_of(settings, source.from_dir, unfinished=source.unfinished, say=say) as log:
             log.require(LIFECYCLE)

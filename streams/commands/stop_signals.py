@@ -11,7 +11,7 @@ Found = TypeVar("Found")
 
 
 def run_stoppable(main: Coroutine[Any, Any, Found]) -> Found:
-    """Run to the end, or until Ctrl-C or SIGTERM: either ends it at once, and what was begun is cleaned up.
+    """Run to the end, or until Ctrl-C or SIGTERM: either ends it at once, after cleaning up.
 
     An event loop only cancels its task, and a task that computes does not notice that: there the signal is an exception.
     """
@@ -40,7 +40,7 @@ async def _watched(main: Coroutine[Any, Any, Found], stopped: list[int]) -> Foun
 
 @contextmanager
 def _handled(stop: Any) -> Iterator[None]:
-    """Let `stop` handle the signals, except those that the caller ignores."""
+    """Install `stop` as the handler of the signals, except those that the caller ignores."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""`braid tail`: a topic's records, as they come."""
+"""`braid tail`: prints a topic's records as they arrive."""
 
 import asyncio
 import sys
@@ -21,21 +21,21 @@ class TailFlags(Flags):
     """The options of `braid tail`."""
 
     from_beginning: Annotated[bool, Flag] = False
-    """Begin with what is there already."""
+    """Begin with the existing records."""
     limit: Annotated[int | None, number("--limit", 1)] = None
     """End after this many records."""
     rollout: str | None = None
     """Only records of this rollout."""
     no_follow: Annotated[bool, Flag] = False
-    """Print what is there already, and end."""
+    """Print the existing records, and end."""
     json: Annotated[bool, Flag] = False
     """Print each record as a JSON object on a line."""
 
 
 def tail(topic: str, /, *, flags: TailFlags = TailFlags()) -> None:
-    """Print a topic's records as they come, until Ctrl-C.
+    """Print a topic's records as they arrive, until Ctrl-C.
 
-    A record that cannot be decoded is shown as such, with the reason, and the rest goes on.
+    A record that cannot be decoded is shown as such, with the reason, and the next ones follow.
 
     Example: `braid tail dpo --from-beginning --limit 1 --json`
 

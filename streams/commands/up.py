@@ -8,9 +8,10 @@ from streams.commands.options import Json
 
 
 def up(*, json: Json = False) -> None:
-    """Create the topics and register the schemas; what is there already is checked and left alone.
+    """Create the topics and register the schemas; existing ones are checked and left alone.
 
-    A topic with another partition count than configured is an error: everything about a rollout must meet in one partition.
+    A topic with another partition count than configured is an error: all records of a rollout must have the same
+    partition number.
 
     Example: `braid up`
     """

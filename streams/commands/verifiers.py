@@ -23,7 +23,7 @@ class VerifierFlags(Flags):
     concurrency: Concurrency | None = None
     """Branches that are tested at once."""
     tasks: list[Path] | None = None
-    """A folder of task directories, beside the samples; may be given several times."""
+    """A folder of task directories, in addition to the samples; may be given several times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +39,13 @@ class VisualFlags(VerifierFlags):
     """The options of `braid visual-verifier`."""
 
     concurrency: Concurrency | None = None
-    """Pages that are looked at at once."""
+    """Pages that are examined at once."""
     browser: Path | None = None
     """Chromium itself; the system's otherwise."""
 
 
 def build_verifier(*, flags: BuildFlags = BuildFlags(), log_level: LogLevel = "info") -> None:
-    """Test what finished branches left: install, build and tests of the pristine task, and its criteria.
+    """Test the files of finished branches: install, build and tests of the original task, and its criteria.
 
     Takes branches of rollouts that `braid fork` opened, each in a fresh sandbox with the task's protected files and
     tests restored. A test run that hangs is unknown, a broken sandbox is infra_error, both with the reason. Run more of
@@ -61,12 +61,13 @@ def build_verifier(*, flags: BuildFlags = BuildFlags(), log_level: LogLevel = "i
 
 
 def hack_verifier(*, flags: BuildFlags = BuildFlags(), log_level: LogLevel = "info") -> None:
-    """Try by experiment whether finished branches gamed their tests, and read what they changed.
+    """Try by experiment whether finished branches gamed their tests, and read their changes.
 
-    Looks in fresh sandboxes: the tests with one that must fail, with stricter comparisons and other names, without the branch's own
-    files for the test runner, and with their sources hidden. Each has its control on the untouched task. Only an experiment
-    confirms a hack; what is read off files is suspected. Rollouts of `braid fork` wait for this verdict (`hacks`) while
-    verifier.anti_manipulation is set. One that dies is simply started again: no verdict is lost or written twice.
+    Repeats the tests in fresh sandboxes: with a test that must fail, with stricter comparisons and other names, without
+    the branch's own files for the test runner, and with their sources hidden. Each has its control on the untouched
+    task. Only an experiment confirms a hack; signs found by reading files are suspected. Rollouts of `braid fork` wait
+    for this verdict (`hacks`) while verifier.anti_manipulation is set. One that dies is simply started again: no
+    verdict is lost or written twice.
 
     Example: `braid hack-verifier --tasks ./tasks --concurrency 4`
     """
@@ -76,10 +77,10 @@ def hack_verifier(*, flags: BuildFlags = BuildFlags(), log_level: LogLevel = "in
 
 
 def visual_verifier(*, flags: VisualFlags = VisualFlags(), log_level: LogLevel = "info") -> None:
-    """Look at the pages that finished branches left, in headless Chromium without a network.
+    """Open the pages of finished branches, in headless Chromium without a network.
 
-    Errors, probes from the task, whether anything is drawn, and the screenshot's digest become a visual verdict. Without a
-    Chromium on this machine every verdict is unknown and says so (`make browser` installs one).
+    Errors, probes from the task, whether anything is drawn, and the screenshot's digest become a visual verdict.
+    Without a Chromium on this machine every verdict is unknown, with that reason (`make browser` installs one).
 
     Example: `braid visual-verifier --concurrency 1`
     """
@@ -91,8 +92,8 @@ def visual_verifier(*, flags: VisualFlags = VisualFlags(), log_level: LogLevel =
 def compliance_verifier(*, flags: VerifierFlags = VerifierFlags(), log_level: LogLevel = "info") -> None:
     """Verify finished compliance runs: every round and the answer, from the spec and the texts on the log.
 
-    Reads nothing of a runner's claims: one that differs puts the branch into quarantine. Needs no model, sandbox or task file. One
-    that dies is simply started again: no verdict is lost or written twice.
+    Does not trust a runner's claims: a branch with a wrong one is put into quarantine. Needs no model, sandbox or task
+    file. One that dies is simply started again: no verdict is lost or written twice.
 
     Example: `braid compliance-verifier --slot 0`
     """

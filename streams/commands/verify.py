@@ -1,4 +1,4 @@
-"""`braid verify`: is the evidence whole and signed, and are branch records and training rows the ones that it lists?"""
+"""`braid verify`: is the evidence complete and signed, and do branch records and training rows match it?"""
 
 import asyncio
 import sys
@@ -31,11 +31,11 @@ class VerifyFlags(Flags):
     allow_unsigned: Annotated[bool, Flag] = False
     """Accept records and manifests without a signature."""
     unfinished: Annotated[bool, Flag] = False
-    """Verify a run, replay or archive whose manifest is missing or not signed: made by an earlier version, or cut off. Files and
-    rollouts that are gone as a whole are not found then.
+    """Verify a run, replay or archive whose manifest is missing or not signed: made by an earlier version, or cut off.
+    Files and rollouts that are missing as a whole are not detected then.
     """
     verbose: Annotated[bool, Flag] = False
-    """Show every record, not only those that are not ok."""
+    """Show every record, not only those with faults."""
     json: Annotated[bool, Flag] = False
     """Print one JSON object for each record, then one with the verdict."""
 
@@ -89,7 +89,7 @@ class _Printer:
         self._json = json
         self._hidden = 0
         self._shown = 0
-        # The progress bar takes standard output over; a file or pipe there must get what is ours all the same.
+        # The progress bar replaces standard output; a file or pipe there must still get our output.
         self._out = None if sys.stdout.isatty() else sys.stdout
 
     def tell(self, finding: "Finding") -> None:

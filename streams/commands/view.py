@@ -1,4 +1,4 @@
-"""`braid view`: the pages that show what happened."""
+"""`braid view`: web pages of the log."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from streams.commands.numbers import PORTS, number
 from streams.commands.options import Flag, LogFlags, LogLevel, given
 
 SNAPSHOTS = "snapshots"
-"""Where the demo keeps the workspaces of its branches, beside its log."""
+"""The folder in which the demo stores the workspaces of its branches, next to its log."""
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,9 +31,9 @@ def view(
 ) -> None:
     """Serve pages that show rollouts: the braid of branches, transcripts, pairs, rows and their evidence; until Ctrl-C.
 
-    Reads the configured cluster, or what `braid run`, `braid demo` or `braid archive` left in a directory. An index of the log is
-    kept in the state directory and follows the log. Listens on loopback unless told otherwise; any other address needs tokens
-    (`gateway.tokens`, with the role viewer). The same data is there as JSON: docs/view.md.
+    Reads the configured cluster, or the directory of a `braid run`, `braid demo` or `braid archive`. An index of the
+    log is kept in the state directory and follows the log. Listens on loopback unless told otherwise; any other address
+    needs tokens (`gateway.tokens`, with the role viewer). The same data is available as JSON: docs/view.md.
 
     Example: `braid view --from-dir results`
 
@@ -108,7 +108,7 @@ def view_app(settings: "Settings", source: LogFlags = LogFlags(), *, mounted: bo
     directory = source.from_dir
     opened = partial(reader_of, settings, directory, unfinished=source.unfinished)
     if directory is not None:
-        opened()  # a directory that holds no log is said at once
+        opened()  # a directory without a log fails at once
     follower = Follower(Source(opened, directory), partial(index_file, state), settings.view.refresh_s, _progress())
     command = "braid verify" if directory is None else f"braid verify {shlex.quote(str(directory))}"
     site = BraidSite(settings, follower, trusted_keys(settings), snapshots_of(settings, directory), command)
@@ -116,7 +116,7 @@ def view_app(settings: "Settings", source: LogFlags = LogFlags(), *, mounted: bo
 
 
 def snapshots_of(settings: "Settings", directory: "Path | None") -> "SnapshotStore":
-    """The snapshots and screenshots that belong to a log: beside it, or those of this machine."""
+    """The snapshots and screenshots that belong to a log: next to it, or those of this machine."""
     from agents.workspace.snapshot_adapter import SnapshotStore
     from streams.services.fork.fork_setup import snapshot_store
 

@@ -1,1 +1,1 @@
-"""The demo: the sample tasks forked live, and what people see of it."""
+"""The demo: the sample tasks forked live, with output for people."""

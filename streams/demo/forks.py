@@ -20,7 +20,7 @@ from streams.services.verifiers.log_verifier import LogVerifier, log_verifier, r
 from streams.views.fork_board import in_words
 
 SNAPSHOTS = "snapshots"
-"""Where the demo keeps the workspaces of its branches."""
+"""The folder in which the demo stores the workspaces of its branches."""
 
 BRANCHES = 4
 TEMPERATURES = (0.2, 0.5, 0.8, 1.0)
@@ -37,10 +37,10 @@ class Forks:
     results: dict[tuple[str, int], BranchResult] = field(default_factory=dict)
     """How branches ended."""
     say: Callable[[str], None] = lambda _line: None
-    """Told of every branch that is done."""
+    """Called for every finished branch."""
 
     def ended(self, task: Task, result: BranchResult) -> None:
-        """A branch ended; its verdicts come next, if it left anything to look at."""
+        """Note that a branch ended; its verdicts come next, if it has files to test."""
         self.results[task.name, result.branch_index] = result
         if result.workspace is None:
             self.done(task.name, result, ["not tested"])
@@ -48,7 +48,7 @@ class Forks:
             self.now[task.name, result.branch_index] = f"{result.status}, is tested"
 
     def done(self, name: str, result: BranchResult, verdicts: Sequence[str]) -> None:
-        """All that there is to say about a branch."""
+        """Print the result of a branch."""
         why = f" ({result.error})" if result.error else ""
         said = "; ".join(verdicts)
         self.now[name, result.branch_index] = f"{result.status}, {said}"

@@ -1,7 +1,8 @@
 """The demo: forked branches become a ranking, a preference pair and evidence, on a real Kafka, while one watches.
 
 It starts a broker (unless one is configured), a worker, a judge and two verifiers as processes of their own, and forks the
-sample tasks in real sandboxes. Where neither Java nor a cluster is there, the same forks go to a file and over the embedded log.
+sample tasks in real sandboxes. Without Java and without a cluster, the same forks go to a file and over the embedded
+log.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ SHOWN = "csv-table"
 RULES = Path(__file__).with_name("judge.toml")
 
 NOW = 55
-"""Characters of what a branch does, in whole words: beside its task they fit 80 columns."""
+"""Characters of a branch's current step, in whole words, so that it fits 80 columns next to its task."""
 
 PANEL = 120
 """Columns of a side of the pair, at most: its text is read, not measured."""
@@ -79,7 +80,7 @@ CLOSE_S = 60.0
 
 
 def can_run_kafka(settings: Settings) -> bool:
-    """Whether there is a cluster, or what a local one needs."""
+    """Whether there is a cluster, or everything that a local one needs."""
     return bool(settings.kafka) or (shutil.which("java") is not None and shutil.which("mvn") is not None)
 
 
@@ -123,7 +124,7 @@ async def running(settings: Settings, log: Path, *command: str) -> AsyncIterator
 
 
 async def fork_all(writer: FactWriter, settings: Settings, forks: Forks) -> set[str]:
-    """Fork the sample tasks, wait for their verdicts, and say that nothing more will come; returns the rollouts."""
+    """Fork the sample tasks, wait for their verdicts, and close them; return the rollouts."""
     awaiting = asyncio.create_task(await_verdicts(settings, forks))
     try:
         rollouts = await run_forks(KafkaForkLog(writer), settings, forks)
@@ -136,7 +137,7 @@ async def fork_all(writer: FactWriter, settings: Settings, forks: Forks) -> set[
 
 
 async def await_verdicts(settings: Settings, forks: Forks) -> None:
-    """Follow what the verifiers say, until every branch of every task has all its verdicts, whatever they are."""
+    """Follow the verdicts, until every branch of every task has all of them, whatever they are."""
     tasks = {name: load_task(SAMPLES / name) for name in sample_names()}
     waiting = {(name, branch) for name in tasks for branch in range(BRANCHES)}
     async with KafkaReader(settings) as log:
@@ -197,7 +198,7 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Accou
 
 
 async def _address_of(said: Path) -> str:
-    """The sentence with the address of the pages, or that there are none: the demo goes on without them."""
+    """The line with the address of the pages, or the reason why there are none: the demo continues without them."""
     for _ in range(int(VIEW_S / 0.1)):
         first = (await asyncio.to_thread(said.read_bytes)).partition(b"\n")[0]
         if first.startswith(b"{"):
@@ -219,7 +220,8 @@ def _seal(out: Path, members: dict[str, Any], key: SigningKey) -> None:
 
 
 async def _write_files(log: KafkaReader, out: Path) -> set[str]:
-    """The sinks as files. Of branches only what evidence lists: one that ended may have settled otherwise.
+    """The sinks as files. Of the branch records only those that evidence lists: a branch may have settled with other
+    facts than it ended with.
 
     Returns the rollouts that have closed.
     """
@@ -239,9 +241,9 @@ async def _write_files(log: KafkaReader, out: Path) -> set[str]:
 
 
 async def _keep_log(settings: Settings, out: Path) -> dict[str, Any]:
-    """Copy all topics to files, so that what the demo made can be looked at, exported and verified without its Kafka.
+    """Copy all topics to files, so that the demo's results can be viewed, exported and verified without its Kafka.
 
-    Returns what a manifest says of such a log.
+    Returns the manifest's description of this log.
     """
     with tempfile.TemporaryDirectory(prefix=".log-", dir=out) as folder:
         await archive(settings, Path(folder), TOPICS, None)
@@ -289,7 +291,7 @@ async def _watch(
 
 
 def _board(forks: Forks) -> Grid:
-    """The branches of all tasks, as they are now."""
+    """The branches of all tasks, in their current state."""
     board = table("", "task", "branch", "now", right=("branch",), whole=("task",))
     for (task, branch), now in sorted(forks.now.items()):
         board.add_row(task, str(branch), textwrap.shorten(now, NOW, placeholder=" …"))
@@ -297,7 +299,7 @@ def _board(forks: Forks) -> Grid:
 
 
 class DemoError(broker.BrokerError):
-    """The demo did not come to its end."""
+    """The demo did not finish."""
 
 
 def closing_picture(account: Account) -> RenderableType:

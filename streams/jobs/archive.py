@@ -29,7 +29,7 @@ from streams.log.topics import BY_NAME, CLOSURES, Topic
 from streams.log.wire import CONFLUENT, CONFLUENT_HEADER
 
 SEGMENT_BYTES = 64 * 1024 * 1024
-"""Of a file, compressed; then the next one begins."""
+"""Size of a compressed file; then the next one begins."""
 
 
 @dataclass
@@ -59,7 +59,9 @@ async def archive(
     key: SigningKey | None,
     say: Say = quiet,
 ) -> Archived:
-    """Copy topics, up to where they end now, to `out`; the manifest comes last. Raises ReplayError for a directory in use."""
+    """Copy topics, up to their current ends, to `out`; the manifest comes last. Raises ReplayError for a directory in
+    use.
+    """
     _make_room(out)
     found, schema_ids, decided = Archived(), set[int](), set[bytes]()
     async with KafkaReader(settings) as log:
@@ -118,7 +120,7 @@ async def _schemas(log: KafkaReader, schema_ids: set[int], found: Archived) -> d
 
 
 def check(directory: Path) -> Archived:
-    """Whether every file of an archive is there and as it was written, and no other is."""
+    """Whether every file of an archive is present and unchanged, and no other is there."""
     manifest = read_manifest(directory)
     if manifest.get("kind") != ARCHIVE:
         raise ReplayError(f"{directory} holds no archive that was finished; `braid archive --out DIR` makes one")
@@ -131,8 +133,8 @@ def check(directory: Path) -> Archived:
 async def restore(directory: Path, settings: Settings, prefix: str, say: Say = quiet) -> Archived:
     """Write an archive to new topics with this prefix: same partitions, order, times, keys, headers and bodies.
 
-    Only the header of a value changes, where the registry here gives the schema another id. Offsets are the same where
-    the archived log began at 0.
+    Only the header of a value changes, if the registry here gives the schema another id. Offsets stay the same if the
+    archived log began at 0.
     """
     found = check(directory)
     if found.problems:
@@ -176,7 +178,7 @@ async def _require_empty(settings: Settings, topics: list[Topic]) -> None:
 
 
 async def _new_headers(settings: Settings, log: LogFiles) -> dict[int, bytes]:
-    """By the schema id in the archive, the header that the registry here wants."""
+    """For each schema id in the archive, the header with the id of the registry here."""
     schemas = log.schemas
     if not schemas:
         return {}
@@ -189,7 +191,7 @@ async def _new_headers(settings: Settings, log: LogFiles) -> dict[int, bytes]:
         for schema_id, schema in sorted(schemas.items()):
             topic = subjects.get(str(schema.get("name", "")).rpartition(".")[2])
             if topic is None:
-                continue  # of no record of ours; its bytes stay as they are
+                continue  # not the id of one of our records; its bytes stay unchanged
             new = await registry.register(f"{settings.prefix}{topic.name}-value", schema)
             made[schema_id] = struct.pack(">bI", CONFLUENT, new)
         return made

@@ -1,4 +1,6 @@
-"""Old captures read with today's fold, into other rollouts: `braid capture again`. The rollouts that they came from do not change."""
+"""Old captures read with today's fold, into other rollouts: `braid capture again`. The rollouts of the original
+captures do not change.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -37,7 +39,8 @@ class Again:
 async def fold_again(log: LogReader, rollouts: Iterable[str], prefix: str, put: Put) -> Again:
     """Fold the captures of rollouts (all, when none are named) and write the events under `prefix` + their ids.
 
-    Openings are repeated under the new id, so that the new rollout waits for what the old one waited for. Raises AgainError.
+    Openings are repeated under the new id, so that the new rollout waits for the same branches and verdicts. Raises
+    AgainError.
     """
     wanted, found = frozenset(rollouts), Again()
     folds: dict[tuple[str, int, int], CaptureFold] = {}
@@ -65,7 +68,7 @@ async def fold_again(log: LogReader, rollouts: Iterable[str], prefix: str, put: 
             found.refused += 1
             continue
         for each in slices:
-            if isinstance(each, AgentEvents):  # spans that were moved stand in the log already
+            if isinstance(each, AgentEvents):  # moved spans are in the log already
                 await put(each)
                 found.slices += 1
     missing = sorted(wanted - captured)

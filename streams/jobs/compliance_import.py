@@ -22,7 +22,7 @@ from streams.log.progress import Say, quiet
 def imported_lines(
     files: Sequence[Path], tasks: dict[str, Task], key: SigningKey, bad: list[str], say: Say = quiet
 ) -> Iterator[bytes]:
-    """Yield the lines of all records, file by file; what is wrong with one is added to `bad`."""
+    """Yield the lines of all records, file by file; errors are added to `bad`."""
     by_file: dict[str, dict[tuple[str, str], list[EvalView]]] = {}
     for place, label, record, seed in stored_records(files, bad, say):
         try:

@@ -140,11 +140,11 @@ class StoredLine(NamedTuple):
     """The file, shortly: its folder where several files have one name."""
     record: EvalView
     seed: str
-    """As the record says, else as its trace or its file's name does."""
+    """The seed in the record, else in its trace, else in its file's name."""
 
 
 def stored_records(files: Sequence[Path], bad: list[str], say: Say = quiet) -> Iterator[StoredLine]:
-    """Yield all records; what is wrong with a line is added to `bad`."""
+    """Yield all records; errors of lines are added to `bad`."""
     require_inputs(files)
     names = [path.name for path in files]
     for number, path in enumerate(files):

@@ -13,7 +13,7 @@ from schemas.training import DpoRecord, PpoRecord, SftRecord
 
 @dataclass
 class RolloutCounts:
-    """Closed rollouts and what they gave."""
+    """Counts of closed rollouts and of their results."""
 
     rollouts: int = 0
     branches: int = 0
@@ -27,7 +27,7 @@ class RolloutCounts:
     dpo: int = 0
     ppo: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
-    """Rows that were left out, by their first reason."""
+    """Rejected rows, by their first reason."""
     aep: int = 0
     bad_lines: int = 0
     """Lines, or records of the log, that could not be read."""
@@ -48,11 +48,11 @@ class RolloutCounts:
         self.not_required += statuses.count("not_required")
 
     def leave(self, reason: str, count: int = 1) -> None:
-        """Something was left out."""
+        """Count something that was left out."""
         self.rejected[reason] = self.rejected.get(reason, 0) + count
 
     def members(self) -> dict[str, Any]:
-        """Everything that is counted, by name; `Counts.include` takes it."""
+        """Everything that is counted, by name; `Counts.include` adds it up."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def plain(self) -> dict[str, Any]:
@@ -69,20 +69,20 @@ class Counts(RolloutCounts):
     """The usage of the judge; None without one."""
     first_bad: list[str] = field(default_factory=list, repr=False)
     warnings: int = 0
-    """Verdicts that will mean nothing; left out of `--json` when there are none."""
+    """Verdicts that have no effect; left out of `--json` if there are none."""
     first_warning: str = ""
     untrusted: int = 0
-    """Verdicts that no trusted key has signed: they do not count. Left out of `--json` when there are none."""
+    """Verdicts that no trusted key has signed: they do not count. Left out of `--json` if there are none."""
     first_untrusted: str = ""
     broken: list[str] = field(default_factory=list)
-    """Rollouts of which nothing could be made, and why."""
+    """Rollouts that could not be made, and why."""
     made: list[str] = field(default_factory=list, repr=False)
-    """Rollouts of which something was made, by id."""
+    """Ids of the rollouts that were made."""
     configs: Counter[str] = field(default_factory=Counter, repr=False)
     """Those by the digest of the configuration that they were made under."""
 
     def add(self, emission: Emission) -> None:
-        """Count what a rollout became."""
+        """Count the results of a rollout."""
         self.count(emission.ranking, sum(branch.n_events for branch in emission.branches), len(emission.evidence))
         self.made.append(emission.ranking.rollout_id)
         self.configs[emission.ranking.config_digest] += 1

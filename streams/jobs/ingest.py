@@ -1,8 +1,9 @@
 """`braid ingest`: the lines of files become facts on the log.
 
-Openings are written as held, and each rollout is released when all its lines are on the log: nothing of the files comes
-too late, whatever the worker has read by then, and the result is that of `braid run`. Input of more than one partition's
-size (`streams/jobs/spool.py`) is sorted by rollout on disk first, so a rollout is released soon after its first line was written.
+Openings are written as held, and each rollout is released when all its lines are on the log: so no line is late,
+whatever the worker has read by then, and the result is that of `braid run`. Input of more than one partition's size
+(`streams/jobs/spool.py`) is sorted by rollout on disk first, so a rollout is released soon after its first line was
+written.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ class Ingested(NamedTuple):
     bad_lines: int
     rollouts: int
     facts: dict[str, int]
-    """By kind of record."""
+    """Number of facts by kind of record."""
     warnings: int = 0
     """Verdicts that will mean nothing."""
     first_warning: str = ""
@@ -54,9 +55,10 @@ async def ingest_files(
     say: Callable[[float], None] = lambda _share: None,
     trust: VerdictTrust | None = None,
 ) -> Ingested:
-    """Write every line; then release what the files hold, to settle when it is complete; with `close`, to settle anyway.
+    """Write every line; then release the rollouts of the files, so that each settles when it is complete; with `close`,
+    settle them anyway.
 
-    A rollout of rollout-wire records has no opening that says how many branches to wait for, so it is asked to settle anyway.
+    A rollout of rollout-wire records has no opening with a number of branches, so it is closed explicitly.
     """
     size = total_bytes(files)
     partitions = 1 if size is None else partitions_for(size)
@@ -151,7 +153,7 @@ class _Ingest:
 
 
 def _held(fact: Fact) -> Fact:
-    """An opening that says that more comes; any other fact as it is."""
+    """An opening, marked as held; any other fact unchanged."""
     if isinstance(fact, Lifecycle) and fact.opened is not None:
         return Lifecycle(opened=fact.opened.model_copy(update={"held": True}))
     return fact

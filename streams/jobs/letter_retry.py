@@ -1,8 +1,8 @@
-"""Dead letters, put back where they came from: once each, with their own key, bytes and headers.
+"""Write dead letters back to their topics: once each, with their own key, bytes and headers.
 
 A retried record carries the letter's origin in a header; before anything is written, the target partitions are read for
-records that carry it. Two people who retry the same letter in the same moment can still both write it: a repetition of
-a fact is ignored by the worker.
+records that carry it. Two people who retry the same letter at the same moment can still both write it: the worker
+ignores a repeated fact.
 """
 
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ def refused(letter: DeadLetter, log: KafkaReader) -> str:
 
 
 async def already_put_back(log: KafkaReader, letters: Sequence[DeadLetter]) -> set[str]:
-    """The origins that a record in their target partition carries. It can only stand behind the original."""
+    """The origins that a record in their target partition carries. It can only come after the original."""
     first: dict[tuple[str, int], int] = {}
     for letter in letters:
         if not refused(letter, log):
@@ -98,9 +98,9 @@ async def already_put_back(log: KafkaReader, letters: Sequence[DeadLetter]) -> s
 
 
 async def put_back(log: KafkaReader, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Write what the plan says, in the order of the letters; returns when the broker has all of it.
+    """Write the planned records, in the order of the letters; return when the broker has all of them.
 
-    The letters are read again for their values, so that many large ones need not be held.
+    The letters are read again for their values, so that many large ones do not fill memory.
     """
     due = {outcome.letter.place: outcome for outcome in outcomes if outcome.step == "would be put back"}
     if not due:

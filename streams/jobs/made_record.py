@@ -15,9 +15,9 @@ class Made:
         self, record: Record, body: bytes | None = None, redacted: bool = False, emission: int | None = None
     ) -> None:
         self.record = record
-        """Signed, where it is evidence and there is a key."""
+        """The record; signed, if it is evidence and there is a key."""
         self.body = body
-        """Its Avro body, where it is known."""
+        """Its Avro body, if it is known."""
         self.redacted = redacted
         """Whether secrets were removed from it, by the rules that this code has."""
         self.emission = emission

@@ -1,4 +1,4 @@
-"""Memory, wired: which store, which embedding, and what the log leaves to remember."""
+"""Memory with its configuration: which store, which embedding, and which branches of a log to remember."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -36,7 +36,7 @@ def memory_store(settings: Settings) -> MemoryStore:
 
 
 def memory_path(settings: Settings) -> Path:
-    """Where the embedded store lies."""
+    """The file of the embedded store."""
     return settings.memory.path or (settings.state_dir or places.state_dir()) / "memory.sqlite"
 
 
@@ -91,4 +91,4 @@ async def _decoded(log: LogReader, placed: Placed) -> Record | None:
     try:
         return await log.decode(placed)
     except DecodeError:
-        return None  # `braid dead-letters list` tells of it
+        return None  # `braid dead-letters list` reports it

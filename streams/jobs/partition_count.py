@@ -1,10 +1,10 @@
-"""How many partitions the lines of files are spread over. Imports nothing that takes long to load."""
+"""How many partitions the lines of files are spread over. Imports nothing that is slow to load."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 PARTITION_BYTES = 32 * 1024 * 1024
-"""Input per partition: what is worked on at once, and so what bounds memory."""
+"""Input per partition: a partition is processed at once, so this bounds memory."""
 
 MAX_PARTITIONS = 512
 
@@ -13,11 +13,11 @@ STREAM_PARTITIONS = 32
 
 
 def total_bytes(files: Sequence[Path]) -> int | None:
-    """How much there is to read; None when a stream is among the files."""
+    """How many bytes there are to read; None if a stream is among the files."""
     sizes = [path.stat().st_size if path.is_file() else None for path in files]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def partitions_for(size: int | None) -> int:
-    """How many partitions an input of so many bytes is spread over; None: it is not known how many."""
+    """How many partitions an input of so many bytes is spread over; None: the size is not known."""
     return STREAM_PARTITIONS if size is None else min(MAX_PARTITIONS, size // PARTITION_BYTES + 1)

@@ -1,9 +1,9 @@
 """`braid rank`: rankings straight from lines, without a log, evidence or training rows.
 
-Verdicts and votes are kept, of events only how each attempt ended: memory does not grow with what agents did. A branch
+Verdicts and votes are kept, but of events only how each attempt ended: memory does not grow with the events. A branch
 without event lines counts as answered, so that its verdicts decide; otherwise statuses, attempts and required verdicts
-mean what they mean to `braid run`. Acts are not read: a branch that `braid run` suspects of gaming its tests is ranked
-by its verdicts.
+have the same meaning as for `braid run`. Acts are not read: a branch that `braid run` suspects of gaming its tests is
+ranked by its verdicts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -66,7 +66,7 @@ class _Attempt:
     """How one attempt at a branch ended, as far as it did."""
 
     last_seq: int = -1
-    """Of the event below."""
+    """The seq of the event below."""
     last: Answer | Failure | None = None
     """Its last answer or error."""
     end: BranchEnd | None = None
@@ -85,7 +85,7 @@ class _Rollout:
     attempts: dict[int, dict[int, _Attempt]] = field(default_factory=dict)
     """By branch and attempt; branches with events or an end only."""
     verdicts: dict[int, dict[int, dict[str, Verdict]]] = field(default_factory=dict)
-    """By branch, attempt and kind: the one that counts so far."""
+    """By branch, attempt and kind, the verdict that counts so far."""
     verdict_ids: set[VerdictKey] = field(default_factory=set)
     """Of every verdict."""
     votes: dict[str, JudgeVote] = field(default_factory=dict)
@@ -93,14 +93,14 @@ class _Rollout:
 
 
 class Standings:
-    """Takes facts in any order, of any number of rollouts; ranks them in the order in which they first came."""
+    """Collects facts in any order, of any number of rollouts; ranks them in the order of their first facts."""
 
     def __init__(self, config: EmissionConfig) -> None:
         self._config = config
         self._rollouts: dict[str, _Rollout] = {}
 
     def add(self, fact: Fact) -> None:
-        """Take a fact in. Raises LineError for an event that cannot be understood."""
+        """Add a fact. Raises LineError for an event that cannot be understood."""
         rollout = self._rollouts.setdefault(rollout_of(fact), _Rollout())
         if isinstance(fact, AgentEvents):
             _add_events(rollout, fact)
@@ -137,8 +137,7 @@ class Standings:
         return Contest(candidates, pairs, self._config.ranking)
 
     def _required(self, rollout: _Rollout) -> tuple[str, ...]:
-        """The verdicts that the rollout line requires, else those of the configuration; none where there are only votes
-        to go by."""
+        """The verdicts that the rollout line requires, else those of the configuration; empty if there are only votes."""
         if rollout.opened is None and not rollout.verdict_ids:
             return ()
         said = rollout.opened.required if rollout.opened is not None else None
@@ -189,6 +188,6 @@ def _standing(rollout: _Rollout, index: int) -> tuple[BranchStatus, dict[str, Ve
 
 
 def _mentioned(rollout: _Rollout) -> set[int]:
-    """The branches that anything is said of."""
+    """The branches with any fact."""
     voted = {index for vote in rollout.votes.values() for index in (vote.a, vote.b) if index is not None}
     return voted | rollout.attempts.keys() | rollout.verdicts.keys()

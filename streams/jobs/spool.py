@@ -1,7 +1,7 @@
 """Lines of large files, spread over partitions on disk: all lines of a rollout meet in one, in their order.
 
-A caller that works through one partition at a time needs memory for that one only. A line is parsed here only where its
-rollout cannot be told without that: the caller parses it anyway.
+A caller that works through one partition at a time needs memory for that one only. A line is parsed here only if its
+rollout cannot be found without that: the caller parses it anyway.
 """
 
 import re
@@ -26,7 +26,7 @@ _BEGINNING = re.compile(
 )
 """An object whose first members are texts or numbers, up to its rollout_id.
 
-If the line is one JSON object without repeated keys, this is its rollout. If it is not, it is no fact in any partition.
+If the line is one JSON object without repeated keys, this is its rollout. Otherwise it is not a fact in any partition.
 """
 
 
@@ -38,7 +38,7 @@ def spread(
     say: Callable[[float], None],
     size: int | None,
 ) -> list[int]:
-    """Copy every line to the spool of its rollout's partition, with where it came from; returns the bytes of each partition.
+    """Copy every line to the spool of its rollout's partition, with its origin; return the bytes of each partition.
 
     `refuse` gets the lines that name no rollout.
     """
@@ -66,7 +66,7 @@ def _rollout_id(line: Line) -> str:
         try:
             return begun[1].decode()
         except UnicodeDecodeError:
-            pass  # the reader says where
+            pass  # the reader adds the position
     found = read_line(line.text).get("rollout_id")
     if not isinstance(found, str) or not found:
         raise LineError("rollout_id", "missing" if found is None else "expected a non-empty string")
@@ -74,7 +74,7 @@ def _rollout_id(line: Line) -> str:
 
 
 def spooled(spool: Path, partition: int) -> Iterator[Line]:
-    """The lines of one partition, with where they came from."""
+    """The lines of one partition, with their origins."""
     with (spool / f"{partition}").open("rb") as source:
         while head := source.readline():
             name, number, length, at = orjson.loads(head)

@@ -1,6 +1,6 @@
 """Targets of jobs that make the records of whole rollouts again: a log in files, JSON lines, topics, or nowhere.
 
-A target knows which rollouts it holds already. Nothing of it is visible as finished before it is complete.
+A target knows which rollouts it has already. Nothing of it is published before it is complete.
 """
 
 from abc import ABC, abstractmethod
@@ -37,24 +37,26 @@ _PREFIX: TypeAdapter[str] = TypeAdapter(Annotated[str, Settings.model_fields["pr
 
 
 class TargetError(BraidError):
-    """Results that cannot go where they were to go."""
+    """Results that cannot be written to their target."""
 
 
 class Target(ABC):
     """Takes the records of whole rollouts."""
 
     async def prepare(self) -> None:
-        """Make ready what all processes write to; before any of them begins."""
+        """Prepare the shared parts, before any process begins to write."""
         return
 
     def has(self, rollout: Rollout) -> bool:
-        """Whether everything about a rollout under this settling is there. Raises TargetError when another settling is."""
+        """Whether all records of the rollout under this settling are there. Raises TargetError if there are records of
+        another settling.
+        """
         del rollout
         return False
 
     @abstractmethod
     async def write(self, rollout: Rollout, made: Sequence[Made], partition: int = 0) -> None:
-        """Take a rollout's records; a log also takes the decisions that they follow from.
+        """Write a rollout's records; a log also gets the decisions behind them.
 
         `partition` is that of the log that is read. Files keep it; topics have their own.
         """
@@ -90,7 +92,8 @@ class LogDirectory(Target):
 
     async def write(self, rollout: Rollout, made: Sequence[Made], partition: int = 0) -> None:
         """Append to the files of the partition."""
-        # Without an envelope: key and partition are known, there are no headers, and it would take 0.6 us more a record.
+        # Without an envelope: key and partition are known, there are no headers, and it would take 0.6 us more a
+        # record.
         assert rollout.closed is not None
         self._partition = partition
         key, at = rollout.rollout_id.encode(), rollout.closed.decided_at_ms
@@ -102,20 +105,20 @@ class LogDirectory(Target):
             self._writer.append(topic, partition, key, value, at, (REDACTED,) if each.redacted else ())
 
     async def publish(self, partition: int) -> None:
-        """Give the partition's files their names."""
+        """Rename the partition's files to their final names."""
         self._writer.publish(partition=partition)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.__exit__(kind, error, trace)
-        # A signal may come before the writer knows a file of its own.
+        # A signal may arrive before the writer has a file of its own.
         if kind is not None and self._partition is not None:
             discard_half(self._out, self._partition)
 
 
 def discard_half(out: Path, partition: int) -> None:
-    """Remove what was written of a partition that is not complete."""
+    """Remove the files of an incomplete partition."""
     for path in (out / LOG).glob(f"*/{partition:05d}*{PARTIAL}"):
         path.unlink(missing_ok=True)
 
@@ -152,7 +155,7 @@ class SinkDirectory(Target):
 
 
 class _Topics(Target):
-    """Topics beside those that are read."""
+    """Topics separate from those that are read."""
 
     def __init__(self, writer: FactWriter) -> None:
         self._writer = writer
@@ -169,7 +172,7 @@ class _Topics(Target):
 
 
 class NewTopics(_Topics):
-    """Topics that hold nothing before."""
+    """Topics that are empty before."""
 
     async def prepare(self) -> None:
         """Create the topics and register the schemas, once for all processes. Raises TargetError when anything is in them."""
@@ -189,7 +192,7 @@ class NewTopics(_Topics):
                 await registry.close()
 
     async def write(self, rollout: Rollout, made: Sequence[Made], partition: int = 0) -> None:
-        """Send; records of an earlier run that was cut off are there twice, with the same bytes."""
+        """Send; records of an earlier, interrupted run are then there twice, with the same bytes."""
         del partition
         for closure in _decisions(rollout):
             await self._writer.write(closure)
@@ -203,7 +206,9 @@ class NewTopics(_Topics):
 
 
 class ResumedTopics(_Topics):
-    """Topics that an earlier run may have begun: openings, decisions, and what follows. A whole rollout is not written again."""
+    """Topics that an earlier run may have begun: openings, decisions, and what follows. A complete rollout is not
+    written again.
+    """
 
     def __init__(self, writer: FactWriter) -> None:
         super().__init__(writer)
@@ -236,7 +241,7 @@ class ResumedTopics(_Topics):
         return settled.settled_id in self._whole
 
     async def write(self, rollout: Rollout, made: Sequence[Made], partition: int = 0) -> None:
-        """In the order in which the live worker writes: what lists the others comes last, when they are acknowledged."""
+        """In the order of the live worker: the record that lists the others comes last, when they are acknowledged."""
         del partition
         opened = [Made(Lifecycle(opened=rollout.opened))] if rollout.opened is not None else []
         *others, last = made

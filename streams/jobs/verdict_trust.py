@@ -1,4 +1,5 @@
-"""The verdicts of files under `trusted_verifiers`: signed where an operator vouches for them, refused where no trusted key has signed.
+"""The verdicts of files under `trusted_verifiers`: signed if an operator vouches for them, refused if no trusted key
+has signed.
 
 `braid ingest`, `braid run` and `braid rank` share it, so that the same lines give the same rows.
 """
@@ -20,7 +21,7 @@ ADVICE = "--sign-verdicts signs the verdicts of these files with verifier.signin
 
 
 class VerdictTrust:
-    """Looks at the facts of lines. `say` is told of the first verdict that does not count, at once."""
+    """Checks the facts of lines. `say` is called at once with the first verdict that does not count."""
 
     def __init__(
         self,
@@ -32,14 +33,14 @@ class VerdictTrust:
         self._key = key
         self._say = say
         self.is_set = trusted is not None or key is not None
-        """Whether there is anything to do."""
+        """Whether there is anything to check."""
         self.count = 0
         """Verdicts that do not count."""
         self.first = ""
         """The place of the first one, and why."""
 
     def vouched(self, fact: Fact) -> Fact:
-        """The fact; an unsigned verdict is signed, where there is a key to do it. Raises LineError."""
+        """Return the fact; an unsigned verdict is signed, if there is a key. Raises LineError."""
         if self._key is None or not isinstance(fact, Verdict) or fact.signature is not None:
             return fact
         try:
@@ -48,7 +49,7 @@ class VerdictTrust:
             raise LineError("", str(error)) from None
 
     def refusal(self, line: Line, fact: Fact) -> str | None:
-        """Why a fact does not count; None for one that does."""
+        """Why a fact does not count; None if it does."""
         if self._trusted is None or not isinstance(fact, Verdict):
             return None
         why = untrusted(fact, self._trusted)
@@ -61,13 +62,15 @@ class VerdictTrust:
 
 
 def untrusted_line(count: int, first: str) -> str:
-    """For people: the verdicts that do not count; with a count of 0, the first one of those that are to come."""
+    """A message for people about the verdicts that do not count; with a count of 0, about the first one of those to
+    come.
+    """
     what = "a verdict does not count" if count <= 1 else f"{count:,} verdicts do not count; the first"
     return f"{what}: {first}; {ADVICE}"
 
 
 def voucher_key(settings: Settings, *, vouches: bool) -> SigningKey | None:
-    """The key that signs verdicts of files; None where the operator does not vouch for them.
+    """The key that signs verdicts of files; None unless the operator vouches for them.
 
     Raises ConfigError for a key that is not trusted.
     """

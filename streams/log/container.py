@@ -2,8 +2,8 @@
 
 A record keeps its offset, time, key, value (in its wire form) and headers, so a file is read exactly as a partition is. A
 partition may be cut into segments: each file after the first has the offset it begins with in its name. Files are written
-under a temporary name and get their own when they are complete: no half file is ever visible. The same records give the same
-bytes.
+under a temporary name and get their own when they are complete: no half file is ever visible. The same records give the
+same bytes.
 """
 
 import re
@@ -44,9 +44,9 @@ def read_partition(folder: Path, topic: str, partition: int) -> Iterator[LogReco
 
 
 def read_segment(path: Path, start: int = 0, known: "BlockMap | None" = None) -> Iterator[list[LogRecord]]:
-    """The records of one file, block by block; with `start`, from the block that holds this offset.
+    """The records of one file, block by block; with `start`, from the block with this offset.
 
-    `known` keeps what was learnt of the file, for the next time. Raises EmbeddedLogError where the file is damaged.
+    `known` caches the blocks of the file for the next read. Raises EmbeddedLogError if the file is damaged.
     """
     with path.open("rb") as source:
         try:
@@ -58,7 +58,7 @@ def read_segment(path: Path, start: int = 0, known: "BlockMap | None" = None) ->
 
 
 def read_ends(path: Path) -> tuple[LogRecord, LogRecord] | None:
-    """The first and the last record of a file, without unpacking what lies between; None when there are none.
+    """The first and the last record of a file, without unpacking those between; None if there are none.
 
     Raises EmbeddedLogError for damage that shows that way; inside of blocks that were passed over there may be more.
     """
@@ -85,14 +85,14 @@ class _Block(NamedTuple):
 
 
 class BlockMap:
-    """The blocks of a file, and the first offsets of those that were looked at. Only for files that do not change."""
+    """The blocks of a file, and the first offsets of those that were read. Only for files that do not change."""
 
     def __init__(self) -> None:
         self._blocks: list[_Block] | None = None
         self._firsts: dict[int, int] = {}
 
     def from_offset(self, source: BinaryIO, blocks: Iterator[_Block], start: int) -> Iterator[_Block]:
-        """The blocks from the one that holds an offset: found by bisection, so that a few of them are unpacked."""
+        """The blocks from the one with an offset: found by bisection, so that only a few are unpacked."""
         damage: ValueError | None = None
         found = self._blocks or []
         if self._blocks is None:
@@ -120,7 +120,7 @@ def _unpacked(source: BinaryIO, block: _Block) -> list[LogRecord]:
 
 
 def _blocks(source: BinaryIO, size: int) -> Iterator[_Block]:
-    """The blocks of a container, each seen to be whole, none of them read."""
+    """The blocks of a container, checked for completeness, without reading them."""
     marker = _begin(source)
     at = source.tell()
     while at < size:
@@ -136,7 +136,7 @@ def _blocks(source: BinaryIO, size: int) -> Iterator[_Block]:
 
 
 def _begin(source: BinaryIO) -> bytes:
-    """Read what stands before the first block; returns the marker that follows each of them."""
+    """Read the header before the first block; return the marker that follows each block."""
     head = source.read(HEAD_BYTES)
     if not head.startswith(MAGIC):
         raise ValueError("it does not begin as an Avro container does")
@@ -148,7 +148,7 @@ def _begin(source: BinaryIO) -> bytes:
 
 
 def _long(source: BinaryIO) -> int:
-    """The next whole number of a container."""
+    """The next integer of a container."""
     bits, shift = 0, 0
     while True:
         byte = source.read(1)
@@ -178,7 +178,7 @@ def _files(folder: Path, topic: str) -> list[tuple[Path, int]]:
 
 
 def place_of(path: Path) -> tuple[str, int] | None:
-    """The topic and partition that a file belongs to, by its name; None for another file."""
+    """The topic and partition of a file, from its name; None for another file."""
     match = _NAME.fullmatch(path.name)
     return None if match is None else (path.parent.name, int(match["partition"]))
 

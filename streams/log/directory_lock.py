@@ -9,12 +9,12 @@ from streams.cluster.locks.file_lock import LockedError, locked
 
 EXPORT_LOCK, REPLAY_LOCK, RUN_LOCK = ".export.lock", ".replay.lock", ".run.lock"
 LOCKS = frozenset({EXPORT_LOCK, REPLAY_LOCK, RUN_LOCK})
-"""Held while a command writes to a directory. The files stay when it ends, and are empty."""
+"""Locks that a command holds while it writes to a directory. The files stay when it ends, and are empty."""
 
 
 @contextmanager
 def held(folder: Path, lock: str, what: str, error: type[BraidError]) -> Iterator[None]:
-    """Make a directory and keep others out of it. Raises `error` when it cannot be made, or another `what` is at work there."""
+    """Create a directory and lock it. Raises `error` if it cannot be created, or another `what` is running there."""
     try:
         file = locked(folder / lock)
     except LockedError:

@@ -1,4 +1,4 @@
-"""Files that last: replaced as a whole or not at all, known by their digests, and named by the errors of writing them."""
+"""Durable files: written atomically, with digests, and with their path in every error."""
 
 import errno
 import io
@@ -38,7 +38,7 @@ def open_output(path: Path) -> BinaryIO:
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Give errors of the file system the path that they are about, where they name none."""
+    """Add the path to errors of the file system that lack one."""
     try:
         yield
     except OSError as error:
@@ -48,7 +48,7 @@ def naming(path: Path | str) -> Iterator[None]:
 
 
 def problem_of(error: OSError) -> str:
-    """One line for people: the path, the system's words, and what to do."""
+    """One line for people: the path, the system's message, and what to do."""
     where = f"{error.filename}: " if error.filename else ""
     to_do = TO_DO.get(error.errno or 0)
     return f"{where}{error.strerror or error}" + (f"; {to_do}" if to_do else "")

@@ -31,7 +31,8 @@ class TooLargeError(BraidError):
 class Envelope:
     """Addresses the records of one writer.
 
-    `source` is the part of the product that writes, for the CloudEvents headers. Files take records of any size (`is_limited`).
+    `source` is the part of the product that writes, for the CloudEvents headers. Files take records of any size
+    (`is_limited`).
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class Envelope:
     ) -> Outgoing:
         """Address a record. Raises TooLargeError when it is over its topic's limit.
 
-        `body` is its Avro body where it is known, `emission` the emission version of what follows from a rollout, `partition`
-        that of its rollout where it is known.
+        `body` is its Avro body if known, `emission` the emission version of derived records, `partition` that of its
+        rollout if known.
         """
         topic = BY_RECORD[type(record)]
         value = self._codec.encode(record, body, emission)

@@ -1,4 +1,4 @@
-"""Facts as they stand in the log: the rollout that a record is about, and its content."""
+"""Facts in the log: the rollout of a record, and its content."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from streams.log.wire import Codec
 
 
 def rollout_of_key(key: bytes | None) -> str:
-    """The rollout that a record is about. Raises DecodeError when its key names none."""
+    """The rollout that a record is about. Raises DecodeError if its key is not a rollout's id."""
     try:
         rollout_id = (key or b"").decode()
     except UnicodeDecodeError:
@@ -26,7 +26,7 @@ def rollout_of_key(key: bytes | None) -> str:
 def read_fact(codec: Codec, topic: Topic, value: bytes | None, rollout_id: str) -> Fact:
     """The fact in a value, the events of a slice as EventFields.
 
-    Raises DecodeError when it is none, or one about another rollout than the key says.
+    Raises DecodeError if it is not a fact, or is about another rollout than its key.
     """
     return _about(rollout_id, topic, codec.decode_for_fold(topic, value))  # type: ignore[return-value]  # the fact topics hold facts
 

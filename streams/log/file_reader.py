@@ -1,4 +1,4 @@
-"""The log in files: what `braid run` leaves in `OUT/log`, and what `braid archive` keeps; read exactly as partitions are."""
+"""The log in files: `OUT/log` of `braid run`, and the files of `braid archive`; read like partitions."""
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -32,8 +32,8 @@ Place = tuple[str, int]
 class FileReader(LogReader):
     """Reads a directory of partitions. A new run replaces its files.
 
-    Damage raises EmbeddedLogError. With `tolerant` it is noted in `damaged` and `lost`, and reading goes on behind it. See
-    `LogFiles` for `unfinished`: a reader that is not tolerant then takes files as they are, whatever their digests.
+    Damage raises EmbeddedLogError. With `tolerant` it is noted in `damaged` and `lost`, and reading continues after it.
+    See `LogFiles` for `unfinished`: a reader that is not tolerant then reads files without checking their digests.
     """
 
     kind = "directory"
@@ -57,7 +57,7 @@ class FileReader(LogReader):
         return partitions_of(self.folder, topic.name)
 
     def prove(self) -> None:
-        """Hold all files against the manifest. Damage is not raised here, but where it is read."""
+        """Check all files against the manifest. Damage is raised only when it is read."""
         for path in sorted(self.folder.glob(f"*/*{SUFFIX}")) if self._checks_digests else ():
             with suppress(EmbeddedLogError, OSError):
                 self.files.require_unchanged(path)
@@ -85,12 +85,12 @@ class FileReader(LogReader):
         return {number: self._span(topic.name, number) for number in self.partitions(topic)}
 
     def _first_at(self, topic: str, partition: int, since: int, end: int) -> int:
-        """The first offset whose record is not older than a time; `end` when there is none. Found by reading."""
+        """The first offset whose record is not older than a time; `end` if there is none. Found by reading."""
         blocks = self._segments(topic, partition)
         return next((record.offset for block in blocks for record in block if record.at >= since), end)
 
     def _home(self, key: bytes) -> int | None:
-        """The partition of a rollout, by its decisions or its opening; None when neither is there.
+        """The partition of a rollout, by its decisions or its opening; None if it has neither.
 
         The number of partitions that a run had is not stored, so the small topics are searched.
         """
@@ -107,7 +107,7 @@ class FileReader(LogReader):
         return known
 
     def _measure(self, topic: str, partition: int) -> Span:
-        """From the first record to the last: the ends of files tell, unless they are damaged."""
+        """From the first record to the last, read from the ends of files unless they are damaged."""
         try:
             ends = [found for path in segments_of(self.folder, topic, partition) if (found := read_ends(path))]
         except EmbeddedLogError:
@@ -133,7 +133,7 @@ class FileReader(LogReader):
                 yield block
             if reached >= span.end:
                 return
-        # The last offsets of a topic need not be records: a file with the right digest has all that there was.
+        # The last offsets of a topic may have no records: a file with the right digest is complete.
         listed = self._listed.get((topic.name, partition), [])
         proven = bool(listed) and self.files.is_unchanged(listed[-1][0])
         if reached < span.end and self._tolerant and topic.name in self._known and not proven:
@@ -160,7 +160,7 @@ class FileReader(LogReader):
     # -- losses --------------------------------------------------------------------------------------------------------
 
     def lost(self, spans: Spans, asked: Offsets | None = None, *, exact: bool = False) -> Losses:
-        """Beginnings that were gone when it was made, and files that the manifest names and that are not there."""
+        """Beginnings that were missing when it was made, and files that are in the manifest and missing now."""
         held = {
             name: {number: self._known.get(name, {}).get(number) or self._span(name, number) for number in parts}
             for name, parts in spans.items()
@@ -168,7 +168,7 @@ class FileReader(LogReader):
         losses = {} if exact else trimmed(spans, held, asked or {})
         for name, parts in spans.items():
             for number, span in parts.items():
-                # A caller that asks for the end asks for all of it, also for what could not be measured.
+                # A caller that asks for the end asks for all of it, including parts that could not be measured.
                 wanted = Span(span.start, EVERYTHING.end if span.end == held[name][number].end else span.end)
                 for path, may in self._listed.get((name, number), ()):
                     if _overlap(may, wanted) and not path.is_file():

@@ -44,14 +44,14 @@ SCHEMA: dict[str, Any] = {
 
 BLOCK_BYTES = 256 * 1024
 RECORD_BYTES: Final = 16
-"""The least size of a record: a block ends, too, where nothing but records without a value come."""
+"""The least counted size of a record, so that a block of records without values ends, too."""
 SUFFIX = ".avro"
 
 CODEC = "zstandard"
 LEVEL = 3
 
 _PACKER: Final = zstd.ZstdCompressor(LEVEL)
-"""One for all files: its tables need not be made for every block. A frame does not depend on those before it."""
+"""One for all files, so that its tables are not made for every block. A frame does not depend on those before it."""
 
 
 META_SCHEMA: dict[str, Any] = {
@@ -80,7 +80,7 @@ MARKER_BYTES = 16
 
 
 def file_of(folder: Path, topic: str, partition: int, first: int | None = None) -> Path:
-    """The file of a partition; of a later segment, when it says with which offset it begins."""
+    """The file of a partition; a later segment has its first offset in its name."""
     segment = "" if first is None else f"-{first:020d}"
     return folder / topic / f"{partition:05d}{segment}{SUFFIX}"
 
@@ -122,7 +122,7 @@ class _File:
         self.written += len(data)
 
     def publish(self) -> None:
-        """Complete the file and give it its name."""
+        """Complete the file and rename it to its final name."""
         self._flush()
         with naming(self.path):
             self._out.flush()
@@ -131,7 +131,7 @@ class _File:
         self.path.with_suffix(PARTIAL).replace(self.path)
 
     def discard(self) -> None:
-        with suppress(OSError):  # a full disk takes no last flush either
+        with suppress(OSError):  # on a full disk the last flush fails, too
             self._out.close()
         self.path.with_suffix(PARTIAL).unlink(missing_ok=True)
 
@@ -174,12 +174,12 @@ class LogWriter:
         return record
 
     def _create(self, place: tuple[str, int], first: int | None) -> _File:
-        # The marker between blocks is a function of the place: the same records give the same file.
+        # The marker between blocks is a function of topic and partition: the same records give the same file.
         marker = sha256(f"{place[0]}/{place[1]}".encode()).digest()[:16]
         return _File(file_of(self.folder, *place, first), marker)
 
     def publish(self, topic: str | None = None, partition: int | None = None) -> None:
-        """Complete files (all, or those of one topic or partition) and give them their names."""
+        """Complete files (all, or those of one topic or partition) and rename them to their final names."""
         for place in [each for each in self._files if topic in (None, each[0]) and partition in (None, each[1])]:
             self._files.pop(place).publish()
 

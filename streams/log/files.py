@@ -1,7 +1,7 @@
-"""The files of a log: where they lie in a directory, and what its manifest states of them.
+"""The files of a log: their paths in a directory, and their entries in its manifest.
 
-A log is read when its manifest is there and its files are as it lists them. A log that was cut off has none: it is refused,
-unless the caller asks for what is there.
+A log is read when its manifest is there and its files are as it lists them. A log that was interrupted has none: it is
+refused, unless the caller asks for the existing part.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ from streams.log.topics import TOPICS
 LOG = "log"
 """The folder of the log in a directory that has one."""
 SPOOL = "braid-run-"
-"""How the names of a run's temporary folders begin; one that is killed leaves them."""
+"""The prefix of a run's temporary folders; a killed run leaves them."""
 
 
 class LogFiles:
-    """The files of a log, and what the manifest states of them.
+    """The files of a log, and their entries in the manifest.
 
     Raises LookError for a log that was not finished, or has lost files since; not so with `unfinished`.
     """
@@ -36,7 +36,7 @@ class LogFiles:
         self.manifest = read_manifest(self.home)
         self._stated = {self.home / name: stated for name, stated in listed(self.manifest).items()}
         self._unchanged: dict[Path, bool] = {}
-        """Files that were held against the manifest, and whether they are as they were written."""
+        """Files that were checked against the manifest, and whether they are unchanged."""
         if not unfinished:
             _require_finished(directory, self.home, self.manifest)
 
@@ -77,13 +77,14 @@ def _require_finished(directory: Path, home: Path, manifest: Mapping[str, Any]) 
 
 
 def _strange(home: Path, known: Mapping[str, Any]) -> list[Path]:
-    """Files among those of the log that its manifest does not list; none where it lists no log at all, as older ones do."""
+    """Files of the log that its manifest does not list; empty if it lists no log at all, as older ones do."""
     found = {path.relative_to(home).as_posix(): path for path in sorted((home / LOG).glob(f"*/*{SUFFIX}"))}
     return [path for name, path in found.items() if name not in known] if found.keys() & known.keys() else []
 
 
 def _is_older_run(home: Path) -> bool:
-    """Whether a run ended here before runs had manifests: all its files are there, and nothing that a killed one leaves.
+    """Whether this is a finished run from before runs had manifests: all its files are there, and no leftovers of a
+    killed one.
 
     Runs with manifests leave a lock.
     """
@@ -95,7 +96,7 @@ def _is_older_run(home: Path) -> bool:
 
 
 def schemas_of(home: Path) -> dict[int, dict[str, Any]]:
-    """The schemas in the manifest of a directory; none where it cannot be read."""
+    """The schemas in the manifest of a directory; empty if it cannot be read."""
     try:
         return _schemas(read_manifest(home))
     except ManifestError:
@@ -111,13 +112,13 @@ def _schemas(manifest: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def home_of(directory: Path) -> Path:
-    """The directory with the manifest of a log: the given one, or the one around it, where its log folder was given."""
+    """The directory with the manifest of a log: the given one, or its parent if the log folder was given."""
     inside = find_log(directory) == directory and directory.resolve().name == LOG
     return directory if not inside or (directory / LOG_MANIFEST).is_file() else directory.resolve().parent
 
 
 def log_folder(directory: Path) -> Path:
-    """The log in a directory that `braid run --out` made, or that directory itself. Raises LookError when it holds none."""
+    """The log in a directory that `braid run --out` made, or that directory itself. Raises LookError if there is none."""
     found = find_log(directory)
     if found is None:
         raise LookError(f"{directory} holds no embedded log; give the directory that `braid run --out` filled")
@@ -125,7 +126,7 @@ def log_folder(directory: Path) -> Path:
 
 
 def find_log(directory: Path) -> Path | None:
-    """The same; None when there is none."""
+    """The same; None if there is none."""
     for folder in (directory / LOG, directory):
         if any((folder / topic.name).is_dir() for topic in TOPICS):
             return folder

@@ -1,7 +1,8 @@
-"""The fold of stored facts: the records of one partition go in, whole rollouts come out, and holes where facts are lost.
+"""The fold of stored facts: reads the records of one partition, returns whole rollouts, and reports holes if facts are
+lost.
 
-Topics may come in any order; `interleaving.py` has two. A rollout leaves when everything that was pinned of it has been read,
-unless the caller decides that itself, fact by fact.
+Topics may come in any order; `interleaving.py` has two. A rollout leaves when everything that was pinned of it has been
+read, unless the caller decides that itself, fact by fact.
 """
 
 from collections import defaultdict
@@ -26,14 +27,14 @@ NAMED = 3
 """Unreadable records that are named for a rollout."""
 
 UNKNOWN = "(unknown)"
-"""Stands for rollouts that nothing names any more."""
+"""The id for lost rollouts whose id is not known."""
 
 
 class Hole(NamedTuple):
     """A rollout that has closed, or may have, and cannot be made again."""
 
     rollout_id: str
-    """UNKNOWN where what is lost does not say of which."""
+    """UNKNOWN if it is not known which rollout the lost facts belong to."""
     why: tuple[str, ...]
 
 
@@ -45,7 +46,7 @@ class Unread:
         self._count = 0
 
     def add(self, place: str) -> None:
-        """Count one; `place` says where it is and why it cannot be read."""
+        """Count one; `place` has its position and why it cannot be read."""
         self._count += 1
         if len(self._places) < NAMED:
             self._places.append(place)
@@ -70,7 +71,7 @@ class Said:
 class Fold:
     """The rollouts of one partition.
 
-    `redacting` says of which rollouts the events are redacted, and `refused` gets the records that cannot be read.
+    `redacting` returns for which rollouts events are redacted, and `refused` gets the records that cannot be read.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Fold:
         self._redacting = redacting
         self._refused = refused
         self.rollouts: dict[str, Rollout] = {}
-        """Those that have not left."""
+        """Rollouts that have not been released."""
         self._left: set[str] = set()
         self._closing: set[str] = set()
         """Rollouts that have a closing, or a decision that cannot be read: it may be one."""
@@ -109,14 +110,14 @@ class Fold:
         return whole
 
     def read(self, topic: Topic, record: LogRecord) -> Said | None:
-        """Decode a record; None when its rollout has left, or it cannot be read."""
+        """Decode a record; None if its rollout was released, or it cannot be read."""
         try:
             rollout_id = rollout_of_key(record.key)
         except DecodeError as error:
             self._refuse(topic, record, None, error)
             return None
         if rollout_id in self._left:
-            return None  # late, or said again
+            return None  # late, or repeated
         try:
             fact = read_fact(self._codec, topic, record.value, rollout_id)
         except DecodeError as error:
@@ -167,9 +168,9 @@ class Fold:
         return concerned
 
     def holes(self, lost: Mapping[str, str]) -> list[Hole]:
-        """Rollouts that have closed in the log and are not whole at its end; `lost` says which topics have lost something.
+        """Rollouts that have closed in the log and are incomplete at its end; `lost` has the topics with losses.
 
-        Where decisions were lost, a rollout without one may have closed: it is among them.
+        If decisions were lost, a rollout without one may have closed: it is listed, too.
         """
         if CLOSURES.name in lost:
             self._closing |= self.rollouts.keys()
@@ -179,7 +180,7 @@ class Fold:
     def _named(
         self, lacking: Mapping[str, Sequence[str]], lost: Mapping[str, str], telling: Collection[str]
     ) -> list[Hole]:
-        """Holes with everything that may be the reason; where one of the topics `telling` has lost something, at least one."""
+        """Holes with every possible reason; at least one if a topic of `telling` has losses."""
         gone = [f"{name}/{self._partition}: {what}" for name, what in sorted(lost.items())]
         facts = [place for name, unread in self._nobodys.items() if name != CLOSURES.name for place in unread.named()]
         holes = [Hole(each, (*why, *facts, *gone)) for each, why in sorted(lacking.items())]
@@ -200,7 +201,7 @@ class Fold:
 
 
 def decided_in(codec: Codec, record: LogRecord) -> set[str]:
-    """The rollouts that a refused decision is about, where it says so itself: its key is another one's."""
+    """The rollouts that a refused decision is about, if it names them itself: its key belongs to another one."""
     try:
         fact = codec.decode(CLOSURES, record.value)
     except DecodeError:

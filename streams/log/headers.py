@@ -1,4 +1,4 @@
-"""CloudEvents headers (binary mode) of what we write: who said it, what it is, and its id. No clock is read here."""
+"""CloudEvents headers (binary mode) of our records: source, type, and id. No clock is read here."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -23,7 +23,8 @@ Headers = list[tuple[str, bytes]]
 SPEC_VERSION = ("ce_specversion", b"1.0")
 CONTENT_TYPE = ("content-type", b"application/avro")
 REDACTED = ("braid_redacted", RULES_VERSION.encode())
-"""Says that a record was redacted, and by which rules: a caller with the same headers need not do it again."""
+"""Marks a record as redacted, with the version of the rules: a caller with the same headers does not redact it again.
+"""
 
 
 def cloud_event(record: Record, source: str, *, traceparent: str | None = None, redacted: bool = False) -> Headers:
@@ -51,12 +52,12 @@ def _constant(record: type[Record], source: str) -> Headers:
 
 
 def is_redacted(headers: Sequence[tuple[str, bytes]]) -> bool:
-    """Whether a record says that it was redacted by the very rules that this code has."""
+    """Whether a record is marked as redacted by the current rules."""
     return REDACTED in headers
 
 
 def redacted_otherwise(headers: Sequence[tuple[str, bytes]]) -> bool:
-    """Whether a record says that it was redacted, by other rules than this code has."""
+    """Whether a record is marked as redacted by other rules than the current ones."""
     return any(name == REDACTED[0] and rules != REDACTED[1] for name, rules in headers)
 
 
@@ -92,7 +93,7 @@ _ID_FIELDS: dict[type[Record], str] = {
 
 
 def domain_time(record: Record) -> int | None:
-    """The record's own time, where it has one: of its events or of the decision."""
+    """The record's own time, if it has one: of its events or of the decision."""
     kind, values = type(record), vars(record)
     field = _TIME_FIELDS.get(kind)
     if field is not None:
@@ -121,6 +122,6 @@ def _time_header(milliseconds: int) -> tuple[str, bytes]:
 
 
 def rfc3339(milliseconds: int) -> str:
-    """A time as CloudEvents wants it; clamped to what a calendar holds."""
+    """A time in the form of CloudEvents; clamped to the range of a calendar."""
     clamped = min(max(milliseconds, 0), 253_402_300_799_999)
     return datetime.fromtimestamp(clamped / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

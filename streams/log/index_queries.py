@@ -1,4 +1,4 @@
-"""Questions to the index of a log: which rollouts there are, and where their records stand."""
+"""Queries of the index of a log: which rollouts there are, and the positions of their records."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ NAMED = frozenset(topic.name for topic in TOPICS if topic.kind in ("derived", "s
 
 
 class Place(NamedTuple):
-    """Where a record stands."""
+    """The position of a record."""
 
     topic: Topic
     partition: int
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """A rollout as the index knows it: a hint of what its page shows."""
+    """A rollout in the index: a summary of its page."""
 
     rollout_id: str
     status: str
@@ -60,7 +60,7 @@ class IndexRow(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which rollouts are asked for."""
+    """Filters for rollouts."""
 
     status: str | None = None
     text: str = ""
@@ -70,12 +70,12 @@ class Wanted(NamedTuple):
 
 
 class IndexQueries:
-    """Asks the tables of an index; `rollout_index.py` fills them."""
+    """Queries the tables of an index; `rollout_index.py` fills them."""
 
     _database: sqlite3.Connection
 
     def changed(self, rollout_id: str) -> int | None:
-        """The number of a rollout's last change; None when the log has nothing of it."""
+        """The number of a rollout's last change; None if the log has nothing of it."""
         found = self._database.execute("SELECT changed FROM rollouts WHERE rollout_id = ?", (rollout_id,)).fetchone()
         return None if found is None else int(found[0])
 
@@ -103,7 +103,7 @@ class IndexQueries:
         return [(rollout_id, Place(TOPICS[topic], partition, offset)) for rollout_id, topic, partition, offset in rows]
 
     def letters(self, limit: int, skip: int = 0, rollout_id: str | None = None) -> tuple[int, list[Place]]:
-        """How many dead letters there are, and the places of some, the last ones first."""
+        """How many dead letters there are, and the positions of some, the last ones first."""
         number = NUMBERS[DEAD_LETTERS.name]
         of = "" if rollout_id is None else " AND rollout = (SELECT number FROM rollouts WHERE rollout_id = ?3)"
         rest = () if rollout_id is None else (rollout_id,)
@@ -166,7 +166,7 @@ class IndexQueries:
         return [rollout_id for (rollout_id,) in rows]
 
     def activity(self, minutes: int) -> "Activity | None":
-        """Slices and closings in the last minutes of the log, by its own time; None while it has none."""
+        """Slices and closings in the last minutes of the log, by its own time; None if it has none."""
         (last,) = self._database.execute("SELECT max(minute) FROM activity WHERE minute > 0").fetchone()
         if last is None:
             return None

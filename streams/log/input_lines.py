@@ -1,6 +1,6 @@
-"""Files of lines: read one by one, told apart by "\n" only, with the position of every bad one.
+"""Files of lines: read one by one, separated by "\n" only, with the position of every bad one.
 
-A bad line is kept in a sidecar without its secrets, with file, line, field and reason; the rest goes on.
+A bad line is stored in a sidecar without its secrets, with file, line, field and reason; reading goes on.
 """
 
 import base64
@@ -24,7 +24,7 @@ from streams.log.durable_files import open_output
 from streams.log.topics import SLICE_LIMIT
 
 LINE_LIMIT = 4 * SLICE_LIMIT
-"""Bytes of one line: a whole branch may stand in one."""
+"""Bytes of one line: a line may contain a whole branch."""
 
 SIDECAR = "rejected-input.jsonl"
 
@@ -43,7 +43,7 @@ class Line(NamedTuple):
     number: int
     """Counted from 1."""
     text: bytes
-    """Without its end; cut when it was too long."""
+    """Without its end; truncated if it was too long."""
     too_long: bool = False
     at: int = 0
     """The position among all lines of all files."""
@@ -55,14 +55,14 @@ class Line(NamedTuple):
 
 
 def require_inputs(files: Sequence[Path]) -> None:
-    """Raises InputError for a file that is not there: before results of an earlier run are replaced."""
+    """Raises InputError for a missing file, before results of an earlier run are replaced."""
     for path in files:
         if str(path) != "-" and not path.exists():
             raise InputError(f"{path}: No such file or directory; is the path right?")
 
 
 class Digested(RawIOBase):
-    """A source of bytes that remembers the SHA-256 of what was read: in pieces, so that lines cost nothing more."""
+    """A source of bytes that computes the SHA-256 of everything read: in blocks, so that lines cost nothing more."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -86,7 +86,8 @@ class Digested(RawIOBase):
 
 
 def read_lines(files: Sequence[Path], read: list[dict[str, Any]] | None = None) -> Iterator[Line]:
-    """All lines of all files that are not blank; `-` is standard input. Raises InputError for a file that cannot be opened.
+    """All lines of all files that are not blank; `-` is standard input. Raises InputError for a file that cannot be
+    opened.
 
     The name, digest and size of each file are added to `read`.
     """
@@ -150,7 +151,7 @@ class Rejected:
         self._file.write(orjson.dumps(bad.entry) + b"\n")
 
     def close(self) -> None:
-        """Finish the file; one from an earlier run is removed when there is nothing to say."""
+        """Finish the file; one from an earlier run is removed if there are no bad lines."""
         if self._file is not None:
             self._file.close()
         elif self.path is not None:
@@ -163,7 +164,7 @@ class BadLine(NamedTuple):
     said: str
     """Place and reason, for people."""
     entry: dict[str, Any]
-    """As the sidecar has it."""
+    """The entry in the sidecar."""
 
 
 def bad_line(line: Line, error: LineError) -> BadLine:
@@ -185,7 +186,7 @@ class Doubted:
         self.first = ""
 
     def note(self, line: Line, facts: Iterable[Fact]) -> None:
-        """Count those of a line."""
+        """Count the facts of a line."""
         for fact in facts:
             found = fact_doubt(fact)
             if found is not None:
@@ -194,14 +195,14 @@ class Doubted:
 
 
 def fact_doubt(fact: Fact) -> Doubt | None:
-    """Why a verdict will mean nothing; None for every other fact."""
+    """Why a verdict will have no effect; None for every other fact."""
     return doubt(fact) if isinstance(fact, BuildVerdict | VisualVerdict | CheckVerdict) else None
 
 
 def _redacted_bytes(text: bytes) -> bytes:
-    """A line that is no UTF-8, redacted as far as it is text: as UTF-8 with odd bytes in it, then as Latin-1.
+    """A line that is not UTF-8, with its text redacted: as UTF-8 with odd bytes in it, then as Latin-1.
 
-    Both give every byte back that is not part of a secret.
+    Both preserve every byte that is not part of a secret.
     """
     odd = redact(text.decode(errors="surrogateescape")).text.encode(errors="surrogateescape")
     return redact(odd.decode("latin-1")).text.encode("latin-1")

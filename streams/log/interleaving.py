@@ -1,7 +1,8 @@
 """The order in which the topics of one partition are read: side by side in step with their times, or in turn.
 
-The fold does not depend on it; memory does. In step, a topic is at most a block ahead of the slowest one, so a rollout's facts
-come close together and only open rollouts are held. In turn, with the events last, it is known whose events are needed.
+The fold does not depend on it; memory does. In step, a topic is at most a block ahead of the slowest one, so a
+rollout's facts are read close together and only open rollouts are in memory. In turn, with the events last, it is known
+whose events are needed.
 """
 
 from bisect import bisect_right
@@ -56,7 +57,7 @@ class _Block:
 
     @property
     def used_up(self) -> bool:
-        """Whether all have gone on."""
+        """Whether all records were returned."""
         return self._gone == len(self._records)
 
     def take(self, until: int) -> list[LogRecord]:
@@ -78,8 +79,8 @@ async def in_step(sources: Mapping[Topic, Blocks]) -> AsyncIterator[tuple[Topic,
                 held[topic] = _Block(records)
         if not held:
             return
-        # Records that are not newer than the newest record held of every topic go on; one topic is used up by that, at
-        # least.
+        # Returns the records that are not newer than the newest buffered record of every topic; this empties at least
+        # one topic.
         reached = min(block.newest for block in held.values())
         for topic, block in list(held.items()):
             if ready := block.take(reached):

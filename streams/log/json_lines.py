@@ -48,12 +48,12 @@ class Outputs:
         return self
 
     def write(self, records: Iterable[Record]) -> None:
-        """Add records. A worker that crashed may have written one twice; the same id is the same content.
+        """Add records. A worker that crashed may have written one twice; the same id has the same content.
 
-        Rows of one rollout have much in common: what stands in several of them is written as JSON once.
+        Rows of one rollout have much in common: a part of several rows is encoded as JSON once.
         """
         known: Known = {}
-        kept = list(records)  # as long as they are held, no other part has the id in memory of one of theirs
+        kept = list(records)  # while they are referenced, no other part can get the memory address that is their id
         for record in kept:
             short = bytes.fromhex(identity(record)[:16])
             if short not in self._seen:
@@ -69,7 +69,7 @@ class Outputs:
                 file.close()
                 partial.replace(self._folder / self._names[record])
             else:
-                with suppress(OSError):  # a full disk takes no last flush either
+                with suppress(OSError):  # on a full disk the last flush fails, too
                     file.close()
                 partial.unlink()
 
@@ -111,5 +111,5 @@ def _of_message(message: Record) -> dict[str, Any]:
 
 @cache
 def _optional(record: type[Record]) -> tuple[str, ...]:
-    """The fields that views leave out where they are null or empty: those that were added later."""
+    """The fields that views leave out if they are null or empty: those that were added later."""
     return tuple([name for name, field in record.model_fields.items() if field.exclude_if is not None])

@@ -29,20 +29,20 @@ from streams.cluster.connections import ClusterError, client_options, reach
 from streams.log.record import LogRecord, Span
 
 READ_BYTES = 2 * 1024 * 1024
-"""Of one request, as the broker holds them; a larger record comes all the same, alone."""
+"""Bytes of one request, as stored by the broker; a larger record is still returned, alone."""
 BLOCK_BYTES = 512 * 1024
 BLOCK_RECORDS = 2000
 RECORD_BYTES = 32 * 1024
 """Asked for each record of a short span: a few records by offset do not cost two megabytes."""
 WAIT_MS = 20
-"""How long a broker may hold a request that it has nothing for: others wait behind it."""
+"""How long a broker may hold a request without data: other requests wait behind it."""
 AGAIN_S = 0.2
 STALL_S = 30.0
 """A bounded read that gets nothing for this long has lost its broker."""
 
 
 Beginning = Callable[[TopicPartition], Awaitable[int]]
-"""Asks for the first offset that a partition has, where it has none that was asked for: what lay before is lost."""
+"""Asks for the first offset of a partition that lacks the requested one: earlier records are lost."""
 
 
 class Fetching:
@@ -64,7 +64,7 @@ class Fetching:
         await self._client.close()
 
     async def topics(self) -> dict[str, int]:
-        """How many partitions each topic has. All topics: asking for one by name can create it on some clusters."""
+        """The partition count of each topic. All topics: asking for one by name can create it on some clusters."""
         known = await self._client.fetch_all_metadata()
         names = known.topics(exclude_internal_topics=False)
         return {name: len(known.partitions_for_topic(name) or ()) for name in names}
@@ -95,14 +95,16 @@ class Fetching:
                 await asked
 
     async def _batches(self, place: TopicPartition, position: int, size: int) -> tuple[int, list[Any]]:
-        """The batches from an offset on, one at least, and that offset. Raises ClusterError when none come for too long."""
+        """The batches from an offset on, one at least, and that offset. Raises ClusterError if none arrive for too
+        long.
+        """
         patience = time.monotonic() + STALL_S
         why = "nothing came"
         while time.monotonic() < patience:
             try:
                 if found := await self._asked(place, position, size):
                     return position, found
-            except OffsetOutOfRangeError:  # its beginning has gone meanwhile
+            except OffsetOutOfRangeError:  # its beginning was deleted in the meantime
                 position = max(position, await self._beginning(place))
                 why = "it has nothing there"
             except TopicAuthorizationFailedError as error:
@@ -137,7 +139,7 @@ class Fetching:
 
 
 def _unpacked(batches: list[Any], place: TopicPartition) -> Iterator[list[LogRecord]]:
-    """Their records, some at a time. Raises ClusterError for what is not as it was sent."""
+    """Their records, some at a time. Raises ClusterError for damaged batches."""
     block: list[LogRecord] = []
     size = 0
     for batch in batches:

@@ -1,6 +1,6 @@
 """The log on Kafka: bounded reads by fetch requests, offsets and following by a consumer in no group. Nothing is written.
 
-Partition counts are those that the topics have, not those that are configured here.
+Partition counts are those of the topics, not the configured ones.
 """
 
 import asyncio
@@ -75,11 +75,11 @@ class KafkaReader(LogReader):
         return self.settings.prefix + topic.name
 
     def partitions(self, topic: Topic) -> list[int]:
-        """The partitions of a topic; none when there is no such topic."""
+        """The partitions of a topic; empty if there is no such topic."""
         return list(range(self._counts.get(self.name(topic), 0)))
 
     def require(self, topic: Topic) -> None:
-        """Raise LookError when there is no such topic yet."""
+        """Raise LookError if there is no such topic yet."""
         if not self.partitions(topic):
             raise LookError(f"{self.place} has no topic {self.name(topic)} yet; `braid up` creates it")
 
@@ -94,9 +94,9 @@ class KafkaReader(LogReader):
     async def spans(
         self, topics: Iterable[Topic] = FACTS, *, since: int | None = None, rollout_id: str | None = None
     ) -> Spans:
-        """The offsets that the brokers hold now.
+        """The offsets that the brokers have now.
 
-        Decisions are asked for first, then evidence: what they pin or list stood in the log before them.
+        Decisions are read first, then evidence: the facts and rows that they list were in the log before them.
         """
         wanted = list(topics)
         found: Spans = {topic.name: {} for topic in wanted}
@@ -110,14 +110,14 @@ class KafkaReader(LogReader):
         return found
 
     def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncGenerator[list[LogRecord], None]:
-        """As the brokers hold them."""
+        """Blocks as the brokers store them."""
         return self._fetching.blocks(self.name(topic), partition, span)
 
     async def _spans_of(self, places: Sequence[TopicPartition], since: int | None = None) -> dict[TopicPartition, Span]:
         if not places:
             return {}
         consumer = await self._consumer()
-        # Assigned first, and paused: the client then asks about all topics at once, not about one after the other.
+        # Assigned first, and paused: the client then asks about all topics at once, not one by one.
         consumer.assign(places)
         consumer.pause(*places)
         with _plain_errors(self.settings):
@@ -129,7 +129,7 @@ class KafkaReader(LogReader):
         return {place: Span(first[place], ends[place]) for place in places}
 
     async def _consumer(self) -> AIOKafkaConsumer:
-        """The client that is asked for offsets. It is started when it is needed: reading known spans goes without."""
+        """The client that asks for offsets. It is started on demand: reading known spans does not need it."""
         async with self._starting:
             if self._client is None:
                 self._client = await start_consumer(self.settings)
@@ -220,7 +220,7 @@ class KafkaReader(LogReader):
 
 
 class View:
-    """The worker's view as a whole, read once and then kept up to date."""
+    """The whole view of the worker, read once and then kept up to date."""
 
     def __init__(self, log: KafkaReader) -> None:
         self.rows: dict[str, ViewRow] = {}
@@ -239,7 +239,7 @@ def _by_time(batches: Iterable[Sequence[Any]]) -> list[Any]:
 
 
 def hush() -> None:
-    """Silence the client's own log: our errors say what goes wrong."""
+    """Silence the client's own log, because our errors describe the failure."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 

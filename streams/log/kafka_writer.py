@@ -28,7 +28,7 @@ async def send(producer: Any, record: Outgoing, at: int | None = None) -> asynci
 
 
 class FactWriter:
-    """Writes facts and what follows from them; `flush` waits until the broker has all of them."""
+    """Writes facts and derived records; `flush` waits until the broker has all of them."""
 
     def __init__(self, settings: Settings, source: str) -> None:
         self.settings = resolve(settings)

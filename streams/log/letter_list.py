@@ -1,6 +1,7 @@
-"""Dead letters, looked through: which there are, which of them are the same, and which are asked for.
+"""Lists dead letters: finds repetitions, and applies filters.
 
-A letter is known by where its original stands. A crash can write one twice; letters with the same origin and reason are one.
+A letter is identified by the position of its original. A crash can write one twice; letters with the same origin and
+reason are one.
 """
 
 from collections import Counter
@@ -16,10 +17,10 @@ from streams.log.topics import DEAD_LETTERS
 
 
 class DeadLetter(NamedTuple):
-    """One letter; what it holds is read again when it is needed, so that many large ones can be listed."""
+    """One letter; its content is read again on demand, so that many large ones can be listed."""
 
     letter_id: str
-    """`topic/partition/offset` of the original; of the letter itself when it does not say where it comes from."""
+    """`topic/partition/offset` of the original; of the letter itself if it does not record its origin."""
     letter: Letter
     """Without its value."""
     size: int
@@ -37,7 +38,7 @@ class DeadLetter(NamedTuple):
 
     @property
     def has_origin(self) -> bool:
-        """Whether it says where the original stands."""
+        """Whether it records the position of the original."""
         return bool(self.letter.topic) and self.letter.partition >= 0 and self.letter.offset >= 0
 
     @property
@@ -48,7 +49,7 @@ class DeadLetter(NamedTuple):
 
 @dataclass(frozen=True)
 class Filters:
-    """Which letters are asked for."""
+    """Filters for letters."""
 
     letter_id: str | None = None
     reason: str | None = None
@@ -58,7 +59,7 @@ class Filters:
     since: int | None = None
 
     def match(self, letter: DeadLetter) -> bool:
-        """Whether a letter is asked for."""
+        """Whether a letter matches."""
         return (
             self.letter_id in (None, letter.letter_id)
             and self.reason in (None, letter.letter.reason)
@@ -109,9 +110,9 @@ def fold_letter(letters: dict[tuple[str, str], DeadLetter], placed: Placed) -> N
 
 
 async def read_letters(log: LogReader, filters: Filters) -> list[DeadLetter]:
-    """The letters that are asked for, oldest first."""
+    """The letters that match, oldest first."""
     found: dict[tuple[str, str], DeadLetter] = {}
-    # All partitions, even for one rollout: a record that was put into a wrong one is a letter there.
+    # All partitions, even for one rollout: a record written to a wrong one becomes a letter there.
     async for placed in log.records([DEAD_LETTERS], since=filters.since):
         if filters.match(dead_letter(placed)):
             fold_letter(found, placed)

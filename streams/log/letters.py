@@ -1,8 +1,8 @@
 """Dead letters: records that could not count, kept as they were, with their place and the reason. The one way to bury a record.
 
 Key, value and the original headers are untouched; the context is in headers of our own (`__braid.errors.*`), in the shape
-that Kafka Streams gave dead letters. A record that no letter can hold (compressed, it fitted into its topic) is cut; the letter
-says so, and names the place where the whole of it stands.
+that Kafka Streams gave dead letters. A record too large for a letter (it fitted into its topic by compression) is
+truncated; the letter says so, and has the position of the whole record.
 """
 
 from collections.abc import Iterable
@@ -50,17 +50,17 @@ class Letter(NamedTuple):
     message: str
     """The error, for people; never the content itself."""
     cut: str = ""
-    """The missing part, where the letter could not hold all of the record."""
+    """The missing part, if the letter could not hold the whole record."""
 
     @property
     def origin(self) -> str:
-        """Where the original stands; letters with the same origin and reason are the same letter."""
+        """The position of the original; letters with the same origin and reason are the same letter."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
     def fitted(self) -> "Letter":
-        """The letter as the dead letter topic takes it: itself, unless the record is larger than a letter may be."""
+        """The letter in a size that the dead letter topic takes: unchanged, unless the record is too large."""
         if self._size() <= DEAD_LETTERS.max_bytes:
-            # Kafka's clients write no record without key and value: an empty value stands for it.
+            # Kafka's clients write no record without key and value: an empty value replaces it.
             return self._replace(value=b"") if self.key is None and self.value is None else self
         key = self.key and self.key[:CUT_KEY]
         whole = self.value or b""
@@ -107,7 +107,7 @@ def letter_of(
 async def bury(letter: Letter, prefix: str, send: Send) -> None:
     """Write a letter, and log that it was written."""
     rollout = (letter.key or b"")[:CUT_KEY].decode(errors="replace")
-    import structlog  # who only reads letters need not load it
+    import structlog  # readers of letters do not have to load it
 
     structlog.get_logger().warning(
         "dead letter", reason=letter.reason, origin=letter.origin, message=letter.message, rollout=rollout

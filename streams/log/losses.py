@@ -1,12 +1,12 @@
-"""Losses of a log: what a reader knows to be gone, by topic and partition, in words."""
+"""Known losses of a log, by topic and partition, in words."""
 
 from streams.log.record import Spans
 
 Losses = dict[str, dict[int, str]]
-"""By topic (without prefix) and partition."""
+"""Losses by topic (without prefix) and partition."""
 
 Offsets = dict[str, dict[int, int]]
-"""By topic and partition, one offset."""
+"""One offset by topic and partition."""
 
 NAMED = 3
 """Losses of a partition that are named."""
@@ -15,13 +15,13 @@ MORE = "and more"
 
 
 def add_loss(losses: Losses, name: str, number: int, loss: str) -> None:
-    """Note a loss; one that is noted already is not repeated."""
+    """Note a loss; a loss that is already noted is not repeated."""
     known = losses.setdefault(name, {}).get(number)
     losses[name][number] = loss if known is None else both(known, loss)
 
 
 def both(known: str, more: str) -> str:
-    """Join two reasons; only so many are named."""
+    """Join two reasons; only so many are listed."""
     said = known.split(SEPARATOR)
     if more in said or said[-1] == MORE:
         return known
@@ -29,7 +29,9 @@ def both(known: str, more: str) -> str:
 
 
 def trimmed(spans: Spans, held: Spans, asked: Offsets) -> Losses:
-    """Partitions whose beginning is gone although it was asked for: by an offset before it, or by a time that it does not prove."""
+    """Partitions whose requested beginning is missing: requested by an earlier offset, or by a time before the first
+    record.
+    """
     losses: Losses = {}
     for name, parts in spans.items():
         for number, span in parts.items():

@@ -22,13 +22,13 @@ from streams.log.durable_files import digest_of, write_whole
 from streams.log.letters import CODE_VERSION
 
 LOG_MANIFEST = "log-manifest.json"
-"""Beside a log in files, and beside the files of its sinks."""
+"""The manifest of a log in files, and of the files of its sinks."""
 DATASET_MANIFEST = "manifest.json"
-"""Of an exported dataset."""
+"""The manifest of an exported dataset."""
 CHECKPOINT = "checkpoint.json"
 """Of an exported dataset: written after the manifest, which states its digest."""
 PROVENANCE = "provenance"
-"""The folder of an exported dataset that says where its rows came from."""
+"""The folder of an exported dataset with the provenance of its rows."""
 
 ARCHIVE = "archive"
 """The kind of manifest that `braid archive` writes."""
@@ -41,20 +41,20 @@ class ManifestError(BraidError):
 
 
 def write_manifest(path: Path, plain: Mapping[str, Any], key: SigningKey | None) -> None:
-    """Write a manifest at once; signed, where there is a key."""
+    """Write a manifest atomically; signed, if there is a key."""
     manifest = dict(plain) if key is None else sign_record(plain, key)
     write_whole(path, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def seal(home: Path, kind: str, files: Mapping[str, Json], key: SigningKey | None, members: Mapping[str, Any]) -> None:
-    """Write the manifest of a directory with a log or sinks, when everything else is there."""
+    """Write the manifest of a directory with a log or sinks, after everything else."""
     versions = {name: latest(record).number for name, record in sorted(RECORDS.items())}
     about = {"kind": kind, "code_version": CODE_VERSION, "schema_versions": versions}
     write_manifest(home / LOG_MANIFEST, {**about, **members, "files": files}, key)
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest of a log; empty when there is none. Raises ManifestError for one that cannot be read."""
+    """The manifest of a log; empty if there is none. Raises ManifestError if it cannot be read."""
     path = directory / LOG_MANIFEST
     if not path.is_file():
         return {}
@@ -81,7 +81,7 @@ def datasets_of(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether a directory was exported; `braid verify` says what is missing of it."""
+    """Whether a directory is an export; `braid verify` reports what it lacks."""
     return any((folder / name).is_file() for name in (DATASET_MANIFEST, CHECKPOINT)) or (folder / PROVENANCE).is_dir()
 
 
@@ -97,7 +97,7 @@ def described(
 
 
 def listed(manifest: Mapping[str, Any], member: str = "files") -> dict[str, Json]:
-    """The files that a manifest names, each with what it states; names that lead out of the directory are left out."""
+    """The files in a manifest, each with its entry; names that lead out of the directory are left out."""
     entries = manifest.get(member)
     if isinstance(entries, dict):
         pairs = [(name, said if isinstance(said, dict) else {"sha256": said}) for name, said in entries.items()]
@@ -120,7 +120,7 @@ def shortfall(path: Path, stated: Mapping[str, Any]) -> str:
 
 
 def fault(path: Path, stated: Mapping[str, Any]) -> str:
-    """Say how a listed file differs from what the manifest states; nothing, if it does not."""
+    """Return how a listed file differs from its entry in the manifest; empty if it does not."""
     if path.is_symlink():
         return "it is a symbolic link, and not the file that was written"
     if not path.is_file():
@@ -138,7 +138,7 @@ class Strangers(NamedTuple):
 
 
 def strangers(home: Path, known: Collection[str], start: Path | None = None) -> Strangers:
-    """Look through a directory, or the part of it below `start`, for what is not known; links are not followed."""
+    """Search a directory, or the part of it below `start`, for unknown files; links are not followed."""
     folders = {parent.as_posix() for name in known for parent in Path(name).parents}
     found = Strangers([], [])
     _look(home, start or home, known, folders, found)
@@ -166,12 +166,12 @@ def _look(home: Path, folder: Path, known: Collection[str], folders: Collection[
 
 
 def _is_lock(entry: "os.DirEntry[str]", at_home: bool) -> bool:
-    """Whether it is a lock of ours, which stays when its holder has ended, and holds nothing."""
+    """Whether it is an empty lock file of ours, which stays after its holder has ended."""
     return at_home and entry.name in LOCKS and entry.is_file(follow_symlinks=False) and not entry.stat().st_size
 
 
 def changes(home: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Say what of a directory with one manifest is not as it was written: files missing, changed, or not listed."""
+    """Return the changes of a directory with one manifest: files missing, changed, or not listed."""
     files = listed(manifest)
     for name, stated in files.items():
         if why := fault(home / name, stated):

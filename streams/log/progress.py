@@ -1,4 +1,4 @@
-"""The progress callback of everything that takes long."""
+"""The progress callback of everything that is slow."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
 """The reader of the log: one port, over Kafka (`kafka_reader.py`) and over files (`file_reader.py`).
 
-A reader tells which spans of offsets its partitions hold, and reads a span in blocks of records. Everything else is built on
-these two. Damage is raised, or noted as a loss, as the reader was asked to.
+A reader returns the spans of offsets that its partitions have, and reads a span in blocks of records. Everything else
+is built on these two. Damage is raised, or noted as a loss, as the reader was asked to.
 """
 
 from abc import ABC, abstractmethod
@@ -27,11 +27,11 @@ _VALUE = itemgetter(LogRecord._fields.index("value"))
 
 
 NEAR = 64
-"""Records of others that are read rather than passed over with a request of their own."""
+"""Records of others that are read and skipped, because a separate request would cost more."""
 
 
 class LookError(BraidError):
-    """The log does not hold what was asked for, or cannot be read."""
+    """The requested records are not in the log, or it cannot be read."""
 
 
 class LogReader(ABC):
@@ -39,11 +39,11 @@ class LogReader(ABC):
 
     kind: ClassVar[str]
     grows: ClassVar[bool]
-    """Whether the log only grows: an offset then means the same record at the next read."""
+    """Whether the log only grows, so that an offset means the same record at the next read."""
 
     def __init__(self, place: str, identity: str, codec: Codec, say: Say = quiet) -> None:
         self.place = place
-        """Where the log is, for people."""
+        """The place of the log, for people."""
         self.identity = identity
         """Names the log in a checkpoint."""
         self.codec = codec
@@ -69,7 +69,7 @@ class LogReader(ABC):
     async def spans(
         self, topics: Iterable[Topic] = FACTS, *, since: int | None = None, rollout_id: str | None = None
     ) -> Spans:
-        """The offsets that topics hold now: all, those from a time on, those of the partition of one rollout."""
+        """The offsets that topics have now: all, those from a time on, those of the partition of one rollout."""
 
     @abstractmethod
     def blocks(self, topic: Topic, partition: int, span: Span) -> AsyncGenerator[list[LogRecord], None]:
@@ -79,8 +79,8 @@ class LogReader(ABC):
     def lost(self, spans: Spans, asked: Offsets | None = None, *, exact: bool = False) -> Losses:
         """By topic and partition, the known losses of spans.
 
-        `asked` holds the offsets that the caller begins at. With `exact` the caller asked for these very spans. In both cases
-        records before them are not lost.
+        `asked` has the offsets at which the caller begins. With `exact` the caller asked for exactly these spans. In
+        both cases records before them are not lost.
         """
 
     def foreign(self, topic: Topic, partition: int) -> list[str]:  # noqa: ARG002 - a cluster has none
@@ -88,14 +88,14 @@ class LogReader(ABC):
         return []
 
     def prove(self) -> None:  # noqa: B027 - a cluster proves each batch when it is read
-        """Hold files against their manifest ahead of time, so that the first look at each need not wait for it."""
+        """Check files against their manifest ahead of time, so that the first read of each does not wait for it."""
 
     def require(self, topic: Topic) -> None:  # noqa: B027 - files hold the topics that were written
         """Raise LookError when a cluster has no such topic yet."""
 
     @abstractmethod
     def provenance(self, topics: Mapping[str, Any]) -> dict[str, Any]:
-        """How the manifest of a dataset names the log that it was made from; `topics` holds the offsets that were read."""
+        """The entry in a dataset's manifest for the log that it was made from; `topics` has the offsets that were read."""
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class LogReader(ABC):
     async def records(
         self, topics: Iterable[Topic], *, rollout_id: str | None = None, since: int | None = None
     ) -> AsyncGenerator[Placed, None]:
-        """The records that topics hold now; of one rollout, and from a time on, when asked.
+        """The records that topics have now; optionally of one rollout, or from a time on.
 
         Records of other rollouts are skipped by their key, without being decoded.
         """
@@ -126,7 +126,7 @@ class LogReader(ABC):
                     yield placed
 
     async def each_at(self, topic: Topic, partition: int, offsets: Sequence[int]) -> AsyncGenerator[LogRecord, None]:
-        """The records at offsets, which ascend. Those that lie near each other are read together; gone ones are left out."""
+        """The records at offsets, which ascend. Neighbouring offsets are read together; deleted ones are left out."""
         wanted = set(offsets)
         for span in _near(offsets):
             async with aclosing(self.blocks(topic, partition, span)) as blocks:
@@ -136,7 +136,7 @@ class LogReader(ABC):
                             yield record
 
     async def at(self, topic: Topic, partition: int, offsets: Sequence[int]) -> list[LogRecord]:
-        """The same, all at once: for a few."""
+        """The same as a list, for a few records."""
         return [record async for record in self.each_at(topic, partition, offsets)]
 
     async def view_changes(self, read_to: dict[int, int]) -> AsyncGenerator[LogRecord, None]:
@@ -154,12 +154,12 @@ class LogReader(ABC):
         raise LookError(f"{self.place} is files: nothing comes to {topic.name} any more; read it without following")
 
     async def count(self, topics: Iterable[Topic]) -> int:
-        """How many records topics hold, without reading them."""
+        """The number of records in topics, without reading them."""
         spans = await self.spans(topics)
         return sum(span.end - span.start for parts in spans.values() for span in parts.values())
 
     async def view_row(self, rollout_id: str) -> ViewRow | None:
-        """The worker's row of a rollout, where there is a worker."""
+        """The worker's row of a rollout, if there is a worker."""
         del rollout_id
         return None
 
@@ -171,7 +171,7 @@ class LogReader(ABC):
     # -- decoding ------------------------------------------------------------------------------------------------------
 
     async def learn(self, records: Iterable[LogRecord]) -> None:
-        """Look up the schemas that records name and that are not known yet, before the records are decoded."""
+        """Fetch the unknown schemas that records name, before the records are decoded."""
         await self.codec.prepare(map(_VALUE, records))
 
     async def decode(self, placed: Placed) -> Record:
@@ -186,7 +186,7 @@ class LogReader(ABC):
 
 
 def _near(offsets: Sequence[int]) -> list[Span]:
-    """Spans that hold ascending offsets, each without a long stretch of others."""
+    """Spans that cover ascending offsets, none with a long stretch of others."""
     spans: list[Span] = []
     for offset in offsets:
         if spans and offset < spans[-1].end + NEAR:

@@ -12,7 +12,7 @@ def reader_of(
 ) -> LogReader:
     """A reader of the log in a directory; of the cluster's without one. See `FileReader` for the flags."""
     if directory is None:
-        from streams.log.kafka_reader import KafkaReader  # only one of them is loaded: a look has to be quick
+        from streams.log.kafka_reader import KafkaReader  # only one of them is imported, because a look must be quick
 
         return KafkaReader(settings, say)
     from streams.log.file_reader import FileReader

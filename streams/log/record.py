@@ -22,7 +22,7 @@ def consumed(record: Any) -> LogRecord:
 
 
 class Placed(NamedTuple):
-    """A record and where it stands."""
+    """A record and its position."""
 
     topic: Topic
     partition: int
@@ -45,4 +45,4 @@ NOTHING = Span(0, 0)
 EVERYTHING = Span(0, 2**62)
 
 Spans = dict[str, dict[int, Span]]
-"""By topic (without prefix) and partition."""
+"""Spans by topic (without prefix) and partition."""

@@ -1,8 +1,8 @@
-"""The index beside the log: where the records of each rollout stand, and a row for each rollout. SQLite, in one file.
+"""The index of a log: the positions of the records of each rollout, and a row for each rollout. SQLite, in one file.
 
-A cache, never authoritative: it holds offsets, counts, and a redacted line of text; pages read the records themselves. It is
-rebuilt from the log whenever it is missing, of another version, or of another log, and follows the log while it grows. One process
-at a time keeps it; a second one makes its own.
+A cache, never authoritative: it has offsets, counts, and a redacted line of text; pages read the records themselves.
+It is rebuilt from the log if it is missing, of another version, or of another log, and follows the log while it grows.
+One process at a time keeps it; a second one makes its own.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from streams.log.topics import (
 from streams.log.view_rows import read_key, read_row
 
 VERSION = "3 " + " ".join(NUMBERS)
-"""Of the tables below, and the topics in the order of their numbers: an index of another version is rebuilt."""
+"""Version of the tables below, and the topics in the order of their numbers: an index of another version is rebuilt."""
 
 MINUTE_MS = 60_000
 TASK = 300
@@ -52,7 +52,7 @@ COUNTED = {
     AGENT_EVENTS.name: "slices", BUILD_VERDICTS.name: "verdicts", VISUAL_VERDICTS.name: "verdicts",
     CHECK_VERDICTS.name: "verdicts", JUDGE_VOTES.name: "votes", DEAD_LETTERS.name: "letters",
 }  # fmt: skip
-"""Topics whose records are counted as they come."""
+"""Topics whose records are counted as they are read."""
 
 OUTCOMES = {"pass": "P", "fail": "F", "unknown": "U", "not_required": "N"}
 
@@ -80,7 +80,7 @@ CREATE TABLE activity (minute INTEGER PRIMARY KEY, slices INTEGER NOT NULL DEFAU
 
 
 class RolloutIndex(IndexQueries):
-    """The index of one log. `catch_up` brings it to the end of the log; everything else only asks it."""
+    """The index of one log. `catch_up` reads to the end of the log; everything else only queries it."""
 
     def __init__(self, path: Path, identity: str) -> None:
         self.path = path
@@ -94,7 +94,7 @@ class RolloutIndex(IndexQueries):
         self._own: tempfile.TemporaryDirectory[str] | None = None
         try:
             self._lock = locked(path.with_suffix(".lock"))
-        except LockedError:  # another server keeps the same index: two writers would count twice
+        except LockedError:  # another server updates the same index: two writers would count twice
             self._own = tempfile.TemporaryDirectory(prefix="braid-index-")
             self._lock = locked(Path(self._own.name) / "lock")
             self.path = path = Path(self._own.name) / path.name
@@ -161,14 +161,14 @@ class RolloutIndex(IndexQueries):
     # -- following the log -----------------------------------------------------------------------------------------------
 
     async def catch_up(self, log: LogReader, say: Say = quiet) -> set[str]:
-        """Read what the log has beyond the index; returns the rollouts that changed."""
+        """Read the part of the log that is not in the index; return the rollouts that changed."""
         spans = await log.spans(TOPICS)
         if not self._checked and not await self._continues(log):
             self._database.close()
             self._database = self._created()
         self._checked = True
         behind = self._behind(spans)
-        if behind is None:  # shorter than it was: another log
+        if behind is None:  # shorter than before: another log
             self._database.close()
             self._database = self._created()
             behind = self._behind(spans) or []
@@ -190,7 +190,7 @@ class RolloutIndex(IndexQueries):
         return changed
 
     async def _continues(self, log: LogReader) -> bool:
-        """Whether the last decisions and openings that were read still stand where they stood."""
+        """Whether the last decisions and openings read are still at the same positions."""
         for topic in (LIFECYCLE, CLOSURES):
             rows = self._database.execute(
                 "SELECT partition, next, at FROM reached WHERE topic = ?", (NUMBERS[topic.name],)
@@ -202,7 +202,7 @@ class RolloutIndex(IndexQueries):
         return True
 
     def _behind(self, spans: Mapping[str, Mapping[int, Span]]) -> list[tuple[Topic, int, Span]] | None:
-        """The parts of the log that have not been read; None when some of what was read is not there any more."""
+        """The unread parts of the log; None if some of the read ones no longer exist."""
         reached = {
             (topic, partition): after
             for topic, partition, after in self._database.execute("SELECT topic, partition, next FROM reached")
@@ -317,7 +317,7 @@ class RolloutIndex(IndexQueries):
         )
 
     async def _take_view(self, log: LogReader) -> set[str]:
-        """Note from the worker's view what the log itself does not say: that a rollout is broken, and why."""
+        """Copy from the worker's view what is not in the log: that a rollout is broken, and why."""
         changed: set[str] = set()
         async with aclosing(log.view_changes(self._view_to)) as changes:
             async for record in changes:
@@ -395,5 +395,5 @@ def _hacks(branches: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def index_file(state: Path, identity: str) -> Path:
-    """Where the index of a log is kept."""
+    """The file of the index of a log."""
     return state / "view" / f"{sha256(identity.encode()).hexdigest()[:24]}.sqlite"

@@ -15,14 +15,14 @@ LINE = 120
 """The default number of characters of a line."""
 
 WHOLE = 1000
-"""Characters of what is never cut where anything is usual in it: ids, flags, reasons, messages."""
+"""Maximum length of values that are not truncated at usual lengths: ids, flags, reasons, messages."""
 
 SCREENFUL = 20
-"""Lines of one section; what is beyond is counted."""
+"""Lines of one section; further ones are counted."""
 
 _SPACES = re.compile(r"\s+")
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
-"""Control characters, those that turn the direction of writing, invisible ones, and halves of characters."""
+"""Control characters, those that change the direction of writing, invisible ones, and surrogates."""
 
 
 def line(text: str, limit: int = LINE) -> str:
@@ -36,7 +36,7 @@ def visible(text: str) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """The beginning of a text, with a sign that it goes on; whole words, unless one is longer than half of it."""
+    """The beginning of a text, with a sign that it was truncated; whole words, unless one is longer than half of it."""
     if len(text) <= limit:
         return text
     words = text[:limit].rpartition(" ")[0]
@@ -49,7 +49,7 @@ def _spelled(found: re.Match[str]) -> str:
 
 
 def moment(milliseconds: int | None) -> str:
-    """A time of the log, in UTC; a dash when there is none."""
+    """A time of the log, in UTC; a dash if there is none."""
     if milliseconds is None:
         return "-"
     try:
@@ -59,7 +59,7 @@ def moment(milliseconds: int | None) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number that may not be known."""
+    """A number, or a dash if it is unknown."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
@@ -69,7 +69,7 @@ def several(count: int, one: str, many: str | None = None) -> str:
 
 
 def listed(items: list[str], limit: int = SCREENFUL) -> str:
-    """Items with commas; how many more there are when they are too many."""
+    """Items with commas; the number of further ones if there are too many."""
     shown = ", ".join(items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
 

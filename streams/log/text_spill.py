@@ -1,7 +1,7 @@
 """Long texts of open rollouts, within a bound of memory: beyond it they go to a scratch file.
 
-The file is a cache. It has no name, is gone with the process, and is emptied whenever no open rollout needs it. A text always comes
-back whole.
+The file is a cache. It has no name, disappears with the process, and is emptied whenever no open rollout needs it. A
+text is always returned unchanged.
 """
 
 import os
@@ -20,15 +20,15 @@ class TextSpill:
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.in_memory = 0
-        """Bytes of texts that are held in memory."""
+        """Bytes of texts in memory."""
         self.in_file = 0
-        """Texts that are held in the file."""
+        """Texts in the file."""
         self._max_bytes = max_bytes
         self._file: IO[bytes] | None = None
         self._end = 0
 
     def hold(self, text: str) -> HeldText:
-        """Take a text; returns a handle that gives it back. The text is let go with its handle."""
+        """Store a text; return a handle that reads it back. The text is released with its handle."""
         raw = text.encode()
         if self.in_memory + len(raw) <= self._max_bytes:
             return _InMemory(self, raw)

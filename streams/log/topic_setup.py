@@ -1,7 +1,7 @@
 """Topics on the cluster that are as declared.
 
-A topic with another partition count than configured is an error, never silently accepted: everything about a rollout must
-meet in one partition number.
+A topic with another partition count than configured is an error, never silently accepted: all records of a rollout must
+have the same partition number.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ LEADERS_S = 30
 
 
 async def ensure_topics(settings: Settings, topics: Iterable[Topic] = TOPICS) -> list[str]:
-    """Create what is missing and check what is there; returns the names that were created."""
+    """Create missing topics and check existing ones; return the names of the created ones."""
     admin = await start_admin(settings)
     try:
         wanted = {settings.prefix + topic.name: topic_config(topic) for topic in topics}
@@ -44,7 +44,7 @@ async def ensure_topics(settings: Settings, topics: Iterable[Topic] = TOPICS) ->
 
 
 async def create_topics(settings: Settings, topics: Iterable[Topic], *, own_times: bool) -> None:
-    """Create those of these topics that are missing; with `own_times` their records keep the times they are sent with."""
+    """Create the missing ones of these topics; with `own_times` their records keep the times they are sent with."""
     admin = await start_admin(settings)
     try:
         existing = set(await admin.list_topics())
@@ -55,7 +55,9 @@ async def create_topics(settings: Settings, topics: Iterable[Topic], *, own_time
 
 
 async def keep_append_times(settings: Settings, topics: Iterable[Topic]) -> None:
-    """From now on topics stamp what is appended, as all of ours do; what is in them keeps its times."""
+    """From now on the broker stamps appended records of these topics, as for all of ours; existing records keep their
+    times.
+    """
     admin = await start_admin(settings)
     try:
         await admin.alter_configs(

@@ -1,7 +1,8 @@
 """Every topic, declared once: its record, what kind of topic it is, and its limits.
 
-All topics are keyed by `rollout_id` and have the same partition count, so everything about a rollout meets in one partition
-number. Nothing here talks to a broker; `streams/cluster/connections.py` creates and checks what is declared here.
+All topics are keyed by `rollout_id` and have the same partition count, so all records of a rollout have the same
+partition number. This module does not connect to a broker; `streams/log/topic_setup.py` creates and checks the topics
+declared here.
 """
 
 from typing import Literal, NamedTuple
@@ -25,12 +26,12 @@ SLICE_LIMIT = MIB
 """Bytes of one slice, wherever it comes in over HTTP or from a file."""
 
 Kind = Literal["fact", "raw", "work", "derived", "sink", "letters"]
-"""Facts are read by replay; the rest can be made again from them, except raw material, which another fold reads."""
+"""Replay reads facts; the rest can be made again from them, except raw material, which another fold reads."""
 
 LIMITS: dict[Kind, int] = {
     "fact": 4 * MIB, "raw": 4 * MIB, "work": 8 * MIB, "derived": 8 * MIB, "sink": 8 * MIB, "letters": 10 * MIB,
 }  # fmt: skip
-"""Bytes of one record. Dead letters may be larger than what they hold: the original plus its context."""
+"""Bytes of one record. Dead letters may be larger than other records: the original plus its context."""
 
 
 class Topic(NamedTuple):
@@ -96,7 +97,7 @@ def changelog(group: str, table: str) -> str:
 def topic_config(topic: Topic, *, own_times: bool = False) -> dict[str, str]:
     """The broker's settings for a topic. Facts are kept for ever: they are the only state there is.
 
-    With `own_times` records keep the times they are sent with: for restoring what has times already.
+    With `own_times` records keep the times they are sent with, for restoring records that have times already.
     """
     return {
         "cleanup.policy": "delete",

@@ -1,4 +1,4 @@
-"""Rows of the worker's view: how a rollout stood when the worker last said so.
+"""Rows of the worker's view: the state of a rollout at the worker's last update.
 
 A row of an open rollout is as old as its first facts: its counts have only grown since. The log itself is the truth.
 """
@@ -48,7 +48,7 @@ class ViewRow(BaseModel):
 
     @property
     def is_final(self) -> bool:
-        """Whether its counts are those of the end."""
+        """Whether its counts are final."""
         return self.status in FINAL
 
     @property
@@ -66,7 +66,7 @@ def read_row(value: bytes) -> ViewRow | None:
 
 
 def read_key(key: bytes) -> str:
-    """The rollout that a key of the view's topic names: as it is, or as a JSON string, as Faust writes it."""
+    """The rollout in a key of the view's topic: plain, or as a JSON string, as Faust writes it."""
     text = key.decode(errors="replace")
     if len(text) >= 2 and text[0] == text[-1] == '"':
         try:
@@ -89,6 +89,6 @@ def fold_row(rows: dict[str, ViewRow], key: bytes | None, value: bytes | None) -
 
 
 def newest_first(rows: dict[str, ViewRow], status: str | None = None) -> list[ViewRow]:
-    """The rows, of one status when asked."""
+    """The rows, optionally of one status."""
     chosen = [row for row in rows.values() if status in (None, row.status)]
     return sorted(chosen, key=lambda row: (-(row.started_at or 0), row.rollout_id))

@@ -1,4 +1,4 @@
-"""Records on the wire: an Avro body behind a header that says which schema wrote it.
+"""Records on the wire: an Avro body after a header that identifies its schema.
 
 With a registry the Confluent form (0x00 and the schema's id), without one Avro's single-object form (0xC3 0x01 and the
 schema's fingerprint, found among the committed schemas). Writers use one, readers accept both.
@@ -33,9 +33,9 @@ class Writer(NamedTuple):
     name: str
     """The record's name."""
     number: int = avro_body.NEWEST
-    """The version, where it is one of ours."""
+    """The version, if it is one of ours."""
     foreign: Any = None
-    """The schema as fastavro wants it, where it is none of ours."""
+    """The parsed schema for fastavro, if it is not one of ours."""
 
 
 class UnknownSchemaError(DecodeError):
@@ -82,13 +82,15 @@ class Codec:
         return ids
 
     async def learn(self, schema_ids: Iterable[int]) -> None:
-        """Look ids up in the registry. Raises RegistryUnreachableError when it is away: that is no fault of the bytes."""
+        """Fetch the schemas of ids from the registry. Raises RegistryUnreachableError when it is away: that is no fault
+        of the bytes.
+        """
         for schema_id in sorted(set(schema_ids) - self._by_id.keys()):
             schema = await self._registry.schema(schema_id) if self._registry is not None else None
             self._by_id[schema_id] = None if schema is None else _writer(schema)
 
     def encode(self, record: Record, body: bytes | None = None, emission: int | None = None) -> bytes:
-        """The wire form of a record; `body` is its Avro body where the caller has it already.
+        """The wire form of a record; `body` is its Avro body if the caller has it already.
 
         A record that follows from a rollout has the schema of its `emission` version; a fact has the newest.
         """
@@ -103,12 +105,14 @@ class Codec:
         return header + (avro_body.encode(record, number) if body is None else body)
 
     def decode(self, topic: Topic, value: bytes | None) -> Record:
-        """The record in a topic's value. Raises UnknownSchemaError for an id that was not learnt, DecodeError for anything else."""
+        """The record in a topic's value. Raises UnknownSchemaError for an id that was not fetched, DecodeError for
+        anything else.
+        """
         record, writer, body = self._named(topic, value)
         return avro_body.decode(record, body, writer.number, writer.foreign)
 
     def decode_for_fold(self, topic: Topic, value: bytes | None) -> Record:
-        """The same, with the events of a slice as EventFields."""
+        """The same as `decode`, with the events of a slice as EventFields."""
         record, writer, body = self._named(topic, value)
         if record is AgentEvents and writer.foreign is None:
             return avro_body.decode_slice(body, writer.number)
@@ -120,7 +124,7 @@ class Codec:
         return avro_body.encode(record, writer.number)
 
     def fields(self, topic: Topic, value: bytes | None) -> dict[str, Any]:
-        """The same without the model around it, several times as fast: for what only has to be counted."""
+        """The same as a dict, several times as fast: for records that are only counted."""
         record, writer, body = self._named(topic, value)
         return avro_body.plain_of(record, body, writer.number, writer.foreign)
 
@@ -177,14 +181,14 @@ class Codec:
 
 
 def body_of(value: bytes) -> bytes:
-    """The Avro body of a value, without its header: what byte comparisons look at."""
+    """The Avro body of a value, without its header, for byte comparisons."""
     if value[:1] == b"\x00":
         return value[CONFLUENT_HEADER:]
     return value[SINGLE_HEADER:] if value.startswith(SINGLE_OBJECT) else value
 
 
 def _number(version: Version, versions: tuple[Version, ...]) -> int:
-    """The number of a version as readers know it: the newest has none."""
+    """The number of a version for readers: None for the newest."""
     return avro_body.NEWEST if version is versions[-1] else version.number
 
 

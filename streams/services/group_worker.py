@@ -1,10 +1,10 @@
-"""A worker on one topic: takes records, works on several at once, writes what follows, and only then commits.
+"""A worker on one topic: takes records, works on several at once, writes the results, and only then commits.
 
-A plain consumer in a group of its own, not an agent of the live worker's framework: nothing is folded here and there is no
-table, but a piece of work takes seconds (a model's answer, a test run) and pieces end in any order, and an offset may only be
-committed when all that follows from its record is acknowledged. Polling goes on while work is slow (partitions are paused,
-the group is not held up). Results that are in the log already are read before the first piece of a partition is taken,
-so a worker that was killed repeats at most the work under way.
+A plain consumer in a group of its own, not an agent of the live worker's framework: nothing is folded here and there is
+no table, but a piece of work takes seconds (a model's answer, a test run) and pieces end in any order, and an offset
+may only be committed when all results of its record are acknowledged. Polling continues while work is slow (partitions
+are paused, and the group does not wait). Results that are in the log already are read before the first piece of a
+partition is taken, so a worker that was killed repeats at most the work under way.
 """
 
 import asyncio
@@ -36,7 +36,9 @@ IN_HAND = 4
 """Records in hand for each piece of work that may be under way; with more, partitions are paused."""
 
 REMEMBERED = 100_000
-"""Decisions of a partition: work that waits longer than so many others take is done in vain, and does no harm."""
+"""Decisions kept for a partition: if more arrive while some work waits, that work may be done needlessly, which is
+harmless.
+"""
 
 log = structlog.get_logger()
 
@@ -45,14 +47,14 @@ class Recent(dict[str, None]):
     """The ids that were added last."""
 
     def add(self, name: str) -> None:
-        """Remember an id, and forget the oldest where there are too many."""
+        """Add an id, and drop the oldest one if there are too many."""
         self[name] = None
         if len(self) > REMEMBERED:
             del self[next(iter(self))]
 
 
 class Held:
-    """One partition, from the moment it is assigned until it is taken away."""
+    """One partition, from its assignment until it is revoked."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
@@ -60,11 +62,11 @@ class Held:
         """Another worker has it now: no new work is begun for it."""
         self.is_loaded = False
         self.written: set[str] = set()
-        """Ids of what is in the log already: it is not made again."""
+        """Ids of results in the log: they are not made again."""
         self.settled = Recent()
-        """Rollouts that have settled: new verdicts about them would come too late."""
+        """Rollouts that have settled: new verdicts about them would be late."""
         self.closed = Recent()
-        """Rollouts that have closed: new votes about them would come too late."""
+        """Rollouts that have closed: new votes about them would be late."""
         self._under_way: dict[int, None] = {}
         self._next: int | None = None
 
@@ -74,12 +76,12 @@ class Held:
         self._next = offset + 1
 
     def finish(self, offset: int) -> None:
-        """All that follows from it is acknowledged."""
+        """Mark a record as finished: all its results are acknowledged."""
         self._under_way.pop(offset, None)
 
     @property
     def commit_point(self) -> int | None:
-        """The offset up to which everything is finished; None before anything has come."""
+        """The offset up to which everything is finished; None before the first record."""
         return next(iter(self._under_way), self._next)
 
 
@@ -89,17 +91,17 @@ class Role(NamedTuple):
     name: str
     """For people."""
     topic: Topic
-    """The work that it takes."""
+    """The topic of its work."""
     known: tuple[Topic, ...]
-    """Where what it has written stands, with the closures that end its interest."""
+    """The topics of its results, and of the closures that make further work useless."""
     group: str
     slot: int
     parallel: int
     """Pieces of work under way at once."""
     grace_s: float
-    """How long work under way may still take when the worker is told to stop."""
+    """How long running work may still take when the worker is stopped."""
     look_back_ms: int
-    """Results in the log are looked for from this long before the first record on."""
+    """Results in the log are read from this long before the first record on."""
     ready: str = "ready"
     """The log message when the group has given it its share."""
 
@@ -112,7 +114,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self.role = role
         self.stopping = asyncio.Event()
         self.is_ready = False
-        """Whether the group has given us our share."""
+        """Whether the group has assigned partitions to us."""
         self._codec = writer.codec
         self._writer = writer
         self._held: dict[int, Held] = {}
@@ -123,10 +125,12 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     @abstractmethod
     async def do(self, held: Held, record: Any, stored: Any) -> bool:
-        """Work on a record, `stored` in the log; True when all that follows from it is acknowledged, False to leave it to others."""
+        """Work on a record, `stored` in the log; return True if all its results are acknowledged, False to leave it to
+        others.
+        """
 
     def is_written(self, found: Record) -> bool:  # noqa: ARG002 - all of it, unless a worker knows better
-        """Whether a record that stands in the log is one that need not be made again."""
+        """Whether a record in the log makes it unnecessary to make it again."""
         return True
 
     async def let_go(self) -> None:
@@ -159,7 +163,9 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             await self.slot.remember()
 
     async def run(self, consumer: AIOKafkaConsumer, decisions: AIOKafkaConsumer) -> None:
-        """Poll, work, commit; `decisions` is for hearing what settles and closes. Raises what made a piece of work fail unexpectedly."""
+        """Poll, work, commit; `decisions` reads settlings and closings. Raises the unexpected error of a
+        piece of work.
+        """
         while not self.stopping.is_set():
             found = await consumer.getmany(timeout_ms=POLL_MS)
             await self._hear(decisions)
@@ -184,9 +190,9 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             raise self._failure
 
     def _hold_back(self, consumer: AIOKafkaConsumer) -> None:
-        """Stop fetching while enough is in hand. Polling goes on, so the group never waits for slow work."""
+        """Stop fetching while enough is in hand. Polling continues, so the group never waits for slow work."""
         assigned = consumer.assignment()
-        with suppress(IllegalStateError):  # taken away at this very moment
+        with suppress(IllegalStateError):  # revoked at this very moment
             if len(self._work) >= IN_HAND * self.role.parallel:
                 consumer.pause(*assigned)
             elif consumer.paused():
@@ -203,7 +209,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             return
         try:
             await consumer.commit(changed)
-        except KafkaError as error:  # a late commit is always safe: what is in the log already is skipped
+        except KafkaError as error:  # a late commit is always safe: results that are in the log already are skipped
             log.warning("not committed", error=str(error))
             return
         self._committed.update({tp.partition: offset for tp, offset in changed.items()})
@@ -211,7 +217,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     # -- what comes in -------------------------------------------------------------------------------------------------
 
     async def _load(self, held: Iterable[Held], since: int) -> None:
-        """Read what partitions hold already, so that nothing is made twice or in vain."""
+        """Read the existing results of partitions, so that no work is repeated or useless."""
         by_partition = {each.partition: each for each in held}
         async with KafkaReader(self.settings) as kafka:
             spans = await kafka.spans(self.role.known, since=since - self.role.look_back_ms)
@@ -226,9 +232,10 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             each.is_loaded = True
 
     async def _hear(self, decisions: AIOKafkaConsumer) -> None:
-        """Learn what has settled and closed meanwhile: work that waits for its turn may be in vain by now.
+        """Read new closures: waiting work may be useless by now.
 
-        A partition is heard from the moment it is ours on, before what it holds already is read: nothing falls between.
+        Closures of a partition are followed from its assignment on, before its existing records are read, so that none
+        is missed.
         """
         topic = self.settings.prefix + CLOSURES.name
         wanted = {TopicPartition(topic, partition) for partition in self._held}
@@ -244,7 +251,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 with suppress(DecodeError):  # the live worker makes a dead letter of it
                     await self._codec.prepare([record.value])
                     closure = read_record(self._codec, CLOSURES, record.key, record.value)
-                    if tp.partition in self._held:  # else it was taken away meanwhile
+                    if tp.partition in self._held:  # otherwise it was revoked in the meantime
                         self._note(self._held[tp.partition], closure)
 
     def _note(self, held: Held, found: Record) -> None:
@@ -290,7 +297,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
 
 async def run_in_group(worker: GroupWorker, stop: asyncio.Event | None = None) -> None:
-    """Run a worker until a signal (or `stop`) ends it. Raises SlotTakenError when another one works in its slot."""
+    """Run a worker until a signal (or `stop`) ends it. Raises SlotTakenError if another worker holds its slot."""
     if stop is not None:
         worker.stopping = stop
     running = asyncio.get_running_loop()

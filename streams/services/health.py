@@ -12,7 +12,7 @@ REQUEST_S = 5.0
 
 
 class HealthError(BraidError):
-    """The address is taken, or is not ours."""
+    """The address is in use, or is not one of this machine."""
 
 
 class Health:

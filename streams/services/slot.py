@@ -1,12 +1,13 @@
 """A worker's slot: its place in a consumer group (static membership), held by one process at a time.
 
-Two processes with one slot would take it from each other for ever, because Kafka gives a slot to the member that joined last.
-So the second one is refused before it joins, and the first goes on undisturbed:
+Two processes with one slot would take it from each other forever, because Kafka gives a slot to the member that joined
+last. So the second one is refused before it joins, and the first continues undisturbed:
 
 - On one machine a lock file decides at once. The kernel frees it when its holder ends, however it ends. The file keeps the id
   that the group gave its holder: a member with that id is a dead process of this machine, and its slot is taken over at once.
 - A member with another id comes from another machine (or another user, or a container that is gone). Only its heartbeats show
-  whether it lives: the group forgets a dead one after a session timeout, so that long is waited before it is refused.
+  whether it lives: the group forgets a dead one after a session timeout, so the second process waits that long before it is
+  refused.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from streams.cluster.connections import ClusterError, start_admin
 from streams.cluster.locks.file_lock import LockedError, locked
 
 LOOK_S = 0.25
-"""How often the group is looked at while a member may be dead."""
+"""How often the group is checked while a member may be dead."""
 
 MARGIN_S = 1.0
 """A broker notices the end of a session a moment later."""
@@ -40,7 +41,7 @@ log = structlog.get_logger()
 
 
 class SlotTakenError(ClusterError):
-    """Another process works in this slot."""
+    """Another process holds this slot."""
 
 
 class Member(NamedTuple):
@@ -119,8 +120,8 @@ async def members_of(settings: Settings, group: str) -> dict[str, Member]:
     ends = time.monotonic() + settings.worker.session_timeout_s
     try:
         while (error := (found := await _described(admin, group)).error) is not None:
-            # A new cluster has no coordinator yet, and one that fails over loads its groups: both pass. An answer that says
-            # nothing must not read as a free slot.
+            # A new cluster has no coordinator yet, and one that fails over loads its groups: both are temporary. An
+            # empty answer must not count as a free slot.
             if not error.retriable or time.monotonic() > ends:
                 raise ClusterError(f"Kafka at {settings.kafka} does not describe the group {group}: {error!r}")
             await asyncio.sleep(LOOK_S)

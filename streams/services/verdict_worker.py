@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 class VerdictWorker(GroupWorker):
-    """Verifies the branches of its partitions. Raises ConfigError when none of its verdicts would count."""
+    """Verifies the branches of its partitions. Raises ConfigError if none of its verdicts would count."""
 
     def __init__(self, writer: FactWriter, kind: str, verdicts: tuple[Topic, ...]) -> None:
         settings = writer.settings

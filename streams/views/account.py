@@ -1,4 +1,4 @@
-"""Everything that the log says about one rollout: its facts folded again, what was emitted, and what did not count."""
+"""Everything in the log about one rollout: its facts folded again, its output, and its dead letters."""
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
@@ -31,13 +31,15 @@ MARGIN_MS = 5 * 60_000
 """Reading starts this long before the rollout's first fact: brokers' clocks differ, and a leader may change."""
 
 ORDER = (DEAD_LETTERS, *(topic for topic in TOPICS if topic not in (CAPTURES, CLOSURES, DEAD_LETTERS)), CLOSURES)
-"""Decisions come last: what they do not pin is then still seen. Dead letters come first: they name the untrusted verdicts."""
+"""Decisions come last, so that facts they do not pin are still shown. Dead letters come first: they name the untrusted
+verdicts.
+"""
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 class Unreadable(NamedTuple):
-    """A record of the rollout that cannot be decoded and that no dead letter tells of."""
+    """A record of the rollout that cannot be decoded and has no dead letter."""
 
     place: str
     """topic/partition/offset, without a prefix."""
@@ -62,22 +64,22 @@ class Account:
         self.unreadable.append(Unreadable(f"{topic.name}/{partition}/{record.offset}", str(error)))
 
     def is_untrusted(self, placed: Placed) -> bool:
-        """Whether a fact became a dead letter because no trusted key had signed it: then it was never among the others."""
+        """Whether a fact became a dead letter because no trusted key had signed it: then it never counted."""
         place = f"{placed.topic.name}/{placed.partition}/{placed.record.offset}"
         return any(reason == UNTRUSTED and origin.endswith(place) for origin, reason in self.letters)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log has no word of it."""
+        """Whether the log has nothing of it."""
         return self.view is None and not (self.facts or self.emitted or self.letters or self.unreadable)
 
     @property
     def status(self) -> str:
-        """How it stands, in a word: a broken one says so in the view only."""
+        """Its state, in a word; only the worker's view shows that a rollout is broken."""
         if self.view is not None and self.view.status == "broken":
             return "broken"
         if self.rollout.status is Status.CLOSED and self.ranking is None:
-            return "closing"  # decided; what follows from it has not been written
+            return "closing"  # decided; its output has not been written
         return self.rollout.status.value
 
     def all(self, kind: type[AnyRecord]) -> list[AnyRecord]:
@@ -86,7 +88,7 @@ class Account:
 
     @property
     def ranking(self) -> Ranking | None:
-        """The ranking, once there is one."""
+        """The ranking, if there is one yet."""
         return next(iter(self.all(Ranking)), None)
 
     @property
@@ -101,7 +103,7 @@ class Account:
 
     @property
     def rejected(self) -> list[RejectedRecord]:
-        """The rows that were left out."""
+        """The rejected rows."""
         return self.all(RejectedRecord)
 
     @property
@@ -137,7 +139,9 @@ async def account_of(log: LogReader, rollout_id: str, index: "RolloutIndex | Non
 
 
 async def _indexed(log: LogReader, rollout_id: str, index: "RolloutIndex") -> AsyncGenerator[Placed, None]:
-    """The records of a rollout by the index. A record of another key would mean that the log is another one: it is left out."""
+    """The records of a rollout by the index. A record with another key would mean that the log is a different one: it
+    is left out.
+    """
     key = rollout_id.encode()
     for (topic, partition), offsets in index.places(rollout_id, ORDER).items():
         async with aclosing(log.each_at(topic, partition, offsets)) as records:
@@ -168,7 +172,7 @@ async def _folded(account: Account, log: LogReader, records: AsyncGenerator[Plac
 
 
 async def _take(account: Account, log: LogReader, placed: Placed) -> None:
-    """Take in what follows from the facts."""
+    """Add a record of the output."""
     topic, partition, record = placed
     if topic is DEAD_LETTERS:
         fold_letter(account.letters, placed)

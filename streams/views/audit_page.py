@@ -1,4 +1,4 @@
-"""Comparisons and triage for people: what is not the same first, numbers below."""
+"""Comparisons and triage for people: differences of protocol first, numbers below."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,7 @@ def comparison_page(found: "Comparison", numbers: dict[str, Any], claim: float) 
 
 
 def _why(numbers: dict[str, Any], claim: float) -> list[str]:
-    """Why a verdict is no more than it is."""
+    """Why the verdict is no stronger."""
     lines = []
     if numbers["delta_ci"] is not None:
         low, high = numbers["delta_ci"]

@@ -51,5 +51,5 @@ def tool_page(found: dict[str, Any]) -> "list[RenderableType]":
 
 
 def text(value: float | None) -> str:
-    """A number for people; a dash where there is none."""
+    """A number for people; a dash if there is none."""
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3g}"

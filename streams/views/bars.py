@@ -1,4 +1,4 @@
-"""Intervals as bars of characters on a common scale, and the sentences beside them."""
+"""Intervals as bars of characters on a common scale, with their sentences."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ Z95 = 1.96
 
 
 class Interval(NamedTuple):
-    """A number and how sure it is."""
+    """A number with its interval."""
 
     middle: float
     low: float
@@ -55,7 +55,7 @@ def bar(each: Interval, low: float, high: float, width: int = WIDTH) -> str:
 
 
 def powered_sentence(stats: RankingStats) -> str:
-    """Why the group can or cannot tell much."""
+    """Why the group is or is not large enough."""
     if not stats.n or stats.min_detectable_delta_pp is None:
         return "Not powered: no branch is known to pass or fail."
     group = several(stats.n, "branch", "branches") + " with a known outcome"

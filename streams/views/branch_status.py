@@ -39,7 +39,7 @@ class BranchStanding(NamedTuple):
 
 
 class VerdictStanding(NamedTuple):
-    """A verdict and what it means."""
+    """A verdict and its meaning."""
 
     branch_index: int
     attempt: int
@@ -56,7 +56,7 @@ class VerdictStanding(NamedTuple):
 
 
 def branch_standings(rollout: Rollout, config: EmissionConfig) -> list[BranchStanding]:
-    """Every branch of which anything is known; when the rollout has settled, as it settled."""
+    """Every branch with any facts; after the rollout has settled, as pinned."""
     required, terms = required_verdicts(rollout, config_of(rollout, config)), _terms(rollout, config)
     indexes = set(rollout.branches) | {fact.branch_index for fact in verdict_facts(rollout)}
     if rollout.settled is not None:
@@ -105,7 +105,7 @@ def _standing(rollout: Rollout, index: int, required: tuple[str, ...], terms: Te
 
 
 def _told(pieces: Sequence[Piece]) -> tuple[int, str]:
-    """How many tools were called, and the answer that messages tell."""
+    """How many tools were called, and the answer in the messages."""
     form = form_of(pieces)
     if not form:
         return sum(isinstance(noted.body, Call) for piece in pieces for noted in piece.noted), ""
@@ -134,7 +134,7 @@ def verdict_standings(rollout: Rollout, config: EmissionConfig) -> list[VerdictS
 
 
 def _pinned(rollout: Rollout, pin: SettledBranch) -> set[VerdictKey]:
-    """The verdicts that count of a settled branch, as far as they are there."""
+    """The verdicts of a settled branch that count, as far as they were read."""
     stamped = rollout.pinned_by(pin)
     return {verdict_key(each.fact) for each in stamped if each is not None and not isinstance(each.fact, JudgeVote)}
 
@@ -192,7 +192,7 @@ def _build_detail(verdict: BuildVerdict) -> str:
 
 
 def last_line(tail: OutputTail | None) -> str:
-    """The last line of an output that says anything; redacted as a whole first, a secret may run over lines."""
+    """The last line of an output that is not empty; redacted as a whole first, because a secret may span lines."""
     if tail is None:
         return ""
     return next((text for part in reversed(redact(tail.text).text.split("\n")) if (text := line(part))), "")

@@ -16,7 +16,7 @@ from streams.log.topics import FACTS, MARKS_TABLE, TOPICS, VIEW_TABLE, changelog
 from streams.views.machine_checks import Check
 
 PATIENCE_S = 15.0
-"""How long a cluster that does not refuse may take to answer."""
+"""How long a cluster may take to answer."""
 
 NAMES = ("kafka", "topics", "registry", "schemas", "worker")
 
@@ -38,7 +38,7 @@ class Findings(NamedTuple):
 
 
 async def cluster_checks(settings: Settings) -> Findings:
-    """Look at everything; what cannot be reached makes the rest `skipped`."""
+    """Check everything; after an unreachable service, the remaining checks are `skipped`."""
     try:
         settings = resolve(settings)
     except ClusterError as error:
@@ -78,7 +78,7 @@ async def _kafka_checks(settings: Settings, admin: AIOKafkaAdminClient, registry
 
 
 def topics_check(settings: Settings, found: Mapping[str, int]) -> Check:
-    """Whether every topic is there, with the configured partition count; `found` has the counts by name."""
+    """Whether every topic exists, with the configured partition count; `found` has the counts by name."""
     wanted = [settings.prefix + topic.name for topic in TOPICS]
     missing = [name for name in wanted if name not in found]
     tables = [changelog(settings.group, table) for table in (MARKS_TABLE, VIEW_TABLE)]

@@ -1,4 +1,4 @@
-"""The effective configuration: every value, and where it comes from. Secrets are masked, and variables with a typo named."""
+"""The effective configuration: every value, and its source. Secrets are masked, and variables with a typo named."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,12 @@ PREFIX = "BRAID_"
 DELIMITER = "__"
 MASK = "********"
 RESEMBLING = 0.8
-"""How much of a name must agree to be taken for a typo of another."""
+"""Similarity from which a name is taken for a typo of another."""
 
 ELSEWHERE = frozenset({"BRAID_COMPILED", "BRAID_CONFIG", "BRAID_GATEWAY_TOKENS"})
-"""Variables of ours that are no settings: `no` for Python only, where the file is, what docker-compose.yml passes on."""
+"""Variables of ours that are not settings: `no` for Python only, the configuration file, a token that
+docker-compose.yml passes on.
+"""
 
 _NOTHING = object()
 
@@ -41,7 +43,7 @@ class UnknownVariable(NamedTuple):
 
     name: str
     meant: str | None
-    """The one that it resembles."""
+    """The setting that it resembles."""
 
 
 def effective(
@@ -91,7 +93,7 @@ def _plain(value: Any) -> Any:
 
 
 class Sources:
-    """Where values come from: flags over variables over the file over defaults."""
+    """The sources of values: flags over variables over the file over defaults."""
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
         self._flags = {name: value for name, value in flags.items() if value is not None}
@@ -99,7 +101,7 @@ class Sources:
         self._file: Mapping[str, Any] = TomlConfigSettingsSource(Settings, config_file())()
 
     def of(self, path: tuple[str, ...]) -> str:
-        """Where the value at a path comes from."""
+        """The source of the value at a path."""
         if _at(self._flags, path) is not _NOTHING:
             return "flag"
         if _at(self._variables, path) is not _NOTHING:
@@ -121,7 +123,7 @@ def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _variable(path: tuple[str, ...]) -> str:
-    """The variable that sets a path: its own, or one that holds a whole section as JSON."""
+    """The variable that sets a path: its own, or one with a whole section as JSON."""
     given = {name.upper(): name for name in os.environ}
     for end in range(len(path), 0, -1):
         name = PREFIX + DELIMITER.join(path[:end]).upper()

@@ -31,7 +31,7 @@ class Board:
         self._live: Live | None = None
 
     def begin(self, jobs: Sequence[Job], place: str) -> None:
-        """Say what is going to run."""
+        """Print what is going to run."""
         self._attempts = dict(jobs)
         if not self._quiet:
             sys.stderr.write(f"rollout {self._rollout_id}: {len(jobs)} branches, written to {place}\n")
@@ -40,7 +40,7 @@ class Board:
             self._live.start()
 
     def say(self, branch: int, what: str) -> None:
-        """A branch does something else now."""
+        """Show a branch's new step."""
         self._doing[branch] = what
 
     def ended(self, result: BranchResult) -> None:
@@ -63,7 +63,7 @@ class Board:
             self._live.stop()
 
     def table(self) -> Grid:
-        """The branches as they are now."""
+        """The branches in their current state."""
         numbers = ("branch", "attempt", "steps", "tokens")
         made = table("", "branch", "attempt", "status", "steps", "tokens", "now", right=numbers)
         for branch, attempt in sorted(self._attempts.items()):

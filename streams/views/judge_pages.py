@@ -22,11 +22,11 @@ SHARES = ("same in both orders", "first preferred", "ties")
 """Columns with bars."""
 
 REASONS = 3
-"""Different reasons for missing answers that are told; the others are only counted."""
+"""Different reasons for missing answers that are shown; the others are only counted."""
 
 
 def stats_json(votes: Sequence[TimedVote], spans: int) -> dict[str, Any]:
-    """Everything `braid judge stats` knows."""
+    """The values of `braid judge stats`."""
     judges = by_judge(votes)
     return {
         "judges": {
@@ -96,7 +96,7 @@ def share(value: float | None) -> str:
 
 
 def cost(stats: JudgeStats) -> str:
-    """The cost of calls, where votes say it."""
+    """The cost of calls, if votes record it."""
     return "-" if stats.usd is None else f"{stats.usd:.4f}"
 
 
@@ -151,7 +151,7 @@ def again_page(counts: Judged, spent: Spent, budget: Budget) -> list[RenderableT
 
 
 def reason_lines(spent: Spent) -> list[str]:
-    """Why answers are missing, the most frequent reasons first. A spent budget is told of by those who have one."""
+    """Why answers are missing, the most frequent reasons first. Commands with a budget report that it is spent."""
     counted = Counter({reason: count for reason, count in spent.reasons.items() if reason[0] != "budget"})
     told = counted.most_common(REASONS)
     rest = counted.total() - sum(count for _, count in told)

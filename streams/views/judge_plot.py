@@ -1,7 +1,7 @@
-"""How judges behave over time, as a picture: one SVG, made of text, that every browser shows.
+"""How judges behave over time, as a picture: one SVG that every browser can show.
 
-A panel for each share with a line for each judge, and one for the agreement between judges. Spans of time without an answer
-have no point: what is not defined is not drawn as 0.
+A panel for each share with a line for each judge, and one for the agreement between judges. Spans of time without an
+answer have no point: an undefined value is not drawn as 0.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ class Panel(NamedTuple):
     title: str
     of: Callable[[JudgeStats], float | None]
     fair: float | None = None
-    """Where a good judge is, drawn as a dashed line."""
+    """The value of a good judge, drawn as a dashed line."""
 
 
 PANELS = (

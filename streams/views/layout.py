@@ -1,4 +1,4 @@
-"""The look of sections: a heading, a table or lines, and never more than a screenful of them.
+"""The layout of sections: a heading, a table or lines, and never more than a screenful of them.
 
 Cells are `Text`: square brackets in foreign text are never taken for markup.
 """
@@ -19,7 +19,7 @@ STYLES = {
 
 
 def cell(text: object) -> Text:
-    """A cell: as it is, with a colour if it is a word that has one."""
+    """A cell with its text unchanged, in a colour if the word has one."""
     plain = str(text)
     return Text(plain, style=STYLES.get(plain, ""))
 
@@ -34,7 +34,7 @@ def sheet(
     narrow: tuple[str, ...] = (),
     spare: tuple[str, ...] = (),
 ) -> RenderableType:
-    """A table with a heading; columns in `narrow` are never wrapped, those in `spare` left out where room is short."""
+    """A table with a heading; columns in `narrow` are never wrapped, those in `spare` left out if there is no room."""
     lines = list(rows)
     made = table("", *columns, right=right, whole=narrow, spare=spare)
     for row in lines[:limit]:
@@ -43,7 +43,7 @@ def sheet(
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
-    """Names with what is known of them."""
+    """Names with their values."""
     made = table("", "", "")
     for name, text in pairs:
         made.add_row(Text(name, style="dim"), Text(text))
@@ -56,7 +56,7 @@ def lines(title: str, texts: Sequence[str], *, limit: int = SCREENFUL) -> Render
 
 
 def section(title: str, *parts: RenderableType) -> RenderableType:
-    """A heading and what stands below it, after an empty line."""
+    """A heading and its content, after an empty line."""
     heading = [Text(), Text(title, style="bold")] if title else []
     return Group(*heading, *parts)
 

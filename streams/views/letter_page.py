@@ -1,4 +1,4 @@
-"""`braid dead-letters show`: one letter, its headers, and a redacted look at what it holds."""
+"""`braid dead-letters show`: one letter, its headers, and a redacted excerpt of its content."""
 
 from typing import Any
 
@@ -21,14 +21,14 @@ HEADER = 200
 
 
 async def decoded_original(log: LogReader, placed: Placed) -> dict[str, Any] | None:
-    """The record in a letter, redacted, where it is one of its topic's: a late or fenced one is."""
+    """The record in a letter, redacted, if it is valid for its topic: a late or fenced one is."""
     origin = dead_letter(placed).letter.topic
     topic = next((topic for name, topic in BY_NAME.items() if origin.endswith(name)), None)
     if topic is None or topic.record is None:
         return None
     try:
         await log.learn([placed.record])
-        return json_of(log.codec.decode(topic, placed.record.value))  # whatever its key says
+        return json_of(log.codec.decode(topic, placed.record.value))  # whatever its key is
     except DecodeError:
         return None
 

@@ -30,6 +30,6 @@ def counts_sheet(counts: Mapping[str, int]) -> RenderableType:
 
 
 def outcomes_sheet(outcomes: Sequence[Outcome]) -> RenderableType:
-    """A row for each letter that was looked at."""
+    """A row for each letter that was handled."""
     rows = [(each.step, each.letter.letter.reason, each.letter.letter_id, line(each.why)) for each in outcomes]
     return sheet("", ("what", "reason", "id", "why"), rows, narrow=("what", "id"))

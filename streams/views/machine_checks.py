@@ -1,4 +1,4 @@
-"""Possible faults of this machine and its configuration, each with what to do about it. Nothing is created or
+"""Possible faults of this machine and its configuration, each with its remedy. Nothing is created or
 changed."""
 
 import hashlib
@@ -33,7 +33,7 @@ Result = Literal["ok", "warning", "problem", "skipped"]
 
 
 class Check(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     result: Result
@@ -43,7 +43,7 @@ class Check(NamedTuple):
 
 
 def machine_checks(settings: Settings | None, environment: Mapping[str, str]) -> list[Check]:
-    """All that needs no cluster; `settings` is None when they do not make sense."""
+    """All checks that need no cluster; `settings` is None if they are invalid."""
     local = settings is None or not settings.kafka
     state = (settings.state_dir if settings is not None else None) or places.state_dir()
     cache = (settings.cache_dir if settings is not None else None) or places.cache_dir()
@@ -72,7 +72,9 @@ def machine_checks(settings: Settings | None, environment: Mapping[str, str]) ->
 
 
 def check_variables(environment: Mapping[str, str]) -> list[Check]:
-    """Variables without a setting: one that resembles a setting is a typo, and what runs is not what was meant."""
+    """Variables without a setting: one that resembles a setting is a typo, so the running configuration is not the
+    intended one.
+    """
     found = unknown_variables(environment)
     if not found:
         return [Check("variables", "ok", "every BRAID_ variable is known")]
@@ -250,7 +252,7 @@ def check_weights(settings: Settings) -> list[Check]:
 
 
 def check_models(settings: Settings, environment: Mapping[str, str]) -> list[Check]:
-    """Whether the agents' model can be asked, where one is configured; `braid fork --model` chooses the protocol."""
+    """Whether the agents' model can be called, if one is configured; `braid fork --model` chooses the protocol."""
     model, kinds = settings.fork.model, sorted(PROVIDERS)
     if not model:
         return []
@@ -263,7 +265,7 @@ def check_models(settings: Settings, environment: Mapping[str, str]) -> list[Che
 
 
 def missing_of(kind: ServiceKind, model: str, service: ServiceOptions, environment: Mapping[str, str]) -> str:
-    """The settings that are missing before a model can be asked; empty when none is."""
+    """The missing settings of a model; empty if none is missing."""
     try:
         check_service(kind, model, service, environment)
     except ModelSetupError as error:
@@ -272,7 +274,7 @@ def missing_of(kind: ServiceKind, model: str, service: ServiceOptions, environme
 
 
 def check_judge(settings: Settings, environment: Mapping[str, str]) -> Check:
-    """Whether the judge can be asked, and whether scores that are asked for count: each is a call, whatever comes of it."""
+    """Whether the judge can be called, and whether requested scores count: each costs a call in any case."""
     judge, weights = settings.emission.judge, settings.emission.ranking.weights
     if judge.kind in ("anthropic", "openai"):
         missing = missing_of(judge.kind, judge.model, settings.judge.service(), environment)

@@ -1,4 +1,4 @@
-"""Other distributions in this environment that have packages of the names of ours: openai-agents has `agents`, too."""
+"""Other distributions in this environment with packages of the same names as ours: openai-agents has `agents`, too."""
 
 from collections.abc import Iterable
 from importlib.metadata import Distribution, distributions

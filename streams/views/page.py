@@ -32,7 +32,7 @@ TASK = 400
 
 
 def page(account: Account, settings: Settings) -> Iterator[RenderableType]:
-    """All sections that have something to say."""
+    """All sections that are not empty."""
     yield from _header(account, settings)
     if account.ranking is not None:
         yield ranking_sheet(account.ranking)
@@ -95,7 +95,7 @@ def task_of(account: Account) -> str:
 
 
 def ranking_sheet(ranking: Ranking) -> RenderableType:
-    """The ranking as a table, tier by tier, and what the group and its judge can tell."""
+    """The ranking as a table, tier by tier, and the power of the group and its judge."""
     drawn = bars([interval(branch.bt_score, branch.se) for branch in ranking.branches])
     columns = (
         "rank", "range", "branch", "objective", "total", "score", "± 1.96 se", "judge", "p>next", "votes", "missing", "flags",
@@ -103,7 +103,7 @@ def ranking_sheet(ranking: Ranking) -> RenderableType:
     rows: list[tuple[object, ...]] = []
     for at, (branch, bar) in enumerate(zip(ranking.branches, drawn, strict=True)):
         if at and branch.objective_status != ranking.branches[at - 1].objective_status:
-            rows.append(("",) * len(columns))  # tiers are apart: scores compare within one only
+            rows.append(("",) * len(columns))  # tiers are separate: scores are comparable within one only
         rows.append(_ranked(branch, bar))
     right = ("rank", "branch", "total", "score", "judge", "p>next", "votes", "missing")
     made = sheet("Ranking", columns, rows, right=right, narrow=columns[:-1], spare=SPARE)
@@ -238,7 +238,7 @@ def _left_out(account: Account) -> RenderableType:
 
 
 def evidence_lines(account: Account) -> list[str]:
-    """The signed records, and whether all that the closing record lists is in the log."""
+    """The signed records, and whether everything that the closing record lists is in the log."""
     records = account.evidence
     keys = sorted({record.signature.key_id for record in records if record.signature is not None})
     unsigned = sum(record.signature is None for record in records)

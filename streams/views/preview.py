@@ -1,7 +1,7 @@
-"""Bytes that could not be read, shown all the same: as text where they are text, else with what is not spelled in hex.
+"""Shows bytes that could not be read: as text if they are text, else with unprintable bytes in hex.
 
-Redacted as a whole before anything is cut. In foreign bytes a secret may follow a length byte that looks like a letter of
-it, so every printable run is also looked at without its first characters.
+Redacted as a whole before anything is truncated. In binary data a secret may follow a length byte that looks like a
+letter of it, so every printable run is also checked without its first characters.
 """
 
 import re
@@ -15,7 +15,7 @@ PREVIEW = 2000
 """Characters that are shown."""
 
 LENGTH_BYTES = 3
-"""Avro writes a string's length before it, in so many bytes at most for what is worth a look."""
+"""Avro writes a string's length before it, in at most so many bytes for any length of interest."""
 
 _RUN = re.compile(rb"[\x20-\x7e]{4,}")
 
@@ -26,7 +26,7 @@ class Preview(NamedTuple):
     form: str
     """text, bytes, or empty."""
     header: str
-    """The wire header in hex, where there is one: the magic byte and the schema's id or fingerprint."""
+    """The wire header in hex, if there is one: the magic byte and the schema's id or fingerprint."""
     text: str
 
 
@@ -49,7 +49,7 @@ def _is_wire(value: bytes) -> bool:
 
 
 def _spelled(value: bytes, enough: int) -> str:
-    """The value, up to the first whole run that makes it long enough: what is cut afterwards is redacted already."""
+    """The value, up to the end of the run that makes it long enough: redacted before it is truncated."""
     parts: list[str] = []
     at = length = 0
     for run in _RUN.finditer(value):

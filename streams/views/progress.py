@@ -10,8 +10,8 @@ from streams.log.progress import Say, quiet
 
 @contextmanager
 def progress() -> Iterator[Say]:
-    """Something to call with what is being done and how much of it (0..1)."""
-    if not sys.stderr.isatty():  # without a terminal: what draws the bar need not be loaded
+    """Yield a function that shows the current step and its share of completion (0..1)."""
+    if not sys.stderr.isatty():  # without a terminal, the code that draws the bar is not imported
         yield quiet
         return
     from rich.console import Console

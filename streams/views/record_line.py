@@ -21,7 +21,7 @@ KEY = 32
 
 
 async def human_line(log: LogReader, placed: Placed) -> str:
-    """Where it stands, when it came, whose it is, what it is, and its gist."""
+    """Position, time, rollout, kind and summary of a record."""
     what, said = await _kind_and_gist(log, placed)
     _, partition, record = placed
     key = line((record.key or b"").decode(errors="replace"), KEY) or "-"
@@ -29,7 +29,7 @@ async def human_line(log: LogReader, placed: Placed) -> str:
 
 
 async def json_line(log: LogReader, placed: Placed) -> str:
-    """The record with where it stands, compact and redacted."""
+    """The record with its position, compact and redacted."""
     topic, partition, stored = placed
     whole: dict[str, Any] = {
         "topic": topic.name,

@@ -1,4 +1,6 @@
-"""An audit report as Markdown and as one HTML file: nothing is loaded from elsewhere, and the same report gives the same bytes."""
+"""An audit report as Markdown and as one HTML file: it loads nothing from elsewhere, and the same report gives the same
+bytes.
+"""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -14,7 +16,7 @@ COLOURS = {
     "train": "#009e73", "quarantine": "#e69f00", "audit_only": "#999999", "reject": "#d55e00", "pass": "#0072b2", "fail": "#d55e00",
     "unknown": "#999999", "not_required": "#56b4e9",
 }  # fmt: skip
-"""Of Okabe and Ito: told apart by people who do not see red and green, and in grey print."""
+"""The palette of Okabe and Ito: distinguishable by people who do not see red and green, and in grey print."""
 PLAIN = "#0072b2"
 ENDS = {"0": "none", "100 %": "all"}
 """The classes at either end of the shares, as the axis names them."""
@@ -38,7 +40,7 @@ _HEAD = (
 
 
 def summary(report: dict[str, Any]) -> list[str]:
-    """The sentences that stand first."""
+    """The sentences at the top."""
     rollouts, branches, evidence = report["rollouts"], report["branches"], report["evidence"]
     lines = [
         f"{rollouts['n']:,} rollouts, {rollouts['closed']:,} closed, {rollouts['with_gaps']:,} with missing events."
@@ -192,7 +194,7 @@ def _svg(height: int, caption: str, body: Iterable[str]) -> str:
 
 
 def _label(x: float, y: float, text: str, anchor: str = "start") -> str:
-    """A text at a place; its font stands with it, so that the plot is whole when it is taken out of the page."""
+    """A text at a position; with its font, so that the plot is complete outside of the page."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-family="sans-serif" font-size="12">{escape(text)}</text>'
 
 
@@ -201,7 +203,7 @@ def _line_of(x1: float, x2: float, y1: float, y2: float, stroke: str, width: flo
 
 
 def _forest(rates: list[tuple[str, float, list[float], int]]) -> str:
-    """A row for each verifier: the rate as a point, its interval as a line with ends, and the numbers beside."""
+    """A row for each verifier: the rate as a point, its interval as a line with ends, and the numbers."""
     room, bottom = WIDTH - LEFT - RIGHT, ROW * (len(rates) + 1)
     body = [_line_of(LEFT, LEFT + room, bottom, bottom, "#444")]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):

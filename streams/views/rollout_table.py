@@ -53,12 +53,12 @@ def columns(row: ViewRow) -> tuple[str, ...]:
 
 
 def branches(row: ViewRow) -> str:
-    """How many branches of how many: `3/4`; a plus where there may be more by now."""
+    """How many branches of how many: `3/4`; a plus if there may be more by now."""
     return f"{row.branches}{_plus(row)}" + ("" if row.expected is None else f"/{row.expected}")
 
 
 def outcomes(row: ViewRow) -> str:
-    """How branches came out: `2/1/1`, and those of which nothing is required."""
+    """The outcomes of branches: `2/1/1`, and the number of those without required verdicts."""
     if not row.outcomes:
         return "-"
     free = row.outcomes.get("not_required", 0)
@@ -69,7 +69,7 @@ def outcomes(row: ViewRow) -> str:
 
 
 def causes(row: ViewRow) -> str:
-    """Why it settled and why it closed; what is wrong with a broken one."""
+    """Why it settled and why it closed; for a broken one, the reason."""
     if row.why is not None:
         return line(row.why, WHOLE)
     return ", ".join(line(cause) for cause in (row.settled, row.closed) if cause) or "-"

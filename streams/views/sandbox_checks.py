@@ -1,4 +1,4 @@
-"""Whether local sandboxes work on this machine, and how well they are closed for the user who asks."""
+"""Checks whether local sandboxes work on this machine, and how well they are isolated for the current user."""
 
 import tempfile
 from pathlib import Path
@@ -29,7 +29,7 @@ async def check_sandboxes(settings: Settings) -> Check:
 
 
 def describe(settings: Settings, sandboxes: LocalSandboxes) -> Check:
-    """Limits that hold for the commands of sandboxes that work."""
+    """Report the limits of the commands in working sandboxes."""
     user = {
         "others": f"as users that only one sandbox has, from {settings.fork.first_uid} on",
         "root": "as root",

@@ -1,8 +1,8 @@
-"""Tables for people: one look for all commands, in which no number is cut and no word is broken.
+"""Tables for people: one layout for all commands, in which no number is truncated and no word is broken.
 
-A table that is wider than the terminal is first wrapped between words, in columns that hold prose. Then columns that matter less
-are left out, which a line below says. Rows that still do not fit are stacked: a line for each cell. Output that is no terminal
-gets every cell whole, on one line.
+A table that is wider than the terminal is first wrapped between words, in columns with prose. Then less important
+columns are left out, which a line below reports. Rows that still do not fit are stacked: a line for each cell. Output
+that is not a terminal gets every cell whole, on one line.
 """
 
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 PIPE_WIDTH = 100_000
-"""Columns where there is no terminal: nothing that reads a pipe wants lines broken."""
+"""Columns without a terminal: no reader of a pipe wants wrapped lines."""
 
 GAP = 2
 """Columns between columns."""
@@ -28,7 +28,7 @@ READABLE = 20
 """Prose is not wrapped into a column narrower than this."""
 
 LONG_WORD = 32
-"""A row with a longer word (a path, a digest) is stacked by itself before all rows are."""
+"""A row with a longer word (a path, a digest) is stacked alone, before all rows are."""
 
 
 def console() -> Console:
@@ -37,7 +37,7 @@ def console() -> Console:
 
 
 def show(*things: RenderableType) -> None:
-    """Print; a string as it is, without markup."""
+    """Print; a string is printed unchanged, without markup."""
     out = console()
     for thing in things:
         out.print(Text(thing) if isinstance(thing, str) else thing, crop=False)
@@ -61,7 +61,7 @@ class Grid:
     rows: list[Row] = field(default_factory=list)
 
     def add_row(self, *cells: str | Text) -> None:
-        """Add a row. Text is taken as it is: square brackets are no markup."""
+        """Add a row. Text is not parsed: square brackets are not markup."""
         self.rows.append(tuple(each if isinstance(each, Text) else Text(each) for each in cells))
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[Text]:
@@ -91,7 +91,7 @@ class Grid:
             yield from self._stacked(row, room)
 
     def _widths(self, shown: Sequence[int], rows: Sequence[Row], room: int) -> list[int] | None:
-        """The width of each column that is shown; None where it is not to be had without breaking a word."""
+        """The width of each shown column; None if it cannot be reached without breaking a word."""
         natural, least = [], []
         for at in shown:
             texts = [self.columns[at], *(row[at].plain for row in rows)]

@@ -14,7 +14,7 @@ PATIENCE_S = 5.0
 
 
 async def upstream_checks(settings: Settings) -> list[Check]:
-    """Ask every configured upstream for anything: whatever it answers, it is there."""
+    """Send every configured upstream a request: any answer means that it is there."""
     upstreams = settings.proxy.upstreams
     async with httpx.AsyncClient(timeout=PATIENCE_S, trust_env=False) as client:
         return list(await asyncio.gather(*(_check(client, settings, *each) for each in sorted(upstreams.items()))))

@@ -1,4 +1,4 @@
-"""Votes, counted by pair and by what was shown first: how one sees whether a judge prefers a position."""
+"""Votes, counted by pair and by the side shown first: this shows whether a judge prefers a position."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from schemas.judging import JudgeVote
 
 
 class Cell(NamedTuple):
-    """How one branch did against another."""
+    """The votes of one branch against another."""
 
     shown_first: int = 0
     """Wins when it was shown first."""
@@ -29,7 +29,7 @@ class Tally:
     """All votes of a rollout."""
 
     cells: dict[tuple[int, int], Cell] = field(default_factory=dict)
-    """By (branch, against which one)."""
+    """By (branch, other branch)."""
     causes: dict[str, int] = field(default_factory=dict)
     """Why calls have no answer."""
     scores: dict[int, list[float]] = field(default_factory=dict)

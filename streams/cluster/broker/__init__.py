@@ -5,7 +5,7 @@
     stop(state_dir)                             # data stays; stop(state_dir, wipe=True) removes it
 
 What is started outlives the process that started it. Several brokers can run at once, each from its own state
-directory. Linux and macOS; elsewhere, and where there is no Java, docker-compose.yml does the same.
+directory. Linux and macOS; elsewhere, and without Java, docker-compose.yml does the same.
 """
 
 from streams.cluster.broker.errors import BrokerError

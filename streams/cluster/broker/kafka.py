@@ -1,7 +1,7 @@
 """Kafka: one node that is broker and controller at once (KRaft), formatted once, on loopback only.
 
-All paths in its settings are relative to its folder, in which it runs: no character of the user's path can then need
-quoting in a properties file, and the folder can be moved.
+All paths in its settings are relative to its folder, in which it runs: so no character of the user's path needs quoting
+in a properties file, and the folder can be moved.
 """
 
 import base64
@@ -42,7 +42,7 @@ class Kafka:
         return f"{LOOPBACK}:{port}"
 
     def command(self, home: Home, ports: Ports, java: Java, jars: Path) -> list[str]:
-        """Write server.properties, format the data folder if it is new, and say how to run the broker."""
+        """Write server.properties, format the data folder if it is new, and return the command that runs the broker."""
         properties = "".join(f"{key}={value}\n" for key, value in settings(ports).items())
         (home.folder / "server.properties").write_text(properties, encoding="ascii")
         # Formatting writes this file last, so a format that was interrupted is done again.
@@ -62,7 +62,7 @@ class Kafka:
                     body = answers.read(size)
             header = len(ResponseHeader_v0(1).encode())
             metadata = request.RESPONSE_TYPE.decode(body[header:])
-        # The last two: something else listens there, or the connection ended in the middle.
+        # The last two: another program listens there, or the connection broke off.
         except (OSError, struct.error, ValueError):
             return False
         return any(advertised == port for _, _, advertised, _ in metadata.brokers)
@@ -100,11 +100,11 @@ def settings(ports: Ports) -> Mapping[str, object]:
         # After a crash the restarted broker is refused until the session of the killed one is over: 9 s by default.
         "broker.session.timeout.ms": 3000,
         "broker.heartbeat.interval.ms": 500,
-        # A year, not a week: a worker that was off over a holiday goes on where it was.
+        # A year, not a week: a worker that was off over a holiday continues where it stopped.
         "offsets.retention.minutes": 365 * 24 * 60,
         "message.max.bytes": MESSAGE_BYTES,
         "replica.fetch.max.bytes": MESSAGE_BYTES,
-        # Kafka's default, said here because it must stay above the largest produce request: several such messages.
+        # Kafka's default, set here because it must stay above the largest produce request: several such messages.
         "socket.request.max.bytes": 100 * 1024 * 1024,
         # The compaction buffer: 128 MiB by default, most of which a single machine never fills.
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,

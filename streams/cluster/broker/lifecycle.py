@@ -1,8 +1,7 @@
-"""Start, stop and look at a local broker: Kafka and, unless told otherwise, the schema registry.
+"""Start, stop and check a local broker: Kafka and, unless disabled, the schema registry.
 
-Everything a broker is lies in its state directory; brokers in different directories know nothing of each other. A
-start that fails, or is interrupted, ends what it has started. Stopping ends exactly the processes that were started
-here.
+All files of a broker are in its state directory; brokers in different directories are independent. A start that fails,
+or is interrupted, ends the processes that it has started. Stopping ends exactly the processes that were started here.
 """
 
 import os
@@ -36,7 +35,7 @@ REGISTRY = Registry()
 
 
 class Endpoint(NamedTuple):
-    """Where clients find a broker: `registry` is the base URL of the Confluent API, None without a registry."""
+    """The addresses of a broker: `registry` is the base URL of the Confluent API, None without a registry."""
 
     bootstrap: str
     registry: str | None
@@ -57,7 +56,7 @@ def quiet(_: str) -> None:
 
 
 def start(state_dir: Path, cache_dir: Path, *, registry: bool = True, say: Say = quiet) -> Endpoint:
-    """Start what does not run yet, and return when all of it answers; at once when it already does."""
+    """Start the services that do not run yet, and return when all of them answer; at once if they already do."""
     # The registry first: it takes longer, and is on its way while Kafka's data is formatted.
     services: list[Service] = [REGISTRY, KAFKA] if registry else [KAFKA]
     with locked(_lock(state_dir), say):
@@ -75,7 +74,7 @@ def start(state_dir: Path, cache_dir: Path, *, registry: bool = True, say: Say =
 
 
 def stop(state_dir: Path, *, wipe: bool = False) -> list[str]:
-    """Stop what was started there and return its names; data stays, unless wiped."""
+    """Stop the services started there and return their names; data stays, unless wiped."""
     if not state_dir.is_dir():
         return []
     stopped = []
@@ -93,7 +92,7 @@ def stop(state_dir: Path, *, wipe: bool = False) -> list[str]:
 
 
 def status(state_dir: Path) -> list[ServiceStatus]:
-    """The services that run there now: a process that was killed, or an id that belongs to another by now, does not."""
+    """The services that run there now, without a killed process or one whose id now belongs to another."""
     return [_status(state_dir, service) for service in (KAFKA, REGISTRY)]
 
 
@@ -116,7 +115,7 @@ def _launch(
     services: Sequence[Service], state_dir: Path, cache_dir: Path, started: dict[str, Process], say: Say
 ) -> None:
     java = find_java()
-    # All that can be slow or fail comes before the first process; then both start side by side.
+    # Everything slow or likely to fail comes before the first process; then both start side by side.
     jars = {service.name: artifacts.resolved(service.artifact, cache_dir, java, say) for service in services}
     say(f"starting {' and '.join(service.name for service in services)} on Java {java.version} ...")
     for service in services:
@@ -137,7 +136,7 @@ def _await_answers(services: Sequence[Service], state_dir: Path) -> None:
         for service in tuple(waiting):
             home = _home(state_dir, service)
             answers = service.answers(_port(home, service))
-            # Looked at even when something answers: another program may have been quicker to take the port.
+            # Checked even if the port answers: another program may have taken it first.
             if process.running(home.pid_file) is None:
                 raise BrokerError(f"{_failed(service, home)} ended while starting. {_advice(home)}")
             if answers:

@@ -1,7 +1,7 @@
 """The default places of the local broker's files.
 
-State (data, logs, process ids) is what a person would miss; the cache (jars) can be deleted at any time while no
-broker runs, and is resolved again.
+State (data, logs, process ids) is valuable to its user; the cache (jars) can be deleted at any time while no broker
+runs, and is resolved again.
 """
 
 import os

@@ -60,7 +60,7 @@ def is_free(port: int) -> bool:
 
 
 def _choose(taken: frozenset[int]) -> int:
-    # At random, so that brokers that are started at the same moment do not choose the same.
+    # At random, so that brokers that start at the same moment choose different ones.
     for port in random.SystemRandom().sample(RANGE, TRIES):
         if port not in taken and is_free(port):
             return port

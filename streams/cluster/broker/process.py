@@ -1,6 +1,6 @@
 """A detached process and the file that remembers it.
 
-The file holds the process id together with the moment the process began, as the kernel tells it. An id alone is not
+The file has the process id and the start time of the process from the kernel. An id alone is not
 enough: after a crash or a reboot it may belong to a stranger, who must be neither reported nor killed.
 """
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from streams.cluster.broker.errors import BrokerError
 
-# How long the kernel may take to end a process that was killed (it writes out nothing: only a stuck disk delays it).
+# How long the kernel may take to end a killed process (only a stuck disk delays it).
 KILL_SECONDS = 10.0
 POLL_SECONDS = 0.05
 
@@ -50,7 +50,7 @@ def launch(command: Sequence[str], *, folder: Path, log: Path, env: Mapping[str,
             start_new_session=True,
         )
     _children[child.pid] = child
-    # None when it has ended already: an empty moment equals no process's.
+    # None if it has ended already: an empty start time equals that of no process.
     process = Process(child.pid, _began(child.pid) or "")
     temporary = pid_file.with_suffix(".new")
     temporary.write_text(json.dumps(process._asdict()))
@@ -97,7 +97,7 @@ def _wait_for_end(process: Process, seconds: float) -> bool:
 
 
 def _began(pid: int) -> str | None:
-    """When the process of this id began, in the kernel's own words; None when there is none, or only a zombie."""
+    """The start time of the process of this id, as the kernel writes it; None if there is none, or only a zombie."""
     began = _began_linux(pid) if sys.platform == "linux" else _began_elsewhere(pid)
     if began is None and (child := _children.pop(pid, None)):
         child.wait()

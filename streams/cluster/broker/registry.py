@@ -1,7 +1,7 @@
 """The schema registry: Apicurio with its tables in a file (H2), asked through its Confluent API, on loopback only.
 
-Schema ids must survive everything: they stand in front of every record in Kafka. An id that was given out, lost in a
-crash and given to another schema would make records unreadable, so each commit reaches the file at once.
+Schema ids must survive every failure, because they precede every record in Kafka. An id that was issued, lost in a
+crash and issued again for another schema would make records unreadable, so each commit is synced to the file at once.
 """
 
 import http.client
@@ -33,7 +33,9 @@ class Registry:
         return f"http://{LOOPBACK}:{port}{API}"
 
     def command(self, home: Home, ports: Ports, java: Java, jars: Path) -> list[str]:  # noqa: ARG002 - Service's form
-        """Say how to run it. Settings are system properties: nothing in a user's environment overrides those."""
+        """Return the command that runs it. Settings are system properties: nothing in a user's environment overrides
+        those.
+        """
         settings = {
             "quarkus.http.host": LOOPBACK,
             "quarkus.http.port": ports["client"],

@@ -54,7 +54,7 @@ class Home(NamedTuple):
 
 
 class Service(Protocol):
-    """One program that the local broker consists of. It holds no state: that is in its home."""
+    """One program that the local broker consists of. It has no state: that is in its home."""
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ class Service(Protocol):
         """The address for its clients."""
 
     def command(self, home: Home, ports: Ports, java: Java, jars: Path) -> list[str]:
-        """Write its settings, prepare its data where that is needed, and say how it is run (inside `home.folder`)."""
+        """Write its settings, prepare its data if needed, and return the command that runs it (inside `home.folder`)."""
 
     def answers(self, port: int) -> bool:
-        """Whether it does now what clients need of it."""
+        """Whether it is ready for clients now."""

@@ -1,6 +1,6 @@
-"""A lock file: one process at a time holds it. The kernel frees it when its holder ends, however it ends.
+"""A lock file, held by one process at a time. The kernel frees it when its holder ends, however it ends.
 
-The file itself stays: deleting it would let two processes hold "the" lock on two different files.
+The file itself is never deleted: otherwise two processes could hold "the" lock on two different files.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ class LockedError(BraidError):
 
 
 def locked(path: Path, say: Callable[[str], None] | None = None) -> BinaryIO:
-    """Open a file and lock it until it is closed. Raises LockedError when another process has it.
+    """Open a file and lock it until it is closed. Raises LockedError if another process holds it.
 
     With `say` it reports that once, and then waits for the other process.
     """

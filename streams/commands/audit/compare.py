@@ -29,13 +29,13 @@ class CompareFlags(LogFlags):
     by: str | None = None
     """label.NAME: compare the arms of an experiment in the log; each value of the label is one."""
     base: str | None = None
-    """The arm that the others are compared with; the first in the order of their names when left out."""
+    """The arm that the others are compared with; by default the first in the order of their names."""
     filter: str | None = None
     """Of samples of lm-eval: the filter whose rows count, instead of the first."""
     metric: str | None = None
     """Of samples of lm-eval the metric, of Inspect the scorer, instead of the first."""
     claim: Annotated[float, number("--claim", 0, 1)] = 0.05
-    """The difference that is to be claimed: `powered` says whether so many items could show it."""
+    """The difference to show: `powered` is whether so many items could show it."""
     json: Json = False
 
 
@@ -45,10 +45,10 @@ def compare(
     *,
     flags: CompareFlags = CompareFlags(),
 ) -> None:
-    """Compare evaluation logs item by item: how sure a difference is, and whether both were asked the same way.
+    """Compare evaluation logs item by item: how certain a difference is, and whether both were asked the same way.
 
     Reads samples of lm-eval, logs of Inspect (.eval, .json), {results: [..]} of a script, and lines of {id, correct or score}.
-    Differences of protocol stand above the numbers. With --by, the arms are branches of the log with another label.
+    Differences of protocol come before the numbers. With --by, the arms are branches of the log with another label.
 
     Example: `braid audit compare base.jsonl candidate.jsonl`
     """
@@ -133,7 +133,7 @@ def power(
     n
         Pairs that there are.
     delta
-        The difference that is to be shown.
+        The difference to show.
     """
     from agents.audit.paired import min_detectable, pairs_for
     from schemas.numbers import nine

@@ -34,7 +34,7 @@ def with_log(source: LogFlags, read: "Callable[[LogReader, Settings, Say], Await
 
 
 def read_facts(source: LogFlags, take: "Callable[[RolloutFacts], None]") -> None:
-    """Give every rollout of the log to an audit."""
+    """Pass every rollout of the log to an audit."""
     from agents.audit.rollout_facts import facts_of
     from streams.jobs.audit.log_rollouts import log_rollouts
 

@@ -70,7 +70,7 @@ def report(
 
 
 def _take(made: "AuditReport", path: Path | None, *, unfinished: bool) -> None:
-    """Read the sources: evidence in lines, where there are any, else that of the log; and the facts of the log."""
+    """Read the sources: evidence in lines, if given, else that of the log; and the facts of the log."""
     from streams.jobs.audit.report_sources import ReportError, add_log, evidence_files, read_evidence, stored_evidence
     from streams.log.files import find_log
     from streams.log.manifest import is_dataset

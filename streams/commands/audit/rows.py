@@ -16,7 +16,7 @@ SHOWN = 50
 
 
 def rows(files: Files, /, *, eval_items: Path | None = None, json: Json = False) -> None:
-    """Look at every row of a dataset, of any trainer: messages, calls, empty and equal sides, numbers that are none.
+    """Check every row of a dataset, of any trainer: messages, calls, empty and equal sides, invalid numbers.
 
     Exits with 1 when a row is bad, or repeats an evaluation item.
 
@@ -43,7 +43,7 @@ def rows(files: Files, /, *, eval_items: Path | None = None, json: Json = False)
 def contamination(files: Files, /, *, eval_items: Path, json: Json = False) -> None:
     """Find rows that repeat an item that models are evaluated on, by the rules that keep such rows out of exports.
 
-    Exits with 1 when there is one.
+    Exits with 1 if there is one.
 
     Example: `braid audit contamination dataset --eval-items items.jsonl`
 

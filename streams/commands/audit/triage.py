@@ -21,18 +21,16 @@ def triage(
 ) -> None:
     """Say of each wrong answer why it is wrong: the format, the grader, a cut text, arithmetic, or reasoning.
 
-    The labels are predicates on the logged text that can be checked by hand; the first that holds counts.
+    The labels are predicates on the logged text that can be checked by hand; the first that applies counts.
 
     Example: `braid audit triage samples.jsonl`
 
     Parameters
     ----------
     samples
-        Lines of {id, expected, answers: [..]}: answers drawn again for wrong items. Says how many a majority would have got right.
-    filter
-        Of samples of lm-eval: the filter whose rows count, instead of the first.
-    metric
-        Of samples of lm-eval the metric, of Inspect the scorer, instead of the first.
+        Lines of {id, expected, answers: [..]}: answers drawn again for wrong items. Prints how many a majority would
+        have got right. filter Of samples of lm-eval: the filter whose rows count, instead of the first. metric Of
+        samples of lm-eval the metric, of Inspect the scorer, instead of the first.
     """
     from agents.audit.eval_shapes import Choice
     from agents.audit.triage import lottery_of

@@ -1,1 +1,1 @@
-"""`braid comply`: tasks that say what their answer must look like."""
+"""`braid comply`: tasks that specify what their answer must look like."""

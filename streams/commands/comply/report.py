@@ -28,8 +28,8 @@ def report(
 ) -> None:
     """Compare the modes of compliance runs: rates per seed with intervals, costs, and paired tests.
 
-    Seeds of one task are not independent, so every pair of modes is also tested by task, and the last lines say in words
-    what the data show and what they do not.
+    Seeds of one task are not independent, so every pair of modes is also tested by task, and the last lines state which
+    conclusions the data support.
 
     Example: `braid comply report seed42.jsonl seed43.jsonl`
 

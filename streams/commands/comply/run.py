@@ -26,20 +26,23 @@ class ComplyRunFlags(Flags):
     """The options of `braid comply run`."""
 
     mode: tuple[Mode, ...] = ("direct", "prompt_retry", "full_pcl")
-    """`direct`: the draft is the answer. `prompt_retry`: ask again with the violations. `full_pcl`: repair what is wrong, and
-    commit nothing that breaks something else. Several modes share the draft of a seed."""
+    """`direct`: the draft is the answer. `prompt_retry`: ask again with the violations. `full_pcl`: repair violations,
+    and commit no repair that breaks another constraint. Several modes share the draft of a seed.
+    """
     seeds: str = ""
     """Seeds, as in 42,43,44."""
     samples: Annotated[int | None, number("--samples", 1, 1000)] = None
     """Samples of one mode, instead of seeds: parallel rollouts of a task."""
     model: Literal["scripted", "anthropic", "openai"] = "scripted"
-    """`openai`: chat completions at any base URL. `anthropic`: takes no seed. `scripted`: answers from a file, no key."""
+    """`openai`: chat completions at any base URL. `anthropic`: accepts no seed. `scripted`: answers from a file, no
+    key.
+    """
     script: Path | None = None
     """The answers of a scripted model."""
     model_name: str = ""
     """Which model; fork.model (BRAID_FORK__MODEL) otherwise."""
     base_url: str = ""
-    """Where its service is, as in http://127.0.0.1:8000/v1; fork.base_url otherwise."""
+    """The address of its service, such as http://127.0.0.1:8000/v1; fork.base_url otherwise."""
     limit: Annotated[int | None, number("--limit", 1)] = None
     """Only the first tasks."""
     id: str = ""
@@ -59,9 +62,9 @@ class ComplyRunFlags(Flags):
     rounds: Annotated[int, number("--rounds", 0, 8)] = 3
     """Of full_pcl."""
     max_repair_tokens: Annotated[int | None, number("--max-repair-tokens", 0, MOST_EXACT)] = None
-    """Tokens that the repairs of a branch may take."""
+    """Tokens that the repairs of a branch may use."""
     repair_soft: Annotated[bool, Flag] = False
-    """Repair soft constraints, too, when no hard one fails."""
+    """Also repair soft constraints, if no hard one fails."""
     json: Annotated[bool, Flag] = False
     """Print a JSON object per branch, then the counts."""
 
@@ -72,7 +75,7 @@ def run(
     *,
     flags: ComplyRunFlags = ComplyRunFlags(),
 ) -> None:
-    """Run tasks that say what their answer must look like, in one or several modes.
+    """Run tasks that specify what their answer must look like, in one or several modes.
 
     Every round is on the log before the next. A verifier decides from spec and texts: on Kafka `braid compliance-verifier`, with
     --log and --out this command itself. A provider that fails leaves a branch unknown, never failed.
@@ -163,7 +166,7 @@ def _view(branch: "BranchDone") -> dict[str, Any]:
 def _finish(
     flags: ComplyRunFlags, name: str, settings: "Settings", done: "list[BranchDone]", verdicts: int, place: str
 ) -> int:
-    """Fold, where rows are wanted, and print the counts. Returns the exit code."""
+    """Fold, if rows are wanted, and print the counts. Returns the exit code."""
     passed = {mode: sum(each.passed is True for each in done if each.sample.mode == mode) for mode in flags.mode}
     broken = [each for each in done if each.status != "answered"]
     counts = None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show(rollout: str, /, *, source: LogFlags = LogFlags(), json: Json = False) -> None:
-    """Show the rounds of a closed compliance rollout: what each changed, what the verifier says, and what was committed.
+    """Show the rounds of a closed compliance rollout: the changes of each, its verdict, and what was committed.
 
     Example: `braid comply show demo/train-plan/s42 --from-dir results`
 

@@ -21,14 +21,14 @@ class LetterFlags(Flags):
     reason: str | None = None
     """Only letters with this reason: undecodable, late, conflict, fenced, ..."""
     topic: str | None = None
-    """Only letters whose original stands in this topic (a part of its name is enough)."""
+    """Only letters whose original is in this topic (a part of its name is enough)."""
     rollout: str | None = None
     """Only letters of this rollout."""
     since: str | None = None
     """Only letters written at or after this time (ISO 8601; UTC when it names no zone)."""
 
     def filters(self, settings: "Settings", letter: str | None = None) -> "Filters":
-        """These filters, and that of an id."""
+        """These filters, with that of an id."""
         from streams.log.letter_list import Filters, parse_since
         from streams.views.topic_name import find_topic
 

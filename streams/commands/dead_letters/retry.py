@@ -1,4 +1,4 @@
-"""`braid dead-letters retry`: letters, put back where they came from."""
+"""`braid dead-letters retry`: write letters back to their topics."""
 
 import asyncio
 import sys
@@ -23,18 +23,18 @@ class RetryFlags(LetterFlags):
     reason: str | None = None
     """Only letters with this reason."""
     topic: str | None = None
-    """Only letters whose original stands in this topic."""
+    """Only letters whose original is in this topic."""
     since: str | None = None
     """Only letters written at or after this time (ISO 8601)."""
     limit: Annotated[int | None, number("--limit", 1)] = None
-    """No more letters than this, oldest first."""
+    """Retry at most so many letters, oldest first."""
     dry_run: Annotated[bool, Flag] = False
-    """Say what would be done, and write nothing."""
+    """Print what would be done, and write nothing."""
     json: Json = False
 
 
 def retry(letter: str | None = None, /, *, flags: RetryFlags = RetryFlags()) -> None:
-    """Put dead letters back where they came from, each once; late ones never.
+    """Write dead letters back to their topics, each once; late ones never.
 
     A letter that fails again after it was put back is a new letter, and is put back only when its id is given.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show(letter: str, /, *, json: Json = False) -> None:
-    """Show a dead letter: where it came from, why it did not count, its headers, and a redacted look at what it holds.
+    """Show a dead letter: its origin, why it did not count, its headers, and a redacted excerpt of its content.
 
     Example: `braid dead-letters show rollouts.agent-events.v1/3/17`
 

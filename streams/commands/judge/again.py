@@ -12,12 +12,13 @@ def again(
 ) -> None:
     """Judge stored rollouts again, with the judge and rubric that are configured now. The facts are not touched.
 
-    Every rollout that has closed is judged, also one that closed while the judge was away. Its branches, events, verdicts and
-    all other configuration are those that were settled; only votes, rankings and what follows from them are new. Votes that
-    exist are not paid for again: a run that was cut off, or whose hourly budget was spent, is started again and goes on.
+    Every closed rollout is judged, also one that closed while the judge was unavailable. Its branches, events,
+    verdicts and all other configuration are those that were settled; only votes, rankings and their results are new.
+    Existing votes are not paid for again: a run that was interrupted, or whose hourly budget was spent, is started
+    again and continues.
 
-    judge.calls_per_hour is counted for this run alone: what workers and other commands ask meanwhile is not in it, nor what an
-    earlier run asked.
+    judge.calls_per_hour is counted for this run alone: calls of workers, of other commands and of an earlier run are
+    not included.
 
     Example: `braid judge again --from-dir results --out judged`
 

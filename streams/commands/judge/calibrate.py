@@ -1,4 +1,4 @@
-"""`braid judge calibrate`: the configured judge, asked about pairs whose answer is known."""
+"""`braid judge calibrate`: ask the configured judge about pairs whose answer is known."""
 
 import time
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ class CalibrateFlags(Flags):
 
 
 def calibrate(file: Path, /, *, flags: CalibrateFlags = CalibrateFlags()) -> None:
-    """Ask the configured judge about pairs of which it is known which one is better.
+    """Ask the configured judge about pairs for which the better side is known.
 
-    judge.calls_per_hour is counted for this run alone: what workers and other commands ask meanwhile is not in it.
+    judge.calls_per_hour is counted for this run alone: calls of workers and other commands are not included.
 
     Example: `braid judge calibrate golden.jsonl --save calibration.json`
 

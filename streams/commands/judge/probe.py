@@ -46,7 +46,7 @@ class ProbeFlags(Flags):
     """The options of `braid judge probe`."""
 
     task: str = "Fix the failing test in parser.py."
-    """The question that the two were asked."""
+    """The question that both were asked."""
     a: Path | None = None
     """A file with the text of the first one."""
     b: Path | None = None
@@ -58,10 +58,10 @@ class ProbeFlags(Flags):
 
 
 def probe(*, flags: ProbeFlags = ProbeFlags()) -> None:
-    """Ask the configured judge about one pair, in both orders, and show what came back and what it cost.
+    """Ask the configured judge about one pair, in both orders, and show the answers and their cost.
 
-    Without files: a run that shows its tests passing (a) against one that only says so (b). Exits with 1 when there was no
-    answer at all. judge.calls_per_hour does not hold here.
+    Without files: a run that shows its tests passing (a) against one that only says so (b). Exits with 1 if there was
+    no answer at all. judge.calls_per_hour does not apply here.
 
     Example: `braid judge probe --task "Fix the test" --a first.txt --b second.txt`
     """

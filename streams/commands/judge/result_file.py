@@ -1,4 +1,4 @@
-"""Files that a command writes beside its output: checked before anything is read or paid for."""
+"""Files that a command writes in addition to its output: checked before anything is read or paid for."""
 
 import os
 from pathlib import Path

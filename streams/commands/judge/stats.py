@@ -19,13 +19,13 @@ class StatsFlags(Flags):
     """The options of `braid judge stats`."""
 
     from_dir: Annotated[list[Path] | None, Flag] = None
-    """Read what `braid run --out DIR` or `braid judge again --out DIR` left in DIR, instead of Kafka. Give it again for more
-    directories: their judges are compared.
+    """Read the output of `braid run --out DIR` or `braid judge again --out DIR` in DIR, instead of Kafka. Give it again
+    for more directories: their judges are compared.
     """
     unfinished: Annotated[bool, Flag] = False
     """Read directories although they have no manifest, or have lost files since."""
     prefix: Annotated[list[str] | None, Flag] = None
-    """Read the topics with this prefix (instead of the configured one). Give it again for more."""
+    """Read the topics with this prefix (instead of the configured one). May be given several times."""
     spans: Annotated[int, number("--spans", 1, 1000)] = 8
     """Into how many spans of time the votes are divided."""
     plot: Path | None = None

@@ -25,12 +25,12 @@ class JudgeWorkerFlags(Flags):
 def worker(*, flags: JudgeWorkerFlags = JudgeWorkerFlags(), log_level: LogLevel = "info") -> None:
     """Answer judge requests with votes, until SIGTERM or Ctrl-C.
 
-    The judge is the one that emission.judge names (kind scripted, anthropic or openai); `braid worker` must run with the same.
+    The judge is the one of emission.judge (kind scripted, anthropic or openai); `braid worker` must run with the same.
     Run more of them, each with a slot of its own, and they share the partitions. One that dies is simply started again:
     votes that are in the log are never paid for twice.
 
-    judge.calls_per_hour is counted by this worker for itself: every other one, `again`, `calibrate`, `braid run --judge` and a
-    build verifier with criteria may spend as much beside it.
+    judge.calls_per_hour is counted by this worker for itself: every other one, `again`, `calibrate`, `braid run
+    --judge` and a build verifier with criteria may use as many calls in addition.
 
     Example: `braid judge worker --slot 1`
     """

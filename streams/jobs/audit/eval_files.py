@@ -1,4 +1,4 @@
-"""Evaluation logs as files: told apart by content, read whole, with the position of everything that is no row.
+"""Evaluation logs as files: recognised by content, read in full, with the position of everything that is not a row.
 
 Sizes are bounded: a member of an archive that unpacks to more, or a line that is longer, is an error at its position.
 """
@@ -46,7 +46,7 @@ class EvalFileError(BraidError):
 
 
 def read_eval_log(path: Path, choice: Choice = ALL) -> EvalLog:
-    """Read a log. Raises EvalFileError when it is none, or has nothing of what was asked for."""
+    """Read a log. Raises EvalFileError if it is not an evaluation log, or has nothing of the requested filter or task."""
     try:
         with path.open("rb") as source:
             head = source.read(len(MAGIC))
@@ -112,7 +112,7 @@ def _json(path: Path, choice: Choice) -> EvalLog:
 def _lines(path: Path, choice: Choice) -> EvalLog:
     elements = map(_line, read_lines([path]))
     held = list[Element]()
-    for element in elements:  # bad lines may come first: the first good one tells the shape
+    for element in elements:  # bad lines may come first: the first good one shows the shape
         held.append(element)
         shape = shape_of(element.value)
         if shape is not None:
@@ -122,7 +122,7 @@ def _lines(path: Path, choice: Choice) -> EvalLog:
 
 
 def _second_is_object(path: Path) -> bool:
-    """Whether a file whose first line is bad has a line that is a row: then it is a file of lines."""
+    """Whether a file whose first line is bad has another line that is a row: then it is a file of lines."""
     return any(
         shape_of(_line(each).value) in ("lm-eval", "lines")
         for each, _ in zip(read_lines([path]), range(100), strict=False)

@@ -1,7 +1,7 @@
 """The rollouts of a log, one by one, with all their facts: superseded verdicts too.
 
-Topics of a partition are read in step with their times, and a closed rollout goes on when every topic has been read past its
-closing: memory holds the rollouts that are open at one moment. Those that never closed come last.
+Topics of a partition are read in step with their times, and a closed rollout is passed on when every topic has been
+read past its closing: memory holds only the rollouts open at one moment. Rollouts that never closed come last.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -15,7 +15,7 @@ from streams.log.record import LogRecord
 from streams.log.topics import FACTS, Topic
 
 Observe = Callable[[Topic, Sequence[LogRecord]], None]
-"""Told the records of facts before they are folded."""
+"""Called with the records of facts before they are folded."""
 
 
 async def log_rollouts(
@@ -62,6 +62,6 @@ class _Rounds:
         return ready
 
     def close(self, rollout_id: str) -> None:
-        """Let a rollout wait."""
+        """Queue a rollout until every topic has been read past its closing."""
         if rollout_id not in self._old:
             self._young[rollout_id] = None

@@ -26,18 +26,18 @@ FINISH = (b'"finishReason"', b'"finish_reason"')
 
 
 class ReportError(BraidError):
-    """A source of which no report can be made."""
+    """A source from which no report can be made."""
 
 
 class _Traces:
-    """Rollouts whose records came with a trace context, and whose events tell why a model stopped."""
+    """Rollouts whose records have a trace context, and rollouts whose events record why a model stopped."""
 
     def __init__(self) -> None:
         self.traced: set[bytes | None] = set()
         self.finishes: set[bytes | None] = set()
 
     def observe(self, topic: Topic, records: Sequence[LogRecord]) -> None:
-        """Look at the raw records."""
+        """Note the trace contexts of raw records."""
         if topic is not AGENT_EVENTS:
             return
         for record in records:
@@ -47,7 +47,7 @@ class _Traces:
                 self.finishes.add(record.key)
 
     def leave(self, rollout_id: str) -> tuple[bool, bool]:
-        """Whether a rollout is among them; it is not asked for again."""
+        """Whether a rollout is in each of the two sets; it is removed from them."""
         key = rollout_id.encode()
         found = key in self.traced, key in self.finishes
         self.traced.discard(key)

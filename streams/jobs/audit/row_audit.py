@@ -1,4 +1,4 @@
-"""Audits of dataset files: rows that no trainer can learn from, and rows that repeat what models are evaluated on."""
+"""Audits of dataset files: rows that no trainer can learn from, and rows that repeat items of an evaluation."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def rows_of(files: Sequence[Path]) -> Iterator[Row]:
 
 
 def audit_rows(files: Sequence[Path], index: EvalIndex | None) -> dict[str, Any]:
-    """Look at every row."""
+    """Check every row."""
     errors: list[dict[str, Any]] = []
     forms: Counter[str] = Counter()
     total = invalid = contaminated = 0

@@ -14,7 +14,7 @@ class TaskAuditError(BraidError):
 
 
 def read_tree(folder: Path) -> TaskTree:
-    """Read a task directory. Raises TaskAuditError when it is none."""
+    """Read a task directory. Raises TaskAuditError if it is not a task."""
     if not folder.is_dir():
         raise TaskAuditError(
             f"{folder}: {'not a directory' if folder.exists() else 'no such directory'}; give the directory of a task"

@@ -51,13 +51,13 @@ class Member:
         return found
 
     def _say(self, line: bytes) -> None:
-        # A pipe holds most jobs; a longer one waits here until the member has loaded.
+        # A pipe buffers most jobs; a longer one waits here until the member has loaded.
         left = memoryview(line + b"\n")
         while left:
             left = left[self._input.write(left) or 0 :]
 
     def fate(self) -> str:
-        """Say how it ended, after it gave no answer, and what to do about it."""
+        """Return how it ended without an answer, and what to do about it."""
         self._input.close()
         self._process.join()
         code = self._process.exitcode or 0
@@ -66,7 +66,7 @@ class Member:
         return f"its process {how} before it was done{out_of_memory}; run the command again"
 
     async def end(self, *, at_once: bool) -> None:
-        """Let it end, by itself or at once, and wait until it has."""
+        """End it, after its work or at once, and wait until it has ended."""
         if at_once:
             self._process.kill()
         self._input.close()
@@ -83,7 +83,9 @@ class Member:
 
 
 def _work(begin: Begin, questions: int, answers: int, not_its_own: Iterable[FileIO]) -> None:
-    """The life of a member. A pipe ends with the last process that can write to it, so it closes those of the others."""
+    """The life of a member. A pipe ends when the last process that can write to it closes it, so this process closes
+    those of the others.
+    """
     os.setpgid(0, 0)  # the terminal's Ctrl-C is for the process that forked it
     for file in not_its_own:
         file.close()
@@ -91,9 +93,10 @@ def _work(begin: Begin, questions: int, answers: int, not_its_own: Iterable[File
 
 
 class Crew:
-    """So many processes; none, where one is enough: the caller does the work itself. `begin` opens the workplace of each.
+    """So many processes; none, if one is enough: the caller does the work itself. `begin` opens the workplace of each.
 
-    `spare` ones help only at the end: the last partitions share the processors, so that none is idle while one partition is left.
+    `spare` ones help only at the end: the last partitions share the processors, so that none is idle while one
+    partition is left.
     """
 
     def __init__(self, size: int, begin: Begin, spare: int = 0) -> None:
@@ -101,7 +104,7 @@ class Crew:
         self._spare = spare if size > 1 else 0
         self._begin = begin
         self.members: list[Member] = []
-        """The spare ones last."""
+        """Spare members last."""
 
     def __enter__(self) -> Self:
         if self.size:

@@ -69,7 +69,7 @@ async def _serve(begin: Begin, questions: int, answer: Callable[[object], None])
 
 
 def _end_with_parent(questions: int, place: Workplace[Any], under_way: list[int]) -> None:
-    """End when the pipe ends in the middle of a partition: the process that would take the answer is gone."""
+    """End if the pipe closes during a partition: the process that would read the answer has ended."""
     hanging = select.poll()
     hanging.register(questions, 0)
     hanging.poll()

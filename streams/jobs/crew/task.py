@@ -1,4 +1,4 @@
-"""Partitions of a job, worked on by the processes of a crew: each takes the next one that is left. Without a crew, here."""
+"""Partitions of a job, processed by a crew: each process takes the next one. Without a crew, here."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from streams.jobs.crew.workplace import Moved, Workplace
 
 
 class Task(NamedTuple):
-    """The same job for members of a crew and for this process."""
+    """A job that members of a crew or this process can run."""
 
     job: BaseModel
     settings: dict[str, Any]

@@ -15,7 +15,7 @@ Moved = Callable[[int], None]
 
 
 class Workplace(ABC, Generic[Found]):
-    """Everything that one process needs to work on partitions, one after the other."""
+    """Everything that one process needs to work on partitions in turn."""
 
     @abstractmethod
     async def work(self, partition: int, moved: Moved) -> Found:

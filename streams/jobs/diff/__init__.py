@@ -1,1 +1,1 @@
-"""`braid diff`: what changed between two datasets of the same rollouts, and which rule did it."""
+"""`braid diff`: what changed between two datasets of the same rollouts, and which rule caused it."""

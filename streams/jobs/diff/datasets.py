@@ -1,4 +1,4 @@
-"""The datasets that `braid export` makes: rows in a trainer's format, and beside them where each of them came from."""
+"""The datasets of `braid export`: rows in a trainer's format, and their provenance."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from streams.log.manifest import DATASET_MANIFEST as MANIFEST
 from streams.log.manifest import listed, read_manifest
 
 NO_RULE = "source"
-"""Of a recipe: where the records were read."""
+"""The part of a recipe that is not a rule: where the records were read."""
 
 DIGITS = 12
-"""Of a configuration's digest, to tell it from others."""
+"""Digits of a configuration's digest that identify it."""
 
 
 class DatasetSide:
@@ -41,7 +41,7 @@ class DatasetSide:
             ) from None
 
     def _read(self, manifest: dict[str, Any]) -> None:
-        """Everything: what was made by the evidence, rows by their provenance, and their content."""
+        """Read everything: evidence, provenance of rows, and their content."""
         form: str = manifest["format"]
         self.rules |= {name: rule for name, rule in manifest["recipe"].items() if name != NO_RULE}
         self.rules["configurations"] = sorted(digest[:DIGITS] for digest in manifest["config_digests"])
@@ -68,7 +68,7 @@ class DatasetSide:
         self.kinds: list[str] = sorted({about.kind for about in self.rows}) or [form]
 
     def why(self, about: About, row: Row, /) -> str:
-        """The known facts about a row that is not there: a manifest counts what was left out, and names no rows."""
+        """The known facts about a missing row: a manifest counts the rows left out, and does not list them."""
         if about.rollout_id not in self.rollouts:
             return "the rollout is not there"
         return "left out of the export" if self._made.issuperset(row.made_of) else "not made, or left out of the export"

@@ -1,4 +1,4 @@
-"""Two datasets side by side: rows that are the same, changed, added and gone, and why."""
+"""Compares two datasets: rows that are the same, changed, added and removed, and why."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ class Difference:
 
 
 def diff(first: Path, second: Path, *, unfinished: bool = False) -> Difference:
-    """Compare two directories of the same kind, or what their manifests stand beside. Raises ReplayError for others."""
+    """Compare two directories of the same kind, or the directories of two manifests. Raises ReplayError for any other."""
     one, other = side(first, unfinished=unfinished), side(second, unfinished=unfinished)
     if type(one) is not type(other):
         exported, log = (first, second) if isinstance(one, DatasetSide) else (second, first)
@@ -102,7 +102,7 @@ def _note(found: Difference, changes: Changes, what: str, about: About, why: str
 
 
 def _rules(one: Side, other: Side) -> list[str]:
-    """How the rules under which two datasets were made differ, as far as they say."""
+    """The differences between the rules of two datasets, as far as they are recorded."""
     said = [
         (name, in_words(one.rules.get(name)), in_words(other.rules.get(name)))
         for name in sorted(one.rules.keys() | other.rules.keys())

@@ -1,6 +1,6 @@
 """The logs that `braid replay --out`, `braid run --out` and `braid archive --all` make: the sink topics as files.
 
-A row that is only on one side is looked up among what the other side kept out, with the reasons given there.
+A row that is only on one side is looked up among the rejected rows of the other side, with the reasons given there.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class LogSide:
         self.rollouts: set[str] = set()
         self.rules: dict[str, Any] = dict(self._log.files.manifest.get("rules", {}))
         self._reasons: dict[tuple[str, str], list[tuple[tuple[int, ...], str]]] = {}
-        """By kind and rollout: which branches were left out, and why."""
+        """By kind and rollout: the branches left out, and why."""
         self._configs: set[str] = set()
         asyncio.run(self._read())
         self.rules |= _settings(self._configs)
@@ -77,7 +77,7 @@ class LogSide:
             self.rows[about] = Row(hashed(record.plain()))
 
     def why(self, about: About, _: Row, /) -> str:
-        """The reason that was given for leaving it out."""
+        """The recorded reason for leaving it out."""
         if about.rollout_id not in self.rollouts:
             return "the rollout is not there"
         left = self._reasons.get((about.kind, about.rollout_id), [])

@@ -1,7 +1,7 @@
-"""One of two datasets that are compared: its rows by what they are about, and what it says of those that it has not.
+"""One of two datasets that are compared: its rows by subject, and its reasons for missing rows.
 
-An id is a function of the content, so rows are matched by their rollout and branches. Of a row only a hash of each field is
-kept: what differs can be named without holding two datasets.
+An id is a function of the content, so rows are matched by their rollout and branches. Only a hash of each field of a
+row is kept: that is enough to name differences, and two datasets need not fit in memory.
 """
 
 from collections.abc import Mapping
@@ -41,15 +41,15 @@ class Side(Protocol):
     rows: dict[About, Row]
     rollouts: set[str]
     rules: dict[str, Any]
-    """Under which it was made, as far as it says."""
+    """The rules under which it was made, as far as they are recorded."""
 
     def why(self, about: About, row: Row, /) -> str:
-        """Why it has no such row as the other one has."""
+        """Why this side has no row for a subject that the other side has."""
         ...
 
 
 IDS = frozenset({"record_id", "ranking_id", "settled_id", "closed_id", "config_digest", "provenance", "schema_version"})
-"""Fields that follow from the others."""
+"""Fields that are derived from the others."""
 
 
 def hashed(row: Mapping[str, Any]) -> dict[str, int]:

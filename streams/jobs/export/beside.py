@@ -16,7 +16,7 @@ from streams.log.progress import Say
 
 
 def require_formats(names: Iterable[str]) -> None:
-    """Raises ExportError for a name that is no format."""
+    """Raises ExportError for a name that is not a format."""
     for name in names:
         if name not in FORMATS:
             raise ExportError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
@@ -30,7 +30,7 @@ def require_recipes(names: Iterable[str]) -> None:
 
 
 async def export_beside(directory: Path, name: str, settings: Settings, say: Say, *, sign: bool = True) -> Counts:
-    """Export the log in `directory` to `directory/name`, in place of what an earlier export left there.
+    """Export the log in `directory` to `directory/name`, replacing an earlier export there.
 
     The result is that of `braid export --format NAME --from-dir DIRECTORY --out DIRECTORY/NAME`.
     """

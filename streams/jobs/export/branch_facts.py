@@ -1,7 +1,8 @@
-"""The facts of whole rollouts, for formats that tell whole branches: events and verdicts that the settling pinned, and the opening.
+"""The facts of whole rollouts, for formats that export whole branches: events and verdicts pinned by the settling, and
+the opening.
 
-An event that came twice counts once, and of two with one seq the first; what came after the settling does not count. All events of a
-branch together have the digest that its settling states, or the rollout is not whole.
+A repeated event counts once, and of two with one seq the first; an event after the settling does not count. The digest
+of all events of a branch must match its settling, else the rollout is incomplete.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ _TOPIC_OF = {"build": BUILD_VERDICTS, "visual": VISUAL_VERDICTS}
 
 
 class Gathering:
-    """The facts of one rollout, taken one by one until those that its settling pinned are there."""
+    """The facts of one rollout, collected until all that its settling pinned are there."""
 
     def __init__(self, settled: RolloutSettled) -> None:
         self._settled = settled
@@ -56,11 +57,11 @@ class Gathering:
 
     @property
     def lacks_all_events(self) -> bool:
-        """Whether no event is there of those that were pinned: a log of sinks alone has none."""
+        """Whether none of the pinned events is there: a log of sinks alone has none."""
         return self.lacks_events and not any(self._events.values())
 
     def lacks_verdicts(self, topic: Topic | None = None) -> bool:
-        """Whether verdicts are missing: any, or those of a topic."""
+        """Whether any verdicts are missing, or any of one topic."""
         lacking = [pin for pin in self._settled.branches if len(self._of(pin)) < len(pin.verdict_ids)]
         kinds = {kind for pin in lacking for kind in pin.verdict_kinds or ("build", "visual", "")}
         return bool(kinds) if topic is None else any(_TOPIC_OF.get(kind, CHECK_VERDICTS) is topic for kind in kinds)
@@ -79,7 +80,7 @@ class Gathering:
         return found
 
     def branches(self) -> Mapping[int, ToldBranch] | None:
-        """The facts of each branch; None where something is missing, or is not what was settled."""
+        """The facts of each branch; None if something is missing, or differs from what was settled."""
         if self.lacks_events or self.lacks_verdicts():
             return None
         told: dict[int, ToldBranch] = {}

@@ -1,7 +1,7 @@
-"""The file beside the files of an export: its checkpoint, its manifest and its card.
+"""The files next to the data of an export: its checkpoint, its manifest and its card.
 
-The checkpoint is written last and decides: what it does not know has not happened. It holds where every partition was read
-to and which rollouts were taken, so the next export to the directory adds what is new.
+The checkpoint is written last and decides: an export that it does not list did not happen. It has the read position of
+every partition and the exported rollouts, so the next export to the directory adds only new ones.
 """
 
 import base64
@@ -44,32 +44,33 @@ _PUBLISHED = re.compile(rf"({FOLDER}/)?[\w-]+-[0-9]{{5,}}\.(jsonl|parquet)|[^/]+
 
 
 class ExportError(BraidError):
-    """The export cannot go on as asked."""
+    """The export cannot continue as requested."""
 
 
 @dataclass
 class State:
-    """An export directory as it stands."""
+    """The state of an export directory."""
 
     recipe: dict[str, Any]
-    """The options of the export: format, file, source, split, filters, evaluation items. Another recipe needs another
-    directory."""
+    """The options of the export: format, file, source, split, filters, evaluation items. A different recipe needs a
+    different directory.
+    """
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
-    """By topic and partition, where to read on."""
+    """By topic and partition, the offset to continue from."""
     seen: dict[int, int] = field(default_factory=dict)
     """The rollouts that were taken, with the closing evidence of each, both in short."""
     numbers: dict[str, int] = field(default_factory=dict)
     """By the beginning of its name, the number of the next file."""
     shards: list[Shard] = field(default_factory=list)
     ledgers: list[Shard] = field(default_factory=list)
-    """The files that say where rows came from."""
+    """The files with the provenance of rows."""
     totals: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
     contaminated: Counter[str] = field(default_factory=Counter)
     not_carried: Counter[str] = field(default_factory=Counter)
     """Messages by the field that the format has no place for."""
     tools: dict[str, str] = field(default_factory=dict)
-    """By name, the definitions of tools that stand beside the rows; the first one counts."""
+    """By name, the definitions of tools in the file next to the rows; the first one counts."""
     languages: list[str] = field(default_factory=list)
     """Languages of code that rows run, for the same formats."""
     verifiers: dict[str, list[int]] = field(default_factory=dict)
@@ -81,11 +82,13 @@ class State:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     """The positions that each export read."""
     kept: int = 0
-    """Units of rows that were kept, where duplicates are left out."""
+    """How many signatures of kept rows there are, if duplicates are left out."""
     kept_sha256: str = ""
-    """Of their signatures, which stand beside."""
+    """The digest of the file of signatures."""
     rollouts: list[str] | None = field(default_factory=list)
-    """The rollouts whose evidence is in the dataset, by id; None where an earlier version began it and did not keep them."""
+    """The rollouts whose evidence is in the dataset, by id; None if an earlier version began it and did not record
+    them.
+    """
     replaces: list[str] = field(default_factory=list)
     """Files of an earlier export, to be removed when this one is complete."""
 
@@ -95,7 +98,7 @@ class State:
         self.reward_range = [min(known[0], lowest), max(known[1], highest)]
 
     def use(self, uses: ToolUse) -> None:
-        """Note the tools that a row speaks of."""
+        """Note the tools that a row uses."""
         for name, definition in uses.tools.items():
             self.tools.setdefault(name, definition)
         self.languages = sorted({*self.languages, *uses.languages})
@@ -151,7 +154,9 @@ class _Checkpoint(BaseModel):
 
 
 def load_state(folder: Path, recipe: dict[str, Any], *, from_beginning: bool) -> State:
-    """The state of a directory; a new one when there is none, or when all is to be exported again. Raises ExportError."""
+    """The state of a directory; a new one if there is none, or if everything is to be exported again. Raises
+    ExportError.
+    """
     path = folder / CHECKPOINT
     if not path.exists():
         return State(recipe)
@@ -185,13 +190,12 @@ def _seen(text: str, version: int) -> dict[int, int]:
 
 
 def note_publishing(folder: Path, shards: Iterable[Shard]) -> None:
-    """Note which files are about to be seen: an export that is killed now has left these, and no others."""
+    """Note which files are about to be published: an export that is killed now leaves only these."""
     write_whole(folder / PUBLISHING, orjson.dumps({shard.name: shard.sha256 for shard in shards}))
 
 
 def clear_leftovers(folder: Path, state: State, names: Iterable[str], layout: Layout) -> None:
-    """Remove what an export that was killed left behind. Raises ExportError for files that may belong to another
-    program."""
+    """Remove the files of an export that was killed. Raises ExportError for files that may belong to another program."""
     known = {shard.name for shard in (*state.shards, *state.ledgers)} | set(state.replaces)
     for name, digest in _noted(folder).items():
         partial(folder, name).unlink(missing_ok=True)
@@ -215,7 +219,7 @@ def clear_leftovers(folder: Path, state: State, names: Iterable[str], layout: La
 
 
 def _noted(folder: Path) -> dict[str, str]:
-    """The files that an interrupted export was about to publish, by name; none where no note can be read."""
+    """The files that an interrupted export was about to publish, by name; empty if no note can be read."""
     try:
         noted = orjson.loads((folder / PUBLISHING).read_bytes())
     except (OSError, ValueError):
@@ -225,7 +229,7 @@ def _noted(folder: Path) -> dict[str, str]:
 
 
 def write_dataset_manifest(folder: Path, state: State, form: Format, key: SigningKey | None) -> None:
-    """Write what the dataset is made of, and from what; signed, where there is a key."""
+    """Write the contents and sources of the dataset; signed, if there is a key."""
     rollouts = state.totals["rollouts"]
     manifest: dict[str, Any] = {
         "format": form.name,
@@ -234,7 +238,7 @@ def write_dataset_manifest(folder: Path, state: State, form: Format, key: Signin
         "schemas": {name: _schema(record) for name, record in sorted(RECORDS.items())},
         "config_digests": dict(sorted(state.configs.items())),
         "reward_range": state.reward_range,
-        # The ids of both decisions of every rollout stand in the closing records of these files.
+        # The ids of both decisions of every rollout are in the closing records of these files.
         "closures": {
             "settled": rollouts,
             "closed": rollouts,
@@ -257,7 +261,7 @@ def write_dataset_manifest(folder: Path, state: State, form: Format, key: Signin
 
 
 def _write_metadata(folder: Path, state: State, form: Format) -> None:
-    """Write the definitions of tools, for formats that keep them beside the rows."""
+    """Write the definitions of tools, for formats that keep them in a separate file."""
     if form.tools_beside:
         tools = [orjson.loads(definition) for _, definition in sorted(state.tools.items())]
         metadata = {"custom_tools": tools, "code_enabled": state.languages, "browser_enabled": False}
@@ -270,7 +274,7 @@ def _schema(record: type[Record]) -> dict[str, Any]:
 
 
 def write_card(folder: Path, state: State, form: Format, kind: FileKind, layout: Layout) -> None:
-    """Write the dataset card: what a person, and `load_dataset`, needs to know; the same for machines; and definitions of tools."""
+    """Write the dataset card for people and for `load_dataset`; the same in Croissant; and definitions of tools."""
     parts: dict[str, dict[str, list[str]]] = {}
     for shard in state.shards:
         parts.setdefault(shard.part or "default", {}).setdefault(shard.split, []).append(shard.name)
@@ -303,7 +307,7 @@ def write_card(folder: Path, state: State, form: Format, kind: FileKind, layout:
 
 
 def _verifiers(counts: Mapping[str, list[int]]) -> list[str]:
-    """The verifiers behind the rows; `braid audit verifiers` looks at more than their rates."""
+    """The verifiers behind the rows; `braid audit verifiers` checks more than their rates."""
     if not counts:
         return []
     rows = []

@@ -16,7 +16,7 @@ from streams.log.durable_files import write_whole
 
 CROISSANT = "croissant.json"
 VERSION = "1.0.0"
-"""Of the dataset: what it holds is told by the digests."""
+"""Version of the dataset; its contents are identified by digests."""
 ENCODINGS: Mapping[str, str] = {
     "jsonl": "application/jsonlines", "parquet": "application/x-parquet", "json": "application/json"
 }  # fmt: skip

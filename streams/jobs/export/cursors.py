@@ -1,6 +1,6 @@
-"""The cursors of an export: all topics of one partition, from the checkpoint to where they end now.
+"""The cursors of an export: all topics of one partition, from the checkpoint to their current ends.
 
-Everything about a rollout stands in one partition number, so one partition is read at a time. Each topic is read only as
+All records of a rollout have one partition number, so one partition is read at a time. Each topic is read only as
 far as the rollout at hand needs: memory does not grow with the log.
 """
 
@@ -25,7 +25,7 @@ async def partition_cursors(
         opened: dict[Topic, Cursor] = {}
         for topic in topics:
             span = held[topic.name].get(partition, NOTHING)
-            # Openings are looked up again for every export. Files are read whole: a new run replaces them.
+            # Openings are read again for every export. Files are read in full: a new run replaces them.
             start = starts.get(topic.name, 0) if log.grows and topic is not LIFECYCLE else 0
             if start > span.end:
                 raise LookError(

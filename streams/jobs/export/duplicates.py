@@ -1,9 +1,9 @@
 """Rows that repeat an earlier row of the dataset, left out: equal texts, or texts that share most of their words.
 
-The first one stays, in the order of the export. The samples of one task are one unit, so groups stay whole. Kept rows
-are noted in a file beside the checkpoint, so that a later export to the same directory leaves out rows that repeat an
-earlier one: signatures of a fixed size, and nothing of the rows. Importing this module for `near` needs datasketch (the
-extra `export`).
+The first one stays, in the order of the export. The samples of one task are one unit, so groups stay whole. Signatures
+of kept rows are stored in a file beside the checkpoint, so that a later export to the same directory leaves out rows
+that repeat an earlier one: signatures of a fixed size, without the text of the rows. Importing this module for `near`
+needs datasketch (the extra `export`).
 """
 
 import re
@@ -23,7 +23,7 @@ from streams.log.durable_files import write_whole
 Dedupe = Literal["exact", "near"]
 
 FILE: Final = ".export.kept"
-"""The signatures of what was kept."""
+"""The file of the signatures of kept rows."""
 
 PERMUTATIONS: Final = 64
 BANDS: Final = 12
@@ -45,7 +45,7 @@ _word: Final = re.compile(r"\w+")
 
 
 class DuplicateError(BraidError):
-    """The note of what was kept cannot be used."""
+    """The file of signatures cannot be used."""
 
 
 class Duplicates:
@@ -62,11 +62,11 @@ class Duplicates:
 
     @property
     def count(self) -> int:
-        """How many units were kept."""
+        """The number of kept units."""
         return len(self._kept) // self.size
 
     def select(self, group: Group, kinds: Sequence[Kind]) -> tuple[Group, list[str]]:
-        """Return the group without what repeats an earlier unit, and the reason of each row that was left out."""
+        """Return the group without rows that repeat an earlier one, and the reason of each row that was left out."""
         reasons: list[str] = []
         if "sft" in kinds:
             group = replace(group, sft=self._each(group.sft, reasons))
@@ -87,7 +87,7 @@ class Duplicates:
         return kept
 
     def _takes(self, text: str) -> bool:
-        """Take a text that repeats no other one; returns whether it was taken."""
+        """Keep a text unless it repeats another one; return whether it was kept."""
         signature = self._sign(text)
         if self._repeats(signature):
             return False
@@ -115,7 +115,9 @@ class Duplicates:
     # -- the note ------------------------------------------------------------------------------------------------------
 
     def load(self, folder: Path, count: int, digest: str) -> None:
-        """Read what earlier exports to a directory kept. Raises DuplicateError for a file that is not the checkpoint's."""
+        """Read the signatures of earlier exports to a directory. Raises DuplicateError for a file that is not the
+        checkpoint's.
+        """
         if not count:
             return
         path = folder / FILE
@@ -129,14 +131,14 @@ class Duplicates:
             self._note(raw[at : at + self.size])
 
     def save(self, folder: Path) -> tuple[int, str]:
-        """Write what was kept; returns what the checkpoint has to say of it."""
+        """Write the signatures; return their count and digest for the checkpoint."""
         raw = bytes(self._kept)
         write_whole(folder / FILE, raw)
         return self.count, sha256(raw).hexdigest()
 
 
 def _text(row: Spoken, kind: Dedupe) -> str:
-    """All that is said in a row, with who says it.
+    """The texts of a row, with their speakers.
 
     Near duplicates are found without system prompts: one long prompt that all rows share would make them all alike.
     """
@@ -170,7 +172,7 @@ def _near() -> Callable[[str], bytes]:
 
 
 def _shingles(text: str) -> Iterator[bytes]:
-    """Runs of words; a text of fewer words is one. Texts without any word are told apart as they are."""
+    """Runs of words; a text of fewer words is one. Texts without any word are compared as they are."""
     words = _word.findall(text.lower())
     if not words:
         yield text.encode()

@@ -1,7 +1,7 @@
-"""One export: whole rollouts, selected, shaped and written; then manifest, card and checkpoint, in this order.
+"""One export: whole rollouts, selected, formatted and written; then manifest, card and checkpoint, in this order.
 
-Nothing is visible before everything is complete, and what is exported is a function of the log and the recipe: an export
-that is killed and started again gives the same files.
+Nothing is visible before everything is complete, and the export is a function of the log and the recipe: an export that
+is killed and started again gives the same files.
 """
 
 import time
@@ -55,9 +55,9 @@ async def export(
     from_beginning: bool = False,
     say: Say = quiet,
 ) -> Counts:
-    """Export what is new in `source` to `out`, with a manifest that `attestor` signs.
+    """Export the new rollouts of `source` to `out`, with a manifest that `attestor` signs.
 
-    Raises ExportError when the directory holds another export, or one is being made there.
+    Raises ExportError if the directory has another export, or one is running there.
     """
     began = time.monotonic()
     counts = Counts(out=str(out))
@@ -93,7 +93,7 @@ def _conclude(
     out: Path, recipe: Recipe, state: State, counts: Counts, published: list[Shard], described: dict[str, Any] | None,
     attestor: Attestor | None,
 ) -> None:  # fmt: skip
-    """Write what stands beside the files; the checkpoint last."""
+    """Write the accompanying files; the checkpoint last."""
     counts.files = len(published)
     counts.bytes = sum(shard.bytes for shard in published)
     state.shards += published
@@ -118,7 +118,7 @@ def _conclude(
 
 
 class _Run:
-    """Reads all partitions, and writes what is whole."""
+    """Reads all partitions, and writes the complete rollouts."""
 
     def __init__(
         self, source: LogReader, recipe: Recipe, state: State, shards: Shards, ledger: Ledger, counts: Counts, say: Say,
@@ -246,7 +246,7 @@ class _Run:
         return kept
 
     def _redacted(self, row: Row) -> Row | Left:
-        """The last look before something leaves that was not redacted when it was made, or by other rules than ours."""
+        """Redact a row again before it is exported, if it was made without redaction, or with other rules than ours."""
         found = redact_json(row.value)
         if has_unremoved(kind for kind, _ in found.counts):
             return Left("secret_not_removed")
@@ -266,8 +266,8 @@ def _barred(group: Group) -> frozenset[str]:
 
 
 def _is_looked_at_again(whole: Whole, recipe: Recipe) -> bool:
-    """Whether rows may hold something that was not redacted, or by other rules. Facts are redacted where they are read; a second
-    look costs little beside a secret that leaves.
+    """Whether rows must be redacted again, because they were not redacted, or by other rules. Facts are redacted when
+    they are read; a second redaction is cheap compared with a leaked secret.
     """
     return (recipe.redact and not whole.redacted and not recipe.form.verbatim) or (
         bool(whole.told) and facts_of(whole.settled, {}, None, redact=recipe.redact).redacting

@@ -24,11 +24,11 @@ class Counts(RolloutCounts):
     not_carried: dict[str, int] = field(default_factory=dict)
     """Messages of the written rows by the field that the format has no place for."""
     short_items: int = 0
-    """Evaluation items that are too short to be told from chance, and were not looked for."""
+    """Evaluation items too short to be distinguished from chance, and therefore not checked."""
     redacted: int = 0
     """Rows in which something was still to be redacted."""
     incomplete: int = 0
-    """Closed rollouts of which something is missing."""
+    """Closed rollouts with missing records."""
     uncovered: int = 0
     """Rollouts whose branch records were needed, and whose evidence was made before it listed them."""
     open: int = 0
@@ -36,10 +36,10 @@ class Counts(RolloutCounts):
     files: int = 0
     bytes: int = 0
     missing: list[str] = field(default_factory=list)
-    """The first incomplete rollouts, and what they miss."""
+    """The first incomplete rollouts, and what they lack."""
 
     def add(self, whole: Whole) -> None:
-        """Count a rollout that is whole."""
+        """Count a complete rollout."""
         self.count(whole.ranking, sum(branch.n_events for branch in whole.settled.branches), whole.closing.records + 1)
         topics = Counter(emitted.topic for emitted in whole.closing.emitted)
         self.sft += topics[SFT.name]
@@ -48,7 +48,9 @@ class Counts(RolloutCounts):
         self.kept_out.update(whole.kept_out)
 
     def absent(self) -> Counter[str]:
-        """All that is not in the dataset, by reason: what the worker kept out, and what this export left out."""
+        """Counts of everything that is not in the dataset, by reason: rejected by the worker, or left out by this
+        export.
+        """
         return self.kept_out + Counter(self.rejected)
 
     def plain(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Where every row of a dataset came from: lines beside its files, written and published with them.
+"""The provenance of every row of a dataset: lines next to its files, written and published with them.
 
-`provenance/evidence-*.jsonl` holds the signed evidence of every rollout that was taken, decisions named in its closing record;
-`provenance/rows-*.jsonl` says for each row its file, place and digest, and which records it was made of. With both, and the
-signed manifest, a row is traced to its evidence without the log.
+`provenance/evidence-*.jsonl` has the signed evidence of every exported rollout, including the decisions named in its
+closing record; `provenance/rows-*.jsonl` has for each row its file, position and digest, and the records it was made
+of. With both, and the signed manifest, a row is traced to its evidence without the log.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ NAMES = (EVIDENCE, ROWS)
 
 
 class Ledger:
-    """The two files of one export; there are none before the first rollout."""
+    """The two files of one export; they do not exist before the first rollout."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self._folder = folder
@@ -37,7 +37,7 @@ class Ledger:
         self._files: dict[str, Lines] = {}
 
     def add(self, whole: Whole, rows: Sequence[Row], places: Sequence[Place]) -> None:
-        """Note a rollout, and where its rows went."""
+        """Add a rollout, and the positions of its rows."""
         if not self._files:
             (self._folder / FOLDER).mkdir(exist_ok=True)
             self._files = {name: Lines(partial(self._folder, f"{name}-{self._number:05d}.jsonl")) for name in NAMES}
@@ -66,7 +66,7 @@ class Ledger:
 
 
 def clear_ledgers(folder: Path) -> None:
-    """Remove the folder of the ledgers, where there are none."""
+    """Remove the folder of the ledgers, if it is empty."""
     ledgers = folder / FOLDER
     if ledgers.is_dir() and not any(ledgers.iterdir()):
         ledgers.rmdir()

@@ -16,7 +16,7 @@ with needs("export", "Parquet"):
 
 ROWS_AT_ONCE = 1000
 BYTES_AT_ONCE = 8 * 1024 * 1024
-"""A group has so many rows, or as many as came of so many bytes of the log."""
+"""A group has so many rows, or as many as were made from so many bytes of the log."""
 
 
 class ParquetFile(Writer):
@@ -53,7 +53,7 @@ class ParquetFile(Writer):
     def discard(self) -> None:
         """Remove the file."""
         self._waiting = []
-        with suppress(pa.ArrowException):  # a full disk takes no last flush either
+        with suppress(pa.ArrowException):  # on a full disk the last flush fails, too
             self.close()
         super().discard()
 
@@ -74,7 +74,7 @@ def arrow_type(column: Column) -> Any:
 
 
 def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file. Raises OSError for one that cannot be read, and whatever foreign bytes make Arrow raise."""
+    """The rows of a file. Raises OSError if it cannot be read, and any error that Arrow raises for damaged bytes."""
     try:
         for batch in pq.ParquetFile(path).iter_batches(batch_size=ROWS_AT_ONCE):
             yield from batch.to_pylist()

@@ -67,7 +67,7 @@ class Recipe:
             raise ExportError("--layout directory writes JSON files; leave --file parquet out")
 
     def names(self) -> list[str]:
-        """How the names of its files begin."""
+        """The prefixes of its file names."""
         parts = [f"{part}-{split}" if part else split for part in self.form.columns for split, _ in self.split.shares]
         return [*parts, *LEDGER_NAMES]
 
@@ -82,7 +82,7 @@ class Recipe:
             "filters": [f"{name}={value}" for name, value in self.filters.wanted],
             "eval_items": items,
             "redact": self.redact,
-            # Only what differs from the defaults: directories of earlier versions do not have these names.
+            # Only differences from the defaults: directories of earlier versions do not have these names.
             **{name: value for name, value in self.style._asdict().items() if value != getattr(PLAIN, name)},
             **({} if self.dedupe is None else {"dedupe": self.dedupe}),
             **({"layout": self.layout} if self.layout != self.form.layouts[0] else {}),

@@ -26,11 +26,11 @@ class Writer(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
 
     def discard(self) -> None:
         """Remove the file."""
-        with suppress(OSError):  # a full disk takes no last flush either
+        with suppress(OSError):  # on a full disk the last flush fails, too
             self.close()
         self.path.unlink(missing_ok=True)
 
@@ -51,12 +51,12 @@ class Lines(Writer):
         return [sha256(line).hexdigest() for line in lines]
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
         self._out.close()
 
 
 def values_digest(row: Mapping[str, Any]) -> str:
-    """The digest of a row of columns: of what it says, whether a null is written out or left out."""
+    """The digest of the values of a row of columns: the same whether a null is written or left out."""
     return sha256(canonical_bytes(_known(row), big_integers="exact")).hexdigest()
 
 

@@ -32,7 +32,7 @@ class Shard(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a row went, and its digest: of its line, or of its values in a Parquet file."""
+    """The position of a row, and its digest: of its line, or of its values in a Parquet file."""
 
     file: str
     row: int
@@ -57,7 +57,7 @@ class Shards:
         self._done: list[Shard] = []
 
     def write(self, rows: Sequence[Row], split: str, weight: int) -> list[Place]:
-        """Add the rows of one rollout; says where each of them went."""
+        """Add the rows of one rollout; return the position of each."""
         if self._layout == "directory":
             folders = groupby(rows, key=lambda row: row.folder)
             return [place for _, alone in folders for place in self._alone(list(alone), split, weight)]
@@ -141,7 +141,7 @@ def finished(folder: Path, writer: Writer, part: str, split: str) -> Shard:
 
 
 def reveal(folder: Path, shards: Sequence[Shard]) -> None:
-    """Let complete files be seen, all of them one after the other."""
+    """Publish complete files, one after the other."""
     for shard in shards:
         partial(folder, shard.name).replace(folder / shard.name)
     for parent in {(folder / shard.name).parent for shard in shards}:

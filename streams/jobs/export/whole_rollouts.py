@@ -1,9 +1,10 @@
-"""Whole rollouts of one partition: a rollout is taken when its closing evidence is there and every row it lists was read.
+"""Whole rollouts of one partition: a rollout is exported when its closing evidence is there and every row it lists was
+read.
 
-Rows, and branch records where they are wanted, are told apart by the digest of their Avro body, which the closing record states:
-one that was changed is one that is missing, and one that was written twice is one. Closing evidence that was made before it
-listed branch records says no digest: there a branch is known by its evidence. Records of rollouts that are not whole
-stay for the next time.
+Rows, and branch records if they are wanted, are identified by the digest of their Avro body, which the closing record
+lists: a changed row counts as missing, and one that was written twice counts once. Closing evidence from before it
+listed branch records has no such digests: there a branch is identified by its evidence. Records of incomplete rollouts
+are kept for the next time.
 """
 
 from collections import Counter
@@ -44,7 +45,7 @@ from streams.log.topics import (
 from streams.log.wire import Codec, body_of
 
 ROWS: tuple[Topic, ...] = (SFT, DPO, PPO, REJECTED)
-"""Records that a closing record lists, beside its ranking and its branches."""
+"""Records that a closing record lists, apart from its ranking and its branches."""
 
 TOPICS_OF: dict[Kind, tuple[Topic, ...]] = {
     "sft": (SFT,), "dpo": (DPO,), "ppo": (PPO,), "rejected": (REJECTED,), "branches": (BRANCHES,), "evals": (COMPLIANCE_EVALS,),
@@ -66,7 +67,7 @@ class Whole(NamedTuple):
     settled: RolloutSettled
     ranking: Ranking
     rows: Mapping[Topic, tuple[Record, ...]]
-    """In the order in which evidence lists them; only topics that were asked for."""
+    """In the order of the evidence; only requested topics."""
     branches: tuple[BranchRecord, ...]
     evidence: Mapping[int, AepRecord]
     chain: tuple[AepRecord, ...]
@@ -74,9 +75,9 @@ class Whole(NamedTuple):
     kept_out: Mapping[str, int]
     """Rows that the worker kept out of training, by their first reason."""
     redacted: bool
-    """Whether everything that rows are made of was redacted by the rules that this code has."""
+    """Whether all inputs of the rows were redacted by the current rules."""
     opened: RolloutOpened | None
-    """Its opening, where that is asked for."""
+    """Its opening, if requested."""
     weight: int
     """Bytes of its records in the log."""
     unlisted: int
@@ -84,30 +85,30 @@ class Whole(NamedTuple):
     uncovered: bool
     """Whether its branch records are wanted, and its closing evidence does not list them."""
     told: Mapping[int, ToldBranch] = {}
-    """The facts of its branches, where they are asked for and are a conversation."""
+    """The facts of its branches, if they are requested and form a conversation."""
 
 
 class Incomplete(NamedTuple):
-    """A closed rollout of which something is missing."""
+    """A closed rollout with missing records."""
 
     rollout_id: str
     missing: str
 
 
 class Contradicted(NamedTuple):
-    """A rollout that was taken by an earlier export, and whose closing evidence is another one now."""
+    """A rollout exported earlier, whose closing evidence has changed since."""
 
     rollout_id: str
 
 
 @dataclass
 class _Pending:
-    """The records read so far of a rollout that is not whole yet."""
+    """The records read so far of an incomplete rollout."""
 
     rows: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    """By topic and digest; empty bytes where only the digest is needed."""
+    """By topic and digest; empty bytes if only the digest is needed."""
     unredacted: set[str] = field(default_factory=set)
-    """Digests of rows that do not say that they were redacted by the rules of this code."""
+    """Digests of rows that are not marked as redacted by the current rules."""
     closures: list[bytes] = field(default_factory=list)
     facts: dict[str, list[bytes]] = field(default_factory=dict)
     """By topic."""
@@ -131,7 +132,7 @@ class PartitionReader:
         self._seen = seen
         """The rollouts that were taken, with the closing evidence of each, both in short."""
         self._met: set[int] = set()
-        """Those of them whose closing evidence came by: the first one counts."""
+        """Those of them whose closing evidence was read: the first one counts."""
         self._pending: dict[bytes, _Pending] = {}
         self._openings: dict[bytes, RolloutOpened] = {}
         self.undecodable = 0
@@ -156,7 +157,7 @@ class PartitionReader:
                 yield await self._close(stored.key, pending, record, record.closing)
 
     def offsets(self) -> dict[str, int]:
-        """From where to read the next time: by topic, the first record of a rollout that is not whole, else the end."""
+        """Offsets at which the next read begins: by topic, the first record of an incomplete rollout, else the end."""
         found = {topic.name: cursor.position for topic, cursor in self._cursors.items()}
         for pending in self._pending.values():
             for name, offset in pending.first.items():
@@ -169,7 +170,9 @@ class PartitionReader:
         return sum(not pending.closed for pending in self._pending.values())
 
     async def _contradicted(self, stored: LogRecord, rollout: int) -> Contradicted | None:
-        """Whether evidence is not what a rollout was taken by. Only a log that is read from its beginning can tell."""
+        """Whether evidence differs from the evidence by which a rollout was exported. Only a log that is read from its
+        beginning can show this.
+        """
         if rollout in self._met or self._cursors[EVIDENCE].start > 0:
             return None
         record = await self._decoded(EVIDENCE, stored)
@@ -200,7 +203,7 @@ class PartitionReader:
         if len(pending.evidence) < closing.records:
             missing.append(f"{closing.records - len(pending.evidence)} of {EVIDENCE.name}")
         if missing or settled is None:
-            pending.rows.clear()  # nothing more will come of it now: only where it begins matters
+            pending.rows.clear()  # no more of it will be read now: only its first offset matters
             pending.closures.clear()
             return Incomplete(last.rollout_id, ", ".join(missing))
         whole = self._whole(last, closing, settled, listed, pending)
@@ -245,7 +248,7 @@ class PartitionReader:
         )  # fmt: skip
 
     async def _fetch(self, key: bytes, pending: _Pending, topic: Topic, digests: list[str]) -> set[str]:
-        """Read a topic until the rollout has its rows; returns those that are not there."""
+        """Read a topic until the rollout has its rows; return those that are missing."""
         absent = set(digests) - pending.rows.get(topic.name, {}).keys()
         while absent and (stored := await self._cursors[topic].next()) is not None:
             digest = await self._take(topic, stored)
@@ -266,7 +269,7 @@ class PartitionReader:
         return digest
 
     async def _branches(self, key: bytes, pending: _Pending) -> tuple[list[str], int]:
-        """The digests of the records that are of the branches that evidence speaks of, in order, and how many are not there."""
+        """The digests of the records of the branches in the evidence, in order, and how many are missing."""
         wanted = {_branch_of(record) for record in pending.evidence.values()}
         found: dict[Branch, str] = {}
         for digest, value in pending.rows.get(BRANCHES.name, {}).items():
@@ -310,9 +313,9 @@ class PartitionReader:
         return settled if settled is not None and settled.settled_id == settled_id else None
 
     async def _facts(self, key: bytes, pending: _Pending, settled: RolloutSettled) -> Mapping[int, ToldBranch] | None:
-        """The facts of the branches that a decision pinned; None where some are not there, or are not what was settled.
+        """The facts of the branches that a decision pinned; None if some are missing, or differ from what was settled.
 
-        Empty where the log has no events of the rollout at all, as a replay's output: its rows tell what they can.
+        Empty if the log has no events of the rollout at all, as in a replay's output: then only its rows are used.
         """
         gathering = Gathering(settled)
         for topic in (AGENT_EVENTS, *VERDICTS):
@@ -326,7 +329,7 @@ class PartitionReader:
         return {} if gathering.lacks_all_events else gathering.branches()
 
     async def _keep(self, topic: Topic, stored: LogRecord, key: bytes, rollout_id: str, gathering: Gathering) -> None:
-        """Keep a fact for its rollout, and gather it where it is of the one at hand."""
+        """Keep a fact for its rollout, and collect it if it belongs to the current one."""
         if stored.value is None or stored.key is None or short(stored.key) in self._seen:
             return
         await self._codec.prepare([stored.value])
@@ -372,7 +375,7 @@ class PartitionReader:
 
 
 def short(key: bytes) -> int:
-    """The id of a rollout, or of its closing evidence, in 8 bytes: what a checkpoint remembers of it."""
+    """The id of a rollout, or of its closing evidence, in 8 bytes, as a checkpoint stores it."""
     return int.from_bytes(sha256(key).digest()[:8], "big")
 
 

@@ -22,13 +22,13 @@ else:
 MAGIC = b"PK\x03\x04"
 
 HEADERS = ("header.json", "_journal/start.json")
-"""The header of a finished log, and that of one that was not finished."""
+"""The header of a finished log, and that of an unfinished one."""
 
 _DAMAGED = (
     OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, OverflowError, struct.error, zlib.error, lzma.LZMAError,
     zstd.ZstdError, zipfile.BadZipFile,
 )  # fmt: skip
-"""Raised by a look into an archive that is no archive, or no whole one."""
+"""Raised when reading an archive that is damaged or not an archive."""
 
 
 class ArchiveError(OSError):
@@ -51,7 +51,9 @@ class EvalArchive:
         self._archive = archive
 
     def members(self) -> list[Member]:
-        """The header, where there is one, then the samples in the order of the archive; of a sample that was written again, the last."""
+        """The header, if there is one, then the samples in the order of the archive; of a sample that was written
+        again, the last.
+        """
         sizes = {info.filename: info.compress_size for info in self._archive.infolist()}
         header = next((name for name in HEADERS if name in sizes), None)
         samples = [name for name in sizes if name.startswith("samples/") and name.endswith(".json")]
@@ -80,7 +82,7 @@ def opened_archive(source: BinaryIO) -> Iterator[EvalArchive]:
 
 @contextmanager
 def _seekable(source: BinaryIO) -> Iterator[BinaryIO]:
-    """A file that can be read anywhere; one that is packed as a whole is unpacked first."""
+    """A seekable file; one that is compressed as a whole is unpacked first."""
     if isinstance(source, io.BufferedReader) and isinstance(source.raw, io.FileIO):
         yield source
         return

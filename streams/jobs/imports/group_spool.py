@@ -1,6 +1,6 @@
-"""Pieces that belong together but stand anywhere in the input (spans of a trace, events of a session), brought together on disk.
+"""Pieces that belong together but are anywhere in the input (spans of a trace, events of a session), grouped on disk.
 
-They lie in a temporary database that has no name, so memory does not grow with the input, only with the largest group.
+They are in a temporary database that has no name, so memory does not grow with the input, only with the largest group.
 """
 
 import json
@@ -36,7 +36,7 @@ class Group(NamedTuple):
 
     name: str
     pieces: list[Any] | None
-    """In the order in which they were added, each once; None where they are longer than one element may be."""
+    """In the order in which they were added, without repetitions; None if they exceed the size limit of one element."""
 
 
 class GroupSpool:
@@ -69,7 +69,7 @@ class GroupSpool:
             self._flush()
 
     def groups(self, *, sorted_by_name: bool) -> Iterator[Group]:
-        """All groups: in the order of their names, or in that of their first pieces. Nothing is left afterwards."""
+        """All groups: in the order of their names, or of their first pieces. The spool is empty afterwards."""
         if self._waiting:
             self._flush()
         if self._opened is not None:
@@ -92,7 +92,7 @@ class GroupSpool:
 
 
 def _pieces(values: Iterator[bytes], most: int) -> list[Any] | None:
-    """The pieces of a group. One that was sent again says nothing new."""
+    """The pieces of a group. A repeated piece is skipped."""
     found: dict[bytes, None] = {}
     size = 0
     for value in values:

@@ -16,11 +16,11 @@ ROWS = 16
 
 
 class BadParquetError(ValueError):
-    """A file that is no Parquet, or is damaged."""
+    """A file that is not Parquet, or is damaged."""
 
 
 def parquet_rows(source: BinaryIO) -> Iterator[dict[str, Any]]:
-    """The rows, one after the other. Raises BadParquetError."""
+    """The rows, one by one. Raises BadParquetError."""
     try:
         for batch in pq.ParquetFile(source).iter_batches(batch_size=ROWS):
             for row in batch.to_pylist():

@@ -14,7 +14,7 @@ class SpoolFile:
         self._opened: IO[bytes] | None = None
         self._ends = array("Q", [0])
         self._at_end = True
-        """Whether the file stands where the next bytes go: a seek would write out its buffer."""
+        """Whether the file position is at the end: a seek would flush its buffer."""
 
     @property
     def _file(self) -> IO[bytes]:

@@ -14,7 +14,7 @@ TEXTS = ("task", "prompt", "PROMPT", "instruction", "question", "text")
 
 
 def read_tasks(path: Path) -> dict[str, str]:
-    """The texts of a file of JSON lines, a JSON array or object, or CSV. Raises InputError for one that says no text."""
+    """The texts of a file of JSON lines, a JSON array or object, or CSV. Raises InputError for a line without a text."""
     files = TraceFiles(path)
     name = files.names[0]
     shape = "csv" if path.suffix == ".csv" else "json"
@@ -35,7 +35,7 @@ def read_tasks(path: Path) -> dict[str, str]:
 
 
 def _text(value: dict[str, Any]) -> str | None:
-    """The text of a task; chat questions (a list of messages) say it in their last user message."""
+    """The text of a task; in chat questions (a list of messages) it is the last user message."""
     said = text_in(value, *TEXTS)
     if said is not None:
         return said

@@ -1,5 +1,5 @@
-"""The files of one PATH: a file, a folder, or standard input; .gz and .zst are unpacked on the way. Files that are named one by one
-may be read together, as those of a folder are.
+"""The files of one PATH: a file, a folder, or standard input; .gz and .zst are unpacked on the way. Files named one by
+one may be read together, like those of a folder.
 """
 
 import gzip
@@ -21,10 +21,10 @@ else:
     from backports import zstd
 
 HEAD = 64 * 1024
-"""Bytes of a file that tell its format."""
+"""Bytes of a file that are enough to recognise its format."""
 
 KEPT_HEADS = 64
-"""Heads in memory: several formats look at each of the same files, one after the other."""
+"""Heads in memory: several formats read each of the same files in turn."""
 
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
@@ -64,13 +64,13 @@ class TraceFiles:
         return str(self.path) != "-" and not self.path.is_dir()
 
     def join(self, path: Path) -> None:
-        """Add a file that was named beside this one."""
+        """Add a file that was named together with this one."""
         name = path.name if path.name not in self._places else str(path)
         self._places[name] = path
 
     @contextmanager
     def opened(self, name: str) -> Iterator[BinaryIO]:
-        """A file, unpacked. Raises OSError, EOFError or ZstdError where it is damaged."""
+        """A file, unpacked. Raises OSError, EOFError or ZstdError if it is damaged."""
         with self._place(name).open("rb") as raw:
             beginning = raw.peek(4)[:4]
             if beginning[:2] == b"\x1f\x8b":
@@ -117,7 +117,7 @@ class TraceFiles:
         return self._place(name).stat().st_size
 
     def close(self) -> None:
-        """Remove what was kept of standard input."""
+        """Remove the copy of standard input."""
         if self._stdin is not None:
             self._stdin.unlink(missing_ok=True)
 

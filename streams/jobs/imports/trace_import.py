@@ -61,7 +61,7 @@ class TraceImport:
         self.found = Imported()
 
     def read(self, format_name: str, paths: Sequence[Path]) -> None:
-        """Read all paths. Raises ImportTracesError before the first episode where a path is of no known format."""
+        """Read all paths. Raises ImportTracesError before the first episode if a path has no known format."""
         with ExitStack() as stack:
             sources: list[tuple[TraceFiles, Format]] = []
             for path in paths:
@@ -97,7 +97,7 @@ class TraceImport:
         self.close()
 
     def close(self) -> None:
-        """Forget everything: where lines are not taken, or not all."""
+        """Discard everything, if not all lines were taken."""
         self._spool.close()
 
     def _read_path(self, files: TraceFiles, format_: Format, advance: Callable[[int], None]) -> None:
@@ -191,7 +191,7 @@ class _Gathered:
 
 
 def _groups(spool: GroupSpool, label: str, *, sorted_by_name: bool) -> Iterator[Item | Bad]:
-    """Groups as items. Where a group stands is not known by file and line any more: its pieces may be anywhere."""
+    """Groups as items. The position of a group is no longer a file and line, because its pieces may be anywhere."""
     for name, pieces in spool.groups(sorted_by_name=sorted_by_name):
         if pieces is None:
             yield Bad(label, name, "", f"longer than {MAX_ELEMENT} bytes")
@@ -201,7 +201,7 @@ def _groups(spool: GroupSpool, label: str, *, sorted_by_name: bool) -> Iterator[
 
 
 def chosen(format_name: str, files: TraceFiles, shape: str = "real") -> Format:
-    """The format of a path: the one that was named, or the only one that recognises it. Raises ImportTracesError."""
+    """The format of a path: the given one, or the only one that recognises it. Raises ImportTracesError."""
     formats = SEED_SHAPES if shape == "seed" else FORMATS
     if format_name != AUTO:
         found = formats.get(format_name)

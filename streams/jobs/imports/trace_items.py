@@ -21,7 +21,7 @@ Advance = Callable[[int], None]
 
 
 def read_items(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterator[Item | Bad]:
-    """The items of a file as its format wants them. A file that breaks off gives what came before, and a rejection."""
+    """The items of a file as its format wants them. A truncated file gives the items before the end, and a rejection."""
     try:
         yield from _SHAPES[use.shape](files, use, run, advance)
     except UNREADABLE as error:
@@ -37,7 +37,7 @@ def _json(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterat
         with files.opened(use.name) as source:
             yield from _lines(source, use, run, advance)
         return
-    if streamed:  # the rest comes first, wherever it stands in the file
+    if streamed:  # the rest comes first, wherever it is in the file
         with files.opened(use.name) as source:
             for found in elements(_chunks(source, lambda _count: None), streamed):
                 if isinstance(found, Rest):
@@ -149,7 +149,7 @@ def _csv(files: TraceFiles, use: FileUse, run: str, advance: Advance) -> Iterato
 
 
 def _encode(row: Mapping[str, str | list[str] | None]) -> None:
-    """Look for bytes that were no UTF-8. Raises UnicodeEncodeError."""
+    """Raise for bytes that were not UTF-8. Raises UnicodeEncodeError."""
     for name, value in row.items():
         for text in (name, *(value if isinstance(value, list) else [value or ""])):
             text.encode()

@@ -1,1 +1,1 @@
-"""Judging in bounded jobs: ask again, calibrate, statistics."""
+"""Bounded jobs of judging: judge again, calibrate, statistics."""

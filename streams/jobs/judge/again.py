@@ -1,7 +1,7 @@
 """Stored rollouts judged again: out of a log, with another judge or rubric, into files or topics of their own.
 
-The facts stay as they are. Votes that exist (in the log, or where the results go) are not paid for again, and a run that
-was killed, or whose budget was spent, is simply started again: it goes on where it was.
+The facts do not change. Existing votes (in the log, or in the results) are not paid for again, and a run that was
+killed, or whose budget was spent, is simply started again: it continues where it stopped.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -36,11 +36,11 @@ from streams.log.topics import JUDGE_VOTES
 
 
 class Votes(Protocol):
-    """Votes that are kept as they come."""
+    """Votes that are stored as they arrive."""
 
     @property
     def votes(self) -> Mapping[str, JudgeVote]:
-        """Those that were there before, by id."""
+        """The votes stored earlier, by id."""
 
     async def keep(self, vote: JudgeVote) -> None:
         """Write a vote, at once."""
@@ -54,7 +54,7 @@ class TopicVotes:
         self._writer = writer
 
     async def read(self) -> None:
-        """Read the votes that are there."""
+        """Read the stored votes."""
         async with KafkaReader(self._writer.settings) as log:
             async for placed in log.records([JUDGE_VOTES]):
                 with suppress(DecodeError):
@@ -78,7 +78,7 @@ class Results(NamedTuple):
 
 @asynccontextmanager
 async def into_directory(folder: Path, key: SigningKey | None) -> AsyncIterator[Results]:
-    """Votes as they come, the rest when it is complete. A second run writes the rest again. Raises TargetError."""
+    """Write votes as they arrive, the rest when it is complete. A second run writes the rest again. Raises TargetError."""
     if find_log(folder) is not None:
         raise TargetError(
             f"--out {folder} holds the log of a run, and its results would be replaced; choose another directory"
@@ -90,7 +90,7 @@ async def into_directory(folder: Path, key: SigningKey | None) -> AsyncIterator[
 
 @asynccontextmanager
 async def into_topics(settings: Settings, prefix: str, key: SigningKey | None) -> AsyncIterator[Results]:
-    """Topics with a prefix of their own. Events and verdicts stay where they are. Raises TargetError."""
+    """Topics with a prefix of their own. Events and verdicts are not copied. Raises TargetError."""
     writer = topic_writer(settings, prefix, "judge-again")
     votes = TopicVotes(writer)
     async with ResumedTopics(writer) as target:
@@ -101,14 +101,14 @@ async def into_topics(settings: Settings, prefix: str, key: SigningKey | None) -
 
 @dataclass
 class Judged:
-    """The counts of judging again: what `--json` prints."""
+    """The counts of judging again: printed by `--json`."""
 
     judged: int = 0
     """Rollouts that were judged and written."""
     there: int = 0
-    """Rollouts that were there already, as a whole."""
+    """Rollouts whose results were complete already."""
     unfinished: int = 0
-    """Rollouts whose votes are not complete because the budget is spent: the next run goes on with them."""
+    """Rollouts whose votes are incomplete because the budget is spent: the next run continues with them."""
     cancelled: int = 0
     open: int = 0
     broken: list[str] = field(default_factory=list)
@@ -134,7 +134,7 @@ class _Work(NamedTuple):
     """When it closed first."""
     asking: Asking
     paid: dict[str, JudgeVote]
-    """Answers that the log holds, whether or not they counted."""
+    """Answers on the log, whether or not they counted."""
 
 
 async def judge_again(
@@ -189,7 +189,7 @@ async def _finish(work: _Work, answers: list[JudgeVote], results: Results, count
 async def _batches(
     closed: ClosedRollouts, target: Target, config: JudgeConfig, counts: Judged, spent: Spent, calls: int
 ) -> AsyncGenerator[list[_Work], None]:
-    """Rollouts with what is asked about them, as many together as make so many calls."""
+    """Rollouts with their requests, in batches of about so many calls."""
     works: list[_Work] = []
     waiting = 0
     async for rollout in closed.rollouts():

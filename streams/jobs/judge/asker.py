@@ -1,7 +1,7 @@
 """A judge asked about many requests at once, outside the judge worker: for files, for stored rollouts, for calibration.
 
-A vote that is known is not asked for again. Every vote is stored at once, so a killed process loses no more than the calls under
-way.
+A known vote is not requested again. Every vote is stored at once, so a killed process loses no more than the calls
+under way.
 """
 
 import asyncio
@@ -27,36 +27,36 @@ from streams.log.terminal_text import line
 VOTES_FILE = "votes.jsonl"
 
 AT_ONCE = 64
-"""Calls in hand for each that may be under way: rollouts are taken until there are so many."""
+"""Queued calls for each that may run at once: rollouts are read until there are so many."""
 
 REASON = 300
-"""Characters of a reason why there is no answer."""
+"""Characters of the reason of a missing answer."""
 
 MOST_REASONS = 1000
-"""Different reasons that are kept apart: a service may put a number of its own into each of them."""
+"""Different reasons that are counted separately, limited because a service may put a unique number into each."""
 
 
 class VoteFileError(BraidError):
-    """A file of votes that holds something else."""
+    """A file of votes with other content."""
 
 
 @dataclass
 class Spent:
-    """The usage of judging: what `--json` shows of it."""
+    """The usage of judging, as shown by `--json`."""
 
     judge: str
     asked: int = 0
-    """Votes that were asked for now, those without an answer included."""
+    """Votes requested in this run, including those without an answer."""
     known: int = 0
-    """Votes that were there already."""
+    """Votes that existed already."""
     missing: Counter[str] = field(default_factory=Counter)
     """Votes without an answer, by cause."""
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """The same by cause and what was said about it, as far as that is known."""
+    """The same by cause and message, as far as it is known."""
     input_tokens: int = 0
     output_tokens: int = 0
     usd: float | None = None
-    """None when the cost of calls is unknown."""
+    """None if the cost of calls is unknown."""
     own_work: int = 0
     """Rollouts with branches that the judge's own model made."""
 
@@ -80,7 +80,7 @@ class Spent:
                 self.usd = (self.usd or 0.0) + vote.usage.usd
 
     def plain(self, budget: Budget) -> dict[str, Any]:
-        """As `--json` prints it; `calls` are those that were really made, repetitions of a call included."""
+        """As `--json` prints it; `calls` counts the calls really made, retries included."""
         return {
             "judge": self.judge,
             "calls": budget.calls,
@@ -95,7 +95,7 @@ class Spent:
 
 
 async def _forget(_vote: JudgeVote) -> None:
-    """A note that is not kept."""
+    """Discard a note."""
 
 
 def _ignore(_vote: JudgeVote, _why: str) -> None:
@@ -103,7 +103,9 @@ def _ignore(_vote: JudgeVote, _why: str) -> None:
 
 
 class Asker:
-    """Asks one judge, so many calls at once. `hear` is told why a vote has no answer, in words fit for a terminal."""
+    """Asks one judge, with a limit of parallel calls. `hear` is called with the reason of a missing answer, in words
+    fit for a terminal.
+    """
 
     def __init__(
         self,
@@ -126,9 +128,9 @@ class Asker:
         paid: Mapping[str, JudgeVote] | None = None,
         say: Callable[[], None] = lambda: None,
     ) -> list[list[JudgeVote]]:
-        """All votes about each request, in the order of its calls; `say` is called whenever one is there.
+        """All votes about each request, in the order of its calls; `say` is called for each vote.
 
-        `paid` has votes that stand elsewhere: they are kept as if they had just been given. Raises JudgeSetupError when the
+        `paid` has votes stored elsewhere: they are stored as if they were new. Raises JudgeSetupError when the
         judge cannot be asked at all.
         """
 
@@ -145,7 +147,7 @@ class Asker:
                 self.spent.add(vote, why)
                 if troubles:
                     self._hear(vote, why)
-            # With the budget spent no judge was asked: with a new one it will be.
+            # With the budget spent no judge was asked: with a new budget it will be.
             if name not in self._known and vote.cause != "budget":
                 await self._keep(vote)
             say()
@@ -183,19 +185,19 @@ class VoteFile:
         self._out.flush()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._out.close()
 
 
 def votes_in(path: Path) -> list[JudgeVote]:
-    """All votes of such a file, also those without an answer. Raises VoteFileError with the line and the reason."""
+    """All votes of such a file, including those without an answer. Raises VoteFileError with the line and the reason."""
     found: list[JudgeVote] = []
     reader = LineReader()
     try:
         whole = path.read_bytes()
     except OSError as error:
         raise VoteFileError(f"{path} cannot be read: {error.strerror}") from None
-    *lines, _torn = whole.split(b"\n")  # after the last line's end stands what was cut off
+    *lines, _torn = whole.split(b"\n")  # after the end of the last line there is a truncated rest
     for number, text in enumerate(lines, start=1):
         try:
             (vote,) = reader.read(text)

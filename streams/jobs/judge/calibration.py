@@ -1,4 +1,4 @@
-"""Calibration: a judge is asked about pairs of which it is known which one is better.
+"""Calibration: a judge is asked about pairs for which the better side is known.
 
 A golden file has one JSON object per line: {"task": "...", "better": "...", "worse": "..."}, with an optional `id` and
 `shared_prefix`. Which of the two is the request's a follows from the texts, so a judge with a favourite letter gains nothing.
@@ -47,7 +47,7 @@ class GoldenPair(BaseModel):
 
 
 Outcome = Literal["right", "wrong", "undecided", "missing"]
-"""The outcome of a judge's votes about a pair; missing when there was no usable answer at all."""
+"""The outcome of a judge's votes about a pair; missing if there was no usable answer at all."""
 
 
 class Calibration(NamedTuple):
@@ -168,7 +168,7 @@ class Earlier(BaseModel):
 
 
 def read_earlier(path: Path) -> Earlier:
-    """An earlier result. Raises GoldenError when the file holds something else."""
+    """An earlier result. Raises GoldenError if the file has other content."""
     try:
         return Earlier.model_validate(parse_object(path.read_bytes()))
     except OSError as error:
@@ -185,15 +185,15 @@ class Drift(NamedTuple):
     accuracy_before: float | None
     accuracy_now: float | None
     changed: dict[str, str]
-    """By pair: what it was and what it is."""
+    """By pair: the outcome then and now."""
     mcnemar_p: float
     """Exact p of as many pairs turning right or wrong by chance."""
     same_question: bool
-    """Whether judge and rubric are the same ones."""
+    """Whether judge and rubric are the same."""
 
 
 def drift(before: Earlier, now: Calibration) -> Drift:
-    """Compare with what `--save` kept."""
+    """Compare with the results stored by `--save`."""
     earlier = before.outcomes
     # A judge that could not be reached has not become worse: pairs without an answer are left out.
     both = [name for name in now.outcomes if "missing" not in (now.outcomes[name], earlier.get(name, "missing"))]

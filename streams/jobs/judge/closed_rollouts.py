@@ -1,7 +1,8 @@
 """The closed rollouts of a log, one after the other, each with the facts that its decisions pin, ready for `emit`.
 
-Nothing is decided here: a rollout that has not closed in the log is left out. One partition is read at a time, the events last:
-by then it is known whose are needed and how many, so a rollout leaves as soon as its last event has been read.
+Nothing is decided here: a rollout that has not closed in the log is left out. One partition is read at a time, the
+events last: by then it is known whose events are needed and how many, so a rollout is passed on as soon as its last
+event has been read.
 """
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -26,8 +27,9 @@ from streams.log.topics import (
 )
 
 SMALL = (LIFECYCLE, BUILD_VERDICTS, VISUAL_VERDICTS, CHECK_VERDICTS, JUDGE_VOTES, CLOSURES)
-"""Read before the events. Decisions come after the votes, so that late votes are held, too: they do not count, but they
-were paid for."""
+"""Read before the events. Decisions are read after the votes, so that late votes are kept, too: they do not count, but
+they were paid for.
+"""
 
 
 @dataclass
@@ -38,7 +40,7 @@ class ClosedRollouts:
     open: int = 0
     """Rollouts that have not closed."""
     broken: list[str] = field(default_factory=list)
-    """Closed rollouts of which the log does not hold what was pinned."""
+    """Closed rollouts whose pinned facts are not in the log."""
     undecodable: int = 0
     """Records that are no facts; the live worker made dead letters of them."""
 
@@ -76,7 +78,9 @@ class ClosedRollouts:
 
 
 def _completed(fold: Fold, records: Sequence[LogRecord], unclosed: set[str]) -> Iterator[Rollout]:
-    """Fold events; yields the rollouts that are whole with them. Events of others only tell that these are open."""
+    """Fold events; yields the rollouts that are whole with them. Events of other rollouts only show that these are
+    open.
+    """
     for record in records:
         said = fold.read(AGENT_EVENTS, record)
         if said is None:
@@ -91,7 +95,7 @@ def _completed(fold: Fold, records: Sequence[LogRecord], unclosed: set[str]) -> 
 
 
 def _may_be_last(rollout: Rollout, said: Said) -> bool:
-    """Whether a slice reaches the last event that counts of its branch: only then the whole rollout is checked."""
+    """Whether a slice reaches the last event of its branch that counts: only then the whole rollout is checked."""
     assert rollout.settled is not None
     fact = said.fact
     if not isinstance(fact, AgentEvents):

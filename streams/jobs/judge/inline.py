@@ -1,4 +1,4 @@
-"""A judge at hand: `braid run --judge` asks it about the rollouts of a file while it folds them."""
+"""A judge in the same process: `braid run --judge` asks it about the rollouts of a file while it folds them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Votes that stand somewhere, for looks at judges: in the log, in what `braid run` left, in what `braid judge again` left."""
+"""Stored votes, for statistics of judges: in the log, or in the output of `braid run` or `braid judge again`."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -43,7 +43,7 @@ async def votes_of_prefixes(settings: Settings, prefixes: Sequence[str], say: Sa
 async def _votes_of(log: LogReader) -> list[TimedVote]:
     found = []
     async for placed in log.records([JUDGE_VOTES]):
-        with suppress(DecodeError):  # `braid dead-letters list` tells of it
+        with suppress(DecodeError):  # `braid dead-letters list` reports it
             vote = await log.decode(placed)
             if isinstance(vote, JudgeVote):
                 found.append(TimedVote(vote, placed.record.at))
@@ -51,7 +51,7 @@ async def _votes_of(log: LogReader) -> list[TimedVote]:
 
 
 def _closings(directory: Path) -> dict[str, int]:
-    """When rollouts closed, by the rankings in a directory; what is no ranking says nothing."""
+    """When rollouts closed, by the rankings in a directory; other lines are skipped."""
     found: dict[str, int] = {}
     with suppress(OSError), (directory / SINK_FILES[Ranking]).open("rb") as lines:
         for text in lines:

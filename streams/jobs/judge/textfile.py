@@ -1,7 +1,7 @@
 """The results of a look at judges, for Prometheus: files that the node exporter's textfile collector reads.
 
-A command that ends has no port to be asked at. An undefined value is NaN; the time of the look is among the values, so
-that a look that is not repeated any more is noticed.
+A command that ends has no port to be asked at. An undefined value is NaN; the time of the run is among the values, so
+that a run that is no longer repeated is noticed.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ class _Gauges:
         self._made: dict[str, Gauge] = {}
 
     def set(self, name: str, words: str, value: float | None, **more: str) -> None:
-        """Set one; `more` are labels beside those that all have."""
+        """Set one metric; `more` are labels in addition to the common ones."""
         labels = self._labels | more
         if name not in self._made:
             self._made[name] = Gauge(f"{self._prefix}_{name}", words, sorted(labels), registry=self.registry)
@@ -41,7 +41,7 @@ class _Gauges:
 
 
 def calibration_metrics(found: Calibration, changed: Drift | None, at_s: float) -> CollectorRegistry:
-    """A calibration, and what changed since an earlier one."""
+    """Metrics of a calibration, and of the changes since an earlier one."""
     gauges = _Gauges("braid_judge_calibration", {"judge": found.judge, "rubric": found.rubric_hash[:RUBRIC]})
     plain, counts = found.plain(), Counter(found.outcomes.values())
     gauges.set("time_seconds", "When the judge was asked", at_s)

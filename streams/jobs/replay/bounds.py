@@ -25,7 +25,7 @@ async def bounded(log: LogReader, start: str | None, end: str | None, manifest: 
         return _as_before(spans, manifest)
     first = {} if start is None else await _offsets(log, spans, start, "--from")
     last = {} if end is None else await _offsets(log, spans, end, "--to")
-    if not (_is_time(start) and _is_time(end)):  # times are compared as such: those of records need not be in order
+    if not (_is_time(start) and _is_time(end)):  # times are compared as such: those of records may be out of order
         _require_order(first, last)
     return {
         name: {number: _cut(span, _at(first, name, number), _at(last, name, number)) for number, span in parts.items()}
@@ -48,7 +48,7 @@ def require_bounds(start: str | None, end: str | None, manifest: Path | None) ->
 
 
 def offsets_asked(start: str | None) -> Offsets:
-    """The first offsets that the caller names; none by a time, or without a word."""
+    """The first offsets that the caller gives; empty if it gives a time, or nothing."""
     return {} if start is None or _is_time(start) else _parsed(start, "--from")
 
 
@@ -123,7 +123,7 @@ def _time(text: str, option: str) -> int:
 
 
 def _as_before(spans: Spans, manifest: Path) -> Spans:
-    """The offsets that a manifest states. Raises ReplayError when the log does not hold them any more."""
+    """The offsets that a manifest states. Raises ReplayError if the log no longer has them."""
     asked = {name: parts for name, parts in manifest_at(manifest).inputs.topics.items() if name in spans}
     if not asked:
         raise ReplayError(f"{manifest}: the manifest names no fact topics; give that of a replay or an archive")

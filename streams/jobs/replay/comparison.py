@@ -1,4 +1,4 @@
-"""Records that a replay emits, held against those that the live worker emitted: byte by byte, without signatures."""
+"""Compares the records of a replay with those of the live worker: byte by byte, without signatures."""
 
 from collections.abc import Collection
 from hashlib import sha256
@@ -37,22 +37,26 @@ class Comparison(BaseModel):
     extra: int = 0
     """In the sinks, not emitted now, and nothing in the log explains it."""
     earlier: int = 0
-    """Closing evidence of before it listed branch records: the same in everything else."""
+    """Closing evidence from before it listed branch records: the same in everything else."""
     superseded: int = 0
     """Records of branches that were announced when they ended, and that settled otherwise: byte by byte."""
     elsewhere: int = 0
-    """Not compared: of rollouts that close outside of what was replayed, and branches of those that have not closed."""
+    """Not compared: records of rollouts that close outside the replayed part, and branches of those that have not
+    closed.
+    """
     holed: int = 0
     """Not compared: of rollouts that cannot be made again."""
     unread: int = 0
-    """Not compared: sinks of a partition that could not be read to their end, and files that are none of the archive's."""
+    """Not compared: sinks of a partition that could not be read to their end, and files that do not belong to the
+    archive.
+    """
     redacted_otherwise: int = 0
-    """Of those that differ or are not emitted now: redacted by other rules than this code has, so they may."""
+    """Those of the different or no longer emitted ones that were redacted by other rules than the current ones."""
     named: list[str] = []
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was replayed is as it was, and nothing else is there."""
+        """Whether everything that was replayed is unchanged, and nothing else is there."""
         return not (self.different or self.missing or self.extra or self.holed or self.unread)
 
     def name(self, what: str) -> None:
@@ -64,12 +68,12 @@ class Comparison(BaseModel):
 async def compare(
     emitted: Emitted, log: LogReader, partition: int, decisions: Span, holes: Collection[str]
 ) -> Comparison:
-    """Hold the sinks of a log against what was emitted.
+    """Compare the sinks of a log with the emitted records.
 
-    `decisions` is the part of the partition's closings that was folded, `holes` what could not be made of them.
+    `decisions` is the folded part of the partition's closings, `holes` the rollouts that could not be made.
     """
     held = _Held(log, partition, emitted, holes)
-    # A closing stands in the log before anything that follows from it: so the sinks are bounded first.
+    # A closing is in the log before its output, so the ends of the sinks are read first.
     spans = await log.spans(SINKS)
     if not any(spans.values()):
         raise ReplayError(
@@ -97,7 +101,7 @@ class _Suspect(NamedTuple):
 
 
 class _Held:
-    """The sinks of a partition, record by record, held against what was emitted."""
+    """Compares the sinks of a partition, record by record, with the emitted records."""
 
     def __init__(self, log: LogReader, partition: int, emitted: Emitted, holes: Collection[str]) -> None:
         self._log = log
@@ -107,13 +111,13 @@ class _Held:
         self._made = emitted.rollouts
         self._holes = holes
         self.outside: Collection[str] = ()
-        """Rollouts that close in the log where it was not replayed."""
+        """Rollouts that close in the log outside the replayed part."""
         self._found = Comparison()
         self._seen: set[tuple[str, str]] = set()
         self._suspects: list[_Suspect] = []
 
     def hold(self, topic: Topic, stored: LogRecord) -> None:
-        """Count a record as what it is."""
+        """Compare a record, and count the result."""
         found, where = self._found, f"{topic.name}/{self._partition}@{stored.offset}"
         try:
             record = self._log.codec.decode(topic, stored.value)
@@ -162,17 +166,17 @@ class _Held:
         self._found.name(f"not emitted now: {where} {identity(record)}{why}")
 
     def read_to_its_end(self, topic: Topic) -> None:
-        """Say so when a sink could not be: what was there is not known."""
+        """Note sinks that could not be read to their end: their content is not known."""
         damage = self._log.damaged.get(topic.name, {}).get(self._partition)
         for why in [*([] if damage is None else [damage]), *self._log.foreign(topic, self._partition)]:
             self._found.unread += 1
             self._found.name(f"unreadable: {topic.name}/{self._partition}: {why}")
 
     async def explain(self) -> None:
-        """Look up whether branches that were not emitted had been announced when they ended.
+        """Check whether branch records that were not emitted had been announced when their branches ended.
 
         The announcements of a rollout that has not closed depend on the worker's configuration, which the log does not
-        pin yet: there the events have to be the same.
+        pin yet: for them, the events must be the same.
         """
         if not self._suspects:
             return
@@ -186,7 +190,7 @@ class _Held:
                 self._extra(record, where, otherwise)
 
     def compared(self) -> Comparison:
-        """How all of it compares."""
+        """The result for all sinks."""
         for name, record_id in sorted(self._known.keys() - self._seen):
             self._found.missing += 1
             self._found.name(f"missing: {name} {record_id}")

@@ -13,24 +13,24 @@ from streams.log.headers import identity
 from streams.log.topics import BRANCHES, BY_RECORD, EVIDENCE
 
 DIGESTS = 2**256
-"""How many SHA-256 digests there are."""
+"""The number of SHA-256 digests."""
 
 
 class Emitted:
-    """Counts what rollouts become, as it is written."""
+    """Counts the records of rollouts, in the form in which they are written."""
 
     def __init__(self, *, remember: bool) -> None:
         self._remember = remember
         self._records: dict[str, int] = {}
         self._sums: dict[str, int] = {}
         self.known: dict[tuple[str, str], bytes] = {}
-        """By sink and id, the digest of each record; only where they are remembered."""
+        """By sink and id, the digest of each record; only if requested."""
         self.earlier: dict[bytes, str] = {}
         """By the digest of closing evidence without branch records, the id of the same with them."""
         self.rollouts: set[str] = set()
 
     def add(self, emission: Emission, key: SigningKey | None) -> list[Made]:
-        """Count what a rollout became; returns it as it is written, evidence signed."""
+        """Count the records of a rollout; return them in the form in which they are written, evidence signed."""
         bodies, redacted = emission.bodies, emission.redacted
         number = bodies.numbers[AepRecord.__name__]
         if self._remember:
@@ -57,7 +57,7 @@ class Emitted:
             self.known[sink, record_id] = digest
 
     def records(self) -> dict[str, int]:
-        """By sink, how many."""
+        """The number of records of each sink."""
         return dict(sorted(self._records.items()))
 
     def digests(self) -> dict[str, str]:

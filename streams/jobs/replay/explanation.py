@@ -1,7 +1,7 @@
-"""Why a sink holds a record that follows from no closing: what the log itself says about its rollout, or its branch.
+"""Explains a record in a sink that follows from no closing, by the facts of its rollout or branch in the log.
 
-A rollout may close outside of the part that is replayed, and a branch is announced when it ends, whatever settles later. Both
-stand in the log, so both are looked up there.
+A rollout may close outside of the part that is replayed, and a branch is announced when it ends, whatever settles
+later. Both are in the log, so both are looked up there.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -45,7 +45,7 @@ async def _decisions(log: LogReader, partition: int, span: Span) -> AsyncIterato
 
 
 class Events(NamedTuple):
-    """Which events a branch record says it is of."""
+    """The events that a branch record claims to summarise."""
 
     rollout_id: str
     branch_index: int
@@ -54,7 +54,7 @@ class Events(NamedTuple):
 
     @classmethod
     def of(cls, record: BranchRecord) -> "Events":
-        """Those of a record."""
+        """The events of a record."""
         return cls(record.rollout_id, record.branch_index, record.attempt, record.raw_digest)
 
 
@@ -99,7 +99,7 @@ class Announced:
         return digest in self._bodies
 
     def has(self, events: Events) -> bool:
-        """Whether the log has the very events that a record says it is of."""
+        """Whether the log has exactly the events that a record claims."""
         return events in self._events
 
 

@@ -1,7 +1,8 @@
-"""The part of a partition that is read before its facts are folded: what decisions pin, and how many records each
-rollout has.
+"""The part of a partition that is read before its facts are folded: the pins of decisions, and the number of records of
+each rollout.
 
-Events come before the settling that says whether they are redacted, and nothing in a record says that it is a rollout's last.
+Events come before the settling that decides whether they are redacted, and nothing in a record marks it as a rollout's
+last.
 """
 
 from collections import Counter
@@ -20,14 +21,14 @@ from streams.log.wire import Codec
 
 
 class Ahead:
-    """Known before the first fact."""
+    """Facts about a partition that are known before its first fact is folded."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self.configs: dict[str, EmissionConfig] = {}
         """By rollout, the configuration that it was settled under."""
         self.unusable: dict[str, str] = {}
-        """Rollouts whose configuration cannot be told from the log, and why."""
+        """Rollouts whose configuration cannot be read from the log, and why."""
         self.records: Counter[str] = Counter()
         """By rollout, how many records are about it."""
 
@@ -40,7 +41,7 @@ class Ahead:
                 continue  # unknown; named when it is folded
 
     def decide(self, record: LogRecord) -> None:
-        """Count a decision, and keep what it pins. One that cannot be read is named when it is folded."""
+        """Count a decision, and keep its pins. One that cannot be read is named when it is folded."""
         named = set[str]()
         try:
             named.add(rollout_id := rollout_of_key(record.key))

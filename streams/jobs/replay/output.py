@@ -1,6 +1,6 @@
-"""The directory that a replay writes to: whose it is, what may be replaced in it, and which partitions are done.
+"""The directory that a replay writes to: its owner, the files that may be replaced in it, and the finished partitions.
 
-Everything is looked at before anything is touched, and once more when no other process can write there.
+Everything is checked before anything is changed, and once more under the lock.
 """
 
 import shutil
@@ -39,7 +39,7 @@ class _Found:
 
 
 class Output:
-    """A replay's place, held while it runs. Without a directory nothing is kept."""
+    """A replay's output directory, locked while it runs. Without a directory nothing is kept."""
 
     def __init__(self, job: Job, *, resume: bool) -> None:
         self.job = job
@@ -48,7 +48,7 @@ class Output:
         self.results: dict[int, Result] = {}
         """The partitions that were done before."""
         self.finished: ReplayManifest | None = None
-        """The replay is there already, under the same options: nothing is to be done."""
+        """A finished replay with the same options: nothing is to be done."""
         self._resume = resume
         self._stack = ExitStack()
 
@@ -62,14 +62,14 @@ class Output:
         if self.finished is None:
             with self._stack as stack:
                 stack.enter_context(held(out, LOCK, "replay", ReplayError))
-                self._decide(out)  # again: another replay may have ended just now
+                self._decide(out)  # again: another replay may have finished just now
                 if self.finished is None:
                     self._begin(out)
                     self._stack = stack.pop_all()
         return self
 
     def _decide(self, out: Path) -> None:
-        """Whether there is something to do, and nothing that forbids it."""
+        """Check that nothing forbids the replay, and whether there is anything to do."""
         found = _look(out)
         if not self._resume or (found.begun is None and found.finished is None):
             _require_no_other_dataset(out, found, self.job)
@@ -107,7 +107,7 @@ class Output:
         write_whole(notes / JOB, self.job.model_dump_json().encode())
 
     def keep(self, result: Result) -> None:
-        """A partition's files are there: note its result."""
+        """Note the result of a partition whose files are complete."""
         if self.job.out is not None:
             write_whole(self.job.out / NOTES / f"{result.partition}.json", result.model_dump_json().encode())
 
@@ -130,7 +130,7 @@ def _made_by(job: Job) -> str:
 
 
 def _look(out: Path) -> _Found:
-    """The files that are there. Raises ReplayError for an archive, or anything else that no replay made."""
+    """The files in the directory. Raises ReplayError for an archive, or anything else that no replay made."""
     if out.exists() and not out.is_dir():
         raise ReplayError(f"--out {out} is a file; give a directory")
     if not out.is_dir() or all(path.name == LOCK for path in out.iterdir()):
@@ -151,7 +151,9 @@ def _look(out: Path) -> _Found:
 
 
 def _require_no_other_dataset(out: Path, found: _Found, job: Job) -> None:
-    """A dataset beside the log was made of it: what the replay did not make itself is not replaced, nor left to mislead."""
+    """A dataset next to the log was made from it: one that the replay did not make itself must neither be replaced nor
+    become outdated.
+    """
     for name in sorted({*FORMATS, *job.formats} - {*found.formats}):
         if (out / name).exists():
             raise ReplayError(
@@ -160,8 +162,9 @@ def _require_no_other_dataset(out: Path, found: _Found, job: Job) -> None:
 
 
 def require_apart(out: Path, directory: Path | None) -> None:
-    """The directory that is read is not the one that is replaced. Raises ReplayError when one lies in the other, links
-    followed."""
+    """Require that the input directory is not the output directory. Raises ReplayError if one is inside the other,
+    links followed.
+    """
     if directory is None:
         return
     folder, to = log_folder(directory), out.resolve()

@@ -1,4 +1,4 @@
-"""Whether what is to be set fits the configurations in a log: told before anything is replayed, and of which rollout."""
+"""Checks whether overrides fit the configurations in a log: before anything is replayed, and naming the rollout."""
 
 from agents.rollouts.broken_log import BrokenLogError
 from agents.rollouts.pinned_config import pinned_config
@@ -15,7 +15,7 @@ from streams.log.topics import CLOSURES
 
 
 def require_fitting(overrides: Overrides, config: EmissionConfig, whose: str) -> None:
-    """Raises ReplayError when what was set does not fit a configuration; `whose` says which one that is."""
+    """Raises ReplayError if an override does not fit a configuration; `whose` names that configuration."""
     try:
         overrides.config(config)
     except ReplayError as error:
@@ -23,10 +23,10 @@ def require_fitting(overrides: Overrides, config: EmissionConfig, whose: str) ->
 
 
 async def require_fitting_log(overrides: Overrides, log: LogReader, decisions: dict[int, Span]) -> None:
-    """Raises ReplayError when what was set does not fit a configuration that the log pins.
+    """Raises ReplayError if an override does not fit a configuration that the log pins.
 
-    `decisions` has the offsets of each partition. The first settling of a rollout counts. Most have the configuration of the one
-    before, whose text stands in the record as it is: they need not be decoded.
+    `decisions` has the offsets of each partition. The first settling of a rollout counts. Most have the configuration
+    of the one before, as the same text in the record, so they are not decoded.
     """
     fits: bytes | None = None
     for partition, span in sorted(decisions.items()):

@@ -2,7 +2,7 @@
 cannot be set.
 
 Sections have the same names in every configuration; the weights of the total and the limits of single tools have names
-of the user's own. Whether there is such a one is told by the configurations that the log pins.
+of the user's own. The configurations pinned in the log show whether there is one.
 """
 
 import json
@@ -23,24 +23,24 @@ WEIGHT = "_weight"
 WEIGHTS = ["ranking", "weights"]
 TOOLS = ["summarize", "tools"]
 HELD_AGAINST_EACH_OTHER = ("rewards", "version")
-"""Sections of which one value may be refused because of another."""
+"""Sections in which one value may be invalid because of another."""
 
 
 class UnfitError(ReplayError):
-    """A configuration has nothing of the name that is to be set, and another one may have it."""
+    """A configuration has no setting of the given name, but another configuration may have one."""
 
 
 class Override(NamedTuple):
-    """One setting that holds instead of another."""
+    """One setting that replaces another."""
 
     said: str
-    """As it was given."""
+    """The override as given."""
     path: list[str]
     value: Any
 
 
 class Overrides:
-    """Settings that hold instead of those that were pinned."""
+    """Settings that replace pinned ones."""
 
     def __init__(self, given: Iterable[str]) -> None:
         self._emission: list[Override] = []
@@ -64,7 +64,7 @@ class Overrides:
             try:
                 alone = _applied(EmissionConfig(), [each])
             except UnfitError:
-                continue  # the configurations in the log tell
+                continue  # the configurations in the log decide
             if each.path == ["redact"]:
                 self._redact = alone.redact
 
@@ -75,14 +75,14 @@ class Overrides:
 
     @property
     def touches_emission(self) -> bool:
-        """Whether anything decides what is emitted."""
+        """Whether any override changes the output."""
         return bool(self._emission)
 
     @property
     def depends_on_pinned(self) -> bool:
-        """Whether the log tells if it fits: names of weights and tools are free, and rewards are held against the version.
+        """Whether validity depends on the log: names of weights and tools are free, and rewards depend on the version.
 
-        All else fits every configuration.
+        All other settings fit every configuration.
         """
         return any(
             each.path[:2] in (WEIGHTS, TOOLS) or each.path[0] in HELD_AGAINST_EACH_OTHER for each in self._emission
@@ -90,11 +90,11 @@ class Overrides:
 
     @property
     def redact(self) -> bool | None:
-        """Whether events are redacted, where that was set."""
+        """Whether events are redacted, if that was overridden."""
         return self._redact
 
     def config(self, pinned: EmissionConfig) -> EmissionConfig:
-        """A pinned configuration with what was set. Raises ReplayError when it does not fit."""
+        """A pinned configuration with the overrides. Raises ReplayError when it does not fit."""
         if not self._emission:
             return pinned
         known = self._made.get(pinned.text)
@@ -103,12 +103,12 @@ class Overrides:
         return known
 
     def policy(self, policy: ClosingPolicy) -> ClosingPolicy:
-        """A closing policy with what was set."""
+        """A closing policy with the overrides."""
         return _applied(policy, self._closing) if self._closing else policy
 
 
 def _path(name: str) -> list[str]:
-    # The weights of the total are a list; people name them by what they weigh.
+    # The weights of the total are a list; in overrides they are named by component.
     section, _, last = name.rpartition(".")
     if section == "rewards" and last.endswith(WEIGHT) and last != f"pass{WEIGHT}":
         return [*WEIGHTS, last.removesuffix(WEIGHT)]

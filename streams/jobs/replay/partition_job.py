@@ -1,4 +1,4 @@
-"""One partition replayed: facts folded, records emitted, written, and compared with those that the worker emitted."""
+"""One partition replayed: facts folded, records emitted, written, and compared with those of the worker."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -41,7 +41,7 @@ class Job(BaseModel):
     unfinished: bool = False
     """Whether an archive is read although it was not finished, or has lost files since."""
     spans: dict[str, dict[int, Span]]
-    """By fact topic and partition, which offsets."""
+    """By fact topic and partition, the offsets."""
     overrides: tuple[str, ...] = ()
     reclose: bool = False
     evidence: bool = True
@@ -50,15 +50,15 @@ class Job(BaseModel):
     to_prefix: str | None = None
     verify: bool = False
     lost: dict[str, dict[int, str]] = {}
-    """By fact topic and partition, what is known to be gone."""
+    """By fact topic and partition, known losses."""
     formats: tuple[str, ...] = ()
-    """The datasets that are exported beside the log in `out`."""
+    """The datasets that are exported next to the log in `out`."""
     asked: dict[str, str] = {}
     """The log, and the part of it, in the words of the caller."""
     closing: ClosingPolicy | None = None
-    """The policy that holds where closings are decided again."""
+    """The policy for closings that are decided again."""
     emission: EmissionConfig | None = None
-    """The configuration that holds there for rollouts that never settled."""
+    """The configuration for rollouts that never settled, if closings are decided again."""
     trusted: dict[str, TrustedKey] | None = None
     """The keys whose verdicts count there; None: all verdicts count."""
     code: str = CODE_VERSION
@@ -67,12 +67,14 @@ class Job(BaseModel):
 
     @property
     def signs(self) -> bool:
-        """Whether evidence is signed. Where nothing is kept it is not: digests and comparisons leave signatures out."""
+        """Whether evidence is signed. Whether evidence is signed: not if nothing is stored, because digests and
+        comparisons leave signatures out.
+        """
         return self.sign and self.evidence and (self.out is not None or self.to_prefix is not None)
 
     @property
     def partitions(self) -> list[int]:
-        """All partitions that have facts; those with nothing but sink records too, when they are compared."""
+        """All partitions that have facts; if sinks are compared, also those with sink records only."""
         found = {number for parts in self.spans.values() for number in parts}
         if self.verify and self.directory is not None:
             folder = log_folder(self.directory)
@@ -91,7 +93,7 @@ class Result(BaseModel):
     partition: int
     counts: dict[str, Any]
     records: dict[str, int]
-    """By sink, how many."""
+    """The number of records of each sink."""
     digests: dict[str, str]
     """By sink, one digest of all records, whatever their order."""
     holes: list[Hole]
@@ -100,7 +102,7 @@ class Result(BaseModel):
     compared: Comparison | None = None
     facts: int = 0
     rollouts: list[str] = []
-    """Those that were made, by id."""
+    """Ids of the rollouts that were made."""
     seconds: float = 0.0
     stages: dict[str, float] = {}
     """CPU seconds by stage."""
@@ -114,7 +116,7 @@ async def replay_partition(
     key: SigningKey | None,
     say: Callable[[int], None] = lambda _facts: None,
 ) -> Result:
-    """Replay one partition; what it emits goes to `target`."""
+    """Replay one partition; its output goes to `target`."""
     began, cpu = time.monotonic(), time.process_time()
     folding = writing = 0.0
     run = _Run(log, job, partition)
@@ -149,7 +151,7 @@ async def replay_partition(
 
 
 def _lost(job: Job, log: LogReader, partition: int) -> dict[str, str]:
-    """By fact topic, what is gone of a partition: as was known before, and as reading it has shown."""
+    """By fact topic, the losses of a partition: those known before, and those found by reading it."""
     lost: dict[str, str] = {}
     for losses in (job.lost, log.damaged):
         for topic in FACTS:

@@ -1,7 +1,7 @@
 """The facts of one partition folded to be closed anew: a rollout leaves with its last record, whatever was decided of it.
 
-Decisions in the log only say which facts there have been. How many records each rollout has was counted before, so no more
-rollouts are held than are under way at once.
+Decisions in the log only show which facts existed. The records of each rollout were counted before, so that memory
+holds only the rollouts open at one moment.
 """
 
 from collections import Counter
@@ -37,16 +37,16 @@ class Reclosing(Fold):
         """By rollout, how many records about it have not been read; counted down here."""
         self._lost = lost
         self._trusted = trusted
-        """The keys whose verdicts count in what is decided here; None: all verdicts count."""
+        """The keys whose verdicts count in new decisions; None: all verdicts count."""
         self._decisions: dict[str, list[Closure]] = {}
         """The facts in the log about rollouts that have not left."""
         self._ready: list[str] = []
         """Rollouts whose last record has been read."""
         self._lacking: dict[str, tuple[str, ...]] = {}
-        """Rollouts that left without some of their facts."""
+        """Rollouts released without some of their facts."""
 
     def take(self, topic: Topic, records: Sequence[LogRecord]) -> list[Rollout]:
-        """Fold records of a topic; returns the rollouts of which everything has been read and nothing is missed."""
+        """Fold records of a topic; return the rollouts whose records have all been read."""
         for record in records:
             said = self.read(topic, record)
             if said is None:
@@ -61,7 +61,7 @@ class Reclosing(Fold):
 
     def _refuse(self, topic: Topic, record: LogRecord, rollout_id: str | None, error: DecodeError) -> set[str]:
         concerned = super()._refuse(topic, record, rollout_id, error)
-        for each in sorted(concerned):  # the order in which rollouts leave is that of what is written
+        for each in sorted(concerned):  # rollouts are written in the order in which they are released
             self._count(each)
         return concerned
 
@@ -72,7 +72,7 @@ class Reclosing(Fold):
             self._ready.append(rollout_id)
 
     def _leaving(self, rollout_id: str) -> Rollout | None:
-        """Let a rollout go; None when it cannot be decided."""
+        """Release a rollout; return None if it cannot be decided."""
         rollout = self.rollouts.get(rollout_id)
         if not self._has_its_facts(rollout_id):
             self._lacking[rollout_id] = (*self._lacks(rollout_id), *self._unread(rollout_id))
@@ -84,10 +84,10 @@ class Reclosing(Fold):
         return rollout
 
     def holes(self, lost: Mapping[str, str]) -> list[Hole]:
-        """Rollouts that left without some of their facts.
+        """Rollouts released without some of their facts.
 
-        Deciding anew needs all facts: a rollout is among them when facts were lost, or cannot be read, and no decision
-        says that its own are there.
+        New decisions need all facts: a rollout is listed if facts were lost, or cannot be read, and no decision proves
+        that its own are complete.
         """
         self._closing |= self._coming.keys()
         for rollout_id in self._coming:

@@ -31,14 +31,14 @@ class Rules(NamedTuple):
     reclose: bool
     """Whether closings are decided anew."""
     policy: ClosingPolicy
-    """When rollouts close, where that is decided anew."""
+    """When rollouts close, if that is decided again."""
     unpinned: EmissionConfig
     """The configuration of rollouts that never settled."""
     evidence: bool
 
 
 class Making:
-    """Makes the rollouts of one partition, and counts what they become."""
+    """Makes the rollouts of one partition, and counts their output."""
 
     def __init__(self, rules: Rules, ahead: Ahead, key: SigningKey | None, partition: int, *, remember: bool) -> None:
         self._rules = rules
@@ -48,7 +48,7 @@ class Making:
         self.counts = Counts()
         self.emitted = Emitted(remember=remember)
         self.broken: list[Hole] = []
-        """Rollouts of which nothing can be made."""
+        """Rollouts that could not be made."""
         self.undecided = 0
         """Rollouts that do not close under these rules."""
         self.emitting = 0.0

@@ -1,7 +1,7 @@
 """`braid replay`: a bounded part of the log folded again, partition by partition, and a manifest that ties both together.
 
-A partition's files appear when it is complete, and its result is noted beside them: what was killed leaves no half file, and
-is resumed with the partitions that are left.
+A partition's files appear when it is complete, and its result is noted next to them: a killed replay leaves no partial
+file, and resumes with the remaining partitions.
 """
 
 import shutil
@@ -44,14 +44,14 @@ class Replayed:
     partitions: int
     resumed: int = 0
     finished: bool = False
-    """It was there already: nothing was done."""
+    """It was finished already: nothing was done."""
     stages: dict[str, float] = field(default_factory=dict)
     repeat: Repeat | None = None
     """How it compares with the replay whose manifest was given."""
 
     @property
     def ok(self) -> bool:
-        """Whether everything that closed was made again, and is as it was where that was asked."""
+        """Whether every closed rollout was made again, and matches if a comparison was requested."""
         return not self.holes and all(each is None or each.ok for each in (self.compared, self.repeat))
 
     def plain(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ async def replay(
     earlier: ReplayManifest | None = None,
     say: Say = quiet,
 ) -> Replayed:
-    """Replay everything that the job names, and compare with an earlier replay, if there is one.
+    """How it compares with the replay whose manifest was given.
 
     Raises ReplayError when it cannot begin, or a partition fails.
     """
@@ -82,7 +82,7 @@ async def replay(
     if resume and job.out is None:
         raise ReplayError("--resume needs --out: what is done is noted there")
     if job.sign and (job.evidence or job.out is not None):
-        signing_key(settings)  # a key that cannot be read is said before anything is touched
+        signing_key(settings)  # an unreadable key is reported before anything is changed
     overrides = Overrides(job.overrides)
     if job.reclose:
         decides = {"closing": overrides.policy(settings.closing), "emission": settings.emission}
@@ -103,7 +103,7 @@ async def replay(
 
 async def _replayed(output: Output, settings: Settings, crew: Crew, began: float, say: Say) -> Replayed:
     job, results = output.job, dict(output.results)
-    # The largest is the last, which is taken first: a small one at the end leaves no process waiting for long.
+    # The largest is taken first: a small one at the end keeps no process waiting for long.
     left = sorted((number for number in job.partitions if number not in results), key=job.facts_of)
     total = sum(max(0, span[1] - span[0]) for parts in job.spans.values() for span in parts.values())
     read = sum(result.facts for result in results.values())
@@ -127,10 +127,10 @@ async def _replayed(output: Output, settings: Settings, crew: Crew, began: float
         outcome = _outcome(replayed) | ({"rollouts": rollouts} if job.evidence else {})
         seal_replay(job, outcome, signing_key(settings) if job.sign else None)
         for name in job.formats:
-            # Loaded by those who ask for it: Parquet is a third of what there is to load.
+            # Imported on demand: Parquet is a third of the import time.
             from streams.jobs.export.beside import export_beside
 
-            shutil.rmtree(job.out / name, ignore_errors=True)  # what was left half by a replay that was cut off
+            shutil.rmtree(job.out / name, ignore_errors=True)  # incomplete files of a replay that was interrupted
             await export_beside(job.out, name, settings, say, sign=job.sign)
         output.complete()
     replayed.counts.seconds = time.monotonic() - began
@@ -153,7 +153,7 @@ def _outcome(replayed: Replayed) -> dict[str, Any]:
 
 
 def _before(found: ReplayManifest, out: str) -> Replayed:
-    """The same, as the manifest of a finished replay says it."""
+    """The result in the manifest of a finished replay."""
     known = {each.name for each in fields(Counts)}
     counts = Counts(**{name: value for name, value in found.counts.items() if name in known}, out=out)
     return Replayed(

@@ -1,4 +1,4 @@
-"""The manifest of a replay: what was read, under which rules, and what came of it. Enough to do it again elsewhere."""
+"""The manifest of a replay: what was read, under which rules, and the results. Enough to do it again elsewhere."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -24,13 +24,13 @@ from streams.log.topics import BY_NAME
 
 REPLAY = "replay"
 CONFIGURED = "configured"
-"""Where the configuration for rollouts that never settled is not the default."""
+"""Used if the configuration for rollouts that never settled is not the default."""
 UNDIGESTED = "sign"
 """Digests are of records without their signatures."""
 
 
 class Inputs(BaseModel):
-    """Which part of which log."""
+    """The part of a log that was read."""
 
     topics: dict[str, dict[int, Span]]
     asked: dict[str, str] = {}
@@ -44,7 +44,7 @@ class ListedFile(BaseModel):
 
 
 class ReplayManifest(BaseModel):
-    """Beside the log that a replay made."""
+    """Next to the log that a replay made."""
 
     inputs: Inputs
     rules: dict[str, Any] = {}
@@ -63,7 +63,7 @@ class ReplayManifest(BaseModel):
 
 
 class ArchiveManifest(BaseModel):
-    """Beside the log that an archive is."""
+    """Next to the log of an archive."""
 
     inputs: Inputs
     schemas: dict[int, dict[str, Any]]
@@ -77,7 +77,7 @@ _KINDS: dict[object, type[ReplayManifest | ArchiveManifest]] = {REPLAY: ReplayMa
 
 
 def manifest_at(path: Path) -> ReplayManifest | ArchiveManifest:
-    """The manifest in a file of any name, or in a directory. Raises ReplayError when there is none, or it is not in order."""
+    """The manifest in a file of any name, or in a directory. Raises ReplayError if there is none, or it is invalid."""
     path = path / LOG_MANIFEST if path.is_dir() else path
     try:
         plain = json.loads(path.read_bytes())
@@ -119,7 +119,7 @@ def rules_of(job: Job) -> dict[str, Any]:
 
 
 def _differing(plain: Mapping[str, Any], usual: Mapping[str, Any], section: str = "") -> Iterator[str]:
-    """The settings of a configuration that are not the usual ones."""
+    """The settings of a configuration that differ from the defaults."""
     for name, value in plain.items():
         if isinstance(value, dict) and isinstance(usual.get(name), dict):
             yield from _differing(value, usual[name], f"{section}{name}.")
@@ -159,7 +159,7 @@ class Repeat(BaseModel):
 
 
 def repeat_of(found: ReplayManifest, job: Job, digests: dict[str, str]) -> Repeat:
-    """Hold the digests of a replay against those in a manifest."""
+    """Compare the digests of a replay with those in a manifest."""
     now = {name: rule for name, rule in rules_of(job).items() if name != UNDIGESTED}
     then = {name: rule for name, rule in found.rules.items() if name != UNDIGESTED}
     differing = _unequal(found.digests, digests)
@@ -174,7 +174,7 @@ def _unequal(one: Mapping[str, object], other: Mapping[str, object]) -> list[str
 
 
 def seal_replay(job: Job, outcome: dict[str, Any], key: SigningKey | None) -> None:
-    """Write the manifest of a replay to its directory: inputs, rules, what came of them, and the files."""
+    """Write the manifest of a replay to its directory: inputs, rules, results, and files."""
     assert job.out is not None
     members = {
         "inputs": {

@@ -1,6 +1,7 @@
-"""Bad lines of parts of an input, kept on disk until all parts are read, then joined in one order however many parts there were.
+"""Bad lines of parts of an input, stored on disk until all parts are read, then joined in one order for any number of
+parts.
 
-Lines that cannot be read come first, in the order of the input; then those that are no facts, partition by partition.
+Lines that cannot be read come first, in the order of the input; then lines that are not facts, partition by partition.
 """
 
 from collections.abc import Iterator, Sequence

@@ -15,7 +15,7 @@ COPIED = 1024 * 1024
 
 
 class JoinedSinks:
-    """Files that become visible when all partitions are joined. One thread joins; the caller goes on."""
+    """Files that become visible when all partitions are joined. One thread joins; the caller continues."""
 
     def __init__(self, out: Path, names: Iterable[str], parts: Path) -> None:
         self._sinks = [_Sink(out / name) for name in names]
@@ -26,7 +26,7 @@ class JoinedSinks:
         self._joins: list[Future[None]] = []
 
     def take(self, partition: int) -> None:
-        """Join the files of a partition, as soon as those of all partitions before it are."""
+        """Join the files of a partition, as soon as those of all partitions before it are joined."""
         self._done.add(partition)
         while self._next in self._done:
             self._joins.append(self._thread.submit(self._join, self._parts / f"sinks-{self._next}"))
@@ -77,6 +77,6 @@ class _Sink:
         return {"sha256": self._digest.hexdigest(), "bytes": size}
 
     def discard(self) -> None:
-        with suppress(OSError):  # a full disk takes no last flush either
+        with suppress(OSError):  # on a full disk the last flush fails, too
             self._file.close()
         self._partial.unlink(missing_ok=True)

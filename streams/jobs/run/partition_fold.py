@@ -65,7 +65,8 @@ class PartitionFold:
         self._trust = trust
         self._envelope = Envelope(Codec(), "run", 0, is_limited=False)
         self._rollouts: dict[str, Rollout] = {}
-        # A fact that turns out not to count when its rollout settles becomes a dead letter: until then its bytes are held.
+        # A fact that turns out not to count when its rollout settles becomes a dead letter: its bytes are kept until
+        # then.
         self._stored: dict[str, dict[Ref, LogRecord]] = {}
         self.counts = Counts()
         self.doubted = Doubted()
@@ -99,7 +100,7 @@ class PartitionFold:
             self._settle(rollout_id)
 
     async def ask(self, judge: InlineJudge, say: Say) -> None:
-        """Ask a judge about what has settled, many rollouts at once; its votes are facts as any other."""
+        """Ask a judge about the settled rollouts, many at once; its votes are facts like any other."""
         waiting: list[tuple[Rollout, Asking]] = []
         calls = 0
         for number, rollout_id in enumerate(sorted(self._rollouts), start=1):
@@ -128,13 +129,13 @@ class PartitionFold:
                     self._take(vote)
 
     def close(self, key: SigningKey | None, *, evidence: bool) -> None:
-        """Close everything, and write what follows; evidence signed, where there is a key."""
+        """Close everything, and write the results; evidence signed, if there is a key."""
         for rollout_id in sorted(self._rollouts):
             self._close(self._rollouts.pop(rollout_id), key, evidence=evidence)
             del self._stored[rollout_id]
 
     def _take(self, fact: Fact) -> None:
-        """Append a fact to the log and fold it. A rollout's time in the log is that of its newest event so far."""
+        """Append a fact to the log and fold it. The time of a rollout in the log is that of its newest event so far."""
         rollout_id = rollout_of(fact)
         rollout = self._rollouts.get(rollout_id)
         if rollout is None:

@@ -1,8 +1,8 @@
 """`braid run`: the whole job on the embedded log, for people who have files and no broker.
 
-The input is spread over partitions on disk, then processes fold one partition each: memory does not grow with the input, and the
-same files give the same bytes for any number of processes. The signed manifest is written last: a run that was killed has none,
-and is run again.
+The input is spread over partitions on disk, then processes fold one partition each: memory does not grow with the
+input, and the same files give the same bytes for any number of processes. The signed manifest is written last: a run
+that was killed has none, and is run again.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class RunError(BraidError):
 
 
 class Wanted(NamedTuple):
-    """The results of a run beside rankings and rows."""
+    """The results of a run in addition to rankings and rows."""
 
     beside: Sequence[str] = ()
     """Folders in the directory of the results that the caller filled before: the manifest lists their files."""
@@ -92,7 +92,7 @@ async def fold_files(
 ) -> Counts:
     """Fold files into rankings, evidence and training rows under `out`; evidence and manifest are signed with `key`.
 
-    A judge is asked from this process: with one, the crew has no members. Raises RunError when a process ends too early.
+    A judge is asked from this process: with one, the crew has no members. Raises RunError if a process ends too early.
     """
     began = time.monotonic()
     require_inputs(files)
@@ -139,7 +139,7 @@ class _Run:
         )  # fmt: skip
         self._voucher = voucher_key(settings, vouches=wanted.signs_verdicts)
         self._bytes: list[int] = []
-        """By partition, the length of its lines."""
+        """For each partition, the length of its lines."""
         self._lines = 0
         self._inputs: list[dict[str, Any]] = []
         self.counts = Counts(out=str(out))
@@ -172,7 +172,7 @@ class _Run:
             return sinks.finish()
 
     def _order(self) -> list[int]:
-        """All partitions, the first one last; one that is much longer than the others comes before them."""
+        """All partitions, the first one last; but one that is much longer than the others comes first."""
         return sorted(range(self._partitions), key=lambda each: (2 * self._bytes[each] // PARTITION_BYTES, -each))
 
     def _count(self, results: Sequence[RunResult]) -> None:
@@ -188,7 +188,7 @@ class _Run:
         counts.judge = None if self._judge is None else self._judge.plain()
 
     def members(self) -> Mapping[str, Any]:
-        """The members of the manifest, beside the files."""
+        """The members of the manifest, in addition to the files."""
         counts = self.counts
         said = {name: value for name, value in counts.plain().items() if name not in ("seconds", "out")}
         return {
@@ -203,7 +203,8 @@ class _Run:
 def _clear(out: Path) -> None:
     """Remove the results of an earlier run: a run that is cut off must not pass for it.
 
-    Raises ManifestError for a log of another command, and for a dataset that no run made: it would say what is no longer there.
+    Raises ManifestError for a log of another command, and for a dataset that no run made, because it would become
+    outdated.
     """
     require_no_log_of_others(out)
     made = datasets_of(read_manifest(out))

@@ -57,7 +57,7 @@ class RunResult(BaseModel):
 
 
 class RunPlace(Workplace[RunResult]):
-    """Folds partitions of lines into the log and into JSON lines; `judge` is asked where there is one."""
+    """Folds partitions of lines into the log and into JSON lines; `judge` is asked if there is one."""
 
     def __init__(
         self, job: RunJob, key: SigningKey | None, voucher: SigningKey | None, judge: InlineJudge | None = None,

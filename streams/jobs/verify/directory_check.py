@@ -1,6 +1,6 @@
-"""A directory held against its manifest: the signature, every file that is listed, every file that is not, every rollout.
+"""Compares a directory with its manifest: the signature, every listed file, every unlisted file, every rollout.
 
-`braid verify` asks this for every directory, whatever command wrote it. Each fault is told at the path that it concerns.
+`braid verify` asks this for every directory, whatever command wrote it. Each fault is reported at its path.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,11 +13,11 @@ from streams.jobs.verify.findings import Finding
 from streams.log.manifest import fault, strangers
 
 Found = Callable[[Finding], None]
-"""Told what is not as it should be, and each row that is."""
+"""Called with each fault, and with each valid row."""
 
 
 class Manifest:
-    """A manifest as it was found: what it says, and whether a key that is trusted signed it."""
+    """A manifest as found: its content, and whether a trusted key signed it."""
 
     def __init__(self, path: Path, keys: Mapping[str, bytes], *, allow_unsigned: bool) -> None:
         self.path = path
@@ -50,13 +50,13 @@ class Manifest:
 
     @property
     def rollouts(self) -> list[str] | None:
-        """The rollouts that it lists; None, where it was made before manifests listed them."""
+        """The rollouts that it lists; None if it was made before manifests listed them."""
         ids = self.said.get("rollouts")
         return ids if isinstance(ids, list) and all(isinstance(each, str) for each in ids) else None
 
 
 class DirectoryCheck:
-    """One directory; `start` is the part of it that is looked at."""
+    """One directory; `start` is the part of it that is checked."""
 
     def __init__(self, home: Path, found: Found, start: Path | None = None) -> None:
         self._home = home
@@ -65,12 +65,12 @@ class DirectoryCheck:
         self._known: set[str] = set()
 
     def manifest(self, manifest: Manifest) -> None:
-        """Tell what is wrong with a manifest."""
+        """Report the faults of a manifest."""
         self._known.add(manifest.path.relative_to(self._home).as_posix())
         self.tell(str(manifest.path), [f"manifest: {why}" for why in manifest.faults])
 
     def files(self, stated: Mapping[str, Json]) -> None:
-        """Tell which listed files are missing or changed."""
+        """Report which listed files are missing or changed."""
         for name, entry in stated.items():
             self._known.add(name)
             path = self._home / name
@@ -83,14 +83,14 @@ class DirectoryCheck:
         self._known.update(names)
 
     def others(self) -> list[Path]:
-        """Tell everything that is not listed; returns the directories inside that have a manifest of their own."""
+        """Report all unlisted files; return the directories inside that have a manifest of their own."""
         found = strangers(self._home, self._known, self._start)
         for path, why in found.named:
             self.tell(str(path), [f"file: {why}"])
         return found.nested
 
     def rollouts(self, manifest: Manifest, present: Mapping[str, str]) -> None:
-        """Tell which listed rollouts have vanished, and which are there (by id, with their position) and not listed."""
+        """Report which listed rollouts are missing, and which present ones (by id, with their position) are not listed."""
         if manifest.rollouts is None:
             return
         for rollout_id in sorted(set(manifest.rollouts) - present.keys()):
@@ -101,7 +101,7 @@ class DirectoryCheck:
             self.tell(present[rollout_id], [why], rollout_id)
 
     def tell(self, position: str, reasons: Iterable[str], rollout_id: str | None = None) -> None:
-        """Tell a fault, if there are reasons."""
+        """Report a fault, if there are reasons."""
         if reasons := tuple(reasons):
             more = {} if rollout_id is None else {"rollout_id": printable(rollout_id)}
             self._found(Finding(position, None, ok=False, reasons=reasons, more=more))

@@ -1,7 +1,7 @@
 """Records to verify, in whatever file they lie: JSON lines, a JSON text, the Avro containers of an embedded log.
 
 Everything is read record by record, with its position for people. A record that cannot be read is reported at its
-place, and the rest goes on.
+position, and reading goes on.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ WHOLE_LIMIT = 64 * 1024 * 1024
 CHANGED = "changed: its digest is not the one that was signed"
 
 Read = Callable[[int], None]
-"""Told how many bytes were read."""
+"""Called with the number of bytes that were read."""
 
 
 class Text(NamedTuple):
@@ -39,7 +39,7 @@ class Text(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One record of a log, or why there is none."""
+    """One record of a log, or the reason why it cannot be read."""
 
     position: str
     key: bytes | None
@@ -82,7 +82,7 @@ def _whole(path: Path) -> list[Evidence] | None:
     try:
         value = parse_evidence(path.read_bytes())
     except CanonicalError as error:
-        # An array that does not parse may be lines of which the first is damaged; a .json file is what it says.
+        # An array that does not parse may be lines with a damaged first one; a .json file is always read as JSON.
         return [Evidence(str(path), None, str(error))] if named else None
     if isinstance(value, list):
         return [evidence_in(item, f"{path}[{index}]") for index, item in enumerate(value)]
@@ -90,7 +90,7 @@ def _whole(path: Path) -> list[Evidence] | None:
 
 
 def stored_in(path: Path, read: Read) -> Iterator[Entry]:
-    """The records of one file of an embedded log; where it is damaged, the last one says so."""
+    """The records of one file of an embedded log; if it is damaged, the last entry has the reason."""
     offset, before = -1, 0
     with path.open("rb") as source:
         try:

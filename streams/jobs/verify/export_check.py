@@ -1,7 +1,7 @@
 """An exported directory, checked: its signed manifest, its files, and every row back to the signed evidence of its rollout.
 
-The manifest states the digest of every file; the lines under `provenance/` state for every row its digest and the records it
-was made of, and hold the evidence that lists those records. Nothing else is needed: no log, no broker.
+The manifest lists the digest of every file; the lines under `provenance/` have for every row its digest and the records
+it was made of, and contain the evidence that lists those records. Nothing else is needed: no log, no broker.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def _kept(checkpoint: Path) -> str:
-    """The digest that a checkpoint states of what was kept beside duplicates; empty where it states none."""
+    """The digest of the signatures of kept rows, from a checkpoint; empty if it has none."""
     try:
         return str(parse_object(checkpoint.read_bytes()).get("kept_sha256") or "")
     except (OSError, ValueError):
@@ -58,7 +58,7 @@ class DatasetCheck:
     directory: DirectoryCheck
     read: Read
     _expected: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-    """By file and digest, the places of rows that should be there."""
+    """By file and digest, the positions of the expected rows."""
 
     @property
     def empty(self) -> bool:
@@ -98,7 +98,7 @@ class DatasetCheck:
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _provenance(self, path: Path) -> None:
-        """Resolve what every row says of its origin."""
+        """Resolve the provenance of every row."""
         with path.open("rb") as source:
             for position, text in lines_of(source, str(path), self.read):
                 try:
@@ -118,7 +118,7 @@ class DatasetCheck:
                 self._expected.setdefault(file, {}).setdefault(digest, []).append(row)
 
     def _rows(self, name: str) -> None:
-        """Compare the rows of a file with what its provenance lists, whatever their order."""
+        """Compare the rows of a file with its provenance, in any order."""
         path, expected = self.folder / name, self._expected.get(name, {})
         if not path.is_file():
             return  # said already
@@ -143,7 +143,9 @@ class DatasetCheck:
 
 
 def _origin(line: Any) -> tuple[str, int, str, str, list[Json]]:
-    """File, place and digest of a row, its rollout and the records it was made of. Raises what a line of another shape does."""
+    """File, place and digest of a row, its rollout and the records it was made of. Raises an error for a line of
+    another shape.
+    """
     file, row, digest, rollout_id, records = (line[name] for name in ("file", "row", "sha256", "rollout_id", "records"))
     texts = all(isinstance(each, str) for each in (file, digest, rollout_id))
     if not texts or type(row) is not int or row < 0 or not isinstance(records, list):
@@ -156,7 +158,7 @@ def _position(path: Path, row: int) -> str:
 
 
 def _read_rows(path: Path, read: Read) -> Iterator[_Row]:
-    """The rows of a file with their digests; what cannot be read is a row without one."""
+    """The rows of a file with their digests; an unreadable row has no digest."""
     if path.suffix != ".parquet":
         with path.open("rb") as source:
             for position, text in lines_of(source, str(path), read):

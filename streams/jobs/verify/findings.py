@@ -1,4 +1,4 @@
-"""The findings of `braid verify`: one finding for each record, row or file, and what they add up to."""
+"""The findings of `braid verify`: one finding for each record, row or file, and their totals."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -34,25 +34,25 @@ class Finding(NamedTuple):
 
 
 Tell = Callable[[Finding], None]
-"""Told what was found, as it comes."""
+"""Called with each finding as it is made."""
 
 
 @dataclass
 class Outcome:
-    """Everything that was verified: what the last object of `--json` says."""
+    """The total result: the last object of `--json`."""
 
     records: int = 0
     copies: int = 0
-    """Evidence records of a log that lies beside the same records in a file."""
+    """Evidence records of a log whose records are also in a file."""
     rows: Counter[str] = field(default_factory=Counter)
     """By topic."""
     not_ok: int = 0
-    """Findings that are not ok: records, rows, and what is missing."""
+    """Findings with faults: records, rows, and missing items."""
     chains: list[ChainVerdict] = field(default_factory=list)
     signers: Counter[str] = field(default_factory=Counter)
-    """Records by the id of a known key."""
+    """Number of records for each known key id."""
     strangers: Counter[str] = field(default_factory=Counter)
-    """Records by the id of a key that is not known."""
+    """Number of records for each unknown key id."""
     uncovered: set[str] = field(default_factory=set)
     """Rollouts whose closing evidence was made before it listed branch records."""
     unlisted: int = 0
@@ -62,12 +62,12 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether everything holds; nothing at all does not."""
+        """Whether every check passed; False if there was nothing to check."""
         return bool(self.records) and not self.not_ok and all(chain.ok for chain in self.chains)
 
     @property
     def warnings(self) -> list[str]:
-        """Notes that are no faults."""
+        """Notes that are not faults."""
         development = [
             f"{count:,} records are signed by the development key {key_id}: it proves nothing to others"
             for key_id, count in self.signers.items() if key_id.startswith(DEVELOPMENT_PREFIX)

@@ -1,10 +1,10 @@
 """The decisions of `braid verify`: evidence record by record, and whether every row is the one its evidence lists.
 
 The closing record of a rollout lists the id and digest of each of its branch records and training rows, and of its ranking. A
-row is ok when a closing record that can be trusted lists exactly it, and whatever is listed must be there. A closing record that
-speaks of branches and lists no branch record was made before they were listed: it covers none of them, and says nothing against
-them. Only hashes and positions are held, so memory grows with the number of records, not with what is in them. Nothing here
-opens a file or talks to a broker.
+row is ok when a closing record that can be trusted lists exactly it, and whatever is listed must be there. A closing
+record that lists branches but no branch records was made before they were listed: it neither covers them nor
+contradicts them. Only hashes and positions are kept, so memory grows with the number of records, not with their size.
+Nothing here opens a file or talks to a broker.
 """
 
 import re
@@ -27,12 +27,12 @@ _BRANCH_RUN = re.compile(r"(?s)(?P<rollout>.+)/b[0-9]+/a[0-9]+")
 
 
 class Claims(NamedTuple):
-    """A stored record's own fields beside the JSON view that is signed."""
+    """A stored record's own fields, compared with the signed JSON view."""
 
     record_id: str
     rollout_id: str
     key: bytes | None
-    """Of the log; None where there is no log around the record."""
+    """The key in the log; None if the record is not in a log."""
 
 
 class Row(NamedTuple):
@@ -45,7 +45,7 @@ class Row(NamedTuple):
     differs: Callable[[str], str]
     """Says why its content does not have this digest; nothing, if it does."""
     key: bytes | None = None
-    """Of the log; None in a file."""
+    """The key in the log; None in a file."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class _Listed:
 
 
 class Inspection:
-    """One body of evidence and the rows beside it: a directory, a log, a cluster, or the files of one call."""
+    """One body of evidence and its rows: a directory, a log, a cluster, or the files of one call."""
 
     def __init__(
         self,
@@ -89,9 +89,11 @@ class Inspection:
         self._outcome = outcome
         self._tell = tell
         self._repetitions = repetitions
-        """Whether the same row may come twice: a log may deliver again, a dataset must not."""
+        """Whether the same row may occur twice: a log may deliver again, a dataset must not."""
         self._copy = copy
-        """Whether the same evidence is verified beside it: then nothing is counted twice, and only faults are told."""
+        """Whether this is a second copy of evidence that is verified elsewhere: then nothing is counted twice, and only
+        faults are reported.
+        """
         self._unclosed: dict[str, str] = {}
         self._closings: dict[str, _Closing] = {}
         self._listed: dict[str, _Listed] = {}
@@ -115,15 +117,16 @@ class Inspection:
         self.found(Finding(item.position, verdict.run_id, not reasons, reasons, more))
 
     def row(self, row: Row) -> None:
-        """Judge a row; the evidence comes first."""
+        """Judge a row; all evidence must have been added before."""
         self._outcome.rows[row.topic.name] += not self._copy
         reasons = tuple(f"row: {why}" for why in self._row_faults(row))
         self.found(Finding(row.position, None, not reasons, reasons, _about(row)))
 
     def is_unlisted(self, row: Row) -> bool:
-        """Whether a branch record of a log is one that evidence need not list: of an open rollout, or replaced before it closed.
+        """Whether a branch record of a log does not have to be listed by evidence: of an open rollout, or replaced
+        before it closed.
 
-        A log beside the files of a run holds what is closed, and no more.
+        A log next to the files of a run has only closed rollouts.
         """
         if self._copy or row.topic != BRANCHES or row.key != row.rollout_id.encode():
             return False
@@ -131,7 +134,7 @@ class Inspection:
         return closing is None or (closing.trusted and closing.covers_branches and self._listing(row) is None)
 
     def explained(self, row: Row, *, exactly: bool) -> None:
-        """Note an unlisted branch record that the log explains: `exactly` as it is, or at least by its events."""
+        """Note an unlisted branch record that the log explains: `exactly`, or at least by its events."""
         self._outcome.rows[row.topic.name] += 1
         self._outcome.unlisted += 1
         doubtful = not exactly and row.rollout_id in self._closings
@@ -142,7 +145,7 @@ class Inspection:
         )
 
     def bad_row(self, position: str, topic: Topic, problem: str) -> None:
-        """Note that something is no row at all."""
+        """Note an item that is not a row."""
         self._outcome.rows[topic.name] += not self._copy
         self.found(Finding(position, None, ok=False, reasons=(f"row: {problem}",), more={"topic": topic.name}))
 
@@ -151,7 +154,7 @@ class Inspection:
         self._outcome.rows[name] += 1
 
     def unsupported(self, rollout_id: str, record: Mapping[str, Any]) -> str:
-        """Say why trusted evidence does not speak of a record that a dataset names; nothing, if it does."""
+        """Return why trusted evidence does not cover a record that a dataset names; empty if it does."""
         closing = self._closings.get(rollout_id)
         if closing is None or not closing.trusted:
             return f"no closing record of rollout {quoted(rollout_id)} that can be trusted is there"
@@ -168,7 +171,7 @@ class Inspection:
         return self._other_run(rollout_id, record) if is_branch else ""
 
     def _other_run(self, rollout_id: str, record: Mapping[str, Any]) -> str:
-        """Say why a record is not that of a run of the rollout: a branch by its events, evidence by its hash."""
+        """Return why a record is not from a run of the rollout: a branch by its events, evidence by its hash."""
         run = self._runs.get(record["run_id"])
         belongs = str(record["run_id"]).startswith(f"{rollout_id}/")
         if run is None or not belongs:
@@ -182,11 +185,11 @@ class Inspection:
         return (key or b"").decode(errors="replace") in self._closings
 
     def closings(self) -> dict[str, str]:
-        """By rollout, where its closing record was read."""
+        """By rollout, the position of its closing record."""
         return {rollout_id: closing.position for rollout_id, closing in self._closings.items()}
 
     def finish(self, topics: tuple[Topic, ...]) -> None:
-        """Say, after the last row, what should be there and is not (rows of these topics), and judge the chains."""
+        """After the last row, report what is missing (rows of these topics), and judge the chains."""
         for rollout_id, position in self._unclosed.items():
             self.found(_about_closing(position, rollout_id, "the closing record that should follow is missing"))
         names = {topic.name for topic in topics}
@@ -207,7 +210,7 @@ class Inspection:
         self._outcome.chains += [chain for chain in self._verifier.finish() if not (self._copy and chain.ok)]
 
     def compare(self, other: "Inspection", name: str) -> None:
-        """Say which rollouts this one and another copy of the same evidence (called `name`) do not share."""
+        """Report which rollouts are in only one of this copy and another copy of the same evidence (called `name`)."""
         for rollout_id in sorted(self._closings.keys() | other._closings.keys()):
             mine, theirs = self._closings.get(rollout_id), other._closings.get(rollout_id)
             if mine and theirs and mine.record_hash == theirs.record_hash:
@@ -220,7 +223,7 @@ class Inspection:
         return verdict.structural and verdict.semantic and verdict.authenticity in self._trusted
 
     def found(self, finding: Finding) -> None:
-        """Tell and count a finding."""
+        """Report and count a finding."""
         self._outcome.not_ok += not finding.ok
         if not (self._copy and finding.ok):
             self._tell(finding)
@@ -231,7 +234,7 @@ class Inspection:
             (self._outcome.signers if key_id in self._keys else self._outcome.strangers)[printable(key_id)] += 1
 
     def _note_place(self, record: Json, verdict: RecordVerdict) -> Iterator[str]:
-        """Remember how a rollout's evidence stands, and what its closing record lists."""
+        """Store the state of a rollout's evidence, and the list in its closing record."""
         run_id = record.get("run_id")
         closing = closing_of(record)
         if not isinstance(run_id, str):

@@ -1,8 +1,9 @@
 """`braid verify`: files, output directories, embedded logs and clusters, through the same inspection.
 
-Files of one call are one body of evidence: a chain may go on in the next file. A directory is one by itself: the lines of
-an output directory of `braid run` with its rows, and the log beside them as a second copy that has to agree. In a log a branch
-has its record when it ends, before anything is signed: one that evidence does not list is held against the events of the log.
+Files of one call are one body of evidence: a chain may go on in the next file. A directory is checked as one body of
+evidence: the lines in the output directory of `braid run` with its rows, and the log next to them as a second copy that
+must agree. A log has the record of a branch when it ends, before anything is signed: one that evidence does not list is
+compared with the events of the log.
 """
 
 import asyncio
@@ -67,7 +68,7 @@ SAY_EVERY = 256 * 1024
 
 
 class NothingToVerifyError(BraidError):
-    """A path that cannot be read, or where there is no evidence."""
+    """A path that cannot be read, or that has no evidence."""
 
 
 @dataclass
@@ -84,23 +85,24 @@ class Verified(Outcome):
 
     @property
     def ok(self) -> bool:
-        """Whether everything holds; nothing at all does not."""
+        """Whether every check passed; False if there was nothing to check."""
         return not self.nothing and not self.not_ok and all(chain.ok for chain in self.chains)
 
 
 class Folder:
-    """A directory to verify: what of it are lines, and what is a log."""
+    """A directory to verify: which parts are lines, and which a log."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.is_output = any((path / name).is_file() for name in (EVIDENCE_FILE, *ROW_FILES))
         self.home = home_of(path)
-        """The directory with the manifest: another one, where a log folder was given."""
+        """The directory with the manifest: the parent, if a log folder was given."""
         logs = (path / LOG, path)
         self.log = next((folder for folder in logs if (folder / EVIDENCE.name).is_dir()), None)
         self.facts = next((folder for folder in logs if (folder / CLOSURES.name).is_dir()), None)
         self.has_manifest = (self.home / LOG_MANIFEST).is_file()
-        # Among the results of a run, a dataset is known by its manifest: other files that look like one are not listed.
+        # Among the results of a run, a dataset is recognised by its manifest: other files that look like one are not
+        # listed.
         self.is_dataset = is_dataset(path) and (not self.has_manifest or (path / DATASET_MANIFEST).is_file())
         if not self.is_output and not self.is_dataset and self.log is None and not self.has_manifest:
             raise NothingToVerifyError(
@@ -109,7 +111,7 @@ class Folder:
             )
 
     def lines(self) -> dict[Path, Topic]:
-        """The files of rows, as far as they are there."""
+        """The existing files of rows."""
         return (
             {self.path / name: topic for name, topic in ROW_FILES.items() if (self.path / name).is_file()}
             if self.is_output
@@ -124,7 +126,7 @@ class Folder:
         """Everything that will be read."""
         own = [self.path / EVIDENCE_FILE, *self.lines()] if self.is_output else []
         if self.is_dataset:
-            from streams.jobs.verify.export_check import files_of  # Arrow, which others need not load
+            from streams.jobs.verify.export_check import files_of  # Arrow, which other commands do not load
 
             yield from (path for path in files_of(self.path) if path not in own)
         yield from (path for path in own if path.is_file())
@@ -133,7 +135,7 @@ class Folder:
 
 
 class _Suspect(NamedTuple):
-    """A branch record of a log that evidence does not list, without what is in it."""
+    """A branch record of a log that evidence does not list, without its content."""
 
     row: Row
     partition: int
@@ -142,7 +144,7 @@ class _Suspect(NamedTuple):
 
 
 class Verification:
-    """One call of `braid verify`: findings are told as they come and add up in `outcome`."""
+    """One call of `braid verify`: findings are reported as they are made and add up in `outcome`."""
 
     def __init__(
         self, keys: Mapping[str, bytes], *, allow_unsigned: bool, tell: Tell, say: Say, unfinished: bool = False
@@ -179,14 +181,15 @@ class Verification:
             raise NothingToVerifyError(f"{error.filename}: {error.strerror}") from error
 
     async def cluster(self, settings: Settings) -> None:
-        """Verify what the topics of a cluster hold now."""
+        """Verify the current content of a cluster's topics."""
         inspection = self._inspection()
         async with KafkaReader(settings, lambda _step, share: self._say("verifying", share)) as log:
             self._codec = log.codec
             for topic in (EVIDENCE, *ROW_TOPICS):
                 log.require(topic)
-            # A worker may be writing. It writes rows before the evidence that lists them, so what was there at this first
-            # look must be listed by evidence that is read later; rows that came after it are needed, but not missed.
+            # A worker may be writing. It writes rows before the evidence that lists them, so rows present at this first
+            # look must be listed by evidence that is read later; rows added since are read if needed, but may be
+            # missing.
             first_look = await log.spans(ROW_TOPICS)
             async for placed in log.records((EVIDENCE,)):
                 await log.learn([placed.record])
@@ -203,7 +206,7 @@ class Verification:
     async def rollout(self, log: LogReader, records: Iterable[Placed]) -> int:
         """Verify the evidence and rows of one rollout; returns how many branch records evidence does not list.
 
-        Those are not held against the log here: that takes the whole partition.
+        Unlisted branch records are not compared with the log here: that would take the whole partition.
         """
         inspection, self._codec = self._inspection(), log.codec
         for topic, partition, record in sorted(records, key=lambda placed: placed.topic is not EVIDENCE):
@@ -220,7 +223,9 @@ class Verification:
     # -- bodies of evidence --------------------------------------------------------------------------------------------
 
     def _folder(self, folder: Folder) -> None:
-        """Verify a directory by its manifests, then everything in it; directories inside with a manifest of their own, too."""
+        """Verify a directory by its manifests, then everything in it, including subdirectories with a manifest of their
+        own.
+        """
         check = DirectoryCheck(folder.home, self._found, None if folder.home == folder.path else folder.path.resolve())
         manifest = self._log_manifest(folder, check)
         if folder.is_dataset:
@@ -236,7 +241,7 @@ class Verification:
                 self._folder(Folder(path))
 
     def _log_manifest(self, folder: Folder, check: DirectoryCheck) -> Manifest | None:
-        """Check the manifest of a run, a replay or an archive, and the files that it lists; None where there is none."""
+        """Check the manifest of a run, a replay or an archive, and the files that it lists; None if there is none."""
         if not folder.has_manifest and (self._unfinished or not (folder.is_output or folder.log)):
             return None
         unsigned = self._allow_unsigned or self._unfinished
@@ -352,7 +357,7 @@ class Verification:
             inspection.row(row)
 
     async def _explain(self, inspection: Inspection, log: LogReader) -> None:
-        """Look up whether the branches of records that evidence does not list have ended in the log; the others are judged as rows."""
+        """Check whether the branches of unlisted records have ended in the log; the others are judged as rows."""
         suspects, self._suspects = self._suspects, []
         for partition in sorted({suspect.partition for suspect in suspects}):
             here = [suspect for suspect in suspects if suspect.partition == partition]

@@ -10,7 +10,7 @@ from streams.services.live.live_worker import run_worker
 
 
 async def run_both(settings: Settings) -> None:
-    """Run both until a signal ends them. Raises what made the first of them fail."""
+    """Run both until a signal ends them. Raises the error of the first one that failed."""
     stop = asyncio.Event()
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,9 +1,9 @@
 """The capture worker: folds captures into the events of their branches, in a consumer group of its own.
 
-Branches live in memory only. The commit of a partition trails at the first capture of its oldest rollout that has not settled, so
-after a crash the captures are simply read again: the fold gives the same slices, and those that stand in the log are not written twice.
-A branch without an end is ended by a capture that this worker writes, decided in append time; it counts once it has
-been read back.
+Branches live in memory only. The commit of a partition stays at the first capture of its oldest rollout that has not
+settled, so after a crash the captures are simply read again: the fold gives the same slices, and those already in the
+log are not written twice. A branch without an end is ended by a capture that this worker writes, decided in append
+time; it counts once it has been read back.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ from streams.log.topics import AGENT_EVENTS, CAPTURES, CLOSURES
 from streams.services.group_worker import REMEMBERED, GroupWorker, Held, Recent, Role, run_in_group
 
 LOOK_BACK_MS = 60_000
-"""Events and closures are looked for from this long before the first capture on."""
+"""Events and closures are read from this long before the first capture on."""
 
 VISIBLE_MS = 200
 """Safety margin: an end offset may miss records appended within the last 200 ms (replication)."""
 
 LOOK_S = 0.5
-"""How often branches are looked at for their ends."""
+"""How often branches are checked for their ends."""
 
 WHOLE_MS = 2_000
 """A trace is over this long after its last span, when all of its spans are there and have ended."""
 
 REPEATED_S = 120.0
-"""Exporters give up sending a span again within this."""
+"""Exporters stop sending a span again after this time."""
 
 PARALLEL = 64
 
@@ -89,7 +89,7 @@ class CaptureWorker(GroupWorker):
             parallel=PARALLEL,
             grace_s=5.0,
             look_back_ms=LOOK_BACK_MS,
-            ready="captures ready",  # the worker beside it says when rollouts are folded
+            ready="captures ready",  # the worker beside it reports when rollouts are folded
         )
         super().__init__(role, writer)
         self._branches: dict[Held, dict[str, dict[BranchKey, Branch]]] = defaultdict(dict)
@@ -101,18 +101,21 @@ class CaptureWorker(GroupWorker):
         """Their offsets, and when they are finished."""
         self._looked = 0.0
         self._ends: tuple[int, dict[TopicPartition, int]] = (0, {})
-        """A time, and where the partitions ended then. An end is decided as of that time, once all of it was read:
-        where captures come without a pause, no reader ever stands at the end of now."""
+        """A time, and the ends of the partitions then. An end is decided as of that time, once everything up to it was
+        read: if captures arrive without a pause, no reader ever reaches the current end.
+        """
 
     async def do(self, held: Held, record: Capture, stored: Any) -> bool:
-        """Fold a capture, and write what follows. Nothing is waited for before it is folded: captures keep their order."""
+        """Fold a capture, and write the resulting slices. Nothing is waited for before it is folded: captures keep
+        their order.
+        """
         rollout_id, offset = record.rollout_id, stored.offset
         settled_at = self._settled[held].get(rollout_id)
         if settled_at is not None and stored.timestamp > settled_at:
             await self._refuse(stored, "late", "its rollout has settled")
             return True
         if settled_at is not None:
-            # Read again, by chance from somewhere in the middle: a fold of the rest would tell another branch.
+            # Read again, possibly from the middle: a fold of the rest would give another branch.
             return True
         if rollout_id in self._over[held]:
             if record.kind != "end":
@@ -140,9 +143,11 @@ class CaptureWorker(GroupWorker):
         return False  # the commit waits for the rollout to settle
 
     def _release(self, held: Held, rollout_id: str) -> None:
-        """A trace that left nothing here never settles: all that follows from it is in the log. Its later spans are late.
+        """A trace whose spans all moved to other branches never settles: everything that follows from it is in the log.
+        Its later spans are late.
 
-        Its offsets are held for a while: after a crash it is known again that it is over, and a repeated span begins no other.
+        Its offsets are kept for a while: so it is known after a crash that it is over, and a repeated span begins no
+        other.
         """
         branches = self._branches[held].get(rollout_id, {})
         if any(not each.fold.is_ended or each.fold.has_events for each in branches.values()):
@@ -152,7 +157,7 @@ class CaptureWorker(GroupWorker):
         self._branches[held].pop(rollout_id, None)
 
     def settled(self, held: Held, settled: RolloutSettled) -> None:
-        """Forget a rollout: what counts of it stands in the log, and whatever comes later is late."""
+        """Drop a rollout: everything of it that counts is in the log, and later captures are late."""
         known = self._settled[held]
         known[settled.rollout_id] = settled.decided_at_ms
         if len(known) > REMEMBERED:
@@ -166,7 +171,7 @@ class CaptureWorker(GroupWorker):
         if time.monotonic() - self._looked < LOOK_S:
             return
         self._looked = time.monotonic()
-        await asyncio.sleep(0)  # all that was taken is folded by now
+        await asyncio.sleep(0)  # everything that was taken is folded by now
         self._forget()
         asked_at, ends = self._ends
         due = [
@@ -186,7 +191,7 @@ class CaptureWorker(GroupWorker):
         self._ends = now, await decisions.end_offsets(tps) if tps else {}
 
     def _forget(self) -> None:
-        """Let go of lost partitions."""
+        """Drop lost partitions."""
         for lost in [held for held in {*self._branches, *self._leaving} if held.lost]:
             self._branches.pop(lost, None)
             self._offsets.pop(lost, None)

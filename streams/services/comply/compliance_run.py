@@ -25,11 +25,11 @@ from streams.log.progress import Say, quiet
 from streams.services.fork.logs import ForkLog
 
 NO_CLOCK = 0
-"""The time of scripted events: the same run gives the same bytes."""
+"""The time of scripted events, so that the same run gives the same bytes."""
 
 
 class ModelChoice(NamedTuple):
-    """Which model is asked."""
+    """The choice of a model."""
 
     kind: Literal["scripted", "anthropic", "openai"]
     script: Path | None = None
@@ -37,7 +37,7 @@ class ModelChoice(NamedTuple):
 
 @asynccontextmanager
 async def models(choice: ModelChoice, settings: Settings) -> AsyncIterator[ModelFor]:
-    """The model of each round. Raises ModelSetupError or ForkError when it cannot be asked."""
+    """The model of each round. Raises ModelSetupError or ForkError if it cannot be called."""
     if choice.kind == "scripted":
         if choice.script is None:
             raise ForkError("--model scripted plays answers from a file: give --script FILE")
@@ -54,7 +54,7 @@ async def models(choice: ModelChoice, settings: Settings) -> AsyncIterator[Model
 
 
 class _Kept(Log):
-    """A log that remembers what is appended, until it is asked."""
+    """A log that stores what is appended, until it is read."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -73,9 +73,10 @@ async def run_planned(
     planned: Sequence[PlannedRollout], log: ForkLog, model_for: ModelFor, options: RunOptions, settings: Settings, *,
     resume: bool, verify: bool, scripted: bool, done: Callable[[BranchDone], None], say: Say = quiet,
 ) -> int:  # fmt: skip
-    """Run all rollouts, one after the other; with `verify` their verdicts go to the same log. Returns how many verdicts there are.
+    """Run all rollouts, one after the other; with `verify` their verdicts go to the same log. Returns the number of
+    verdicts.
 
-    Raises ForkError where the log has a rollout of this name already, and ConfigError where no verdict would count.
+    Raises ForkError if the log has a rollout of this name already, and ConfigError if no verdict would count.
     """
     key = verifier_key(settings) if verify else None
     if key is not None:

@@ -1,7 +1,7 @@
 """`braid compliance-verifier`: verdicts on finished compliance runs, from their specs and texts on the log.
 
-A process of its own with the verifier's role. A verdict's id leaves the outcome out, so one that was killed goes on where it was,
-without a lost or doubled verdict.
+A process of its own with the verifier's role. A verdict's id does not depend on the outcome, so a killed verifier
+continues where it stopped, without a lost or doubled verdict.
 """
 
 import asyncio

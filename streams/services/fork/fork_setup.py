@@ -1,4 +1,4 @@
-"""One fork from its options: a new rollout, one that is resumed, or one that begins in the middle of another."""
+"""One fork from its options: a new rollout, a resumed one, or one that begins in the middle of another."""
 
 import asyncio
 import time
@@ -50,11 +50,11 @@ class ForkOptions(NamedTuple):
     resume: bool = False
     fork_from: str = ""
     memories: tuple[Found, ...] = ()
-    """Past experience that the agents are told of."""
+    """Past experience that is shown to the agents."""
 
 
 class Sandboxes(Protocol):
-    """Where sandboxes come from."""
+    """A source of sandboxes."""
 
     async def create(self) -> Sandbox:
         """An empty one."""
@@ -97,18 +97,18 @@ async def _close(pool: KernelPool[Sandbox], sandboxes: Sandboxes) -> None:
 
 
 def sandbox_dir(settings: Settings) -> Path:
-    """Where local sandboxes live."""
+    """The folder of local sandboxes."""
     return settings.fork.sandboxes or (settings.state_dir or places.state_dir()) / "sandboxes"
 
 
 def snapshot_store(settings: Settings) -> SnapshotStore:
-    """Where workspaces are kept."""
+    """The store of workspace snapshots."""
     return SnapshotStore(settings.fork.snapshots or (settings.state_dir or places.state_dir()) / "snapshots")
 
 
 @asynccontextmanager
 async def models(options: ForkOptions, folder: Path, settings: Settings) -> AsyncIterator[Callable[[int], Model]]:
-    """The model of each branch. Raises ForkError or ModelSetupError when it cannot be asked."""
+    """The model of each branch. Raises ForkError or ModelSetupError if it cannot be called."""
     if options.model == "scripted":
         from agents.models.scripted_adapter import SCRIPT, ScriptedModel, read_script
 
@@ -126,7 +126,7 @@ async def models(options: ForkOptions, folder: Path, settings: Settings) -> Asyn
 
 @dataclass
 class Fork:
-    """A fork that is ready to run: what is on the log, and what is left to do."""
+    """A fork that is ready to run: what is on the log, and what remains."""
 
     runner: ForkRunner
     jobs: list[Job]
@@ -138,7 +138,7 @@ async def prepare(
     options: ForkOptions, task: Task, model_for: Callable[[int], Model], log: ForkLog, pool: KernelPool[Sandbox], settings: Settings,
     progress: Progress = lambda _branch, _what: None,
 ) -> Fork:  # fmt: skip
-    """Read what the log holds, and decide what is to be run. Nothing is written yet. Raises ForkError."""
+    """Read the log, and decide what to run. Nothing is written yet. Raises ForkError."""
     history = await log.history(options.rollout_id)
     sampling = options.sampling
     if options.resume:
@@ -181,7 +181,7 @@ def _opening(options: ForkOptions, task: Task, settings: Settings) -> RolloutOpe
 
 
 def _sampling_of(opened: RolloutOpened) -> Sampling:
-    """How the branches of a rollout on the log differ: those that are resumed get what they had."""
+    """The differences between the branches of a rollout on the log: resumed branches get the values they had."""
     given, seed = opened.labels.get("temperatures", ""), opened.labels.get("seed", "")
     return Sampling(tuple(float(each) for each in given.split(",")) if given else (), int(seed) if seed else None)
 

@@ -1,4 +1,6 @@
-"""Where a fork is written, and read again when it is resumed: Kafka, or a file of lines for people without a broker."""
+"""The log that a fork writes, and reads again when it is resumed: Kafka, or a file of lines for people without a
+broker.
+"""
 
 import asyncio
 import os
@@ -31,11 +33,11 @@ from streams.log.topics import AGENT_EVENTS, CLOSURES, LIFECYCLE
 
 
 class ForkLog(Log, Protocol):
-    """A log that can also be asked what it holds."""
+    """A log that can also be read."""
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
+        """The place of the log, for people."""
 
     async def history(self, rollout_id: str) -> History:
         """The records of a rollout."""
@@ -68,7 +70,7 @@ class KafkaForkLog:
                 try:
                     facts.append(await log.decode(placed))  # type: ignore[arg-type]  # the fact topics hold facts
                 except DecodeError:
-                    continue  # `braid dead-letters list` tells of it
+                    continue  # `braid dead-letters list` reports it
         return read_history(facts, rollout_id)
 
 

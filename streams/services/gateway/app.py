@@ -1,4 +1,4 @@
-"""The routes: which fact each takes, and from whom. Reading, packing and sending are next door.
+"""The routes: which fact each accepts, and from which role. Reading, packing and sending are next door.
 
 `create_app` makes the whole gateway for some settings; it needs no broker to start.
 """
@@ -46,7 +46,7 @@ from streams.services.web.auth import Caller, Doors, check_bind
 from streams.services.web.guard import Served
 
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-"""W3C Trace Context: one that is not well-formed is to be ignored."""
+"""W3C Trace Context: a header that is not well-formed is ignored."""
 
 OWN_PAGES = ("/docs", "/openapi.json", "/static-offline-docs", "/healthz", "/readyz", "/metrics")
 """Beginnings of paths that the gateway answers itself where pages are mounted."""
@@ -66,7 +66,7 @@ class Beside(Protocol):
         """Begin."""
 
     async def stop(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
 
 
 class Gateway:
@@ -83,7 +83,7 @@ class Gateway:
         self.captured = CapturedBranches(settings)
         self.write_captures: Write = partial(write_directly, self.sender)
         self.beside: list[Beside] = []
-        """Services in the same process, from start to end."""
+        """Services in the same process, with the same lifetime."""
 
     async def caller(self, request: Request) -> Caller:
         """The sender of a request. Raises RefusedError (401)."""
@@ -104,7 +104,7 @@ class Gateway:
         ending: Ending | None = None,
         without: dict[str, Any] | None = None,
     ) -> Response:
-        """Take what a request brings; `without` is what an empty body stands for."""
+        """Take the facts of a request; `without` replaces an empty body."""
         form = form_of(request.headers.get("content-type"), request.headers)
         if not self.sender.is_ready:
             raise RefusedError(503, self.sender.trouble, headers=RETRY_AFTER)
@@ -147,13 +147,13 @@ def admit(caller: Caller, record: type[Record], path: dict[str, Any]) -> None:
 
 
 def traceparent(request: Request) -> str | None:
-    """The trace that a request belongs to."""
+    """The trace context of a request."""
     given = request.headers.get("traceparent", "")
     return given if TRACEPARENT.fullmatch(given) else None
 
 
 def create_app(settings: Settings, view: Starlette | None = None) -> FastAPI:
-    """The gateway, with the pages of `braid view` where they are given. Raises ConfigError when it would be open to others."""
+    """The gateway, with the pages of `braid view` if they are given. Raises ConfigError if it would be open to others."""
     gateway = Gateway(settings)
 
     @asynccontextmanager
@@ -189,7 +189,7 @@ def create_app(settings: Settings, view: Starlette | None = None) -> FastAPI:
 
 
 class Pages:
-    """ASGI middleware: reads go to the pages, unless they ask for what the gateway itself shows."""
+    """ASGI middleware: GET requests go to the pages, except for the gateway's own routes."""
 
     def __init__(self, app: ASGIApp, *, view: ASGIApp) -> None:
         self._app = app
@@ -210,7 +210,7 @@ def _add_writing(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/rollouts", tags=["rollouts"], summary="Open a rollout", openapi_extra=pages.ROLLOUT_BODY, **shared)
     async def open_rollout(request: Request, caller: Known) -> Response:
-        """Say that a task was forked, what is required of its branches, and until when."""
+        """Record that a task was forked, the required verdicts of its branches, and the deadline."""
         admit(caller, Lifecycle, {})
         return await gateway.take(request, caller, typed("rollout", {}))
 
@@ -229,7 +229,7 @@ def _add_writing(app: FastAPI, gateway: Gateway) -> None:
         openapi_extra=pages.CLOSE_BODY, **shared,
     )  # fmt: skip
     async def close(request: Request, caller: Known, rollout_id: RolloutId) -> Response:
-        """Settle with what is in the log before this."""
+        """Settle with the facts in the log before this request."""
         path = {"rollout_id": rollout_id}
         admit(caller, Lifecycle, path)
         return await gateway.take(request, caller, typed("close", path), without={})
@@ -256,8 +256,9 @@ def _add_writing(app: FastAPI, gateway: Gateway) -> None:
         ] = None,
         error: Annotated[str | None, Query(max_length=10_000, description="With ended: why it failed.")] = None,
     ) -> Response:
-        """Each item is a bare event, or an object with `event`, `seq`, `attempt` and what is known of the branch
-        (`temperature`, `seed`, `session_id`, `agent`, `task`, `observed`). Contiguous events share a record of at most 1 MiB.
+        """Each item is a bare event, or an object with `event`, `seq`, `attempt` and facts about the branch
+        (`temperature`, `seed`, `session_id`, `agent`, `task`, `observed`). Contiguous events share a record of at most
+        1 MiB.
         """
         path = {"rollout_id": rollout_id, "branch_index": branch_index}
         admit(caller, AgentEvents, path)
@@ -278,7 +279,7 @@ def _add_writing(app: FastAPI, gateway: Gateway) -> None:
         branch_index: BranchIndex,
         attempt: Annotated[int, Query(ge=0, le=99_999, description="The try at this branch.")] = 0,
     ) -> Response:
-        """A tracer's view of a branch: model calls, events beside them, and its end. The fold of captures numbers the
+        """A tracer's records of a branch: model calls, other events, and its end. The fold of captures numbers the
         events, so that nothing here has a seq; an item whose id was taken before is ignored.
         """
         path = {"rollout_id": rollout_id, "branch_index": branch_index}
@@ -313,8 +314,8 @@ def _add_writing(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/lines", tags=["lines"], summary="Write lines of any type", openapi_extra=pages.LINES_BODY, **shared)
     async def lines(request: Request, caller: Known) -> Response:
-        """The lines that `braid ingest` reads. Events without a seq are counted from 0 in the order of this body, so a branch
-        that comes in several requests has to say it.
+        """The lines that `braid ingest` reads. Events without a seq are numbered from 0 in the order of this body, so a
+        branch that is sent in several requests must state it.
         """
         return await gateway.take(request, caller, LineShape())
 
@@ -338,7 +339,7 @@ def _add_operations(app: FastAPI, gateway: Gateway) -> None:
 
 
 def _answer_errors(app: FastAPI, gateway: Gateway) -> None:
-    """Every refusal has the same shape as an answer."""
+    """Give every refusal the same shape as an answer."""
 
     def say(status: int, field: str, reason: str, headers: dict[str, str] | None = None) -> Response:
         count_refusals(gateway.metrics, status)

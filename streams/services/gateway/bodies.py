@@ -1,7 +1,7 @@
 """The forms of a body: one JSON value, an array, lines, or CloudEvents. All forms give items with positions.
 
-Pure. A bad item is an item with its problem: its neighbours are read as if it were not there. Only an array whose brackets
-do not close, or a body that is no JSON at all, is bad as a whole.
+Pure. A bad item is an item with its problem: its neighbours are read as if it were not there. Only an array whose
+brackets do not close, or a body that is not JSON at all, is bad as a whole.
 """
 
 import json
@@ -62,14 +62,14 @@ class Item(NamedTuple):
     value: Any = None
     """Its JSON value."""
     problem: LineError | None = None
-    """Why it has none."""
+    """Why it has no content."""
     seq: int | None = None
     """The sequence number of a CloudEvent."""
     time_ms: int | None = None
     """The time of a CloudEvent."""
 
     def content(self) -> dict[str, Any]:
-        """Its value. Raises LineError when it has none or is no object."""
+        """Its value. Raises LineError if it has no content or is not an object."""
         if self.problem is not None:
             raise self.problem
         if not isinstance(self.value, dict):
@@ -93,7 +93,7 @@ def form_of(content_type: str | None, headers: Mapping[str, str]) -> Form:
 
 
 def read_items(body: bytes, form: Form, headers: Mapping[str, str]) -> Iterator[Item]:
-    """The items of a body, in order. Raises RefusedError when there are too many."""
+    """The items of a body, in order. Raises RefusedError if there are too many."""
     match form:
         case Form.LINES:
             return _lines(body)
@@ -144,7 +144,7 @@ def _elements(body: bytes) -> Iterator[Item]:
 
 
 def _salvaged(body: bytes, error: ValueError) -> Iterator[Item]:
-    """The elements of an array of which some are no strict JSON (NaN, bad UTF-8, too deep, repeated keys), each by itself."""
+    """The elements of an array with invalid ones (NaN, bad UTF-8, too deep, repeated keys), each by itself."""
     text = body.decode("utf-8", "surrogateescape")
     start = _space(text, 0)
     if text[start : start + 1] != "[":
@@ -165,7 +165,7 @@ def _salvaged(body: bytes, error: ValueError) -> Iterator[Item]:
 
 
 def _spans(text: str, at: int) -> Iterator[tuple[int, int]]:
-    """Where the elements of an array stand in its text. Raises ValueError where it breaks."""
+    """The positions of the elements of an array in its text. Raises ValueError if the array is broken."""
     decoder = json.JSONDecoder()
     at = _space(text, at)
     while True:
@@ -182,7 +182,7 @@ def _spans(text: str, at: int) -> Iterator[tuple[int, int]]:
 
 
 def _space(text: str, at: int) -> int:
-    """Where the white space that begins here ends."""
+    """The end of the white space that begins here."""
     found = _SPACE.match(text, at)
     return found.end() if found else at
 

@@ -19,7 +19,7 @@ Write = Callable[[list[Capture]], Awaitable[None]]
 
 
 TOGETHER = 64
-"""Items that are read before others get their turn."""
+"""Items that are read before other requests get their turn."""
 
 
 async def take_captures(items: Iterable[Item], place: dict[str, Any], write: Write, *, redacting: bool) -> Outcome:
@@ -49,6 +49,6 @@ async def take_captures(items: Iterable[Item], place: dict[str, Any], write: Wri
 
 
 async def write_directly(sender: Sender, captures: list[Capture]) -> None:
-    """Write captures where no proxy is in the process. Raises BrokerAwayError."""
+    """Write captures if there is no proxy in the process. Raises BrokerAwayError."""
     sent = [await sender.send(sender.outgoing(part, None)) for capture in captures for part in in_parts(capture)]
     await sender.acknowledge(sent)

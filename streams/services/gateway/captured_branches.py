@@ -1,7 +1,7 @@
 """The branches that are captured: their events are the fold's alone, and slices of agents are refused.
 
-Every attempt of such a branch is: a slice with a higher attempt would else take the place of what was captured. The gateway knows what it
-took itself, and follows the topic for what proxies and other gateways write.
+This covers every attempt of such a branch: otherwise a slice with a higher attempt would replace the captured one. The
+gateway knows its own captures, and follows the topic for those of proxies and other gateways.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from streams.cluster.connections import ClusterError, start_consumer
 from streams.log.topics import CAPTURES
 
 LOOK_BACK_MS = 24 * 3_600_000
-"""A rollout is open for a day at most, unless it says otherwise."""
+"""A rollout is open for a day at most, unless its opening sets another time."""
 
 REMEMBERED = 100_000
 """Branches; the oldest are forgotten."""
 
 FETCH_BYTES = 1024 * 1024
-"""Of a partition at once: bodies of spans are passed over. A larger batch comes all the same."""
+"""Of a partition at once: bodies of spans are passed over. A larger batch is still returned."""
 
 AGAIN_S = 2.0
 

@@ -1,7 +1,7 @@
-"""CloudEvents 1.0 (JSON format and HTTP binding): what an envelope says of the item in it.
+"""CloudEvents 1.0 (JSON format and HTTP binding): the attributes of an envelope, applied to its item.
 
-The item is the data. Of the attributes, `sequence` gives a seq and `time` a timestamp to events that have none; the rest
-is checked for being there and then not needed.
+The item is the data. Of the attributes, `sequence` gives a seq and `time` a timestamp to events that have none; the
+others must be present and are not used.
 """
 
 import base64

@@ -80,7 +80,7 @@ def answer(status: int, content: dict[str, Any], headers: dict[str, str] | None 
 
 
 def refused(problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    """The answer to a request of which nothing was taken, for one reason."""
+    """The answer to a request that was refused entirely, for one reason."""
     return answer(problem.status, {"accepted": 0, "records": [], "errors": [problem.plain()], "warnings": []}, headers)
 
 

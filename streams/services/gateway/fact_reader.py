@@ -21,16 +21,16 @@ from streams.services.web.auth import Caller
 Shape = Callable[[Item], dict[str, Any]]
 
 LIFTED = ("rollout_id", "branch_index", "attempt", "seq")
-"""The keys of a bare event beside its own fields."""
+"""The keys of a bare event in addition to its own fields."""
 
 OF_SLICES = ("first_seq", "events", "branch")
-"""Fields that slices have in the log, and that are said in other words where single events come in."""
+"""Fields that slices have in the log, and that requests with single events express differently."""
 
 FREE_TEXT = (
     "event", "task", "system_prompt", "tools", "error", "reason", "stdout", "stderr", "uncaught_errors", "console_errors",
     "dom_probes", "hint", "reasoning", "tool_call_sequence", "final_answer", "build_result",
 )  # fmt: skip
-"""Where people's and programs' own words are; ids are never redacted, they have to stay what they are."""
+"""Fields with texts of people and programs; ids are never redacted, because they must stay unchanged."""
 
 _REASONS = {TypeError: "a value has a type that does not belong there", OverflowError: "a number is too large"}
 
@@ -63,7 +63,7 @@ class FactReader:
             value = _redacted(value)
         try:
             facts = self._lines.read_object(value)
-        except (TypeError, OverflowError) as error:  # integers beyond 64 bits where an id is made of the content
+        except (TypeError, OverflowError) as error:  # integers beyond 64 bits, if an id is derived from the content
             raise ItemError(BAD_CONTENT, "", _REASONS[type(error)]) from None
         for fact in facts:
             refusal = self._caller.fact_refusal(fact)
@@ -82,8 +82,8 @@ class FactReader:
 
 
 class LineShape:
-    """Lines of any type, as in files. Events without a seq are counted in the order of the body, bad ones too: when a bad
-    line is corrected and the body sent again, the others keep their seqs.
+    """Lines of any type, as in files. Events without a seq are numbered in the order of the body, bad ones too: if a
+    bad line is corrected and the body sent again, the others keep their seqs.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class LineShape:
 
 
 class EventShape:
-    """Events of one branch: bare, or with their seq and what is known of the branch."""
+    """Events of one branch: bare, or with their seq and facts about the branch."""
 
     def __init__(self, path: dict[str, Any], *, attempt: int | None, first_seq: int | None) -> None:
         self._path = path
@@ -172,7 +172,7 @@ class Ending:
                 self._furthest = fact
 
     def line(self) -> dict[str, Any]:
-        """The line that says so, with the last seq where it is known."""
+        """The line that ends a branch, with the last seq if it is known."""
         seen, attempt = self._furthest, self._attempt
         if attempt is None:
             attempt = seen.attempt if seen else 0
@@ -187,7 +187,7 @@ class Ending:
 
 
 def typed(kind: str, path: dict[str, Any]) -> Shape:
-    """Objects of one type, about what the path says."""
+    """Objects of one type, about the rollout or branch in the path."""
 
     def shape(item: Item) -> dict[str, Any]:
         value = item.content()
@@ -200,13 +200,15 @@ def typed(kind: str, path: dict[str, Any]) -> Shape:
 
 
 def _redacted(value: dict[str, Any]) -> dict[str, Any]:
-    """The object without secrets. A signature covers the words that its signer sent: where some are removed, it goes, too."""
+    """The object without secrets. A signature covers the words that its signer sent: if redaction removes some, the
+    signature is removed, too.
+    """
     cleaned = value | {name: redact_json(value[name]).value for name in FREE_TEXT if name in value}
     return cleaned if cleaned == value else {name: part for name, part in cleaned.items() if name != "signature"}
 
 
 def _check_event(line: dict[str, Any]) -> None:
-    """Raises LineError for what the reader would read as something else than its sender meant."""
+    """Raises LineError for fields that the reader would not read in the sender's sense."""
     for name in OF_SLICES:
         if name in line:
             raise LineError(name, "belongs to slices in the log, not to an event; it would be lost")
@@ -235,7 +237,7 @@ def _lifted(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Something to find a branch by; what is no name of one finds nothing good, and the reader says so."""
+    """A key to find a branch by; an invalid name finds nothing, and the reader reports it."""
     return value if isinstance(value, str | int) else None
 
 

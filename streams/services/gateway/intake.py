@@ -1,6 +1,6 @@
-"""One request, from its items to what the broker said of its records.
+"""One request, from its items to the broker's answers about its records.
 
-Items are read, packed and sent as they come, so that a long body holds neither the memory of all its facts nor the event
+Items are read, packed and sent one by one, so that a long body neither fills memory with its facts nor blocks the event
 loop. A bad item is noted at its position; the rest is written.
 """
 
@@ -32,13 +32,13 @@ from streams.services.gateway.request_packer import Packer
 from streams.services.gateway.sender import BrokerAwayError, Sender
 
 TURN = 100
-"""Items between two looks at other requests: a few milliseconds."""
+"""Items between two turns of other requests: a few milliseconds."""
 
 LARGE = 256 * 1024
-"""Bytes of a body from which on its JSON is parsed beside the event loop: it can take a second, and others wait."""
+"""Bytes of a body from which its JSON is parsed in a thread: it can take a second, and others wait."""
 
 ENDING = Position(-1)
-"""Where an `ended` of the query stands: in no item."""
+"""The position of an `ended` in the query: no item."""
 
 
 class Sent(NamedTuple):
@@ -82,7 +82,7 @@ class Intake:
         self._cautions: list[Caution] = []
 
     async def take(self, items: Iterator[Item], size: int) -> Outcome:
-        """Write what is good, of a body of this size; returns when the broker has acknowledged it."""
+        """Write the good items of a body of this size; return when the broker has acknowledged them."""
         count = 0
         try:
             while turn := await _next(items, size):
@@ -116,7 +116,9 @@ class Intake:
             await self._write(piece)
 
     async def _end(self, ending: Ending) -> None:
-        """An end must not outrun events of its own request that were refused: they could come too late then."""
+        """An end must not be written before events of its own request that were refused: they could be too late when
+        they are sent again.
+        """
         if self._problems:
             reason = "not written, because some events were refused; send them, then the end"
             self._problems.append(Problem(None, "ended", reason, BAD_CONTENT))
@@ -132,7 +134,8 @@ class Intake:
     async def _write(self, piece: Piece[Position]) -> None:
         fact = piece.fact
         if isinstance(fact, Lifecycle) and fact.opened is None:
-            # It settles what was appended before it, so everything before it has to be in the log first.
+            # It settles the rollout with everything appended before it, so everything before it must be in the log
+            # first.
             await self._sender.acknowledge([sent.acknowledged for sent in self._sent])
         try:
             record = self._sender.outgoing(fact, self._traceparent)
@@ -168,7 +171,7 @@ class Intake:
 
 
 async def _next(items: Iterator[Item], size: int) -> list[Item]:
-    """Some more items; none when there are no more."""
+    """The next items; empty at the end."""
     some = islice(items, TURN)
     return await asyncio.to_thread(list, some) if size > LARGE else list(some)
 
@@ -178,7 +181,7 @@ def _problem(at: Position, reason: str, status: int) -> Problem:
 
 
 def _view(fact: Fact) -> dict[str, Any]:
-    """The fields of an answer about a record, beside its place."""
+    """The fields of an answer about a record, in addition to its position."""
     view: dict[str, Any] = {"record": type(fact).__name__, "id": identity(fact)}
     if isinstance(fact, AgentEvents) and fact.events:
         view |= {"first_seq": fact.first_seq, "last_seq": fact.first_seq + len(fact.events) - 1}

@@ -10,13 +10,13 @@ from streams.cluster.config import GatewayConfig
 from streams.services.gateway.problems import TOO_LARGE, RefusedError
 
 BODIES_AT_ONCE = 4
-"""Bodies of full size that may be held at once; of smaller ones accordingly more."""
+"""Bodies of full size that may be in memory at once; accordingly more of smaller ones."""
 
 UNPACKED_AT_ONCE = 80 * 1024 * 1024
-"""Bytes that packed bodies may unfold to at once: one of full size, or several smaller ones."""
+"""Bytes that compressed bodies may expand to at once: one of full size, or several smaller ones."""
 
 REQUESTS_AT_ONCE = 512
-"""Requests under way; each holds at least a connection and some objects."""
+"""Concurrent requests; each needs at least a connection and some objects."""
 
 RETRY_AFTER = {"Retry-After": "2"}
 
@@ -59,7 +59,9 @@ class Hold:
         self._budget.free_bytes -= count
 
     def unpack(self, count: int) -> None:
-        """Take bytes that a packed body unfolds to. Raises RefusedError (503) when all bodies together have too many."""
+        """Count bytes that a compressed body expands to. Raises RefusedError (503) when all bodies together have too
+        many.
+        """
         if count > self._budget.free_unpacked:
             raise RefusedError(503, "too much is being sent at once; try again in a moment", headers=RETRY_AFTER)
         self._unpacked += count
@@ -74,7 +76,8 @@ class Hold:
 
 
 async def read_body(request: Request, hold: Hold, config: GatewayConfig) -> bytes:
-    """The body of a request. One that is too large is not read to its end, or not at all when its header says so.
+    """The body of a request. A body that is too large is not read to its end, or not at all if its header shows the
+    size.
 
     Time is given for the bytes of one grace period at a time, so a fast beginning buys no pause later.
     """

@@ -41,7 +41,7 @@ class RecordView(BaseModel):
     topic: str = Field(examples=["rollouts.agent-events.v1"])
     """The topic, with its prefix."""
     partition: int
-    """The partition; the same for everything about a rollout."""
+    """The partition; the same for all records of a rollout."""
     offset: int
     """Its place there."""
     record: str = Field(examples=["AgentEvents"])
@@ -55,7 +55,7 @@ class RecordView(BaseModel):
 
 
 class ErrorView(BaseModel):
-    """Something that was not taken."""
+    """An item that was refused."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -72,18 +72,18 @@ class ErrorView(BaseModel):
 
 
 class WarningView(BaseModel):
-    """One item that was taken, and what to know of it."""
+    """An accepted item with a warning."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     index: int
     """Which item, from 0."""
     line: int | None
-    """Its line, from 1, where the body has lines."""
+    """Its line, from 1, if the body has lines."""
     field: str
-    """The field that would give it a meaning."""
+    """The field that it needs to have an effect."""
     reason: str
-    """The meaning of the verdict as it is, and the field to send."""
+    """The effect of the verdict as sent, and the field to add."""
 
 
 class AnswerView(BaseModel):
@@ -94,7 +94,7 @@ class AnswerView(BaseModel):
     accepted: int
     """Items that are in the log now."""
     records: list[RecordView]
-    """Where they are; several events may share one record."""
+    """Their positions in the log; several events may share one record."""
     errors: list[ErrorView]
     """Refused items."""
     warnings: list[WarningView]

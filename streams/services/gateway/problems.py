@@ -13,19 +13,19 @@ BAD_CONTENT = 422
 
 
 class Position(NamedTuple):
-    """Where an item stands in a body."""
+    """The position of an item in a body."""
 
     number: int
     """Which item, counted from 0."""
     line: int | None = None
-    """Counted from 1, where the body has lines."""
+    """Counted from 1, if the body has lines."""
 
 
 class Problem(NamedTuple):
-    """One thing that was not taken, and why."""
+    """One refused item, and the reason."""
 
     at: Position | None
-    """None when it is about the request as a whole."""
+    """None if it is about the whole request."""
     field: str
     reason: str
     status: int
@@ -38,7 +38,7 @@ class Problem(NamedTuple):
 
 
 class Caution(NamedTuple):
-    """One thing that was taken and will not mean what its sender may think."""
+    """One accepted item that will not have the effect that its sender may expect."""
 
     at: Position
     field: str
@@ -50,7 +50,7 @@ class Caution(NamedTuple):
 
 
 class ItemError(LineError):
-    """An item that cannot be taken for another reason than its content: too large, or not for this caller."""
+    """An item that is refused for another reason than its content: too large, or not permitted to this caller."""
 
     def __init__(self, status: int, field: str, reason: str) -> None:
         super().__init__(field, reason)
@@ -82,6 +82,6 @@ def _status(error: LineError) -> int:
 
 
 def shared_status(problems: list[Problem]) -> int:
-    """The status of a request of which nothing was taken: that of its problems when they agree, else plain 400."""
+    """The status of a request that was refused entirely: that of its problems if they agree, else plain 400."""
     statuses = {problem.status for problem in problems}
     return statuses.pop() if len(statuses) == 1 else BAD_SYNTAX

@@ -1,6 +1,6 @@
 """The facts of one request, weighed and packed into slices that are as large as a slice may be.
 
-Pure. Each piece knows its items, so that the broker's answer about a record can be given for each of its items.
+Pure. Each piece has its items, so that the broker's answer about a record can be returned for each of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ class _Weighed(NamedTuple):
 
 
 class Packer:
-    """Packs the facts of one request. `encode` gives the wire form of a record."""
+    """Packs the facts of one request. `encode` returns the wire form of a record."""
 
     def __init__(self, encode: Encode) -> None:
         self._encode = encode
@@ -39,21 +39,22 @@ class Packer:
         self._deltas = TokenDeltas()
 
     def add(self, facts: Sequence[Fact], at: Position) -> list[Piece[Position]]:
-        """Take the facts of one item, all or none; returns what is ready. Raises ItemError."""
+        """Add the facts of one item, all or none; return the complete pieces. Raises ItemError."""
         weighed = [weighed for fact in facts for weighed in self._weigh(self._with_deltas(fact))]
         return [piece for fact, weight in weighed for piece in self._packer.add(fact, weight, at)]
 
     def _with_deltas(self, fact: Fact) -> Fact:
-        """The fact with prompts as differences to calls of the same request: others are not known here to be on the
-        log."""
+        """The fact with prompts as differences to calls of the same request: it is not known here whether other calls
+        are on the log.
+        """
         return with_deltas(self._deltas, fact) if isinstance(fact, AgentEvents) else fact
 
     def flush(self, rollout_id: str | None = None) -> Iterator[Piece[Position]]:
-        """Let go of what waits: of one rollout, or everything."""
+        """Return the waiting pieces: of one rollout, or all."""
         return self._packer.flush(rollout_id)
 
     def _weigh(self, fact: Fact) -> Iterator[_Weighed]:
-        """The fact, as single events where it has several, with the bytes that it adds to a slice at most."""
+        """The fact, split into single events if it has several, with the most bytes that each adds to a slice."""
         if not isinstance(fact, AgentEvents):
             yield _Weighed(fact, self._measured(fact, BY_RECORD[type(fact)].max_bytes))
             return
@@ -67,7 +68,7 @@ class Packer:
     def _measured(self, fact: Fact, limit: int) -> int:
         try:
             size = len(self._encode(fact))
-        except (ValueError, TypeError, OverflowError) as error:  # what pydantic takes and Avro does not: long integers
+        except (ValueError, TypeError, OverflowError) as error:  # pydantic accepts it and Avro does not: long integers
             raise ItemError(BAD_CONTENT, "", f"a value does not fit its field: {error}") from None
         if size > limit:
             raise ItemError(
@@ -77,7 +78,7 @@ class Packer:
 
 
 def _singles(fact: AgentEvents) -> list[AgentEvents]:
-    """One slice per event: what is known of the branch on the first, the end on the last."""
+    """One slice per event: facts about the branch with the first, the end with the last."""
     if len(fact.events) <= 1:
         return [fact]
     plain: dict[str, Any] = {"ended": False, "last_seq": None, "status": None, "error": None, "workspace": None}

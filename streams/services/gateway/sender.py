@@ -1,7 +1,7 @@
 """Records to the broker: one producer for all requests, and whether it can be reached.
 
-The gateway starts without a broker, too, and keeps trying: until then, and whenever acknowledgements stay away, requests
-are answered with 503. Sending again is always fine, because the fold ignores repetitions.
+The gateway also starts without a broker, and keeps trying to connect: until then, and whenever acknowledgements are
+missing, requests are answered with 503. Sending again is always fine, because the fold ignores repetitions.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from streams.log.wire import Codec
 from streams.services.gateway.gateway_metrics import GatewayMetrics
 
 ACKNOWLEDGE_S = 10.0
-"""A broker that needs longer than this is away, for those who wait for an answer."""
+"""A broker that needs longer than this counts as unavailable for waiting callers."""
 
 START_S = 10.0
 """How long the gateway waits for its broker before it listens without one."""
@@ -40,7 +40,7 @@ COMPRESSION = "snappy"
 """Bodies of spans come by the megabyte: 720 MB/s, and a quarter of their bytes; the client's lz4 (level 9) does 18 MB/s, and a fifth."""
 
 STOP_S = 5.0
-"""How long the last records may take when the gateway ends; all answered requests have theirs by then."""
+"""How long the last records may take when the gateway ends; those of answered requests are written by then."""
 
 RETRY_S = (0.5, 1.0, 2.0, 5.0)
 """Pauses between attempts to reach the broker; the last one repeats."""
@@ -63,7 +63,7 @@ class Sender:
         self._envelope = Envelope(self._codec, source, settings.partitions, settings.prefix)
         self._producer: Any = None
         self._connecting: asyncio.Task[None] | None = None
-        """Connects, or looks whether a silent broker is back."""
+        """Connects, or checks whether a silent broker is back."""
         self._is_silent = False
         self._tried = asyncio.Event()
         self._leaving: set[asyncio.Task[None]] = set()
@@ -86,7 +86,7 @@ class Sender:
         self._connecting = asyncio.create_task(self._connect())
 
     async def stop(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         if self._connecting is not None:
             self._connecting.cancel()
             with suppress(asyncio.CancelledError):
@@ -124,7 +124,7 @@ class Sender:
         return acknowledged
 
     async def acknowledge(self, records: Sequence[asyncio.Future[Any]]) -> None:
-        """Wait until the broker has said something of every record. Raises BrokerAwayError."""
+        """Wait until the broker has answered for every record. Raises BrokerAwayError."""
         waiting = [record for record in records if not record.done()]
         if waiting:
             with self._metrics.acknowledged.time():
@@ -137,8 +137,7 @@ class Sender:
                 raise BrokerAwayError(f"Kafka at {self._settings.kafka} did not take a record: {type(error).__name__}")
 
     def _silent(self) -> BrokerAwayError:
-        """No other request has to wait for a broker that does not answer: until it is back, requests are refused at
-        once."""
+        """Other requests do not wait for a broker that does not answer: until it is back, requests are refused at once."""
         error = BrokerAwayError(f"Kafka at {self._settings.kafka} did not acknowledge in {ACKNOWLEDGE_S:.0f} s")
         if not self._is_silent and self._producer is not None:
             self._is_silent = True
@@ -149,7 +148,7 @@ class Sender:
         return error
 
     async def _look_for(self) -> None:
-        """Wait until the broker answers again; the producer itself goes on by then."""
+        """Wait until the broker answers again; the producer itself continues by then."""
         for attempt in count():
             await asyncio.sleep(_pause(attempt))
             try:
@@ -187,7 +186,9 @@ class Sender:
         )
 
     def _lost(self, producer: Any, error: KafkaError) -> None:
-        """A producer that refuses records has failed for good (its sequence numbers are gone): a new one takes over."""
+        """A producer that refuses records has failed permanently (its sequence numbers are lost): a new one replaces
+        it.
+        """
         if producer is not self._producer:
             return
         self.trouble = f"Kafka at {self._settings.kafka}: {type(error).__name__}; connecting again"
@@ -221,6 +222,6 @@ async def _stopped(producer: Any) -> None:
 
 
 def _looked_at(record: asyncio.Future[Any]) -> None:
-    """Retrieve the exception: asyncio warns of one that is never retrieved, as when the client has disconnected."""
+    """Retrieve the exception, so that asyncio does not warn when the client has disconnected."""
     if not record.cancelled():
         record.exception()

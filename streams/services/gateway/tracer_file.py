@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 INSTALLED = Path(__file__).with_name("tracer.py.txt")
-"""Where a wheel of the application keeps it (hatch_build.py)."""
+"""Its place in a wheel of the application (hatch_build.py)."""
 CHECKOUT = Path(__file__).parents[3] / "clients" / "python" / "braidstream" / "tracer.py"
 
 

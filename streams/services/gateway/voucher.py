@@ -1,4 +1,4 @@
-"""Signatures of verdicts at the gateway: one that a verifier signed passes on as it is, another one is signed here.
+"""Signatures of verdicts at the gateway: a verdict signed by a verifier passes unchanged, another one is signed here.
 
 The gateway vouches for its tokens: a verdict that gets this far came with the role of a verifier. One that would not count is
 refused at once, instead of becoming a dead letter later.
@@ -21,7 +21,7 @@ class Voucher:
         self._trusted = trusted
 
     def vouched(self, fact: Fact) -> Fact:
-        """The fact, signed where it is a verdict. Raises ItemError for a verdict that would not count."""
+        """The fact, signed if it is a verdict. Raises ItemError for a verdict that would not count."""
         if not isinstance(fact, Verdict):
             return fact
         try:

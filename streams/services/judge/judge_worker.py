@@ -1,4 +1,4 @@
-"""The judge worker: takes requests from the log, asks the judge, writes one vote per call as it comes.
+"""The judge worker: takes requests from the log, asks the judge, writes one vote per call as soon as it is answered.
 
 A call whose vote is in the log is never made again: a killed worker costs at most the calls that were under way.
 """
@@ -26,7 +26,7 @@ from streams.services.health import Health
 HOUR_MS = 3_600_000
 
 SHORTEST_LOOK_BACK_MS = HOUR_MS
-"""Votes are looked for from this long before the first request on: the live worker may have written a request again."""
+"""Votes are read from this long before the first request on: the live worker may have written a request again."""
 
 log = structlog.get_logger()
 
@@ -53,7 +53,7 @@ class JudgeWorker(GroupWorker):
         self._calls: dict[str, asyncio.Task[bool]] = {}
 
     async def let_go(self) -> None:
-        """Calls without a caller are given up."""
+        """Calls without a caller are cancelled."""
         for task in self._calls.values():
             task.cancel()
         await asyncio.gather(*self._calls.values(), return_exceptions=True)
@@ -68,7 +68,9 @@ class JudgeWorker(GroupWorker):
         return all(voted)
 
     async def _voted(self, held: Held, request: JudgeRequest, call: Call) -> bool:
-        """Whether the call's vote is in the log, or of no use. One that is under way for the same vote is waited for, not repeated."""
+        """Whether the call's vote is in the log, or of no use. A running call for the same vote is awaited, not
+        repeated.
+        """
         name = vote_id(request, call, self._judge.name)
         while not (held.lost or self.stopping.is_set()):
             if request.rollout_id in held.closed:

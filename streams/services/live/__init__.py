@@ -1,1 +1,1 @@
-"""The live worker: the crash-safe loop and what it drives."""
+"""The live worker: the crash-safe loop and its driver."""

@@ -1,6 +1,6 @@
-"""When open rollouts are looked at again: at a time of the clock, or when their partition has been read up to a time.
+"""When open rollouts are checked again: at a time of the clock, or when their partition has been read up to a time.
 
-Entries of the heaps are never removed early. One that a rollout does not wait for any more is skipped when it comes up.
+Entries of the heaps are never removed early. A deadline that a rollout no longer waits for is skipped when it is due.
 """
 
 import heapq
@@ -26,7 +26,7 @@ class Deadlines:
         self._unread.clear()
 
     def look(self, opened: OpenRollout, at: int) -> None:
-        """Look at a rollout at this time, unless it is looked at earlier. A later deadline is found when that look comes."""
+        """Check a rollout at this time, unless it is checked earlier. A later deadline is found by that check."""
         if opened.look_at is None or at < opened.look_at:
             opened.look_at = at
             heapq.heappush(self._due, (at, opened.rollout_id))
@@ -41,7 +41,7 @@ class Deadlines:
         """Take the rollouts whose time has come."""
         found = []
         for at, opened in self._pop(self._due, now):
-            if opened.look_at == at:  # else an earlier look was taken instead
+            if opened.look_at == at:  # else an earlier check was made instead
                 opened.look_at = None
                 found.append(opened)
         return found

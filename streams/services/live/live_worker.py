@@ -1,7 +1,7 @@
 """The worker process: topics and schemas in place, the loop running, signals and health answered.
 
-SIGTERM and Ctrl-C stop it gracefully with exit code 0. An unexpected exception ends it with another code; what runs it
-restarts it, and the log is read again from the commit.
+SIGTERM and Ctrl-C stop it gracefully with exit code 0. An unexpected exception ends it with another code; its
+supervisor restarts it, and the log is read again from the commit.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 async def run_worker(
     settings: Settings, *, ready: asyncio.Event | None = None, stop: asyncio.Event | None = None
 ) -> None:
-    """Run a worker until a signal (or `stop`) ends it. Raises SlotTakenError when another one works in its slot."""
+    """Run a worker until a signal (or `stop`) ends it. Raises SlotTakenError if another worker holds its slot."""
     settings = resolve(settings)
     async with claimed(settings, settings.group, settings.worker.slot) as slot:
         await _run(settings, slot, ready, stop)

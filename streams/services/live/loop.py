@@ -1,11 +1,11 @@
 """The one crash-safe loop: the log is the state, the table is the view.
 
-Keys that are not finished live in memory only. The committed offset of a partition trails at the first record of its oldest
-unfinished key, so after a crash or rebalance the log is simply read again from there. At every checkpoint, each step waited
-for: what follows from finished keys is acknowledged, then their marks, and only then may the commit pass them. A crash in
-between repeats byte-identical records.
+Unfinished keys are in memory only. The committed offset of a partition trails at the first record of its oldest
+unfinished key, so after a crash or rebalance the log is simply read again from there. At every checkpoint, each step
+awaited: the output of finished keys is acknowledged, then their marks, and only then may the commit pass them. A crash
+in between repeats byte-identical records.
 
-Reading and writing is up to the driver (`Driver`); the loop does not know what a rollout is.
+The driver (`Driver`) reads and writes; the loop does not know rollouts.
 """
 
 import asyncio
@@ -30,19 +30,21 @@ from streams.services.live.seams import AckedTable, DisklessApp, SafeConsumer, S
 from streams.services.slot import name_of
 
 BATCH = 500
-"""Records folded, at most, before decisions are taken and others get their turn."""
+"""Records folded, at most, before decisions are made and other tasks get their turn."""
 
 QUEUED = 32
 """Polls of partitions that may wait to be folded."""
 
 TICK_S = 0.25
-"""How often deadlines are looked at."""
+"""How often deadlines are checked."""
 
 MAX_UNSENT = 5_000
 """Writes under way before the next one waits for all of them."""
 
 VISIBLE_MS = 200
-"""An end offset tells about records up to this long before it was asked for: replicas need a moment to show them."""
+"""Safety margin: an end offset may miss records appended up to this long before the request, because replication takes
+a moment.
+"""
 
 log = structlog.get_logger()
 
@@ -71,19 +73,19 @@ class Arrived(NamedTuple):
 
 
 class Driver(Protocol):
-    """The driver of the loop. All calls come under one lock, from one task at a time."""
+    """The driver of the loop. All calls are made under one lock, from one task at a time."""
 
     def reset(self) -> None:
         """Forget everything: the log is read again from the commits."""
 
     async def prepare(self, values: list[bytes | None]) -> None:
-        """Look up whatever decoding these values needs."""
+        """Fetch everything that decoding these values needs."""
 
     def take(self, record: Arrived) -> str | None:
-        """Fold a record in; returns the key that holds the commit back until it is finished, or None."""
+        """Fold a record; return the key that holds the commit back until it is finished, or None."""
 
     async def advance(self) -> None:
-        """Write what follows from what was taken since the last call, and finish what is finished."""
+        """Write the results of the records since the last call, and finish the complete keys."""
 
     async def tick(self) -> None:
         """Look at deadlines."""
@@ -149,12 +151,14 @@ class Loop:
             await asyncio.gather(*waiting)
 
     def finish(self, partition: int, key: str, mark: bytes) -> None:
-        """A key is finished. Its mark holds at once; it is written, and the commit passes the key, at the next checkpoint."""
+        """A key is finished. Its mark takes effect at once; it is written, and the commit passes the key, at the next
+        checkpoint.
+        """
         self.marks.rows()[key] = mark
         self._finished.append((partition, key, mark))
 
     def release(self, partition: int, key: str) -> None:
-        """Let the commit pass a key of which nothing remains to be written."""
+        """Let the commit pass a key that has nothing left to write."""
         for topic in self.sources:
             self._first[TP(topic, partition)].pop(key, None)
 
@@ -172,7 +176,7 @@ class Loop:
         return {tp.partition for tp in self._consumer.start_at}
 
     async def end_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:
-        """Where partitions end now.
+        """The current ends of partitions.
 
         Asked by a client of its own: on the consumer's connection the question would wait behind a fetch that waits for data.
         """
@@ -190,7 +194,7 @@ class Loop:
         return {TP(tp.topic, tp.partition): offset for tp, offset in (await self._scout.end_offsets(asked)).items()}
 
     async def refresh_ends(self, partitions: Iterable[int]) -> None:
-        """Ask where the source partitions end, and remember when that was asked."""
+        """Fetch the ends of the source partitions, and note the time of the request."""
         asked_at = int(time.time() * 1000) - VISIBLE_MS
         tps = [TP(topic, partition) for partition in partitions for topic in self.sources]
         if tps:
@@ -198,7 +202,7 @@ class Loop:
                 self._ends[tp] = (end, asked_at)
 
     def watermark(self, partition: int) -> int | None:
-        """The time up to which every source topic of a partition has been read; None when nothing is known."""
+        """The time up to which every source topic of a partition has been read; None if it is not known."""
         lowest: int | None = None
         for topic in self.sources:
             tp = TP(topic, partition)
@@ -215,7 +219,7 @@ class Loop:
     # -- running -------------------------------------------------------------------------------------------------------
 
     async def run(self, driver: Driver, ready: asyncio.Event | None = None) -> None:
-        """Run until `stopping` is set. Raises what made the worker crash."""
+        """Run until `stopping` is set. Raises the error that made the worker crash."""
         self._driver = driver
         self.app.finalize()
         await self.app.start()
@@ -233,7 +237,7 @@ class Loop:
         finally:
             async with self._lock:
                 if self.live and self._failure is None and not self.app.crashed and not self.app.rebalancing:
-                    with suppress(TimeoutError):  # what is not committed is read again
+                    with suppress(TimeoutError):  # records after the commit are read again
                         await asyncio.wait_for(self._checkpoint(), 2.0)
                 self.live = False
             if self._scout is not None:
@@ -265,7 +269,7 @@ class Loop:
         if self.app.rebalancing or not self.live:
             return
         async with self._lock:
-            # After a failure nothing more is committed: what it interrupted is read again.
+            # After a failure nothing more is committed: the interrupted records are read again.
             if self.live and not self.app.rebalancing and self._driver is not None and self._failure is None:
                 await self._driver.tick()
                 if checkpoint:
@@ -290,16 +294,16 @@ class Loop:
                     raise
 
     async def _run_batch(self, tp: TP, records: list[Any], generation: int) -> None:
-        """Fold records of one partition, and write what follows."""
+        """Fold records of one partition, and write the results."""
         assert self._driver is not None
         if generation != self.app.consumer_generation_id:
-            return  # from before a rebalance: they come again
+            return  # from before a rebalance: they will be read again
         await self._driver.prepare([record.value for record in records])
         first, take = self._first[tp], self._driver.take
         wanted = self._wanted(tp)
         for record in records:
             if record.offset < wanted:
-                continue  # it has come already
+                continue  # it was read already
             if record.offset > wanted:
                 raise OffsetGapError(
                     f"{tp.topic}/{tp.partition}: expected offset {wanted}, got {record.offset}; reading again from the commit"
@@ -318,9 +322,9 @@ class Loop:
     # -- committing, rebalancing ---------------------------------------------------------------------------------------
 
     async def _checkpoint(self) -> None:
-        """Make durable what was finished, then commit, per partition, the first record of its oldest unfinished key.
+        """Make finished keys durable, then commit, per partition, the first record of its oldest unfinished key.
 
-        In this order, each step waited for: what follows from finished keys, their marks, the commit that passes them.
+        In this order, each step awaited: the output of finished keys, their marks, the commit that passes them.
         A late commit is always safe.
         """
         finished, self._finished = self._finished, []
@@ -345,11 +349,11 @@ class Loop:
         return max((at for tp, at in self._seen_at.items() if tp.partition == partition), default=0)
 
     def unread(self) -> int:
-        """How many records had not been read when the ends were last asked for."""
+        """How many records had not been read at the last request of the ends."""
         return sum(max(0, end - self._wanted(tp)) for tp, (end, _) in self._ends.items())
 
     def trail(self) -> int:
-        """How many records stand between the commits and what has been read: what a restart reads again."""
+        """How many records are between the commits and the read position: a restart reads them again."""
         return sum(position - self._commit_point(tp, position) for tp, position in self._next.items())
 
     def committed(self, topic: str, partition: int) -> int:

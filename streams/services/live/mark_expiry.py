@@ -18,12 +18,12 @@ class MarkExpiry:
         self._marks: dict[int, deque[tuple[int, str]]] | None = None
 
     def remember(self, partition: int, rollout_id: str, row: bytes) -> None:
-        """Take note of a new mark."""
+        """Add a new mark."""
         if self._marks is not None:
             self._marks.setdefault(partition, deque()).append((read_mark(row).closed_at, rollout_id))
 
     async def forget(self) -> None:
-        """Drop what is old enough, once the commits have passed all that its closing had read."""
+        """Drop old marks, once the commits have passed everything that their closings had read."""
         if self._marks is None:
             self._marks = self._all()
         for partition, marks in self._marks.items():

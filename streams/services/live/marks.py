@@ -1,8 +1,8 @@
 """The mark of a closed rollout: small, and the same bytes from every writer.
 
-It is made from RolloutSettled and RolloutClosed alone, so a worker that wakes up after its rollout was closed by another
-writes the very same mark. It tells a re-read from what came too late, and a repetition from something new. A rollout that was
-given up before it closed has a mark as well: what comes later opens no other one of its name.
+It is made from RolloutSettled and RolloutClosed alone, so a worker that starts after its rollout was closed by another
+writes the very same mark. It distinguishes records read again from late ones, and repetitions from new ones. A rollout
+that was given up before it closed has a mark as well: later records do not open another one of its name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -59,7 +59,7 @@ class Mark(NamedTuple):
     ids: frozenset[bytes]
     """Short hashes of the verdicts and votes that count."""
     given_up: bool
-    """Nothing could be made of it; then nothing of it counts."""
+    """It could not be made; then nothing of it counts."""
 
 
 def mark_of(settled: RolloutSettled, closed: RolloutClosed) -> bytes:
@@ -100,7 +100,7 @@ def read_mark(row: bytes) -> Mark:
 
 
 def repeats(mark: Mark, fact: object) -> bool:
-    """Whether a fact of a closed rollout only says again what counted."""
+    """Whether a fact of a closed rollout only repeats one that counted."""
     match fact:
         case AgentEvents():
             attempt, span = mark.branches.get(fact.branch_index, (-1, 0))

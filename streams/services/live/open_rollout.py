@@ -1,4 +1,4 @@
-"""One rollout in the worker's memory: its facts, and where the worker stands with it."""
+"""One rollout in the worker's memory: its facts, and its state in the worker."""
 
 from dataclasses import dataclass, field
 
@@ -9,12 +9,12 @@ from agents.rollouts.settlement import next_cutoff
 from agents.rollouts.status import Status
 
 PATIENCE_MS = 5_000
-"""How long pinned facts may take to be read before the log is asked whether they exist at all."""
+"""How long pinned facts may take to be read before the log is searched for them."""
 
 
 @dataclass(slots=True, eq=False)
 class OpenRollout:
-    """A rollout that is not finished. A restart makes it anew from the log."""
+    """An unfinished rollout. A restart makes it anew from the log."""
 
     rollout: Rollout
     partition: int
@@ -25,13 +25,13 @@ class OpenRollout:
     was_asked: bool = False
     """The judge's requests were written."""
     last_read: float | None = None
-    """When its last fact was read that is no decision, by the monotonic clock."""
+    """When its last fact other than a decision was read, by the monotonic clock."""
     ended: dict[int, Ended] = field(default_factory=dict)
     """By branch, the record that was written when it ended."""
     look_at: int | None = None
     """The time of its earliest entry among the deadlines."""
     awaited: int | None = None
-    """The time up to which its partition must be read before it goes on."""
+    """The time up to which its partition must be read before it continues."""
 
     @property
     def rollout_id(self) -> str:

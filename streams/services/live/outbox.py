@@ -60,7 +60,7 @@ class Outbox:
             await self._write(opened, ended.record, ended.body, emission.version, redacted=redacted)
 
     async def decision(self, opened: OpenRollout, decision: RolloutSettled | RolloutClosed) -> None:
-        """Write a decision; it holds when it is read back."""
+        """Write a decision; it takes effect when it is read back."""
         settling = isinstance(decision, RolloutSettled)
         closure = Closure(settled=decision) if isinstance(decision, RolloutSettled) else Closure(closed=decision)
         await self._write(opened, closure)
@@ -99,7 +99,7 @@ class Outbox:
     async def emit(self, opened: OpenRollout) -> None:
         """Write everything that a closed rollout becomes."""
         settled, closed = opened.rollout.settled, opened.rollout.closed
-        # Another worker may have settled it under another configuration: then its records say other things.
+        # Another worker may have settled it under another configuration: then its records differ.
         same = settled is not None and settled.config_digest == self._config_digest
         emission = emit(opened.rollout, ended=opened.ended if same else None)
         version = emission.bodies.emission

@@ -1,4 +1,5 @@
-"""Refused facts, on their way to the dead letters: a record in hand, or one that was read before and turned out not to.
+"""Refused facts, on their way to the dead letters: the current record, or one that was read before and turned out not
+to count.
 
 Of the latter only the place is kept; its original is fetched from the log when the letter is written.
 """
@@ -37,7 +38,7 @@ class Refused:
         self._strays.append(complaint)
 
     def clear(self) -> None:
-        """Forget what was not written: its records are read again."""
+        """Drop unwritten letters, because their records are read again."""
         self._letters, self._strays = [], []
 
     async def write(self) -> None:
@@ -62,7 +63,7 @@ class Refused:
 
 
 async def _fetch(consumer: AIOKafkaConsumer, complaint: Complaint, begins: dict[TopicPartition, int]) -> Letter | None:
-    """The letter of a record that stands in the log; None when the log does not hold it any more."""
+    """The letter of a record in the log; None if the log no longer has it."""
     topic, partition, offset = complaint.ref
     place = TopicPartition(topic, partition)
     if offset < begins[place]:  # it would never be sent

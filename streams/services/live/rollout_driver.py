@@ -1,6 +1,7 @@
 """The driver of the live worker: folds facts into rollouts, writes decisions, and emits closed rollouts.
 
-It decides nothing itself: `agents/rollouts` decides when a rollout settles, what a closed one becomes, and which facts count.
+It decides nothing itself: `agents/rollouts` decides when a rollout settles, what a closed one becomes, and which facts
+count.
 """
 
 import time
@@ -133,7 +134,7 @@ class RolloutDriver:
         return rollout_id
 
     def _take_after_close(self, record: Arrived, topic: Topic, row: bytes) -> None:
-        """A fact of a rollout that has closed or was given up: read again, said again, or too late."""
+        """Handle a fact of a rollout that has closed or was given up: read again, repeated, or late."""
         mark = read_mark(row)
         if record.offset < mark.read_to.get(topic.name, 0):
             return
@@ -159,7 +160,7 @@ class RolloutDriver:
             opened.is_news = True  # votes may take a while: people see that it has settled
 
     def _touch(self, opened: OpenRollout) -> None:
-        """Let the next `advance` look at a rollout."""
+        """Mark a rollout for the next `advance`."""
         if not opened.is_touched:
             opened.is_touched = True
             self._touched.append(opened)
@@ -167,7 +168,7 @@ class RolloutDriver:
     # -- what follows --------------------------------------------------------------------------------------------------
 
     async def advance(self) -> None:
-        """Write dead letters, decisions and what is closed; wait for all of it."""
+        """Write dead letters, decisions and the output of closed rollouts; wait for all of it."""
         await self._refused.write()
         await self._learn_ends()
         touched, self._touched = self._touched, []
@@ -185,7 +186,7 @@ class RolloutDriver:
         self._finish(finished)
 
     async def _learn_ends(self) -> None:
-        """Ask once where the decisions ended when we began: see `_knows_decisions`."""
+        """Fetch once the end of the decisions at our start: see `_knows_decisions`."""
         assigned = self._loop.assigned()
         if self._closures_end is None and assigned:
             topic = self._settings.prefix + CLOSURES.name
@@ -193,7 +194,7 @@ class RolloutDriver:
             self._closures_end = {tp.partition: end for tp, end in ends.items()}
 
     def _knows_decisions(self, partition: int) -> bool:
-        """Whether all earlier decisions have been read: a restart must not decide again what stands in the log."""
+        """Whether all earlier decisions have been read: a restart must not decide again what is in the log."""
         position = self._loop.position(self._settings.prefix + CLOSURES.name, partition)
         return self._closures_end is not None and position >= self._closures_end.get(partition, 0)
 
@@ -217,7 +218,7 @@ class RolloutDriver:
         if not self._knows_decisions(partition):
             self._touch(opened)
             return
-        # Only a closing says how far the log was read.
+        # Only a closing records how far the log was read.
         read_to = self._read_to(partition) if rollout.status is Status.SETTLED else {}
         decision = decide(
             rollout, self._settings.emission, self._settings.closing, self._loop.watermark(partition), read_to
@@ -241,9 +242,9 @@ class RolloutDriver:
             del self._open[opened.rollout_id]
 
     def _give_up(self, opened: OpenRollout, why: str) -> None:
-        """Give up a rollout of which nothing can be made, as the log is.
+        """Give up a rollout that cannot be made from the facts in the log.
 
-        The first of its records becomes a dead letter that says why; those that come later become dead letters, too.
+        The first of its records becomes a dead letter with the reason; later ones become dead letters, too.
         """
         self._metrics.broken.inc()
         log.error("broken", rollout=opened.rollout_id, partition=opened.partition, error=why)
@@ -266,7 +267,7 @@ class RolloutDriver:
             self._deadlines.look(opened, at)
 
     async def tick(self) -> None:
-        """Look at the rollouts whose deadline has come."""
+        """Check the rollouts whose deadline has come."""
         await self._learn_ends()
         now = int(time.time() * 1000)
         due = self._deadlines.due(now)
@@ -282,7 +283,7 @@ class RolloutDriver:
         self._gauges()
 
     async def _look_at_due(self, opened: OpenRollout, now: int) -> bool:
-        """Decide about a rollout whose deadline has come; True when it was given up."""
+        """Decide about a rollout whose deadline has come; return True if it was given up."""
         if opened.is_broken(self._loop.watermark(opened.partition)):
             untrusted_too = "" if self._trusted is None else ", or verdicts that trusted_verifiers does not let in"
             self._give_up(opened, f"facts that were pinned are not in the log any more{untrusted_too}")

@@ -1,11 +1,11 @@
-"""Where we reach into Faust, and why: every private name that the live loop needs, in one file, each with a test.
+"""Our interventions in Faust, and why: every private name that the live loop needs, in one file, each with a test.
 
-Faust as it is loses messages when it restarts: it resumes source partitions before it has moved to the committed offsets and
-emptied its queues, and its own acknowledging can run past what was not processed. So: source partitions are held back until
-the flow resumes, offsets are committed by us, and tables are written with acknowledgements that can be waited for.
-Faust's way of a message through its queues costs more than folding it: what one poll brings of a source partition goes that way
-as one message.
-faust-streaming, aiokafka and mode-streaming are pinned exactly because of this file.
+Unchanged, Faust loses messages when it restarts: it resumes source partitions before it has moved to the committed
+offsets and emptied its queues, and its own acknowledging can run past unprocessed messages. Therefore source partitions
+are held back until the flow resumes, offsets are committed by us, and tables are written with acknowledgements that can
+be awaited. Passing a message through Faust's queues costs more than folding it, so all messages that one poll returns
+for a source partition pass as one. faust-streaming, aiokafka and mode-streaming are pinned exactly because of this
+file.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ class SafeConsumer(driver.Consumer):
 
     _held_back: frozenset[TP] = frozenset()
     start_at: dict[TP, int] = {}  # noqa: RUF012 - replaced as a whole, never changed in place
-    """Where each source partition starts after a rebalance."""
+    """The start of each source partition after a rebalance."""
 
     def is_source(self, tp: TP) -> bool:
         """Whether a partition is read by the loop, not by a table's recovery."""
         return tp.topic not in self.app.tables.changelog_topics
 
     def resume_partitions(self, tps: Iterable[TP]) -> None:
-        """Resume tables at once, sources only when the flow resumes: by then they stand at their offsets."""
+        """Resume tables at once, sources only when the flow resumes: by then they are at their offsets."""
         resumed = set(tps)
         late = frozenset(tp for tp in resumed if self.is_source(tp))
         self._held_back = late or self._held_back
@@ -66,7 +66,9 @@ class SafeConsumer(driver.Consumer):
         )  # fmt: skip
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        """Move to the committed offsets; aiokafka leaves partitions without one where they stand, so those are moved here."""
+        """Move to the committed offsets; aiokafka leaves partitions without one where they are, so those are moved
+        here.
+        """
         found = await super().seek_to_committed()
         at = {TP(*tp): offset for tp, offset in found.items() if self.is_source(TP(*tp))}
         unset = [tp for tp, offset in at.items() if not offset]

@@ -1,7 +1,7 @@
 """Evaluations in spans as checks, for senders that may write verdicts. Pure.
 
-An evaluation names its branch in the request that brings it: on its span, on a span around it there, on the resource or in a header;
-else it is about the trace's own rollout.
+An evaluation names its branch in its own request: on its span, on a span around it there, on the resource or in a
+header; else it is about the trace's own rollout.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from agents.importers.traces.span_tree import SpanTree
 from agents.importers.traces.verdicts import checks_of
 
 MARKS = (b"evaluation", b"EVALUATOR", b"annotations.")
-"""A body without any of these holds no evaluation."""
+"""A body without any of these contains no evaluation."""
 
 OPTIONS = Options()
 

@@ -17,7 +17,7 @@ from streams.services.web.auth import Caller
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
 MAX_UNPACKED = 64 * 1024 * 1024
-"""Bytes of a body that came packed."""
+"""Largest size of a decompressed body."""
 
 STEP = 1024 * 1024
 """Bytes that are unpacked at once: a bomb is noticed this soon."""
@@ -34,7 +34,7 @@ _REJECTED_JSON = {TRACES.name: "rejectedSpans", LOGS.name: "rejectedLogRecords"}
 
 
 class Form(NamedTuple):
-    """How a request is written."""
+    """The encoding of a request."""
 
     media_type: str
     is_packed: bool
@@ -52,7 +52,9 @@ def form_of(headers: Mapping[str, str]) -> Form:
 
 
 def unpacked(body: bytes, take: Callable[[int], None]) -> bytes:
-    """Unpack a body; `take` is told of its bytes as they come. Raises RefusedError (400, 413)."""
+    """Decompress a body; `take` is called with the number of its bytes as they are decompressed. Raises RefusedError
+    (400, 413).
+    """
     pieces: list[bytes] = []
     size, left = 0, body
     try:
@@ -77,7 +79,7 @@ def unpacked(body: bytes, take: Callable[[int], None]) -> bytes:
 
 
 def identity_of(headers: Mapping[str, str], caller: Caller) -> str | None:
-    """The branch that a sender names beside its spans: by its token, else in headers. Raises RefusedError (400, 403)."""
+    """The branch that a sender names outside its spans: by its token, else in headers. Raises RefusedError (400, 403)."""
     rollout, branch, attempt = (headers.get(name) for name in _HEADERS)
     told: dict[str, object] = {}
     if rollout is not None:

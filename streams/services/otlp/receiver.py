@@ -1,7 +1,7 @@
 """`POST /v1/traces` and `/v1/logs`: export requests become captures, and are answered when the broker has acknowledged them.
 
-Nothing is decoded on the way but ids: a request is split by its traces and each part goes on the log as it came. Beyond the limits of
-the process a request gets 503 with Retry-After before anything of it is written.
+Nothing but ids is decoded on the way: a request is split by its traces and each part is written to the log unchanged.
+Beyond the limits of the process a request gets 503 with Retry-After before anything of it is written.
 """
 
 import asyncio
@@ -54,16 +54,17 @@ LARGE = 256 * 1024
 """A body beyond this is unpacked, or read as JSON, in a thread."""
 
 BODIES_AT_ONCE = 2
-"""Bodies of full size that are held at once; of smaller ones accordingly more."""
+"""Bodies of full size that are in memory at once; accordingly more of smaller ones."""
 
 WORK_BYTES = 16 * 1024 * 1024
-"""Bytes of bodies that are split and written at once, of which there are copies then. Others wait for their turn; a larger one is alone."""
+"""Bytes of bodies that are split and written at once, and so copied. Others wait for their turn; a larger one is alone.
+"""
 
 PACKED = 12
-"""How much a packed body is taken to unfold."""
+"""The assumed expansion of a compressed body."""
 
 MARK: Final = b"gen_ai."
-"""Log records without it say nothing about a model."""
+"""Log records without it are not about a model."""
 
 _capture: Final = unchecked(Capture)
 
@@ -88,7 +89,7 @@ class Gate:
 
     @asynccontextmanager
     async def room(self, size: int) -> AsyncIterator[None]:
-        """Wait for room, and hold it."""
+        """Wait for room, and reserve it."""
         taken = min(size, self._room)
         async with self._changed:
             await self._changed.wait_for(lambda: self._free >= taken)

@@ -1,1 +1,1 @@
-"""Verdict producers: processes of their own that test what finished branches left behind."""
+"""Verdict producers: separate processes that test the files of finished branches."""

@@ -1,4 +1,4 @@
-"""The build verifier: a task's own tests and criteria, on what a branch left, in fresh sandboxes."""
+"""The build verifier: runs a task's own tests and criteria on the files of a branch, in fresh sandboxes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -25,7 +25,7 @@ from streams.services.verifiers.examiner import Announce, Branch, Examiner, Unte
 from streams.services.verifiers.verifier_worker import Verifier
 
 TRIES = 2
-"""A sandbox that breaks is replaced once; one that breaks again is infra_error."""
+"""A sandbox that breaks is replaced once; after a second failure the status is infra_error."""
 
 
 class BuildExaminer(Examiner):
@@ -50,7 +50,7 @@ class BuildExaminer(Examiner):
         return untested(branch.subject, "unknown", branch.why)
 
     async def look(self, branch: Branch, announce: Announce) -> Sequence[Verdict]:
-        """Test, then check; a look that takes long is announced as running."""
+        """Test, then check; a test that takes long is announced as running."""
         looking = asyncio.ensure_future(self._look(branch))
         try:
             done, _ = await asyncio.wait([looking], timeout=self._announce_s)
@@ -85,7 +85,7 @@ class BuildExaminer(Examiner):
             return await check_verdicts(branch.task, branch.files, sandbox, self._judge, branch.subject)
 
     async def _baseline(self, task: Task) -> int | None:
-        """How many tests the untouched task collects; None when that cannot be told. Asked once per task."""
+        """How many tests the untouched task collects; None if that is not known. Counted once per task."""
         if task.digest not in self._baselines:
             self._baselines[task.digest] = asyncio.ensure_future(self._count(task))
         return await asyncio.shield(self._baselines[task.digest])

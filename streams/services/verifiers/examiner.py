@@ -1,7 +1,8 @@
-"""The look at one branch: the files that it left in, verdicts out. The Kafka verifiers and `braid fork --verify` share it.
+"""The examination of one branch: reads its files, returns verdicts. The Kafka verifiers and `braid fork --verify` share
+it.
 
-An examiner gives verdicts of some kinds for tasks that concern it. A branch that cannot be looked at is unknown, with the reason:
-one without a snapshot, with one that was not taken of it, or whose task is not here.
+An examiner gives verdicts of some kinds for tasks that concern it. A branch that cannot be examined is unknown, with
+the reason: it has no snapshot, its snapshot was not taken from it, or its task is not here.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +20,7 @@ from agents.workspace.snapshot_adapter import SnapshotStore
 from schemas.events import Workspace
 
 Announce = Callable[[Verdict], Awaitable[None]]
-"""Takes the news that a look takes long."""
+"""Called when an examination takes long."""
 
 
 class Ended(NamedTuple):
@@ -31,7 +32,7 @@ class Ended(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """A branch to look at: the pristine task, and the files that it left."""
+    """A branch to examine: the original task, and the files of the branch."""
 
     task: Task
     files: dict[str, File]
@@ -39,7 +40,7 @@ class Branch(NamedTuple):
 
 
 class Untestable(NamedTuple):
-    """A branch of ours that cannot be looked at, and why."""
+    """A branch that cannot be examined, and why."""
 
     why: str
     subject: Subject
@@ -49,7 +50,7 @@ class Examiner(ABC):
     """Looks at branches."""
 
     kind: ClassVar[str]
-    """build or visual: the part of its name that sets it apart."""
+    """build or visual: the distinctive part of its name."""
 
     def __init__(self, pool: KernelPool[Sandbox], store: SnapshotStore) -> None:
         self.pool = pool
@@ -57,18 +58,19 @@ class Examiner(ABC):
 
     @abstractmethod
     def kinds(self, task: Task) -> Sequence[str]:
-        """The kinds of verdicts that it gives for a task; none when the task does not concern it."""
+        """The kinds of verdicts that it gives for a task; empty if the task needs none of them."""
 
     @abstractmethod
     async def look(self, branch: Branch, announce: Announce) -> Sequence[Verdict]:
-        """Look at a branch."""
+        """Examine a branch."""
 
     @abstractmethod
     def untestable(self, branch: Untestable) -> Verdict:
-        """The verdict on a branch that cannot be looked at: unknown, with the reason."""
+        """The verdict on a branch that cannot be examined: unknown, with the reason."""
 
     def branch(self, ended: Ended, task: Task | str, task_digest: str) -> Branch | Untestable | None:
-        """The branch to look at; None when its task does not concern this examiner. `task` may be the reason why there is none.
+        """The branch to examine; None if its task needs no verdict of this examiner. `task` may be the reason why there
+        is none.
 
         Reads the snapshot from disk.
         """
@@ -87,7 +89,7 @@ class Examiner(ABC):
             return Untestable(f"snapshot: {error}", subject)
 
     def is_done(self, branch: Branch | Untestable, known: Container[str]) -> bool:
-        """Whether all verdicts about a branch are among those that are known, by id."""
+        """Whether all verdicts about a branch are among the known ones, by id."""
         if isinstance(branch, Untestable):
             return False
         return all(branch.subject.verdict_id(kind) in known for kind in self.kinds(branch.task))

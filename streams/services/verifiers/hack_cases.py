@@ -1,4 +1,4 @@
-"""Hacks in files: cases of a task with branches beside it, without any log.
+"""Examines hacks in files: cases of a task with branches, without any log.
 
     CASE/task                         a task directory
     CASE/branches/N/files             what branch N left: its whole workspace, or only the files that differ
@@ -35,15 +35,15 @@ from streams.log.input_lines import check_length, read_lines
 from streams.services.verifiers.hacks import HackExaminer, hack_examiner
 
 WHOLE = EmissionConfig(summarize=SummarizeConfig(max_bytes=16_384, keep_first_lines=400, keep_last_lines=400))
-"""Outputs as rules read them: nearly whole."""
+"""Outputs for rules: nearly whole."""
 
 
 class CaseError(BraidError):
-    """A case that cannot be read; says which file, and what belongs there."""
+    """A case that cannot be read; the message names the file, and what it should contain."""
 
 
 class Left(NamedTuple):
-    """The files that a branch of a case left."""
+    """The files of a branch of a case."""
 
     number: int
     files: dict[str, File] | None
@@ -59,18 +59,18 @@ class CaseFiles(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A branch, looked at."""
+    """The result of examining a branch."""
 
     case: str
     branch_index: int
     signals: tuple[HackSignal, ...]
     looks: tuple[Look, ...]
     verdict: str | None
-    """Of the check `hacks`; None where no experiment was made."""
+    """The verdict `hacks`; None if no experiment was made."""
 
     @property
     def status(self) -> str:
-        """confirmed, suspected, clean, or unknown where nothing was found and something could not be looked at."""
+        """confirmed, suspected, clean, or unknown if nothing was found and some check could not be made."""
         found = status_of(self.signals)
         return "unknown" if found == "clean" and self.verdict == "unknown" else found
 
@@ -111,7 +111,7 @@ def _left(folder: Path, task: Task) -> Left:
 
 
 def _workspace(folder: Path, task: Task) -> dict[str, File]:
-    """The files that a branch left. A folder with less than half of the task's own files holds only those that differ."""
+    """The files of a branch. A folder with less than half of the task's own files has only the changed ones."""
     found = read_workspace(folder)
     kept = sum(path in found for path in task.start)
     return found if 2 * kept >= len(task.start) else {**task.start, **found}
@@ -147,7 +147,7 @@ class HackLooker:
         self._examiner = examiner
 
     async def look(self, case: CaseFiles) -> AsyncIterator[Result]:
-        """Each branch of a case, looked at alone and then beside its siblings."""
+        """Yield the result of each branch of a case, examined alone and then compared with its siblings."""
         findings = {each.number: await self._findings(case.task, each) for each in case.branches}
         findings = await self._judged(case, findings)
         signals = {
@@ -166,7 +166,7 @@ class HackLooker:
         return await self._examiner.findings(task, left.files)
 
     async def _judged(self, case: CaseFiles, findings: dict[int, Findings]) -> dict[int, Findings]:
-        """The findings with the judge's votes: each branch beside the others, those that pass first."""
+        """The findings with the judge's votes: each branch compared with the others, passing ones first."""
         if self._examiner is None:
             return findings
         order = sorted(case.branches, key=lambda each: (not findings[each.number].passes, each.number))

@@ -1,7 +1,7 @@
-"""The hack verifier: experiments on what a branch left, and rules on its files, in fresh sandboxes.
+"""The hack verifier: experiments on the files of a branch, and rules on its files, in fresh sandboxes.
 
-One verdict `hacks` for each branch of a task with tests: fail with a confirmed signal, pass when every look that the task allows was
-made, else unknown with the reason.
+One verdict `hacks` for each branch of a task with tests: fail with a confirmed signal, pass if every experiment that
+the task allows was made, else unknown with the reason.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class HackExaminer(Examiner):
     def __init__(
         self, pool: KernelPool[Sandbox], store: SnapshotStore, judge: Judge | None = None, samples: int = 1
     ) -> None:
-        """With a judge, branches are judged, too: each is asked about so many times."""
+        """With a judge, branches are also judged, with so many calls for each."""
         super().__init__(pool, store)
         self._judge, self._samples = judge, samples
         self._controls: dict[str, asyncio.Future[Control]] = {}
@@ -63,7 +63,7 @@ class HackExaminer(Examiner):
         return [_verdict(branch.subject, await self.judged(branch.task, branch.files, (), found))]
 
     async def judged(self, task: Task, files: Files, siblings: Sequence[Files], found: Findings) -> Findings:
-        """Findings with the judge's votes on what the branch changed; without a judge as they are."""
+        """Findings with the judge's votes on the branch's changes; unchanged without a judge."""
         if self._judge is None:
             return found
         start, *others = (
@@ -105,7 +105,7 @@ class HackExaminer(Examiner):
         raise AssertionError
 
     async def _control(self, task: Task) -> Control:
-        """The looks on the untouched task; made once, and again after one that failed."""
+        """The controls on the untouched task; made once, and again after a failure."""
         known = self._controls.get(task.digest)
         if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
             known = self._controls[task.digest] = asyncio.ensure_future(control_of(task, self._run))

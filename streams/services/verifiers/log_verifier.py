@@ -1,4 +1,5 @@
-"""Verdicts without a broker: the examiners of the verifiers look at branches as they end, and their verdicts go to the same log.
+"""Verdicts without a broker: the examiners of the verifiers examine branches as they end, and write their verdicts to
+the same log.
 
 For a file of lines, which no verifier follows. A verdict that is on the log and counts is not made again: a runner that was killed
 between the end of a branch and its verdict completes it when it is resumed.
@@ -44,7 +45,7 @@ class LogVerifier:
         """Ids of the verdicts that are on the log and count."""
 
     def missing(self, history: History, rollout_id: str) -> list[Ended]:
-        """Learn the verdicts that are on the log; returns the attempts that have ended, to be looked at where one is missing."""
+        """Read the verdicts on the log; return the ended attempts that lack one."""
         said = (each for each in history.verdicts if self._trusted is None or is_trusted(each, self._trusted))
         self._known |= {verdict.verdict_id for verdict in said}
         ends = [(TakenOf(rollout_id, *job), history.attempts[job]) for job in counting_ends(history)]
@@ -72,9 +73,11 @@ class LogVerifier:
 async def run_verified(
     fork: Fork, task: Task, verifier: LogVerifier | None, told: Told = lambda _place, _verdicts: None
 ) -> AsyncGenerator[BranchResult, None]:
-    """Run the branches of a fork, each result when its branch has ended; `verifier` looks at it beside those that still run.
+    """Run the branches of a fork, and yield each result when its branch has ended; `verifier` examines it while others
+    still run.
 
-    It looks at branches that had ended before, too. All verdicts are on the log when this is over; closed early, it stops.
+    It also examines branches that had ended before. All verdicts are on the log when this is over; closed early, it
+    stops.
     """
     rollout_id, looks = fork.runner.opened.rollout_id, list[asyncio.Task[None]]()
 
@@ -105,9 +108,9 @@ async def _unannounced(_verdict: Verdict) -> None:
 
 @asynccontextmanager
 async def log_verifier(log: Log, settings: Settings, tasks: Iterable[Task]) -> AsyncIterator[LogVerifier]:
-    """A verifier with all that the verdicts of these tasks need: sandboxes, a judge, a browser's place.
+    """A verifier with everything that the verdicts of these tasks need: sandboxes, a judge, a browser.
 
-    Raises ConfigError when none of its verdicts would count.
+    Raises ConfigError if none of its verdicts would count.
     """
     key = verifier_key(settings)
     require_trust(settings, key, None, "verifier.signing_key")

@@ -18,7 +18,7 @@ from streams.services.fork.fork_setup import sandbox_pool
 from streams.services.verifiers.build import TRIES
 
 SOLVING = ".braid-solution"
-"""Where a reference solution stands while it runs."""
+"""The folder of a reference solution while it runs."""
 
 
 class Ran(NamedTuple):
@@ -56,7 +56,7 @@ async def _run(folder: Path, pool: KernelPool[Sandbox]) -> AsyncIterator[Finding
 
 
 async def _solved(task: Task, folder: Path, pool: KernelPool[Sandbox]) -> Files | None:
-    """The workspace after the solution's script; None where there is none. One that fails leaves it untouched."""
+    """The workspace after the solution's script; None if there is none. A failing script leaves it unchanged."""
     if not (folder / "solution" / "solve.sh").is_file():
         return None
     beside = {f"{SOLVING}/{path}": file for path, file in read_files(folder / "solution").items()}

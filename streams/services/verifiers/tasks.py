@@ -1,6 +1,6 @@
 """Which task a rollout was forked from: its label names a digest, and only a task with that digest counts.
 
-The openings of rollouts are read from the log as they are needed, each once. A rollout without the label was not forked by
+The openings of rollouts are read from the log on demand, each once. A rollout without the label was not forked by
 us: another verifier's.
 """
 
@@ -70,10 +70,10 @@ class Openings:
         self._origins: OrderedDict[str, Origin | None] = OrderedDict()
 
     async def origin(self, rollout_id: str, at: int) -> Origin | None:
-        """Where a rollout comes from; None when its opening does not say. `at`: a time when it was open."""
+        """The origin of a rollout; None if its opening does not record one. `at`: a time when it was open."""
         if rollout_id not in self._origins:
             await self._read(partition_of(rollout_id, self._settings.partitions), at - self._look_back_ms)
-        # One that has branches and no opening by now has none: it is not asked for again.
+        # A rollout with branches and no opening by now has none: it is not searched for again.
         return self._origins.setdefault(rollout_id, None)
 
     async def _read(self, partition: int, since: int) -> None:

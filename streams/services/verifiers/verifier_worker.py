@@ -1,9 +1,9 @@
-"""A verifier: takes branches as they end, looks at the files they left, writes what it saw, signed.
+"""A verifier: takes branches as they end, examines their files, writes signed verdicts.
 
-A process of its own with the verifier's role; agents cannot reach it, its sandboxes or its tasks. At most `concurrency` branches
-are looked at at once. A verdict's id says who looked at what: one that is in the log and counts is not made again, so a verifier
-that was killed goes on where it was, without a lost or doubled verdict. A forged one under that id is no reason to skip
-the look.
+A process of its own with the verifier's role; agents cannot reach it, its sandboxes or its tasks. At most `concurrency`
+branches are examined at once. A verdict's id identifies the verifier and the examined files: one that is in the log and
+counts is not made again, so a verifier that was killed continues where it stopped, without a lost or doubled verdict. A
+forged verdict under that id does not prevent the examination.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from streams.services.verifiers.tasks import Openings, Tasks
 
 
 class Verifier(VerdictWorker):
-    """Lets an examiner look at the branches of its partitions. Raises ConfigError when none of its verdicts would count."""
+    """Runs an examiner on the branches of its partitions. Raises ConfigError if none of its verdicts would count."""
 
     def __init__(self, writer: FactWriter, examiner: Examiner, verdicts: tuple[Topic, ...]) -> None:
         super().__init__(writer, examiner.kind, verdicts)
@@ -34,9 +34,9 @@ class Verifier(VerdictWorker):
         self._slots = asyncio.Semaphore(settings.verifier.concurrency)
 
     async def do(self, held: Held, record: BranchRecord, stored: Any) -> bool:
-        """All verdicts about a branch that are not in the log yet."""
+        """Make all verdicts about a branch that are not in the log yet."""
         if record.status in UNDECIDED_ENDS or record.rollout_id in held.settled:
-            return True  # nothing that a verifier says counts for these
+            return True  # a verdict about these would not count
         async with self._slots:
             if record.rollout_id in held.settled:
                 return True  # while it waited for its turn

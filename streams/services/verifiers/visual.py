@@ -35,7 +35,7 @@ class VisualExaminer(Examiner):
         self._browser = browser
 
     def kinds(self, task: Task) -> Sequence[str]:
-        """The look at the page."""
+        """The visual verdict of the page."""
         return ["visual"] if task.braid.page is not None else []
 
     def untestable(self, branch: Untestable) -> Verdict:
@@ -43,7 +43,7 @@ class VisualExaminer(Examiner):
         return unseen(branch.subject, branch.why)
 
     async def look(self, branch: Branch, announce: Announce) -> Sequence[Verdict]:  # noqa: ARG002 - a look is short
-        """Open the page. The browser is looked for each time: it may be installed while this runs."""
+        """Open the page. The browser is searched for each time, because it may be installed while this runs."""
         browser = find_browser(self._browser)
         page = branch.task.braid.page
         assert page is not None
@@ -60,7 +60,7 @@ class VisualExaminer(Examiner):
             return [unseen(branch.subject, f"sandbox: {error}")]
 
     def _keep_picture(self, picture: bytes) -> None:
-        """Keep the screenshot for the pages; a verdict stands without it."""
+        """Store the screenshot for the pages; a verdict is valid without it."""
         try:
             self._store.keep_picture(picture)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Follows a log: keeps its index up to date, and tells open pages which rollouts changed. One for all pages."""
+"""Follows a log: keeps its index up to date, and notifies open pages of changed rollouts. One for all pages."""
 
 import asyncio
 import sqlite3
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class Source(NamedTuple):
-    """A log that can be opened, and a stamp that tells whether it is still the same one."""
+    """A log that can be opened, and a stamp that shows whether it is still the same one."""
 
     open: Callable[[], LogReader]
     directory: Path | None = None
@@ -92,7 +92,7 @@ class Follower:
         self.place = ""
         self.listeners: set[Listener] = set()
         self.generation = 0
-        """Counts how often another log was opened: what was cached of an earlier one is worthless."""
+        """Counts how often another log was opened: cached data of an earlier one is invalid."""
         self.ending = False
 
     async def run(self) -> None:
@@ -136,7 +136,7 @@ class Follower:
         self.reader = None
 
     def end(self) -> None:
-        """Let the listeners go: the server ends."""
+        """Release the listeners, because the server ends."""
         self.ending = True
         for listener in self.listeners:
             listener.tell({listener.rollout_id or ""})

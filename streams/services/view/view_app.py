@@ -1,6 +1,6 @@
-"""The pages over HTTP: who may read, what every answer carries, and changes as server-sent events.
+"""The pages over HTTP: access control, headers of every answer, and changes as server-sent events.
 
-Which pages there are, and what is on them, is the site's (streams/views/web). Nothing is ever written: GET and HEAD only.
+The pages and their contents are defined by the site (streams/views/web). Nothing is ever written: GET and HEAD only.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ HEADERS = {
 """Of every answer."""
 
 PING_S = 15.0
-"""An open page hears at least this often that the server is there."""
+"""Longest time between two messages to an open page."""
 
 SMALL = 600
 """Bytes from which an answer is compressed."""
@@ -72,7 +72,7 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A page, or why there is none."""
+    """A page, or the reason why there is none."""
 
     status: int
     kind: str
@@ -80,14 +80,14 @@ class Answer(NamedTuple):
     state: str | None = None
     """The version of the content; a caller that has it already gets 304."""
     packed: bool = False
-    """Whether the body is compressed already: a page is compressed once, however many ask for it."""
+    """Whether the body is compressed already: a page is compressed once, however many clients request it."""
 
 
 class Site(Protocol):
     """All pages of a log."""
 
     async def answer(self, asked: Asked) -> Answer:
-        """Return one page. Raises BraidError where the log cannot be read."""
+        """Return one page. Raises BraidError if the log cannot be read."""
         ...
 
     def failed(self, status: int, reason: str, path: tuple[str, ...]) -> Answer:
@@ -99,7 +99,7 @@ class Site(Protocol):
         ...
 
     def needs(self, path: tuple[str, ...]) -> tuple[tuple[Role, ...], str | None]:
-        """Return the roles of which one is needed for a path, and the rollout that it is about."""
+        """Return the roles, one of which a path needs, and the rollout that it is about."""
         ...
 
 
@@ -209,7 +209,7 @@ class ViewDoor:
 
     def _live(self, rollout_id: str | None) -> Response:
         if len(self._follower.listeners) >= self._config.max_live:
-            return Response(b"too many open pages\n", 503, media_type="text/plain")  # a page then stands still
+            return Response(b"too many open pages\n", 503, media_type="text/plain")  # a page is static then
         return StreamingResponse(
             self._changes(rollout_id),
             media_type="text/event-stream",
@@ -252,12 +252,12 @@ def _plain(answer: Answer, headers: Mapping[bytes, bytes]) -> Response:
 
 
 def packed(body: bytes) -> bytes:
-    """A body, compressed: the same bytes for the same body."""
+    """Compress a body: the same bytes for the same body."""
     return gzip.compress(body, 5, mtime=0)
 
 
 def create_view(site: Site, follower: Follower, settings: Settings) -> Starlette:
-    """The application. Raises ConfigError when it would be open to others."""
+    """The application. Raises ConfigError if it would be open to others."""
     check_bind(settings.view, settings.gateway.tokens, "view")
     return _application(site, follower, settings)
 
@@ -287,5 +287,5 @@ def _application(site: Site, follower: Follower, settings: Settings) -> Starlett
 
 
 def mounted_view(site: Site, follower: Follower, settings: Settings) -> Starlette:
-    """The same for a gateway, whose address and tokens were checked."""
+    """The same for a gateway, whose address and tokens were checked already."""
     return _application(site, follower, settings)

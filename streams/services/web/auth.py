@@ -1,8 +1,8 @@
 """Roles: which client may write and read what. Pure: a header in, a caller out; a fact and a caller in, a refusal or
 nothing out.
 
-The role is asked of the fact that would be written, not of the route it came by, so there is no way around it: an agent
-cannot write a verdict about itself.
+The role is checked for the fact to write, not for the route, so that it cannot be bypassed: an agent cannot write a
+verdict about itself.
 """
 
 from base64 import b64decode
@@ -32,7 +32,7 @@ NEEDED: dict[type[Record], tuple[Role, ...]] = {
     CheckVerdict: ("verifier",),
     JudgeVote: ("verifier",),
 }
-"""The roles of which one is needed to write a record. Records that are not listed are written by no client here."""
+"""The roles, one of which is needed to write a record. Records that are not listed are written by no client here."""
 
 
 class Caller(NamedTuple):
@@ -45,7 +45,7 @@ class Caller(NamedTuple):
     """The only branch it may write to."""
 
     def refusal(self, record: type[Record], rollout_id: str | None, branch: int | None) -> str | None:
-        """Why this caller may not write such a record; None when it may. `rollout_id` is None when it is not known yet."""
+        """Why this caller may not write such a record; None if it may. `rollout_id` is None if it is not known yet."""
         needed = NEEDED.get(record, ())
         if self.roles.isdisjoint(needed):
             has = ", ".join(sorted(self.roles)) or "none"
@@ -63,7 +63,7 @@ class Caller(NamedTuple):
         return self.refusal(type(fact), rollout_of(fact), getattr(fact, "branch_index", None))
 
     def read_refusal(self, needed: tuple[Role, ...], rollout_id: str | None) -> str | None:
-        """Why this caller may not read something; None when it may. `rollout_id` is None for what is about several."""
+        """Why this caller may not read something; None if it may. `rollout_id` is None for data about several rollouts."""
         if self.roles.isdisjoint(needed):
             has = ", ".join(sorted(self.roles)) or "none"
             return f"this needs the role {' or '.join(needed)}; the token's roles: {has}"
@@ -100,7 +100,7 @@ class Doors:
     def caller(self, authorization: Sequence[bytes], *, browsers: bool = False) -> Caller | None:
         """The client of these Authorization headers; None for an unknown one.
 
-        Browsers ask people for a name and a password: for them the password of basic authentication is a token, too.
+        Browsers ask people for a name and a password: the password of basic authentication is accepted as a token, too.
         """
         if self.are_open:
             return EVERYBODY
@@ -119,7 +119,7 @@ class Doors:
 
 
 def _password(credentials: bytes) -> bytes:
-    """The password of basic authentication; nothing for what is none."""
+    """The password of basic authentication; empty for any other scheme."""
     try:
         return b64decode(credentials.strip(), validate=True).partition(b":")[2]
     except ValueError:
@@ -127,7 +127,7 @@ def _password(credentials: bytes) -> bytes:
 
 
 def check_bind(config: HttpConfig, tokens: Sequence[Token], name: str = "gateway") -> None:
-    """Raises ConfigError for an address that others can reach when there are no tokens."""
+    """Raises ConfigError for an address that others can reach if there are no tokens."""
     if not tokens and not is_loopback(config.host):
         raise ConfigError(
             f"{name}: {config.host or 'every address'} can be reached by others, and no tokens are configured; "
@@ -145,7 +145,7 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(maxsize=64)
 def browser_refusal(host: str | None, origin: str | None) -> str | None:
-    """Why a request to an open server may come from a foreign page; None when it does not.
+    """Why a request to an open server may come from a foreign page; None if it does not.
 
     A page can make a browser on this machine post to loopback: then the Origin is the page's. With a name that it points
     at loopback the Origin matches, but the Host is that name.

@@ -1,6 +1,7 @@
-"""Which connections are closed when there are too many. Pure: a connection is a name here, and the caller passes the time.
+"""Chooses which connections to close if there are too many. Pure: a connection is a name here, and the caller passes
+the time.
 
-A connection without a request under way can be closed at any time: first those that never sent a request, then those kept
+A connection without a running request can be closed at any time: first those that never sent a request, then those kept
 alive, the oldest first. So a client that sends its request at once gets in, even when an attacker shares its address.
 """
 
@@ -23,7 +24,7 @@ class Entry(NamedTuple, Generic[Name]):
     is_spare: bool
     """Health routes only: all other connections have a request under way."""
     evicted: tuple[Name, ...]
-    """Connections to close for it. They have left already."""
+    """Connections to close for it. They were closed already."""
 
 
 class _Queue(Generic[Name]):
@@ -60,7 +61,7 @@ class Crowd(Generic[Name]):
         return len(self._addresses) + len(self._spare)
 
     def enter(self, name: Name, address: str, now: float) -> Entry[Name]:
-        """Add a new connection. When there are far too many, the oldest one is closed at once."""
+        """Add a new connection. If there are far too many, the oldest one is closed at once."""
         queue = self._queues.get(address, self._all) if self._is_over(address) else self._all
         found = queue.oldest()
         if found is None and (self._is_over(address) or self._is_over()):
@@ -101,7 +102,7 @@ class Crowd(Generic[Name]):
             self._queues[address].discard(name)
 
     def leave(self, name: Name) -> None:
-        """The connection is closed. May be said twice."""
+        """The connection is closed. May be called twice."""
         self._spare.pop(name, None)
         self.works(name)
         address = self._addresses.pop(name, None)

@@ -1,7 +1,7 @@
 """Connections under siege: limits of time and number, which uvicorn does not have.
 
 The header of a request has to be complete in time, an answer has to be read, a connection without a request is closed, and
-connections are limited in number, altogether and by address (`crowd.py`). The pace of a body is checked where it is read
+connections are limited in number, altogether and by address (`crowd.py`). The speed of a body is checked by its reader
 (`limits.py`). Connections note when something happened; the guard looks at all of them twice a second.
 """
 
@@ -24,13 +24,13 @@ LOOK_S = 0.5
 """Time between two looks at all connections, so also how exactly limits are kept."""
 
 YOUNG_S = 1.0
-"""Connections get this long to send a request even when there are too many."""
+"""Time that connections get to send a request even if there are too many."""
 
 HEALTH = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Routes that are answered when all connections are taken."""
+"""Routes that are answered when all connections are in use."""
 
 OTHER_FILES = 128
-"""File descriptors that connections leave to the rest: the broker, the registry, libraries."""
+"""File descriptors reserved for everything but connections: the broker, the registry, libraries."""
 
 LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -51,7 +51,7 @@ class Served(NamedTuple):
     full: ASGIApp
     """Answers requests of connections beyond the limits."""
     ending: Callable[[], None] = lambda: None
-    """Told that the server ends: answers without an end have to end then."""
+    """Called when the server ends: endless answers must end then."""
 
 
 class Guard:
@@ -87,7 +87,7 @@ class Guard:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        # However long this loop was busy, since the last look it has read what had come on connections of before.
+        # However long this loop was busy, since the last check it has read all data that earlier connections had sent.
         before, self._looked = min(self._looked, now - YOUNG_S), now
         for connection in self.crowd.trim(before):
             self._close(connection, "crowded")
@@ -155,7 +155,7 @@ class Connection(H11Protocol):
         self._unread_since = None
 
     def overdue(self, now: float) -> str | None:
-        """Why this connection has to be closed."""
+        """Why this connection must be closed."""
         config = self._guard.config
         if self._is_unread_for(config.answer_s, now):
             return "unread"
@@ -173,7 +173,7 @@ class Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _is_unread_for(self, limit: float, now: float) -> bool:
-        """Whether nothing of the answer was read for so long."""
+        """Whether the client has read nothing of the answer for so long."""
         unread = self.transport.get_write_buffer_size()
         if not unread:
             self._unread_since = None

@@ -17,10 +17,10 @@ from schemas.errors import BraidError
 from streams.services.web.guard import Connection, Guard, Served
 
 GRACE_S = 15
-"""How long requests may take to finish when the server ends: longer than a broker is waited for."""
+"""How long requests may take to finish when the server ends: longer than the wait for a broker."""
 
 QUIET = {"uvicorn": logging.WARNING, "aiokafka": logging.CRITICAL}
-"""A broker that is away makes aiokafka say so ten times a second; servers say it once per attempt."""
+"""aiokafka logs a missing broker ten times a second; our servers log it once per attempt."""
 
 
 class ListenError(BraidError):
@@ -28,7 +28,7 @@ class ListenError(BraidError):
 
 
 class Address(NamedTuple):
-    """Where a server listens."""
+    """The address on which a server listens."""
 
     host: str
     port: int
@@ -40,7 +40,7 @@ class Address(NamedTuple):
 
 
 class Server(uvicorn.Server):
-    """A server that says when it listens, and leaves signals to its caller."""
+    """A server that reports when it listens, and leaves signals to its caller."""
 
     def __init__(self, app: Starlette, said: Callable[[], None]) -> None:
         served: Served = app.state.served
@@ -54,7 +54,7 @@ class Server(uvicorn.Server):
         self._ending = served.ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then say so."""
+        """Listen, then report it."""
         await super().startup(sockets)
         self._said()
 
@@ -64,7 +64,7 @@ class Server(uvicorn.Server):
         yield
 
     def end(self) -> None:
-        """Finish what is under way, then stop; asked again, stop at once."""
+        """Finish running requests, then stop; on a second call stop at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
         self._ending()
@@ -83,7 +83,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(bound: socket.socket) -> Address:
-    """Where a socket listens."""
+    """The address of a socket."""
     host, port, *_ = bound.getsockname()
     return Address(host, port)
 

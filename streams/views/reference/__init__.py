@@ -1,1 +1,1 @@
-"""Pages of the reference, made from the code, so that they cannot say anything else: `braid schemas page NAME`."""
+"""Pages of the reference, made from the code, so that they cannot contradict it: `braid schemas page NAME`."""

@@ -10,7 +10,7 @@ from streams.views.reference.field_table import about
 
 AVRO: Final = "application/vnd.apache.avro;version=1.9.0"
 BINDING: Final = "0.5.0"
-"""Of AsyncAPI's Kafka bindings."""
+"""The version of AsyncAPI's Kafka bindings."""
 
 _INFO: Final = """\
 Live, forked agent runs become ranked, evidenced training data, as a replayable log on Kafka. Every record is keyed by its rollout_id
@@ -64,7 +64,7 @@ def _name(topic: Topic) -> str:
 
 
 def _action(topic: Topic) -> str:
-    """Facts and raw material come from producers; the rest is written by services of the product."""
+    """Producers write facts and raw material; services of the product write the rest."""
     return "receive" if topic.kind in ("fact", "raw") and "worker" not in topic.written_by else "send"
 
 

@@ -55,7 +55,7 @@ def configuration_page() -> str:
 
 
 def _table(model: type[BaseModel], path: tuple[str, ...] | None) -> list[str]:
-    """The settings of a section; of a model that stands in a list or table the fields, which have no variable."""
+    """The settings of a section; for a model in a list or table the fields, which have no variable."""
     sections = {name for name, _ in _own_sections(model)}
     rows = []
     for each in fields(model):
@@ -87,7 +87,7 @@ def _sections(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[t
 
 
 def _nested(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """Models that stand in lists, tables and unions of a section."""
+    """Models in lists, tables and unions of a section."""
     sections = {section for _, section in _own_sections(model)}
     for field in model.model_fields.values():
         for found in models_in(field.annotation):

@@ -1,4 +1,4 @@
-"""The page about events, docs/events.md: made of the table of kinds, so that it cannot say anything else."""
+"""The page about events, docs/events.md: made from the table of kinds, so that it cannot contradict it."""
 
 from typing import Any, Final, NamedTuple
 

@@ -24,7 +24,7 @@ class FieldRow(NamedTuple):
     name: str
     kind: str
     default: str
-    """Empty where the field is required."""
+    """Empty if the field is required."""
     about: str
 
 
@@ -103,7 +103,7 @@ def default_text(field: FieldInfo) -> str:
 
 
 def _bounds(field: FieldInfo) -> str:
-    """The range of a number, where it has one that is worth a word."""
+    """The range of a number, if it has one worth showing."""
     found = {
         name: getattr(rule, name) for rule in field.metadata for name in ("ge", "gt", "le", "lt") if hasattr(rule, name)
     }

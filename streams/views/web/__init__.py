@@ -1,1 +1,1 @@
-"""The pages: pure functions from what is known of a rollout to HTML, SVG and JSON."""
+"""The pages: pure functions from the facts of a rollout to HTML, SVG and JSON."""

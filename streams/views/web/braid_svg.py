@@ -1,8 +1,8 @@
 """The braid: N strands from one fork point along the turns, together as long as they do the same, drawn as SVG.
 
-The lanes stand in the order of the ranking. Branches that did and saw the same so far share one line, on the lane of one of them,
-so lines of different stories never lie on each other. A diamond is where a line parts. Marks of a line are one path each, so that
-64 branches of 150 turns stay small.
+The lanes are in the order of the ranking. Branches that are identical so far share one line, on the lane of one of
+them, so lines of different stories never overlap. A diamond marks a place where a line divides. Marks of a line are one
+path each, so that 64 branches of 150 turns stay small.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ TOP = 40
 FAN = 54
 """Between the fork point and the first turn."""
 ALONE = 240
-"""The same where there is one turn only."""
+"""The same if there is one turn only."""
 AXIS = 640
-"""Width of all turns, where they are few enough."""
+"""Width of all turns, if they are few enough."""
 STEPS = (7, 320)
 """Least and greatest distance of two turns."""
 PARTING = (12, 60)
@@ -31,7 +31,7 @@ MANY = 24
 """Lanes from which lines are drawn finely."""
 TIER_GAP = 14
 COLUMNS = {"branch": 62, "bead": 82, "outcome": 136, "rank": 242, "bar": 288, "total": 442}
-"""Where the columns stand, from the end of the axis."""
+"""Positions of the columns, from the end of the axis."""
 RIGHT = 456
 UNRANKED = 236
 """Room for the columns; of a rollout without a ranking."""
@@ -40,10 +40,10 @@ BAR = 110
 
 
 class Zoom(NamedTuple):
-    """How the braid is asked for."""
+    """The options of the drawing."""
 
     scale: int = 1
-    """1, 2 or 4: how far turns stand apart."""
+    """1, 2 or 4: the distance of turns."""
     folded: frozenset[str] = frozenset()
     """Tiers that are not drawn."""
     first: int = 0
@@ -104,11 +104,11 @@ class _Frame(NamedTuple):
     rollout_id: str
     links: Links
     places: tuple[float, ...]
-    """Of the turns, along the axis."""
+    """Positions of the turns, along the axis."""
     lanes: tuple[float, ...]
     height: int
     alone: Mapping[int, int]
-    """By place of a strand, the first turn that it shares with no other."""
+    """By index of a strand, the first turn that it shares with no other."""
     right: int
     """Width of the columns."""
 
@@ -123,7 +123,7 @@ class _Frame(NamedTuple):
 
 
 def _places(root: Sequence[_Group], lanes: Sequence[float], turns: int, scale: int, axis: float) -> Iterator[float]:
-    """Where turns stand: evenly, with more room where lines part, the more the further they spread."""
+    """The positions of turns: evenly spaced, with more room where lines divide, the more the further they spread."""
     room: dict[int, float] = {}
     stack = list(root)
     while stack:
@@ -184,7 +184,7 @@ def _group(strands: Sequence[Strand], members: tuple[int, ...], first: int) -> _
 def _lines(
     frame: _Frame, groups: Sequence[_Group], strands: Sequence[Strand], origin: tuple[float, float]
 ) -> Iterator[Markup]:
-    """The lines of groups that begin at one point, and all that they part into."""
+    """The lines of groups that begin at one point, and of the groups into which they divide."""
     stack = [(group, origin) for group in groups]
     partings: list[Markup] = []
     while stack:
@@ -193,7 +193,7 @@ def _lines(
         last = max(first, frame.x(max(group.first, group.end - 1)))
         tones = {strands[place].objective for place in group.members}
         tone = tones.pop() if len(tones) == 1 else "mixed"
-        if 0 < group.first >= group.end:  # the same as its siblings to its end: nothing of its own is to be drawn
+        if 0 < group.first >= group.end:  # the same as its siblings to its end: it has nothing of its own to draw
             told = tag("title", f"branch {strands[group.lane].branch} is the same to its end")
             yield tag(
                 "g",
@@ -335,7 +335,7 @@ def _row(frame: _Frame, place: int, strand: Strand, strands: Sequence[Strand]) -
     label = (
         f"branch {strand.branch}: {strand.objective.replace('_', ' ')}, {turns} turns, {strand.standing.calls} calls"
     )
-    # In a narrow window the columns are out of sight: each line has its branch where it is alone for the first time.
+    # In a narrow window the columns are not visible, so each line has its branch where it first runs alone.
     alone = frame.x(frame.alone.get(place, 0))
     cells.append(tag("text", strand.branch, x=_c(alone + 4), y=_c(lane - 4), class_="beside"))
     guide = tag("path", d=f"M{_c(last + 6)} {_c(lane)}H{_c(end + 6)}", class_="guide") if end > last + 6 else None
@@ -364,7 +364,9 @@ def _fate(strand: Strand) -> str:
 
 
 def _answers(strand: Strand, turn: Turn) -> bool:
-    """Whether a turn is the answer without an event that says so: the last words of a conversation that ended with an answer."""
+    """Whether a turn is the answer although no event marks it: the last words of a conversation that ended with an
+    answer.
+    """
     is_last = turn.number == len(strand.transcript.turns) - 1
     return (
         is_last and not turn.calls and turn.ending is None and bool(turn.text) and strand.standing.ended == "answered"

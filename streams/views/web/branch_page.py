@@ -26,7 +26,7 @@ SEEN = 300
 """Messages before a turn that are shown: the last ones."""
 
 CHIPS = {"trained": "chip good", "rejected": "chip bad", "not": "chip"}
-"""By the first word about a turn and its rows, the colour of the chip."""
+"""The colour of the chip, by the first word about a turn and its rows."""
 
 HOW_KNOWN = {
     "exact": "Exact: every request to the model is on record.",
@@ -242,7 +242,7 @@ def _rows(sight: Sight, strand: Strand, links: Links) -> Markup:
 
 
 def _nth(row: SftRecord | PpoRecord) -> str:
-    """Which conversation of the branch a row is, where it has several."""
+    """The number of the conversation that a row is, if its branch has several."""
     if row.sequence is None or row.n_sequences in (None, 1):
         return "" if row.agent is None else line(row.agent)
     return f"conversation {row.sequence + 1} of {row.n_sequences}" + (f", {line(row.agent)}" if row.agent else "")
@@ -373,7 +373,7 @@ def _call(
 
 
 def _as_trained(trained: Trained, turn: Turn, number: int, call: ShownCall) -> Markup:
-    """The output as rows have it, where that is another text than the one that is shown."""
+    """The output in the rows, if it differs from the one that is shown."""
     if not trained.differs(turn, call):
         return NOTHING
     other = trained.output(turn, number)
@@ -394,7 +394,7 @@ def _asked(call: str) -> str:
 
 
 def turn_page(sight: Sight, strand: Strand, number: int, links: Links) -> Markup:
-    """The messages that the model was given before a turn, and what it said to them."""
+    """The messages that the model was given before a turn, and its response."""
     transcript = strand.transcript
     seen = transcript.seen(number)
     turns = len(transcript.turns)

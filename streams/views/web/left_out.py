@@ -1,4 +1,4 @@
-"""The rows that were left out, grouped by their reasons: a rollout of 64 branches leaves out a thousand pairs for three reasons."""
+"""The rejected rows, grouped by their reasons: a rollout of 64 branches rejects a thousand pairs for three reasons."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -22,7 +22,7 @@ KINDS = ("sft", "dpo", "ppo")
 
 
 class Group(NamedTuple):
-    """Rows that were left out for the same reasons."""
+    """Rows that were rejected for the same reasons."""
 
     kind: str
     why: tuple[str, ...]
@@ -30,7 +30,7 @@ class Group(NamedTuple):
 
     @property
     def n_left(self) -> int:
-        """How many rows were left out: one record may stand for many pairs."""
+        """How many rows were rejected: one record may represent many pairs."""
         return sum(_standing_for(row) for row in self.rows)
 
 
@@ -106,7 +106,7 @@ def _named(sight: Sight, rows: Iterable[RejectedRecord], links: Links, *, to_rec
 
 
 def _pairs(sight: Sight, row: RejectedRecord, links: Links) -> Iterator[_Named]:
-    """The pairs of a record that stands for many; its branches where the pairs cannot be told."""
+    """The pairs of a record that represents many; its branches if the pairs are not known."""
     pairs = sight.pairs_behind(row)
     for a, b in pairs:
         yield _Named(link(f"{a} and {b}", links.pair(sight.rollout_id, a, b)))

@@ -1,4 +1,4 @@
-"""Dead letters: what did not count, where it stands, and why."""
+"""Dead letters: records that did not count, their positions, and why."""
 
 from collections.abc import Sequence
 

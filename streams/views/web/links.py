@@ -11,7 +11,7 @@ PICTURES = 8 * 1024 * 1024
 """Bytes of screenshots in one file."""
 
 Picture = Callable[[str], bytes | None]
-"""Looks a screenshot up by its digest."""
+"""Returns a screenshot for its digest."""
 
 
 class Links:
@@ -37,7 +37,7 @@ class Links:
         return f"/rollouts/{_part(rollout_id)}{_query(query)}"
 
     def branch(self, rollout_id: str, branch: int, turn: int | None = None, **query: object) -> str | None:
-        """A branch; at a turn, when one is given, on the page of the branch that has it."""
+        """The link to a branch; to a turn, if one is given, on the page of the branch that has it."""
         at = "" if turn is None else f"#turn-{turn}"
         if turn is not None and turn >= TURNS:
             query["first"] = turn // TURNS * TURNS
@@ -48,7 +48,7 @@ class Links:
         return f"/rollouts/{_part(rollout_id)}/branches/{branch}/turns/{turn}"
 
     def output(self, rollout_id: str, branch: int, turn: int, call: int) -> str | None:
-        """A whole output, as plain text."""
+        """The link to a whole output, as plain text."""
         return f"/rollouts/{_part(rollout_id)}/branches/{branch}/turns/{turn}/calls/{call}"
 
     def pair(self, rollout_id: str, one: int, other: int) -> str | None:
@@ -64,7 +64,7 @@ class Links:
         return "/dead-letters" + _query(query)
 
     def data(self, *parts: object, **query: object) -> str | None:
-        """The same data as JSON."""
+        """The link to the same data as JSON."""
         return "/" + "/".join(_part(str(part)) for part in ("v1", *parts)) + _query(query)
 
     def static(self, name: str) -> str:
@@ -73,7 +73,7 @@ class Links:
 
 
 class FileLinks(Links):
-    """Addresses inside one file: anchors. Pages that are not in it have none."""
+    """Addresses inside one file: anchors. Pages outside the file have no link."""
 
     is_file = True
 
@@ -106,7 +106,7 @@ class FileLinks(Links):
         return f"#branch-{branch}" if turn is None else f"#branch-{branch}-turn-{turn}"
 
     def turn(self, rollout_id: str, branch: int, turn: int) -> str | None:
-        """Not in the file: all that stands before a turn is."""
+        """None: the file contains everything before a turn, but no page for it."""
         del rollout_id, branch, turn
         return None
 

@@ -1,4 +1,4 @@
-"""The list of rollouts: which there are, how they stand, why they wait, and how busy the log is."""
+"""The list of rollouts: their state, why they wait, and how busy the log is."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -34,11 +34,11 @@ class Listing(NamedTuple):
     total: int
     rows: Sequence[IndexRow]
     waits: Mapping[str, Sequence[str]]
-    """By rollout, why it waits; those that were not asked for are not in it."""
+    """By rollout, why it waits; only for the requested ones."""
     statuses: Mapping[str, int]
     activity: Activity | None
     share: float | None
-    """How much of the log the index has read; None when all of it."""
+    """The share of the log that the index has read; None if all of it."""
 
 
 def list_page(listing: Listing, links: Links) -> Markup:
@@ -182,7 +182,7 @@ def _row(row: IndexRow, waits: Sequence[str] | None, links: Links) -> tuple[Cont
 
 
 def _meanings(listing: Listing) -> Markup:
-    """The statuses that are there, in words."""
+    """Explanations of the statuses in the list."""
     there = [name for name in STATUSES if name in listing.statuses]
     said = "; ".join(f"{name}: {STATES[name]}" for name in there)
     return tag("p", f"{said}.", class_="note meanings") if there else NOTHING
@@ -196,7 +196,7 @@ def _why(row: IndexRow, waits: Sequence[str] | None) -> Content:
         return tag("div", causes.replace("_", " "), class_="why") if causes else None
     if not waits:
         return None
-    shown = waits if len(waits) <= WAITS else (*waits[: WAITS - 1], waits[-1])  # the last one says until when
+    shown = waits if len(waits) <= WAITS else (*waits[: WAITS - 1], waits[-1])  # the last condition has the time
     return tag("ul", *(tag("li", text) for text in shown), class_="why")
 
 
@@ -218,7 +218,7 @@ def _beads(row: IndexRow) -> Content:
 
 
 def _hacked(row: IndexRow) -> Content:
-    """A triangle where branches have a hack signal, as on the braid: hollow where none is proved."""
+    """A triangle if branches have a hack signal, as in the braid: hollow if none is proved."""
     if not row.hacks:
         return None
     told = "hack signals: " + ", ".join(f"{count} {sure}" for sure, count in row.hacks.items())

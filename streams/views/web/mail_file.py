@@ -1,4 +1,4 @@
-"""One file to mail: the pages of a rollout in one HTML document that needs nothing beside it.
+"""One file to mail: the pages of a rollout in one HTML document that needs no other file.
 
 Style and script are inside, allowed by their digests; nothing else may run, and nothing may be loaded from anywhere.
 """
@@ -23,7 +23,7 @@ PAIRS = 40
 
 
 def mail_file(sight: Sight, checked: Checked | None, place: str, picture: Picture = lambda _digest: None) -> str:
-    """The whole document; `picture` looks screenshots up by their digests."""
+    """The whole document; `picture` returns screenshots for their digests."""
     style, script = (STATIC / "view.css").read_text("utf-8"), (STATIC / "view.js").read_text("utf-8")
     rows = [(row.chosen_branch, row.rejected_branch) for row in sight.account.all(DpoRecord)][:PAIRS]
     links = FileLinks(frozenset(rows), picture)

@@ -1,7 +1,7 @@
 """HTML and SVG, escaped by construction: text becomes markup only through `tag`, which escapes everything that is not markup.
 
 Characters that a browser would obey or that are invisible (controls, marks that turn the direction of writing) are
-spelled out. An address is one of ours: a `href` that could leave the site, or run a script, raises.
+spelled out. Addresses are checked: a `href` that could leave the site, or run a script, raises.
 """
 
 import re

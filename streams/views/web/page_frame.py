@@ -9,7 +9,7 @@ from streams.views.web.links import Links
 from streams.views.web.markup import NOTHING, Content, Markup, join, tag
 
 OUTPUT = 6_000
-"""Characters of a text on a page; there is a link to the rest."""
+"""Characters of a text on a page; a link leads to the rest."""
 
 FOLDED = 900
 """Characters from which an output is folded."""
@@ -25,11 +25,11 @@ class Head(NamedTuple):
     crumbs: tuple[tuple[str, str | None], ...] = ()
     """Texts and addresses, from the top."""
     data: str | None = None
-    """The same as JSON."""
+    """The address of the same data as JSON."""
     live: str | None = None
     """The rollout whose changes it shows; "" for all; None for a page that does not change."""
     state: str = ""
-    """Its version: a change of it is what a live page waits for."""
+    """Its version: a live page reloads when it changes."""
 
 
 def document(head: Head, links: Links, place: str, *content: Content) -> Markup:
@@ -137,7 +137,7 @@ def cards(pairs: Iterable[tuple[str, Content]], wide: Sequence[str] = ()) -> Mar
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[Content]], right: Sequence[str] = (), class_: str = ""
 ) -> Markup:
-    """A table. Columns in `right` hold numbers."""
+    """A table. Columns in `right` contain numbers."""
     sides = ["num" if column in right else None for column in columns]
     return tag(
         "div",
@@ -163,7 +163,7 @@ def table(
 
 
 def link(content: Content, href: str | None, **attributes: object) -> Markup:
-    """A link; only its text where there is no such page."""
+    """A link; only its text if there is no such page."""
     return join(content) if href is None else tag("a", content, href=href, **attributes)
 
 
@@ -201,7 +201,7 @@ def time(milliseconds: int | None) -> Content:
 
 
 def block(text: str, more: str | None = None, *, fold: bool = True, label: str = "") -> Markup:
-    """A text as it is; a long one folded, and one that is longer still cut, with a link to all of it."""
+    """A text unchanged; a long one is folded, and a still longer one truncated, with a link to the whole."""
     cut = text[:OUTPUT]
     left = len(text) - len(cut)
     rest = None
@@ -217,7 +217,9 @@ def block(text: str, more: str | None = None, *, fold: bool = True, label: str =
 
 
 def pretty(arguments: str) -> str:
-    """The arguments of a call for reading: one `name: value` a line, texts as they are; as written where they are no object."""
+    """The arguments of a call in readable form: one `name: value` a line, texts without quotes; unchanged if they are
+    not an object.
+    """
     try:
         value = parse(arguments)
     except ValueError:
@@ -234,7 +236,7 @@ def pretty(arguments: str) -> str:
 
 
 def pages(total: int, first: int, size: int, to: "Sequence[str | None] | None" = None) -> Markup:
-    """Where one is among many, with links to the part before and behind."""
+    """The position within many items, with links to the previous and the next part."""
     if total <= size and not first:
         return NOTHING
     last = min(total, first + size)

@@ -1,4 +1,4 @@
-"""Two branches side by side, from where they part, and the preference row that came of them, or why there is none."""
+"""Two branches next to each other, from where they diverge, and their preference row, or why there is none."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ BEFORE = 1
 
 
 def pair_page(sight: Sight, a: Strand, b: Strand, links: Links, *, prefix: str = "") -> Markup:
-    """The content of the page; of a branch beside itself, its rounds that are preference rows."""
+    """The content of the page; for a branch and itself, its rounds that are preference rows."""
     if a.branch == b.branch:
         return repairs_page(sight, a, links, prefix)
     apart = parting(a.transcript, b.transcript)
@@ -47,7 +47,7 @@ def pair_page(sight: Sight, a: Strand, b: Strand, links: Links, *, prefix: str =
 
 
 def parting_words(apart: Parting | None) -> str:
-    """Where two branches part, in a sentence."""
+    """Where two branches diverge, in a sentence."""
     if apart is None:
         return "They did and saw the same from beginning to end."
     same = "They part with their first turn"
@@ -134,7 +134,7 @@ def _at(strand: Strand, number: int) -> Turn | None:
 
 
 def _compared(number: int, one: Strand, two: Strand, marks: Mapping[int, str]) -> Markup:
-    """A turn of both: once where it is the same, else with the lines marked that only one of them has."""
+    """A turn of both: once if it is the same, else with the lines marked that only one of them has."""
     a, b = _at(one, number), _at(two, number)
     left, right = _texts(a), _texts(b)
     if a is not None and b is not None and a.saw == b.saw:

@@ -1,4 +1,4 @@
-"""Reason codes in words: why a row was left out, and why two branches are no pair."""
+"""Reason codes in words: why a row was rejected, and why two branches are not a pair."""
 
 from collections.abc import Sequence
 
@@ -77,7 +77,7 @@ def _words(reason: str) -> str:
 
 
 def unpaired_words(a: Strand, b: Strand, probability: float | None, config: EmissionConfig) -> list[str]:
-    """Why two branches of a closed rollout were not considered as a pair, or not taken."""
+    """Why two branches of a closed rollout were not considered as a pair, or not chosen."""
     for each in (a, b):
         if each.objective == "unknown":
             return [f"Branch {each.branch} has an unknown outcome: such a branch is in no pair."]

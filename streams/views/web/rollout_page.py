@@ -1,4 +1,4 @@
-"""A rollout: the braid, why it waits, the ranking, the votes both ways, and what came of it."""
+"""A rollout: the braid, why it waits, the ranking, the votes both ways, and the resulting rows."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ TASK = 320
 """Characters of a task that are shown at once."""
 
 TASK_LINES = 4
-"""Lines of it: the braid below is what the page is about."""
+"""Lines of the task, few because the braid below is the main part of the page."""
 
 FOLDED = 24
 """Branches from which the table of the ranking is folded: the braid above has the same order."""
@@ -135,7 +135,7 @@ def _decided(decision: RolloutSettled | RolloutClosed | None) -> Content:
 
 
 def _began(sight: Sight) -> Content:
-    """When the first record came to the log; and the first turn by its agent's clock, where that is another time."""
+    """When the first record was appended; and the first turn by its agent's clock, if that differs."""
     logged = min((at for at in sight.account.rollout.times if at > 0), default=None)
     told = min((turn.at for strand in sight.strands for turn in strand.transcript.turns[:1] if turn.at), default=None)
     if logged is None or told is None or logged // 1000 == told // 1000:
@@ -163,7 +163,7 @@ def _jumps(sight: Sight, links: Links) -> Markup:
 
 
 def _signals(sight: Sight, links: Links) -> Markup:
-    """Branches that cheated, or may have, as the records say; and those of which they say nothing, or were not asked."""
+    """Branches that cheated, or may have, by the records; and branches without signals, or that were not checked."""
     found = [(strand, signal) for strand in _surest_first(sight.strands) for signal in strand.signals]
     items = [tag("li", *_signal(sight, strand, signal, links)) for strand, signal in found]
     rest = [tag("details", tag("summary", f"{len(items) - SIGNALS} more"), tag("ul", *items[SIGNALS:]))]
@@ -179,13 +179,13 @@ def _signals(sight: Sight, links: Links) -> Markup:
 
 
 def _surest_first(strands: Sequence[Strand]) -> list[Strand]:
-    """Strands with signals: those that are proved to be hacks before those that are suspected."""
+    """Strands with signals: confirmed hacks before suspected ones."""
     flagged = [strand for strand in strands if strand.signals]
     return sorted(flagged, key=lambda strand: SURENESS.index(strand.signals[0].sure))
 
 
 def _without_signals(sight: Sight) -> list[str]:
-    """The branches without a signal, by what looked for one."""
+    """The branches without a signal, by the verdicts that looked for one."""
     so_far = "" if sight.account.rollout.settled is not None else " so far"
     clear = [strand for strand in sight.strands if not strand.signals]
     found: dict[str, list[int]] = {}

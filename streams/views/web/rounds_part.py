@@ -1,4 +1,4 @@
-"""The rounds of a branch that had to keep constraints: each text beside the one it began from, and what the verifier found."""
+"""The rounds of a branch with constraints: each text next to the one it began from, and the verifier's findings."""
 
 from schemas.compliance import ComplianceAttempt, ComplianceEvalRecord
 from schemas.jsontext import parse
@@ -20,7 +20,7 @@ MODES = {"direct": "one draft", "prompt_retry": "retries with hints", "full_pcl"
 
 
 def rounds_part(sight: Sight, strand: Strand, prefix: str) -> Markup:
-    """The rounds of a branch; nothing where it is no compliance run."""
+    """The rounds of a branch; empty if it is not a compliance run."""
     runs = sight.rounds_of(strand.branch)
     if not runs:
         return NOTHING
@@ -86,7 +86,7 @@ def _violations(written: str) -> Markup:
 
 
 def repairs_page(sight: Sight, strand: Strand, links: Links, prefix: str) -> Markup:
-    """The preference rows of one branch: a round beside the one that is better."""
+    """The preference rows of one branch: each round next to the better one."""
     rows = [_repair(sight, row, links, prefix) for row in sight.repairs(strand.branch)]
     return tag(
         "div",

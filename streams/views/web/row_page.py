@@ -1,4 +1,4 @@
-"""The rows of a rollout as a trainer sees them, what was left out, and the evidence with what our own code finds about it."""
+"""The rows of a rollout as a trainer sees them, the rejected rows, and the evidence with the result of verifying it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Checked(NamedTuple):
 
     ok: bool
     findings: tuple[tuple[str, str], ...]
-    """Of records and rows that are not ok: where, and why."""
+    """Records and rows with faults: their positions and reasons."""
     warnings: tuple[str, ...]
     chains: tuple[str, ...]
     good: frozenset[str]
@@ -153,7 +153,7 @@ def _reward(sight: Sight, row: Row) -> Content:
     totals = {strand.branch: strand.ranked.total for strand in sight.strands if strand.ranked is not None}
     if isinstance(row, SftRecord):
         return _sum(row.components, totals.get(row.branch_index))
-    if row.basis == "repair":  # both sides are of one branch, whose total tells nothing of its rounds
+    if row.basis == "repair":  # both sides are of one branch, whose total does not apply to its rounds
         return None
     chosen = _sum(row.chosen_components, totals.get(row.chosen_branch))
     return [

@@ -61,7 +61,7 @@ class Sight:
         return [each for each in self.account.all(ComplianceEvalRecord) if each.branch_index == branch]
 
     def rows_of(self, branch: int) -> list[Row]:
-        """The rows that came of a branch."""
+        """The rows made of a branch."""
         return [row for row in self.account.rows if branch in branches_in(row)]
 
     def left_out(self, *branches: int) -> list[RejectedRecord]:
@@ -70,7 +70,7 @@ class Sight:
 
     @cached_property
     def _result(self) -> RankingResult | None:
-        """The ranking by outcomes and votes, with its probabilities; None where its facts are not all here."""
+        """The ranking by outcomes and votes, with its probabilities; None if its facts are incomplete."""
         if self.account.rollout.closed is None or not self.account.rollout.has_closed_facts():
             return None
         try:
@@ -80,18 +80,18 @@ class Sight:
             return None
 
     def probability(self, one: int, other: int) -> float | None:
-        """How probable it is, by the votes, that one branch is better; None where nothing compares them."""
+        """The probability, by the votes, that one branch is better; None if no vote compares them."""
         return None if self._result is None else self._result.probability(one, other)
 
     def pairs_behind(self, record: RejectedRecord) -> list[tuple[int, int]]:
-        """The pairs that one record stands for, which it counts and does not name; empty where they cannot be told for sure."""
+        """The pairs that one record represents, which it counts and does not name; empty if they are not certain."""
         told = dict(reason.partition(":")[::2] for reason in record.reasons)
         found = self._unsure.get(record.reasons[0], []) if record.kind == "dpo" and "pairs" in told else []
         return found if told.get("pairs") == str(len(found)) else []
 
     @cached_property
     def _unsure(self) -> dict[str, list[tuple[int, int]]]:
-        """By reason, pairs of the same outcome that votes do not tell apart, as rows are made of the others."""
+        """By reason, pairs of the same outcome for which votes show no clear preference, by the rules for rows."""
         ranking, found = self.account.ranking, dict[str, list[tuple[int, int]]]()
         if ranking is None or self._result is None:
             return found
@@ -106,7 +106,7 @@ class Sight:
         return found
 
     def why_no_pair(self, one: int, other: int) -> list[str]:
-        """Why two branches are no preference row, in sentences."""
+        """Why two branches make no preference row, in sentences."""
         a, b = self.strand(one), self.strand(other)
         if a is None or b is None:
             return ["One of the branches is not part of this rollout."]

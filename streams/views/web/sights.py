@@ -25,7 +25,7 @@ from streams.views.web.strands import Strand
 KEPT = 6
 """Rollouts that are kept ready."""
 LARGEST = 150_000
-"""Records of a rollout up to which it is shown: what is larger would take the server's memory."""
+"""Largest rollout that is shown, in records: a larger one would use up the server's memory."""
 
 Value = TypeVar("Value")
 
@@ -39,7 +39,7 @@ class BadQueryError(BraidError):
 
 
 class Kept(dict[str, tuple[Any, Any]]):
-    """The last few things that were made, each for a version of what it was made of."""
+    """A cache of the last few results, each with the version of its inputs."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Kept(dict[str, tuple[Any, Any]]):
                 try:
                     self[key] = (version, await make())
                 finally:
-                    if key not in self:  # keys come from addresses: there is no end of those that name nothing
+                    if key not in self:  # keys come from addresses: any number of them may name nothing
                         self._locks.pop(key, None)
             self._order[key] = None
             self._order.move_to_end(key)
@@ -128,7 +128,7 @@ class Sights:
         return sight, strand
 
     async def checked(self, rollout_id: str) -> Checked | None:
-        """The result of verifying a rollout's evidence; None where there is none."""
+        """The result of verifying a rollout's evidence; None if there is none."""
         version = self.version(rollout_id)
 
         async def make() -> Checked | None:
@@ -141,7 +141,7 @@ class Sights:
 
 
 async def check_records(log: LogReader, records: list[Placed], keys: Mapping[str, bytes]) -> Checked | None:
-    """Verify the evidence of one rollout with the code of `braid verify`; None where there is none."""
+    """Verify the evidence of one rollout with the code of `braid verify`; None if there is none."""
     if not any(placed.topic is EVIDENCE for placed in records):
         return None
     findings: list[Finding] = []
@@ -160,7 +160,7 @@ async def check_records(log: LogReader, records: list[Placed], keys: Mapping[str
 
 
 def whole_number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
-    """A whole number of a query. Raises BadQueryError."""
+    """An integer parameter of a query. Raises BadQueryError."""
     given = query.get(name, "")
     if not given:
         return default

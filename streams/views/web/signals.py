@@ -9,7 +9,7 @@ from streams.views.branch_status import VerdictStanding
 from streams.views.web.turns import Transcript, Turn
 
 HACK = "hack_"
-"""How flags of hack signals begin."""
+"""The prefix of flags of hack signals."""
 
 FAMILIES = {
     "T1": "tests were deleted, emptied, or renamed so that they are not collected",
@@ -30,7 +30,7 @@ FAMILIES = {
     "T16": "it claims passing tests that did not run after the last edit, or failed",
     "T17": "a judge finds the work degenerate, or coverage gamed",
 }
-"""By family, what a rule of it saw."""
+"""For each family, what its rules detect."""
 
 EXPERIMENTS = {
     "L.unstable": "an experiment disagreed with the plain run, and not every time that it was repeated",
@@ -64,10 +64,10 @@ BUILD_LOOKED = "The build verdict looked at protected files or at the number of 
 
 
 class Looks(NamedTuple):
-    """Which verdicts of a branch looked for signs of a hack, and how."""
+    """The verdicts of a branch that looked for signs of a hack, and how."""
 
     build: bool = False
-    """Whether its build verdict says if protected files or the number of tests changed."""
+    """Whether its build verdict records changes to protected files or to the number of tests."""
     tried: tuple[str, ...] = ()
     """Experiments that a hack verifier made."""
     verifier: bool = False
@@ -102,11 +102,11 @@ def branch_list(branches: Iterable[int]) -> str:
 
 
 class Signal(NamedTuple):
-    """A sign of cheating, as the records have it."""
+    """A sign of cheating in the records."""
 
     rule: str
     turn: int | None
-    """None where nothing on record leads to one."""
+    """None if no record leads to a turn."""
     evidence: str
     source: str
     sure: str
@@ -121,18 +121,18 @@ class Signal(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The file and line, where they are known."""
+        """The file and line, if they are known."""
         return "" if self.path is None else self.path if self.line is None else f"{self.path}:{self.line}"
 
 
 def rule_words(rule: str) -> str:
-    """A rule in words; its own name with spaces where it is not known."""
+    """A rule in words; its own name with spaces if it is not known."""
     known = RULES.get(rule) or EXPERIMENTS.get(rule.replace("-", "_")) or FAMILIES.get(rule.partition(".")[0])
     return known or rule.replace("_", " ")
 
 
 def flag_words(flag: str) -> str:
-    """A flag in words: those of hacks say what was seen and how sure it is."""
+    """A flag in words: flags of hacks describe the sign and its certainty."""
     if not flag.startswith(HACK):
         return flag.replace("_", " ").replace(":", ": ")
     head, _, rule = flag.partition(":")
@@ -146,7 +146,9 @@ def signals_of(
     transcript: Transcript,
     so_far: Iterable[HackSignal] = (),
 ) -> tuple[Signal, ...]:
-    """The hack signals of a branch, the surest first: those of its ranking, or `so_far` of a verdict; else its flags."""
+    """The hack signals of a branch, the most certain first: those of its ranking, or `so_far` of a verdict; else its
+    flags.
+    """
     flags: Sequence[str] = sorted({flag for verdict in verdicts for flag in verdict.meaning.flags})
     told: Any = so_far
     if ranked is not None:
@@ -171,7 +173,9 @@ def _placed(signal: Mapping[str, Any], transcript: Transcript) -> Signal:
 
 
 def _turn_of(signal: Mapping[str, Any], transcript: Transcript) -> int | None:
-    """The turn that a signal is about: of its event, or of the last call that changes its file; None where neither is known."""
+    """The turn that a signal is about: of its event, or of the last call that changes its file; None if neither is
+    known.
+    """
     seq, turn, path = signal.get("seq"), signal.get("turn"), signal.get("path")
     turns = [each for each in transcript.turns if isinstance(seq, int) and each.seqs[0] <= seq < each.seqs[1]]
     if len(turns) > 1:  # of a slice with several turns: the one that the signal names, or that has its file
@@ -200,7 +204,7 @@ def _names(transcript: Transcript, turn: Turn, path: object) -> bool:
 
 
 def _flagged(flag: str, verdicts: Sequence[VerdictStanding]) -> Signal:
-    """A signal of which only the flag is on record; the verdict beside it says what was seen."""
+    """A signal that is recorded only as a flag; the related verdict has the details."""
     head, _, rule = flag.partition(":")
     seen = next((each for each in verdicts if flag in each.meaning.flags), None) or next(
         (each for each in verdicts if each.kind == "build"), None

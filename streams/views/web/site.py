@@ -1,4 +1,4 @@
-"""The site: which page an address names, and what is on it."""
+"""The site: the page of each address, and its content."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -64,7 +64,7 @@ class BraidSite:
     # -- the port of the server --------------------------------------------------------------------------------------------------
 
     def needs(self, path: tuple[str, ...]) -> tuple[tuple[Role, ...], str | None]:
-        """The roles of which one is needed, and the rollout that a path is about."""
+        """The roles, one of which is needed, and the rollout that a path is about."""
         if path[:2] in (("v1", "work"), ("v1", "snapshots")):
             return WORK_ROLES, None
         about = path[1:] if path[:1] == ("v1",) else path
@@ -88,7 +88,7 @@ class BraidSite:
             tag("p", line(reason, 1000)),
             tag("p", link("All rollouts", self._links.rollouts())) if status == 404 else None,
         )
-        # A rollout that is not known yet may come at any moment: its page waits for it.
+        # An unknown rollout may be opened at any moment: its page waits for it.
         awaited = path[1] if status == 404 and len(path) > 1 and path[0] == "rollouts" else None
         head = Head(str(status), live=awaited)
         return Answer(status, HTML, document(head, self._links, self._follower.place, *content).encode())
@@ -184,7 +184,9 @@ class BraidSite:
         return await self._pages.get_or_make(f"list {asked.bound} {wanted} {first}", state, make)
 
     async def _waiting(self, rows: Sequence[IndexRow]) -> dict[str, tuple[str, ...]]:
-        """Why rollouts of the list wait: of as many as can be read in a moment; the others say it on their pages, or next time."""
+        """Why rollouts of the list wait: for as many as can be read in a moment; the others show it on their pages, or
+        next time.
+        """
         waits: dict[str, tuple[str, ...]] = {}
         until = time.monotonic() + WAITS_S
         for row in rows:

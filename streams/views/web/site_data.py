@@ -1,4 +1,4 @@
-"""The site's data: what programs get where people get pages."""
+"""The site's data: JSON for programs, at the addresses of the pages."""
 
 from typing import Any
 from urllib.parse import quote
@@ -32,7 +32,7 @@ from streams.views.web.view_data import (
 JSON = "application/json"
 
 OPEN = 2000
-"""Open rollouts that are looked through for work."""
+"""Open rollouts that are searched for waiting ones."""
 
 LOOKUPS: dict[str, tuple[Topic, ...]] = {"rows": (SFT, DPO, PPO), "evidence": (EVIDENCE,), "rejected": (REJECTED,)}
 
@@ -112,7 +112,7 @@ class SiteData:
         raise NotFoundError(f"there is nothing at /v1/{'/'.join(path)}")
 
     async def _record(self, kind: str, record_id: str, bound: str | None) -> object:
-        """A record by its id: the index names candidates, and the record itself has to say so."""
+        """A record by its id: the index lists candidates, and the record itself must have the id."""
         for rollout_id, place in self._sights.index.named(record_id):
             if place.topic not in LOOKUPS[kind] or bound not in (None, rollout_id):
                 continue

@@ -35,7 +35,7 @@ class Strand(NamedTuple):
     """Those that count, in the order of their kinds."""
     signals: tuple[Signal, ...]
     looks: Looks = Looks()
-    """Which verdicts looked for signs of a hack."""
+    """The verdicts that looked for signs of a hack."""
 
     @property
     def branch(self) -> int:
@@ -44,7 +44,7 @@ class Strand(NamedTuple):
 
     @property
     def objective(self) -> str:
-        """How it came out."""
+        """Its outcome."""
         return self.ranked.objective_status if self.ranked is not None else self.standing.objective
 
     @property
@@ -54,7 +54,7 @@ class Strand(NamedTuple):
 
 
 class Parting(NamedTuple):
-    """Where two strands part."""
+    """The turn at which two strands diverge."""
 
     turn: int
     """The first turn that differs; both have the same before it."""
@@ -76,7 +76,7 @@ def pieces_of(account: Account, index: int) -> list[Piece]:
 
 
 def strands_of(account: Account, config: EmissionConfig) -> tuple[Strand, ...]:
-    """All branches: best first, then those without a rank, as the ranking has them; by index while there is none."""
+    """All branches: best first, then those without a rank, in the order of the ranking; by index while there is none."""
     standings = {each.branch_index: each for each in branch_standings(account.rollout, config)}
     ranked = {} if account.ranking is None else {each.branch_index: each for each in account.ranking.branches}
     verdicts: dict[int, list[VerdictStanding]] = {}
@@ -105,7 +105,7 @@ def _strand(
 
 
 def _looks(facts: Sequence[Verdict], hacks: Verdict | None) -> Looks:
-    """Which verdicts of an attempt looked for signs of a hack."""
+    """The verdicts of an attempt that looked for signs of a hack."""
     build = any(
         each.protected_paths_intact is not None or (each.baseline_tests is not None and each.tests is not None)
         for each in facts
@@ -118,7 +118,7 @@ def _looks(facts: Sequence[Verdict], hacks: Verdict | None) -> Looks:
 
 
 def parting(one: Transcript, other: Transcript) -> Parting | None:
-    """Where two branches part; None when they are the same to their ends."""
+    """Where two branches diverge; None if they are the same to their ends."""
     for number, (a, b) in enumerate(zip(one.turns, other.turns, strict=False)):
         if a.saw == b.saw:
             continue

@@ -1,4 +1,4 @@
-"""Two texts beside each other: the lines of one that the other has not."""
+"""Compares two texts: the lines of one that the other lacks."""
 
 from difflib import SequenceMatcher
 
@@ -9,7 +9,7 @@ TEXT = 3000
 
 
 def differences(own: str, other: str, kind: str) -> list[Content]:
-    """The lines of a text; those that the other one has not are elements of this kind."""
+    """The lines of a text; those that the other one lacks are elements of this kind."""
     mine, theirs = own.split("\n"), other.split("\n")
     matcher = SequenceMatcher(None, mine, theirs, autojunk=len(mine) + len(theirs) > 400)
     found: list[Content] = []

@@ -1,4 +1,4 @@
-"""The token streams of a row in a sentence: how many tokens, what was sampled by which policy, and what is missing."""
+"""The token streams of a row in a sentence: how many tokens, which policy sampled them, and what is missing."""
 
 from schemas.training import DpoRecord, PpoRecord, SftRecord
 from streams.log.terminal_text import line, several

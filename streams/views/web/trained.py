@@ -1,4 +1,4 @@
-"""The rows of a branch beside its transcript: which turns are trained on, and how a row has an output that it shortens."""
+"""Matches the rows of a branch with its transcript: which turns are trained on, and the outputs that a row shortens."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,9 @@ class Trained:
         self._any = bool(rows)
 
     def _note(self, row: Row, branch: int) -> None:
-        """Note what a trainer learns from the row: towards it, or away from it on the rejected side of a pair."""
+        """Note whether a trainer learns from the row towards the branch, or away from it on the rejected side of a
+        pair.
+        """
         kind = type(row).__name__.removesuffix("Record").upper()
         rejected = isinstance(row, DpoRecord) and row.rejected_branch == branch
         for message in _learned(row, branch):
@@ -50,7 +52,9 @@ class Trained:
                 kinds += [] if kind in kinds else [kind]
 
     def rows(self, turn: Turn) -> str | None:
-        """The rows that train on the model's words and calls of a turn, or reject them; None where there are no rows at all."""
+        """The rows that train on the model's words and calls of a turn, or reject them; None if there are no rows at
+        all.
+        """
         if not self._any:
             return None
         kinds, against = self._found(self._kinds, turn), self._found(self._against, turn)
@@ -80,7 +84,7 @@ class Trained:
         return 0 < self._said[key] <= self._held[key]
 
     def output(self, turn: Turn, number: int) -> str | None:
-        """The output of a call as a row has it; None where rows cannot be laid beside the turns."""
+        """The output of a call in a row; None if rows cannot be matched with turns."""
         return self._outputs.get((turn.number, number))
 
 
@@ -94,7 +98,7 @@ def _messages(row: Row, branch: int) -> Sequence[Message]:
 
 
 def _learned(row: Row, branch: int) -> Sequence[Message]:
-    """The messages of a row that a trainer may learn from: a prompt only stands before them."""
+    """The messages of a row that a trainer may learn from; a prompt is only context."""
     return _messages(row, branch)[len(_prompt(row)) :]
 
 

@@ -1,4 +1,4 @@
-"""`braid show --branch` and `--pair` for people: the transcript of a branch, and two branches from where they part."""
+"""`braid show --branch` and `--pair` for people: the transcript of a branch, and two branches from where they diverge."""
 
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ def branch_text(sight: Sight, strand: Strand) -> Iterator[RenderableType]:
 
 
 def pair_text(sight: Sight, a: Strand, b: Strand) -> Iterator[RenderableType]:
-    """Two branches, one below the other turn by turn, from where they part; of one branch, its rounds that are rows."""
+    """Two branches, turn by turn, from where they diverge; of one branch, its rounds that are rows."""
     if a.branch == b.branch:
         yield from _repairs(sight, a)
         return

@@ -29,7 +29,7 @@ def transcript_of(pieces: Sequence[Piece]) -> Transcript:
 
 @dataclass
 class _Call:
-    """A call while its result may come."""
+    """A call whose result may still arrive."""
 
     call_id: str | None
     shown: ShownCall
@@ -91,7 +91,7 @@ class _Turn:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the model has said and called nothing."""
+        """Whether the model has no words and no calls yet."""
         return not (self.reasoning or self.texts or self.calls or self.ending)
 
     @property
@@ -152,7 +152,7 @@ class _Writer:
     # -- words -------------------------------------------------------------------------------------------------------------
 
     def _next(self) -> _Turn:
-        """The turn that begins next: what is given now stands before it."""
+        """The turn that begins next: messages given now come before it."""
         if not self._turn.is_empty:
             self._turns.append(self._turn)
             self._turn = _Turn()
@@ -294,7 +294,7 @@ class _Writer:
         turn.at = turn.at if turn.at is not None else time
 
     def _take_usage(self, spent: Spent) -> None:
-        """Counts are cumulative for the run: the turn has what came on top."""
+        """Counts are cumulative for the run: the turn gets the increase."""
         before = self._spent
         now = (spent.input_tokens or before[0], spent.output_tokens or before[1])
         used = tuple(after - earlier if after >= earlier else None for earlier, after in zip(before, now, strict=True))

@@ -1,7 +1,8 @@
 """A branch's transcript as people read it: turn by turn, from the kept events of its attempt.
 
-A turn is one response of the model with the results of its calls, and with the messages that were given before it. All text is
-redacted: the fold removed secrets when it took the events in, and text that came in pieces is redacted here, as a whole.
+A turn is one response of the model with the results of its calls, and with the messages that were given before it. All
+text is redacted: the fold removed secrets when it read the events, and text that arrived in pieces is redacted here, as
+a whole.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ PATHS = ("path", "file_path", "filePath", "filename", "file", "target_file")
 
 
 class Words(NamedTuple):
-    """Something that was said or given."""
+    """A text that was spoken or given."""
 
     kind: str
     """system, developer, user, context, assistant, note, answer or error."""
@@ -41,18 +42,18 @@ class ShownCall(NamedTuple):
     arguments: str
     """JSON text."""
     held: str | HeldText | None = None
-    """The output: null while no result came, and where there is only an error."""
+    """The output: null until a result arrives, and if there is only an error."""
     error: str | None = None
     code: str | None = None
     output_bytes: int = 0
-    """Of the raw output."""
+    """Bytes of the raw output."""
     digest: str = ""
-    """Of the raw output."""
+    """Digest of the raw output."""
     started: int | None = None
     ended: int | None = None
     returned: bool = False
     paired: bool = True
-    """False for a result that no call asked for."""
+    """False for a result without a call."""
     asked: str = ""
     """Digest of the raw arguments."""
 
@@ -63,7 +64,7 @@ class ShownCall(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the tool said that it failed."""
+        """Whether the tool reported a failure."""
         return self.error is not None
 
 
@@ -72,7 +73,7 @@ class Turn(NamedTuple):
 
     number: int
     given: tuple[Words, ...]
-    """Messages since the last turn that are no results."""
+    """Messages since the last turn that are not results."""
     thought: str | HeldText
     said: str | HeldText
     calls: tuple[ShownCall, ...]
@@ -85,13 +86,13 @@ class Turn(NamedTuple):
     input_tokens: int | None
     output_tokens: int | None
     call_id: str | None
-    """The model call, where it is known exactly."""
+    """The model call, if it is known exactly."""
     did: bytes
-    """Digest of what the model did: equal in branches that did the same."""
+    """Digest of the model's words and calls: equal in branches that did the same."""
     saw: bytes
-    """Digest of that and of what came back."""
+    """Digest of that and of the results."""
     seqs: tuple[int, int] = (0, 0)
-    """The events that it was told in: of the first slice, and the one after the last."""
+    """The first seq of its events, and the one after the last."""
 
     @property
     def reasoning(self) -> str:
@@ -147,7 +148,7 @@ class Transcript:
 
     @cached_property
     def files(self) -> dict[str, list[int]]:
-        """By path, the turns whose calls say that they change the file."""
+        """By path, the turns with calls that change the file."""
         found: dict[str, list[int]] = {}
         for turn in self.turns:
             for call in turn.calls:
@@ -157,7 +158,7 @@ class Transcript:
         return found
 
     def seen(self, number: int) -> list[Seen]:
-        """The messages that the model was given before a turn: exactly, or all that stands before it."""
+        """The messages that the model was given before a turn: exactly, or everything before it."""
         turn = self.turns[number]
         if turn.call_id is not None and turn.call_id in self.asked:
             return [_seen(told) for told in self._context(turn.call_id)]
@@ -173,7 +174,7 @@ class Transcript:
         return found
 
     def _context(self, call_id: str) -> list[Told]:
-        """The messages that a model call was made with; those that are not there are left out."""
+        """The messages of a model call's context; missing ones are left out."""
         steps: list[Asked] = []
         at = self.asked.get(call_id)
         while at is not None and len(steps) <= len(self.asked):

@@ -1,4 +1,4 @@
-"""The same data as JSON: what programs get where people get pages. Everything is redacted."""
+"""The same data as JSON, for programs. Everything is redacted."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -21,7 +21,9 @@ LIMIT = 200
 """Items of one answer, at most."""
 
 MOST_BYTES = 8 * 1024 * 1024
-"""Of the items of one answer: the item that goes beyond is its last. `first` and the number of items say where to go on."""
+"""Of the items of one answer: the item that goes beyond is its last. `first` and the number of items show where to
+continue.
+"""
 
 Value = TypeVar("Value")
 
@@ -32,7 +34,7 @@ def row_data(row: IndexRow) -> dict[str, Any]:
 
 
 def turn_data(turn: Turn) -> dict[str, Any]:
-    """A turn, with its texts whole."""
+    """A turn, with its full texts."""
     calls = [call._asdict() | {"output": call.output} for call in turn.calls]
     words = {
         "given": [words_data(words) for words in turn.given], "reasoning": turn.reasoning, "text": turn.text, "calls": calls,
@@ -44,7 +46,7 @@ def turn_data(turn: Turn) -> dict[str, Any]:
 
 
 def words_data(words: Words | Seen) -> dict[str, Any]:
-    """Something that was said, with its text whole."""
+    """Something spoken, with its full text."""
     plain = words._asdict() | {"text": words.text}
     del plain["held"]
     return plain
@@ -84,7 +86,7 @@ def branch_data(sight: Sight, strand: Strand, first: int, limit: int) -> dict[st
 
 
 def pair_data(sight: Sight, a: Strand, b: Strand) -> dict[str, Any]:
-    """Two branches: where they part, and the row of them or why there is none."""
+    """Two branches: where they diverge, and their row or why there is none."""
     apart, row = parting(a.transcript, b.transcript), sight.pair_row(a.branch, b.branch)
     return {
         "rollout_id": sight.rollout_id,
@@ -98,7 +100,7 @@ def pair_data(sight: Sight, a: Strand, b: Strand) -> dict[str, Any]:
 
 
 def evidence_data(sight: Sight, checked: Checked | None) -> dict[str, Any]:
-    """The evidence of a rollout, and what verifying it found."""
+    """The evidence of a rollout, and the result of verifying it."""
     found = {} if checked is None else checked._asdict() | {"good": sorted(checked.good)}
     whole: dict[str, Any] = clean(
         {

@@ -1,4 +1,6 @@
-"""The votes of a rollout, both ways: row over column by what was shown first, and those that changed with the order."""
+"""The votes of a rollout, both ways: row over column by the side shown first, and the pairs whose answer changed with
+the order.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,17 +21,17 @@ SQUARE = 13
 """Width of a square of the map."""
 
 EDGE = 30
-"""Room for the branches beside it."""
+"""Room for the names of branches."""
 
 CHANGED = 50
 """Votes that changed with the order that are on the page."""
 
 AT_ONCE = 6
-"""Of them, those that are not folded."""
+"""How many of them are not folded."""
 
 
 def votes_part(sight: Sight) -> Markup:
-    """The votes of a rollout; nothing where there are none."""
+    """The votes of a rollout; empty if there are none."""
     counted = sight.counted
     if not counted.cells and not counted.scores:
         return NOTHING
@@ -68,7 +70,7 @@ def votes_part(sight: Sight) -> Markup:
 
 
 def votes_between(sight: Sight, one: int, other: int) -> str | None:
-    """How two branches were voted on, in words; None where no vote compares them."""
+    """The votes on two branches, in words; None if no vote compares them."""
     cell, back = (sight.counted.cells.get(pair) for pair in ((one, other), (other, one)))
     if cell is None or back is None:
         return None
