@@ -159,6 +159,7 @@ class Maker:
         attempts = 2 if self.chance.random() < 0.12 else 1
         for attempt in range(attempts):
             events = self._story(index, attempt, own_task=own_task)
+            chat = events[0]["channel"] == "conversation"  # nothing in it ends a branch
             ended = self.chance.random()
             if attempt < attempts - 1 or ended < 0.06:
                 events.pop()  # it broke off without a word
@@ -184,7 +185,6 @@ class Maker:
             if self.chance.random() < 0.04:
                 other = {"channel": "status", "event": "status", "data": {"phase": "another story"}}
                 lines.append({"type": "event", **place, "attempt": attempt, "seq": 1, "event": other})
-            chat = events[0]["channel"] == "conversation"  # nothing in it ends a branch
             if ended > 0.88 or (chat and attempt == attempts - 1):
                 status = self.chance.choice(
                     ("answered", "failed", "aborted", "infra_error") if ended > 0.88 else ("answered",)
