@@ -142,8 +142,14 @@ def _canary_failed(found: Seen, seed: str) -> bool:
 
 
 def _of_canary(found: Seen, seed: str) -> list[CaseOutcome]:
-    """The outcomes of tests that must fail. Their file may hold others, copied, and some runners name it in each of them."""
-    return [outcome for name, outcome in found.cases.items() if seed in name.partition("::")[2]]
+    """The outcomes of tests that must fail, or of their file where it cannot be collected.
+
+    Their file may hold others, copied, and some runners name it in each of them: a test has a letter behind the seed.
+    """
+    test = re.compile(rf"{seed}[a-z]\b")
+    return [
+        outcome for name, outcome in found.cases.items() if test.search(name) or (outcome == "error" and seed in name)
+    ]
 
 
 async def look_at(task: Task, files: Files, control: Control, run: RunTests) -> Findings:

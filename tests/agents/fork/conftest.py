@@ -1,15 +1,20 @@
 """Sandboxes of every kind behind one name, so that one suite says what a sandbox is."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.fork.build_verdict import Run, run_stages
 from agents.fork.e2b_adapter import E2bOptions, E2bSandboxes
 from agents.fork.local_adapter import LocalSandboxes
+from agents.fork.looks import RunTests
+from agents.fork.pool import KernelPool
 from agents.fork.sandbox_adapter import LocalOptions
+from agents.fork.task import Task
+from agents.workspace.files import Files
 from tests.e2b_service import e2b_service
 
 collect_ignore = ["tasks"]
@@ -22,6 +27,19 @@ async def local(tmp_path: Path) -> AsyncIterator[LocalSandboxes]:
     made = await LocalSandboxes.open(tmp_path / "sandboxes")
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def run_tests(local: LocalSandboxes) -> AsyncIterator[RunTests]:
+    """Runs tests in fresh sandboxes on this machine."""
+    pool = KernelPool(local.create, 1)
+
+    async def run(task: Task, files: Files, env: Mapping[str, str]) -> Run:
+        async with pool.lease() as sandbox:
+            return await run_stages(task, files, sandbox, env)
+
+    yield run
+    await pool.close()
 
 
 @pytest.fixture(params=["namespaces", "processes", "e2b"])

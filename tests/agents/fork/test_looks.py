@@ -2,17 +2,15 @@
 
 import os
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from agents.fork.build_verdict import Run, run_stages
+from agents.fork.build_verdict import Run
 from agents.fork.junit import read_counts
-from agents.fork.local_adapter import LocalSandboxes
 from agents.fork.looks import Findings, RunTests, control_of, look_at
-from agents.fork.pool import KernelPool
 from agents.fork.sandbox import CommandResult, Ended, Output
 from agents.fork.task import Task
 from agents.fork.task_adapter import load_task, read_workspace
@@ -27,19 +25,6 @@ from tests.agents.hacks.spellings import write_task as write_spelled
 def left_by(task: CorpusTask, made: Made) -> dict[str, File]:
     texts = {**start_files(task), **made.files}
     return {path: File(text.encode()) for path, text in texts.items() if text is not None}
-
-
-@pytest.fixture
-async def run_tests(local: LocalSandboxes) -> AsyncIterator[RunTests]:
-    """Runs tests in fresh sandboxes on this machine."""
-    pool = KernelPool(local.create, 1)
-
-    async def run(task: Task, files: Files, env: Mapping[str, str]) -> Run:
-        async with pool.lease() as sandbox:
-            return await run_stages(task, files, sandbox, env)
-
-    yield run
-    await pool.close()
 
 
 async def found_in(
@@ -109,10 +94,14 @@ def played(outcomes: Mapping[str, bool], *, exit_code: int | None = None) -> Run
         f'<testcase classname="tests.test_durations_all" name="{name}">{"" if passed else FAILURE}</testcase>'
         for name, passed in outcomes.items()
     )
+    return reported(cases, exit_code=exit_code if exit_code is not None else int(not all(outcomes.values())))
+
+
+def reported(cases: str, *, exit_code: int) -> Run:
+    """A run with these cases in its report."""
     report = f'<testsuites><testsuite name="pytest">{cases}</testsuite></testsuites>'.encode()
-    code = exit_code if exit_code is not None else int(not all(outcomes.values()))
     nothing = Output("", 0, "")
-    done = CommandResult(code, Ended.EXITED, nothing, nothing, 1, {"junit.xml": File(report)})
+    done = CommandResult(exit_code, Ended.EXITED, nothing, nothing, 1, {"junit.xml": File(report)})
     return Run("test", done, read_counts(report))
 
 
