@@ -29,7 +29,7 @@ class EvalRow:
 
     @property
     def counts(self) -> bool:
-        """Whether it is in any n."""
+        """Whether any statistic counts it."""
         return not self.error and self.score is not None
 
     @property

@@ -89,7 +89,7 @@ class CaptureFold:
         self._is_info_told = False
         self._trouble: CallTrouble | None = None
         self._missing: str | None = None
-        """Why something that the agent did is not among its events."""
+        """Why an action of the agent is missing from its events."""
         self._response: Spoken | None = None
         self._calls = 0
         self.spans: SpanFold | None = None

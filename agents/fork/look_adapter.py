@@ -95,7 +95,7 @@ def look(spec: dict[str, Any], origin: str) -> dict[str, Any]:
 
 
 def see(browser: Browser, spec: dict[str, Any], origin: str) -> dict[str, Any]:
-    """Open the page in a context of its own and ask it."""
+    """Open the page in a browser context of its own and evaluate the probes."""
     uncaught: list[str] = []
     console: list[str] = []
 

@@ -100,7 +100,7 @@ class Side(NamedTuple):
 
 
 class RoundPair(NamedTuple):
-    """Two texts of one task, one passing."""
+    """A pair of texts for one task, of which one passes."""
 
     chosen: Side
     rejected: Side

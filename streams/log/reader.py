@@ -177,8 +177,8 @@ class LogReader(ABC):
     async def decode(self, placed: Placed) -> Record:
         """Decode a record.
 
-        Raises DecodeError when its value is none of its topic's, or not about the rollout that its key names;
-        RegistryUnreachableError when the registry does not answer.
+        Raises DecodeError if its value is not valid for its topic, or belongs to another rollout than its key;
+        RegistryUnreachableError if the registry does not answer.
         """
         topic, _, record = placed
         await self.learn([record])

@@ -201,7 +201,7 @@ class _Run:
 
 
 def _clear(out: Path) -> None:
-    """Remove the results of an earlier run: a run that is cut off must not pass for it.
+    """Remove the results of an earlier run, so that they are not mistaken for those of an interrupted one.
 
     Raises ManifestError for a log of another command, and for a dataset that no run made, because it would become
     outdated.

@@ -32,7 +32,7 @@ NEEDED: dict[type[Record], tuple[Role, ...]] = {
     CheckVerdict: ("verifier",),
     JudgeVote: ("verifier",),
 }
-"""The roles, one of which is needed to write a record. Records that are not listed are written by no client here."""
+"""The roles, one of which is needed to write a record. No client may write records that are not listed."""
 
 
 class Caller(NamedTuple):
