@@ -1,7 +1,7 @@
 """The fold of a captured branch: captures in, in the order of the log, its numbered events out.
 
-The events follow from the captures alone: a branch that is read again gives the same slices with the same numbers, so that writing
-them twice changes nothing. The branch ends with its first valid end; whatever comes later is late.
+The events follow from the captures alone: reading a branch again gives the same slices with the same numbers, so that
+writing them twice has no effect. The branch ends with its first valid end; whatever comes later is late.
 """
 
 from collections.abc import Iterable, Iterator

@@ -22,7 +22,7 @@ UNUSABLE_RETRIES = 2
 """How often the model is asked again after an unusable answer."""
 
 ATTEMPTS = 5
-"""Calls that end in 429, 5xx or a lost connection before it is given up."""
+"""Attempts that end in 429, 5xx or a lost connection before the call is given up."""
 
 FIRST_WAIT_S = 0.5
 

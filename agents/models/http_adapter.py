@@ -64,7 +64,7 @@ async def limited(response: httpx2.Response) -> None:
 
 
 class Sent(NamedTuple):
-    """A request under way."""
+    """A running request."""
 
     digest: str
     began: float

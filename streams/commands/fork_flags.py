@@ -54,7 +54,7 @@ class ForkFlags(Flags):
     total_tokens: Annotated[int | None, number("--total-tokens", 1)] = None
     """Limit of tokens for all branches together."""
     memories: Annotated[int, number("--memories", 0, 50)] = 0
-    """Tell the agents of up to so many past branches that passed at similar tasks (`braid memory add` remembers them)."""
+    """Show the agents up to so many past branches that passed at similar tasks (`braid memory add` stores them)."""
     json: Annotated[bool, Flag] = False
     """Print JSON: the rollout's id first, one object for each branch that ends, the counts last."""
 

@@ -91,7 +91,7 @@ class LogReader(ABC):
         """Check files against their manifest ahead of time, so that the first read of each does not wait for it."""
 
     def require(self, topic: Topic) -> None:  # noqa: B027 - files hold the topics that were written
-        """Raise LookError when a cluster has no such topic yet."""
+        """Raise LookError if a cluster has no such topic yet."""
 
     @abstractmethod
     def provenance(self, topics: Mapping[str, Any]) -> dict[str, Any]:

@@ -168,7 +168,7 @@ async def judge_again(
 
 
 async def _finish(work: _Work, answers: list[JudgeVote], results: Results, counts: Judged) -> None:
-    """Close a rollout with its votes, and hand on what follows."""
+    """Close a rollout with its votes, and write the output."""
     if any(vote.cause == "budget" for vote in answers):
         counts.unfinished += 1
         return
