@@ -85,7 +85,7 @@ def made_bodies(dialect: str, traces: int, turns: int) -> Bodies:
 
 def _run(dialect: str, dice: random.Random, number: int, turns: int) -> Iterator[tuple[int, Any]]:
     trace = number.to_bytes(8, "big") + bytes(7) + b"t"
-    ids = count(1)
+    ids = count(1 + 1000 * number)  # other receivers keep one span of an id, whatever its trace
     root = next(ids)
     start = 1_794_000_000_000_000_000
     clock = 0

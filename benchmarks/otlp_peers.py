@@ -26,7 +26,7 @@ import aiohttp
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from benchmarks.live import environment, fresh_broker
-from benchmarks.otlp import BATCH, Bodies, made_bodies
+from benchmarks.otlp import Bodies, made_bodies
 from benchmarks.topic_records import read_all
 from schemas.captures import Capture
 from streams.cluster.garbage_collector import tune_gc
@@ -56,10 +56,16 @@ async def send(url: str, bodies: Sequence[bytes], seconds: float, headers: dict[
                 body = waiting.pop()
                 async with client.post(url, data=BytesIO(body), headers=headers) as answer:
                     await answer.read()
-                    taken += answer.status == 200
+                    taken += spans_of(body) if answer.status == 200 else 0
 
         await asyncio.gather(*(sender() for _ in range(senders)))
-    return Sent(taken * BATCH, time.monotonic() - began)
+    return Sent(taken, time.monotonic() - began)
+
+
+def spans_of(body: bytes) -> int:
+    """The spans of a request."""
+    blocks = ExportTraceServiceRequest.FromString(body).resource_spans
+    return sum(len(scope.spans) for block in blocks for scope in block.scope_spans)
 
 
 def free_port() -> int:
@@ -119,11 +125,9 @@ def ours(told: Bodies, seconds: float) -> None:
 
         def stored() -> int:
             return sum(
-                len(scope.spans)
+                spans_of(held.body)
                 for record in asyncio.run(read_all(settings, CAPTURES.name))
                 if isinstance(held := Codec().decode(CAPTURES, record.value), Capture) and held.kind == "span"
-                for block in ExportTraceServiceRequest.FromString(held.body).resource_spans
-                for scope in block.scope_spans
             )
 
         base = f"http://127.0.0.1:{port}"

@@ -16,7 +16,7 @@ _ORDER = ("reasoning", "text", "call")
 """The order of parts in the messages of rows."""
 
 _KINDS = {"thinking": "reasoning", "text": "text", "tool_use": "call"}
-"""The kind of part for each type of an Anthropic block."""
+"""By type of an Anthropic block."""
 
 
 _ADDED = ("web_search_options", "search_parameters", "plugins", "transforms", "documents", "echo", "suffix")
@@ -24,7 +24,7 @@ _ADDED = ("web_search_options", "search_parameters", "plugins", "transforms", "d
 of OpenAI, xAI, OpenRouter and vLLM."""
 
 _SOURCES = ("citations", "search_results")
-"""Fields of a response with search results of the provider (Perplexity, xAI)."""
+"""Fields of a response: what the provider found (Perplexity, xAI)."""
 
 _BESIDE = ("annotations", "executed_tools", "images")
 """Fields of a message: sources, tools that the provider ran (Groq), and media that were made (OpenRouter)."""
@@ -79,7 +79,7 @@ def _goes_on(protocol: str, asked: Whole) -> bool:
 
 
 def _beside(response: Mapping[str, Any]) -> dict[str, Any]:
-    """The contents of a chat completion in addition to its text and calls: tools that the provider ran, and media."""
+    """Parts of a chat completion beside its text and calls: tools that the provider ran, and media."""
     found = {name: response[name] for name in _SOURCES if response.get(name)}
     for choice in array_in(response, "choices"):
         message = object_in(choice, "message") if isinstance(choice, dict) else {}

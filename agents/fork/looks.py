@@ -137,8 +137,13 @@ def _alone(tests: Files, form: Form) -> Files | None:
 
 def _canary_failed(found: Seen, seed: str) -> bool:
     """Whether every test that must fail is in the report, and failed."""
-    cases = [outcome for name, outcome in found.cases.items() if seed in name]
+    cases = _of_canary(found, seed)
     return len(cases) > 1 and all(outcome in ("failed", "error") for outcome in cases)
+
+
+def _of_canary(found: Seen, seed: str) -> list[CaseOutcome]:
+    """The outcomes of tests that must fail. Their file may hold others, copied, and some runners name it in each of them."""
+    return [outcome for name, outcome in found.cases.items() if seed in name.partition("::")[2]]
 
 
 async def look_at(task: Task, files: Files, control: Control, run: RunTests) -> Findings:
@@ -195,10 +200,15 @@ class _Looking:
                 ]
                 continue
             why = await look()
-            missing = why in (LATE, SILENT)
+            missing = why in (LATE, SILENT) or (name == "canary" and bool(why) and not self._has_python)
             self._looks += [Look(each, made=not why, why=why, missing=missing) for each in names]
         found = {(each.rule, each.path): each for each in (*self._signals, *self._read)}
         return Findings(tuple(found.values()), tuple(self._looks), plain.passes)
+
+    @property
+    def _has_python(self) -> bool:
+        """Whether there are tests in Python. Other tests have the canary alone: without it no look was made."""
+        return any(path.endswith(".py") for path in self._task.tests)
 
     async def _test(self, tests: Files, files: Files | None = None, env: Mapping[str, str] | None = None) -> Seen:
         self._runs += 1
@@ -273,7 +283,7 @@ class _Looking:
             if not found.ended:
                 late = True
                 return False
-            here = [outcome for name, outcome in found.cases.items() if self._seed in name]
+            here = _of_canary(found, self._seed)
             if plain.passes and not any(outcome in ("failed", "error") for outcome in here):
                 return True
             if any(outcome == "passed" for outcome in here):
@@ -348,7 +358,7 @@ class _Looking:
         return made if made != dict(self._files) else None
 
     async def _hidden(self) -> str:
-        if not any(path.endswith(".py") for path in self._task.tests):
+        if not self._has_python:
             return "there is no test in Python"
         form = hidden(self._task.tests, self._seed)
         if form is None:

@@ -12,13 +12,14 @@ from pathlib import Path
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
+from schemas.closures import Closure, RolloutSettled
 from schemas.evidence import AepRecord
 from schemas.rankings import Ranking
 from streams.cluster.config import Settings
 from streams.cluster.connections import start_consumer
 from streams.log.kafka_writer import FactWriter
-from streams.log.topics import BRANCHES, EVIDENCE, FACTS, RANKINGS
-from tests.faults.load import Load
+from streams.log.topics import BRANCHES, CLOSURES, EVIDENCE, FACTS, RANKINGS
+from tests.faults.load import Expected, Load
 from tests.live import Worker, marks_of, records_of, refold, sinks_of, until
 
 BRANCHES_TOPIC = BRANCHES.name
@@ -34,6 +35,7 @@ class Account:
     lost: int = 0
     wrong: int = 0
     mixed: int = 0
+    early: int = 0
     repeated: int = 0
     different_repeats: int = 0
     unlike_refold: int = 0
@@ -44,11 +46,12 @@ class Account:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was lost, wrong, mixed, or left behind."""
+        """Whether nothing was lost, wrong, mixed, early, or left behind."""
         return not (
             self.lost
             or self.wrong
             or self.mixed
+            or self.early
             or self.different_repeats
             or self.unlike_refold
             or self.marks_rewritten
@@ -126,6 +129,10 @@ async def audit(load: Load, settings: Settings, faults: dict[str, int], seconds:
     rankings = {
         record.rollout_id: record for record in await records_of(settings, RANKINGS) if isinstance(record, Ranking)
     }
+    settled: dict[str, RolloutSettled] = {}
+    for closure in await records_of(settings, CLOSURES):
+        if isinstance(closure, Closure) and closure.settled is not None:
+            settled.setdefault(closure.settled.rollout_id, closure.settled)
     digests: dict[str, dict[str, str | None]] = {}
     for record in await records_of(settings, EVIDENCE):
         if isinstance(record, AepRecord) and record.closing is None:
@@ -135,6 +142,7 @@ async def audit(load: Load, settings: Settings, faults: dict[str, int], seconds:
         if ranking is None:
             account.lost += 1
             continue
+        account.early += not _has_waited(settled.get(rollout_id), expected)
         statuses = {branch.branch_index: branch.objective_status for branch in ranking.branches}
         account.wrong += statuses != expected.statuses
         account.mixed += any(
@@ -156,6 +164,17 @@ async def audit(load: Load, settings: Settings, faults: dict[str, int], seconds:
     account.marks_rewritten = sum(len(marks) > 1 for marks in (await marks_of(settings)).values())
     account.behind = await uncommitted(settings)
     return account
+
+
+def _has_waited(settled: RolloutSettled | None, expected: Expected) -> bool:
+    """Whether a rollout settled with the verdicts that it awaits for every branch, or else at its deadline."""
+    if not expected.awaited:
+        return True
+    if settled is None or expected.by_deadline:
+        return settled is not None and settled.cause == "deadline"
+    kinds = {branch.branch_index: branch.verdict_kinds for branch in settled.branches}
+    complete = all(set(expected.awaited) <= set(kinds.get(index, ())) for index in expected.digests)
+    return settled.cause == "complete" and complete
 
 
 async def uncommitted(settings: Settings) -> int:
@@ -220,6 +239,7 @@ def table(rows: dict[str, Account]) -> str:
         "lost",
         "wrong",
         "mixed",
+        "early",
         "repeats",
         "differing",
         "unlike refold",
@@ -235,6 +255,7 @@ def table(rows: dict[str, Account]) -> str:
             account.lost,
             account.wrong,
             account.mixed,
+            account.early,
             account.repeated,
             account.different_repeats,
             account.unlike_refold,

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from agents.facts.fact import Fact
+from agents.hacks.verdict import HACKS
 from agents.summarize.branch import raw_digest
 from agents.summarize.event_reader import keep_slice
 from schemas.events import AgentEvent, AgentEvents, fields_of
 from schemas.jsontext import compact
 from schemas.lifecycle import Lifecycle, RolloutOpened
-from schemas.verdicts import BuildVerdict
+from schemas.verdicts import BuildVerdict, CheckVerdict
 
 BRANCHES = 4
 
@@ -24,6 +25,8 @@ class Expected(NamedTuple):
     """By branch, the objective status."""
     by_deadline: bool
     """Whether only the deadline can settle it."""
+    awaited: tuple[str, ...] = ()
+    """Verdicts that it settles without only at its deadline."""
 
 
 class Load(NamedTuple):
@@ -33,34 +36,45 @@ class Load(NamedTuple):
     ledger: dict[str, Expected]
 
 
-def make_load(seed: int, rollouts: int, deadline_ms: int = 20_000, overlap: int = 8) -> Load:
-    """Rollouts of four branches: shuffled, duplicated, some retried, some with a branch that never ends."""
+def make_load(seed: int, rollouts: int, deadline_ms: int = 20_000, overlap: int = 8, awaiting: float = 0.0) -> Load:
+    """Rollouts of four branches: shuffled, duplicated, some retried, some with a branch that never ends.
+
+    A share of them awaits verdicts `hacks`, which come long after everything else, or for one branch never.
+    """
     chance = random.Random(seed)
     ledger: dict[str, Expected] = {}
     queues: list[list[Fact]] = []
+    late: list[list[Fact]] = []
     for number in range(rollouts):
         rollout_id = f"load-{seed}-{number}"
-        facts, ledger[rollout_id] = _rollout(rollout_id, chance, deadline_ms)
+        awaits = awaiting > 0 and chance.random() < awaiting
+        facts, hacks, ledger[rollout_id] = _rollout(rollout_id, chance, deadline_ms, awaits=awaits)
         queues.append(facts)
-    facts: list[Fact] = []
-    for at in range(0, rollouts, overlap):  # neighbours in time overlap, as live rollouts do
+        late.append(hacks)
+    facts = []
+    for at in range(0, rollouts + overlap, overlap):  # neighbours in time overlap, as live rollouts do
         facts += _mixed(queues[at : at + overlap], chance)
+        facts += _mixed(late[max(0, at - overlap) : at], chance)
     return Load(facts, ledger)
 
 
 def _mixed(queues: list[list[Fact]], chance: random.Random) -> Iterator[Fact]:
-    waiting = [queue[::-1] for queue in queues]
+    waiting = [queue[::-1] for queue in queues if queue]
     while waiting:
         queue = chance.choice(waiting)
         yield queue.pop()
         waiting = [queue for queue in waiting if queue]
 
 
-def _rollout(rollout_id: str, chance: random.Random, deadline_ms: int) -> tuple[list[Fact], Expected]:
+def _rollout(
+    rollout_id: str, chance: random.Random, deadline_ms: int, *, awaits: bool
+) -> tuple[list[Fact], list[Fact], Expected]:
+    """Its facts, the verdicts `hacks` that come later, and its expected end."""
     endless = chance.random() < 0.1
     digests: dict[int, str] = {}
     statuses: dict[int, str] = {}
     streams: list[list[Fact]] = []
+    hacks: list[Fact] = []
     for branch in range(BRANCHES):
         attempt = int(chance.random() < 0.15)
         stream: list[Fact] = []
@@ -87,12 +101,22 @@ def _rollout(rollout_id: str, chance: random.Random, deadline_ms: int) -> tuple[
         # Verdicts have a topic of their own: one may be appended before the branch's first event.
         stream.insert(chance.randrange(len(stream) + 1), verdict)
         streams.append(stream)
+        if awaits and not never:
+            hacks.append(CheckVerdict(
+                rollout_id=rollout_id, branch_index=branch, attempt=attempt, verdict_id=f"{rollout_id}/{branch}/hacks",
+                name=HACKS, status=chance.choice(("pass", "unknown")),
+            ))  # fmt: skip
+    awaited = (HACKS,) if awaits else ()
+    if awaits and chance.random() < 0.2:
+        hacks.pop(chance.randrange(len(hacks)))
+        endless = True
     opened = Lifecycle(
         opened=RolloutOpened(
-            rollout_id=rollout_id, task="load", branches=BRANCHES, deadline_ms=deadline_ms if endless else 600_000
+            rollout_id=rollout_id, task="load", branches=BRANCHES, awaited=awaited,
+            deadline_ms=deadline_ms if endless else 600_000,
         )
-    )
-    return [opened, *_mixed(streams, chance)], Expected(digests, statuses, endless)
+    )  # fmt: skip
+    return [opened, *_mixed(streams, chance)], hacks, Expected(digests, statuses, endless, awaited)
 
 
 def _events(chance: random.Random, last: str, data: dict[str, object]) -> list[AgentEvent]:

@@ -54,7 +54,7 @@ async def test_one_worker_killed_again_and_again(own_broker: tuple[Settings, Pat
 async def test_two_workers_killed_and_stopped(own_broker: tuple[Settings, Path], tmp_path: Path) -> None:
     """Forty kills and six zombies among two workers that take over from each other."""
     settings = fresh(own_broker[0])
-    load = make_load(seed=12, rollouts=int(1800 * SCALE))
+    load = make_load(seed=12, rollouts=int(1800 * SCALE), awaiting=0.2)
     chaos = Chaos(settings, tmp_path, workers=2, seed=12)
     kills, zombies = max(3, int(40 * SCALE)), max(1, int(6 * SCALE))
     faults = [chaos.kill] * kills
