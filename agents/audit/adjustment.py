@@ -37,7 +37,7 @@ class Conformal(NamedTuple):
 
 
 def conformal(residuals: Sequence[float], alpha: Fraction) -> Conformal:
-    """The k-th smallest residual, k = ceil((n + 1)(1 - alpha)): no interpolation. Alpha is exact, so that k is."""
+    """The k-th smallest residual, k = ceil((n + 1)(1 - alpha)): no interpolation. Alpha is an exact fraction, so that k is exact, too."""
     n = len(residuals)
     k = ceil((n + 1) * (1 - alpha))
     ordered = sorted(abs(value) for value in residuals)

@@ -29,7 +29,7 @@ class EvalRow:
 
     @property
     def counts(self) -> bool:
-        """Whether it is in any n."""
+        """Whether any statistic counts it."""
         return not self.error and self.score is not None
 
     @property
@@ -40,7 +40,7 @@ class EvalRow:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A line or element that is no row, at its position."""
+    """A line or element that is not a row, at its position."""
 
     place: str
     reason: str
@@ -58,7 +58,7 @@ class EvalLog:
     protocol: Mapping[str, str] = field(default_factory=dict)
     """How all items were asked, by name."""
     filter: str | None = None
-    """Of lm-eval: the filter whose rows these are."""
+    """For lm-eval: the filter of these rows."""
     other_filters: tuple[str, ...] = ()
     """Filters of the log that are left out."""
     metric: str | None = None
@@ -67,7 +67,7 @@ class EvalLog:
 
     @cached_property
     def items(self) -> dict[str, list[EvalRow]]:
-        """By id, the rows that count."""
+        """The rows that count, by id."""
         found: dict[str, list[EvalRow]] = {}
         for row in self.rows:
             if row.counts:

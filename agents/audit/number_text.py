@@ -18,7 +18,7 @@ _ANSWER: Final = re.compile(rf"\b[Aa]nswer\s*(?:is|:|=)[:*\s]*({NUMBER})")
 _PLAIN: Final = re.compile(r"[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
 _CURRENCY: Final = re.compile(r"[$€£\s]+")
 LONGEST_VALUE: Final = 400
-"""Characters of a number beyond which a text is none: no answer is that long, and its exact fraction is slow."""
+"""Longest number that is read: no answer is that long, and its exact fraction is slow."""
 
 
 CACHED_TO: Final = 24

@@ -52,7 +52,7 @@ class Bootstrap(NamedTuple):
 
 
 def mid_p(b: int, c: int) -> float:
-    """McNemar's mid-p: the observed outcome counts half. 1 when nothing is discordant."""
+    """McNemar's mid-p: the observed outcome counts half. 1 if there are no discordant pairs."""
     if b + c == 0:
         return 1.0
     seen = comb(b + c, b) / (1 << (b + c))

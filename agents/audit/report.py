@@ -20,7 +20,7 @@ from schemas.numbers import nine
 SCHEMA = "braidstream-audit-report/v1"
 VALID = (Authenticity.DSSE_VALID, Authenticity.INLINE_VALID)
 SHARES = ("0", "0-25 %", "25-50 %", "50-75 %", "75-100 %", "100 %")
-"""Of the branches of a rollout that pass."""
+"""Shares of the branches of a rollout that pass."""
 
 
 class AuditReport:

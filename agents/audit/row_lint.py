@@ -1,7 +1,7 @@
 """Audit of dataset rows of any trainer: can its trainer learn from each line?
 
 The shape is recognised by the members of a row. A bad row has its reasons and does not stop the others. Checks: the
-members, roles, order and calls of messages; empty and equal sides; numbers that are none.
+members, roles, order and calls of messages; empty and equal sides; invalid numbers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ def format_of(row: Mapping[str, Any]) -> str:
 
 
 def problems(row: Mapping[str, Any]) -> list[str]:
-    """Why a row cannot be learnt from; nothing for a good one."""
+    """Why a row is useless for training; empty for a good one."""
     form = format_of(row)
     checks = {
         "messages": _messages_row, "preference": _preference, "kto": _kto, "prompt-completion": _completed, "prompt": _prompted,

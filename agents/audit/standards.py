@@ -1,7 +1,7 @@
 """The standards matrix: which control is covered by which evidence, counted over records and never over fields that exist.
 
-Covered means that all applicable records have it. A field that the product fills by default covers nothing, and evidence that the
-product cannot have yet is a gap, not an omission.
+Covered means that all applicable records have it. A field that the product fills by default does not count as coverage,
+and evidence that the product cannot have yet is a gap, not an omission.
 """
 
 from collections import Counter
@@ -146,7 +146,7 @@ class Matrix:
         self._mcp(8, whole, 1)
 
     def add_dataset(self) -> None:
-        """Count a dataset: nothing makes receipts of it yet."""
+        """Count a dataset: no receipts are made of it yet."""
         self.count("SLSA, in-toto", "provenance", 0, 1)
 
     def plain(self, suspicious: set[str]) -> list[dict[str, Any]]:

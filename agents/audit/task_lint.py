@@ -58,7 +58,7 @@ class TaskTree:
     path: str
     """As it was named."""
     files: Mapping[str, bytes]
-    """By path in the directory, with forward slashes."""
+    """Contents by path in the directory, with forward slashes."""
     links: Mapping[str, bool]
     """By path, whether a link leads out of the directory."""
     folders: frozenset[str] = frozenset()
@@ -124,7 +124,7 @@ class TaskAudit(NamedTuple):
 
     @property
     def trusted(self) -> bool:
-        """Whether nothing critical or high was found."""
+        """Whether there are no critical or high findings."""
         return all(finding.severity not in ("critical", "high") for finding in self.findings)
 
     def plain(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The fold of a captured branch: captures in, in the order of the log, its numbered events out.
 
-The events follow from the captures alone: a branch that is read again gives the same slices with the same numbers, so that writing
-them twice changes nothing. The branch ends with its first valid end; whatever comes later is late.
+The events follow from the captures alone: reading a branch again gives the same slices with the same numbers, so that
+writing them twice has no effect. The branch ends with its first valid end; whatever comes later is late.
 """
 
 from collections.abc import Iterable, Iterator
@@ -89,7 +89,7 @@ class CaptureFold:
         self._is_info_told = False
         self._trouble: CallTrouble | None = None
         self._missing: str | None = None
-        """Why something that the agent did is not among its events."""
+        """Why an action of the agent is missing from its events."""
         self._response: Spoken | None = None
         self._calls = 0
         self.spans: SpanFold | None = None

@@ -9,7 +9,7 @@ PART_BYTES = 4 * 1024 * 1024 - 64 * 1024
 """Largest body of one record: the topic takes 4 MiB."""
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Of a body that is stored at all."""
+"""Largest body that is stored."""
 
 MAX_OPEN = 16
 """Most captures of a branch with missing parts; beyond that, the oldest is dropped."""

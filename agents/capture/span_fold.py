@@ -3,7 +3,7 @@ import otel`.
 
 A trace is collected under its own id, whatever its spans name: references between spans are known only when all of it
 has arrived. At its end the spans that name a branch are moved there, as captures; the rest is a branch of its own. So
-the order of bodies changes nothing.
+the order of bodies has no effect.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -115,8 +115,8 @@ def _take_out(answer: dict[str, Any], added: frozenset[str]) -> bool:
 
 
 def tokens_apart(response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a completion without its lists of tokens, which a capture keeps by themselves. Log-probabilities name each token's text:
-    a secret in pieces, which nothing would find.
+    """Return a completion without its lists of tokens, which a capture keeps by themselves. Log-probabilities contain
+    each token's text: a secret split into pieces, which redaction would not find.
     """
     lists = ("prompt_token_ids", "token_ids", "logprobs")
     kept = {name: value for name, value in response.items() if name not in lists}

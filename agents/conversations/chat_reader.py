@@ -25,7 +25,7 @@ class BadChatEventError(BraidError):
 
 
 def check_size(size: int) -> None:
-    """Raise BadChatEventError for the data of a message of so many bytes, if they are too many."""
+    """Raise BadChatEventError if the data of a message exceed the size limit."""
     if size > MAX_MESSAGE_BYTES:
         raise BadChatEventError(
             f"message: {size:,} bytes, and {MAX_MESSAGE_BYTES:,} are allowed; keep media outside and name their digests"

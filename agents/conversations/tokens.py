@@ -58,7 +58,7 @@ def packed(prompt_ids: Sequence[int], ids: Sequence[int], logprobs: Sequence[flo
 
 
 def pack_data(data: Mapping[str, Any], given: GivenTokens) -> tuple[dict[str, Any], PackedTokens | None]:
-    """Return the data of a call with digests in place of its tokens, and the tokens; those that are digests already stay."""
+    """Return the data of a call with digests in place of its tokens, and the tokens; existing digests are kept."""
     if isinstance(given.prompt_ids, str) or isinstance(given.ids, str) or isinstance(given.logprobs, str):
         return dict(data), None
     tokens = packed(given.prompt_ids, given.ids, given.logprobs)

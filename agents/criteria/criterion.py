@@ -110,7 +110,7 @@ class LlmJudge(_OfFile):
     rubric: str = Field(min_length=1)
     score_min: float = Field(ge=0, le=HIGHEST_SCORE)
     samples: int = Field(default=1, ge=1, le=9)
-    """Calls; their mean counts."""
+    """Number of judge calls; their mean counts."""
 
 
 OfFiles = FileExists | FileSizeMin | FileSizeMax | FileContains | HeadingsCountMin | WordCountMin

@@ -2,9 +2,9 @@
 
 Decides, in file order, whether each record's link is valid: the record it names must come before it, and no other
 record may link to the same one. Chains may be interleaved; a record belongs to the chain of the record it names and to
-the chain of its rollout (or, outside rollouts, of its run_id). A rollout's last record, `<rollout_id>/ranking`, states
-how many records come before it, so that nothing can be cut off at either end. An exact repetition of a record changes
-nothing. Keeps one small entry per record, never the records.
+the chain of its rollout (or, outside rollouts, of its run_id). A rollout's last record, `<rollout_id>/ranking`, has the
+number of records before it, so that truncation at either end is detected. An exact repetition of a record has no
+effect. Keeps one small entry per record, never the records.
 """
 
 import re
@@ -17,7 +17,7 @@ from agents.evidence.structure import closing_of, printable, quoted
 
 # `<rollout_id>/b<index>/a<attempt>`: a branch's record.
 _BRANCH_RUN = re.compile(r"(?s)(?P<rollout>.+)/b[0-9]+/a[0-9]+")
-# Enough to see what happened; a thing with a million faults needs no list of them.
+# Most faults that are listed for one item: enough to see the cause.
 MAX_REASONS = 20
 
 

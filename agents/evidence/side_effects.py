@@ -42,5 +42,5 @@ def side_effect(tool: str, arguments: str) -> SideEffect:
 
 
 def worst(classes: list[SideEffect]) -> SideEffect:
-    """The worst class of a run; `read` when nothing was done."""
+    """The worst class of a run; `read` if there were no actions."""
     return max(classes, key=SEVERITY.__getitem__, default="read")

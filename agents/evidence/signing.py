@@ -91,7 +91,7 @@ def signature_faults(signature: object, message: bytes, keys: Mapping[str, bytes
 
 
 def key_faults(where: str, key_id: object, signature: object, message: bytes, keys: Mapping[str, bytes]) -> list[str]:
-    """Say why this base64 signature by this key does not cover the message; nothing, if it does."""
+    """Return why this base64 signature by this key does not cover the message; empty if it does."""
     public = keys.get(key_id) if isinstance(key_id, str) else None
     if public is None:
         return [f"{where}: the key {quoted(key_id)} is unknown"]

@@ -2,8 +2,8 @@
 
 Two layers, judged separately. Structural: required fields, types and vocabularies; members that no version names are
 accepted, because producers extend records. Semantic: fields that contradict each other, such as an attribution floor
-that is not the weakest grade observed. Only certain faults are reported. Every fault names its field; nothing
-raises.
+that is not the weakest grade observed. Only certain faults are reported. Every fault names its field; no exception is
+raised.
 """
 
 import reprlib

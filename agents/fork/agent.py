@@ -75,7 +75,7 @@ class Agent:
     tokens: TokenUsage = field(default_factory=TokenUsage)
     """Of this run, prefix included, as events count them."""
     own_tokens: TokenUsage = field(default_factory=TokenUsage)
-    """Of this branch alone, as budgets count them."""
+    """Tokens of this branch alone, for its budgets."""
 
     def __post_init__(self) -> None:
         self._limits = ToolLimits(EmissionConfig(), self.opened).of

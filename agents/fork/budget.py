@@ -1,5 +1,6 @@
-"""Limits on the spending of one branch, and of all branches together. Times are the caller's, so that nothing here
-needs a clock."""
+"""Limits on the spending of one branch, and of all branches together. Times come from the caller, so that no clock is
+needed here.
+"""
 
 from dataclasses import dataclass
 

@@ -113,7 +113,8 @@ async def run_stages(task: Task, files: Files, sandbox: Sandbox, env: Mapping[st
 async def run_building(task: Task, files: Files, sandbox: Sandbox) -> Run | None:
     """Copy the files, and run install and build if the task defines them; return the stage that failed.
 
-    Both run the agent's code: the sandbox is emptied after them, and gets the files anew, with the declared outputs.
+    Both run the agent's code: the sandbox is emptied after them, and gets the original files again, with the declared
+    outputs.
     """
     await sandbox.put(laid_out(task, files))
     stages: tuple[tuple[Stage, tuple[str, ...]], ...] = (("install", task.braid.install), ("build", task.braid.build))

@@ -1,6 +1,6 @@
 """Writes the conversation of a branch: every message once, and every call with the messages that it was made with.
 
-The messages of a call are those that the service was sent, in that form. A call records them as a difference to the
+The messages of a call are exactly those sent to the service. A call records them as a difference to the
 call before, so a turn costs only its new messages.
 """
 
@@ -27,7 +27,7 @@ class _Told(NamedTuple):
 
 
 class SentCall(NamedTuple):
-    """A call under way."""
+    """A running call."""
 
     data: dict[str, Any]
     """The fields of its event that are known before the response."""

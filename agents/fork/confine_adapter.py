@@ -1,4 +1,5 @@
-"""Confinement of commands, as a script of its own (`python -I -S confine_adapter.py ...`) that imports nothing of the product.
+"""Confinement of commands, as a standalone script (`python -I -S confine_adapter.py ...`) that imports no code of the
+product.
 
 With namespaces (`hold DESCRIPTOR`; Linux, unprivileged user namespaces or root): a process that lives as long as a
 sandbox and starts its commands, see `launch_adapter`.

@@ -1,8 +1,8 @@
 """Sandboxes of E2B: a small machine each, reached through its SDK. The key is E2B_API_KEY.
 
-Commands run under the same keeper as on this machine (limits, and nothing left when they return). A reset creates
-another machine: everything that a branch left in the old one is gone. A machine that is lost, or left running because
-the runner was killed, ends by itself after `lifetime_s`.
+Commands run under the same keeper as on this machine (with limits, and no process is left when they return). A reset
+creates another machine: everything that a branch left in the old one is gone. A machine that is lost, or left running
+because the runner was killed, ends by itself after `lifetime_s`.
 """
 
 import asyncio
@@ -154,7 +154,9 @@ class E2bSandbox:
     async def run(
         self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV, harness: Harness | None = None
     ) -> CommandResult:
-        """Run a command in the workspace; nothing that it started is left when this returns. Raises SandboxError."""
+        """Run a command in the workspace; all processes that it started have ended when this returns. Raises
+        SandboxError.
+        """
         if harness is None:
             return await self._run(command, limits, env)
         if harness.apart:
@@ -260,7 +262,7 @@ def _plain(found: Mapping[str, File | None]) -> dict[str, File]:
 
 
 def _unpacked(packed: bytes) -> dict[str, File | None]:
-    """The names of an archive that was made over there, by an agent's machine: nothing in it is trusted. None for
+    """The names of an archive made in the sandbox, which the agent controls: no part of it is trusted. None for
     anything but a plain file or an inner link.
     """
     found: dict[str, File | None] = {}

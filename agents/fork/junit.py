@@ -37,8 +37,8 @@ CaseOutcome = Literal["passed", "failed", "error", "skipped"]
 
 
 def read_cases(report: bytes) -> dict[str, CaseOutcome] | None:
-    """The outcome of each test, by class and name; None for a report that is not usable. Of two with one name the worse
-    counts.
+    """The outcome of each test, by class and name; None for a report that is not usable. Of two tests with one name the
+    worse outcome counts.
     """
     root = _parsed(report)
     if root is None:

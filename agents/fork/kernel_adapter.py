@@ -1,6 +1,6 @@
 """Calls of the Linux kernel that confinement is made of: namespaces, mounts, limits, capabilities, process ends.
 
-Imported by scripts that run before any view of the product exists: nothing of ours, only the standard library.
+Imported by scripts that run before any view of the product exists, so it imports only the standard library.
 """
 
 import ctypes

@@ -101,7 +101,7 @@ def enter(spec: dict[str, Any]) -> None:
         Path("/proc/self/uid_map").write_text(f"0 {user} 1")
         Path("/proc/self/gid_map").write_text(f"0 {group} 1")
         gather(spec, 0)
-    # After the new credentials, which would clear it.
+    # Set after the new credentials, which would clear it.
     die_with_parent(signal.SIGKILL, spec["parent"])
     call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)  # no command of the same user looks into this process or its forks
     with suppress(OSError):  # nested user namespaces: less of the kernel in reach, and not needed by what runs here
@@ -109,7 +109,7 @@ def enter(spec: dict[str, Any]) -> None:
 
 
 def enter_as(uids: list[int]) -> None:
-    """Enter a user namespace whose users are these of the machine; a process that stays outside has to map them."""
+    """Enter a user namespace that maps these users of the machine; a process outside must write the map."""
     os.setgroups([])
     holder, (waiting, entered) = os.getpid(), os.pipe()
     mapper = os.fork()

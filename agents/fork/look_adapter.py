@@ -2,9 +2,9 @@
 
 Serves the workspace on the sandbox's loopback, opens the page in headless Chromium, and prints one JSON object: errors, probes,
 whether anything was drawn, the screenshot's digest; the screenshot itself is left in `$LOGS_DIR`. The sandbox has no
-other network; requests of the page to other addresses are refused here as well. Questions are asked in a script world
-of their own: they see the document, and nothing that the page's scripts have put in its place. Errors of the browser
-itself are printed as `{"trouble": ...}`: they say nothing about the page.
+other network; requests of the page to other addresses are refused here as well. Probes run in a separate script world:
+they see the document, and not the page's own redefinitions. Errors of the browser itself are printed as `{"trouble":
+...}`: they say nothing about the page.
 """
 
 import functools
@@ -95,7 +95,7 @@ def look(spec: dict[str, Any], origin: str) -> dict[str, Any]:
 
 
 def see(browser: Browser, spec: dict[str, Any], origin: str) -> dict[str, Any]:
-    """Open the page in a context of its own and ask it."""
+    """Open the page in a browser context of its own and evaluate the probes."""
     uncaught: list[str] = []
     console: list[str] = []
 
@@ -142,7 +142,7 @@ def shot(page: Page) -> bytes:
 
 
 def questions(context: BrowserContext, page: Page) -> Callable[[str], Any]:
-    """Evaluates expressions on the page's document, in a world where the page's scripts have replaced nothing."""
+    """Evaluates expressions on the page's document, in a world without the page's redefinitions."""
     devtools = context.new_cdp_session(page)
     frame = devtools.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
     world = devtools.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "questions"})

@@ -36,7 +36,7 @@ million.
 """
 
 RUNS = 24
-"""Test runs of one branch, at most."""
+"""Most test runs of one branch."""
 
 
 LATE = "the tests did not end in time"
@@ -246,7 +246,7 @@ class _Looking:
             self._say("L.intact", "protected files changed while the tests ran")
 
     def _count(self, plain: Seen) -> None:
-        """Tests of the untouched task that are gone, though every file was collected and nothing failed."""
+        """Tests of the untouched task that are missing, although every file was collected and no test failed."""
         before = self._control.plain
         if not before.has_report:
             self._looks.append(Look("count", made=False, why="the untouched task gives no report"))

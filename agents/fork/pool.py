@@ -17,7 +17,7 @@ AnySandbox = TypeVar("AnySandbox", bound=Sandbox)
 
 
 class KernelPool(Generic[AnySandbox]):
-    """At most `size` sandboxes, lent one by one."""
+    """At most `size` sandboxes, each lent to one caller at a time."""
 
     def __init__(self, create: Callable[[], Awaitable[AnySandbox]], size: int) -> None:
         if size < 1:
@@ -40,7 +40,7 @@ class KernelPool(Generic[AnySandbox]):
             self.release(sandbox)
 
     async def acquire(self) -> AnySandbox:
-        """A clean sandbox, in the order of asking. Raises SandboxError when none can be made, or the pool is closed."""
+        """A clean sandbox, in the order of asking. Raises SandboxError if none can be made, or the pool is closed."""
         if self._closed:
             raise SandboxError("the pool is closed")
         turn: asyncio.Future[AnySandbox | None] = asyncio.get_running_loop().create_future()

@@ -83,7 +83,7 @@ def serve(
         connection = take(source)
         if connection is None:
             return 0
-        with connection, suppress(OSError):  # no more processes: the other side sees the connection end
+        with connection, suppress(OSError):  # no more processes: the other side sees the connection close
             if os.fork() == 0:
                 try:
                     source.close()

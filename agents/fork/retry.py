@@ -12,7 +12,7 @@ LONGEST_S = 60.0
 
 
 def wait_s(failures: int, after_s: float | None, who: str, scale: float = 1.0) -> float:
-    """Seconds until the next attempt after so many failures."""
+    """Seconds until the next attempt, by the number of failures."""
     spread = 0.75 + sha256(f"{who}/{failures}".encode()).digest()[0] / 512
     if after_s is not None:
         return min(max(0.0, after_s), LONGEST_S) + scale * 0.1 * spread

@@ -1,7 +1,7 @@
 """One sandbox on this machine: a workspace, and commands that are closed in by namespaces, or by limits alone.
 
-With namespaces, its files lie in memory, in file systems of limited size that only its holder has: they are gone with it,
-however it ends. Nothing runs between commands, so files need no locks.
+With namespaces, its files are in memory, in file systems of limited size that only its holder has: they disappear with
+it, however it ends. Nothing runs between commands, so files need no locks.
 """
 
 import asyncio
@@ -131,7 +131,9 @@ class LocalSandbox:
     async def run(
         self, command: Sequence[str], limits: Limits, env: Mapping[str, str] = NO_ENV, harness: Harness | None = None
     ) -> CommandResult:
-        """Run a command in the workspace; nothing that it started is left when this returns. Raises SandboxError."""
+        """Run a command in the workspace; all processes that it started have ended when this returns. Raises
+        SandboxError.
+        """
         if harness is None:
             return await self._run(command, limits, _environment(env), None)
         closed = self._options.isolation == "namespaces"

@@ -148,7 +148,7 @@ class TaskToml(_Tolerant):
 
 
 class Task(NamedTuple):
-    """A task as a value: nothing of it is read again later."""
+    """A task as a value: no part of it is read again later."""
 
     name: str
     """The name of its directory."""

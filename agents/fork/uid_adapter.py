@@ -14,7 +14,9 @@ from typing import NamedTuple
 from agents.fork.sandbox import SandboxError
 
 FIRST_UID = 2_000_000_000
-"""Beyond what distributions, directories, systemd (up to 1,879,048,191) and container tools give away; below 2**31."""
+"""Beyond the numbers that distributions, directories, systemd (up to 1,879,048,191) and container tools use; below
+2**31.
+"""
 
 PAIRS = 4096
 """How many sandboxes can live at once on a machine."""

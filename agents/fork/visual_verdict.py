@@ -68,7 +68,7 @@ async def visual_verdict(
 
 
 def unseen(subject: Subject, why: str) -> VisualVerdict:
-    """The verdict that nothing was seen, and why; its id is another one, so that a real one can follow."""
+    """The verdict for a page that was not tested, and why; it has its own id, so that a real one can follow."""
     return make(VisualVerdict, subject.said("visual:unknown") | _unknown(why))
 
 

@@ -76,7 +76,8 @@ def unanswered(said: Sequence[Message]) -> str | None:
 
 
 def tool_list(tools: str, said: Iterable[Message] = ()) -> list[dict[str, Any]]:
-    """Tool definitions in OpenAI's shape, from whatever the producer offered, with those that are called without an offer.
+    """Tool definitions in OpenAI's shape, from any definitions of the producer, including tools that are called without
+    being offered.
 
     A loader refuses a call to an undefined tool; a tool without a description takes any arguments.
     """

@@ -1,4 +1,4 @@
-"""`messages`: plain chat lines, the one format that loses nothing of a conversation.
+"""`messages`: plain chat lines, the only format that represents a conversation completely.
 
 A line is one conversation with everything known about it: which messages the model said, how they are known, and the
 reward of the branch. Every branch has a line, whatever its outcome (agents/formats/story.py); `trained` is empty if
@@ -99,7 +99,7 @@ def _told(
 
 
 def trailing(said: tuple[Said, ...]) -> tuple[tuple[Said, ...], tuple[Said, ...]]:
-    """A conversation, and the user messages that nothing followed: they are no part of it for a trainer."""
+    """A conversation, and the user messages without a response: for a trainer they do not belong to it."""
     end = len(said)
     while (
         end

@@ -47,7 +47,7 @@ def exact_story(events: Sequence[tuple[int, EventFields]], given: Given) -> Stor
 
 
 def _bodies(events: Sequence[tuple[int, EventFields]], given: Given) -> list[Kept]:
-    """The content of the events; those without a gap between them are read together, since a message may be named by its seq."""
+    """The content of the events; events without a gap are read together, since a message may be named by its seq."""
     bodies: list[Kept] = []
     run: list[EventFields] = []
     for place, (seq, event) in enumerate(events):
@@ -60,7 +60,7 @@ def _bodies(events: Sequence[tuple[int, EventFields]], given: Given) -> list[Kep
 
 
 def _sequences(told: Sequence[Told], calls: Sequence[Asked]) -> Sequences:
-    """The sequences; where calls refer to nothing, all messages in their order are one."""
+    """The sequences; if calls have broken references, all messages in their order are one sequence."""
     known = {call.tools_digest: call.tools for call in calls if call.tools_digest and call.tools is not None}
     digests = {call.tools_digest: "" for call in calls if call.tools_digest}
     try:

@@ -11,7 +11,7 @@ _CHECK = "check:"
 
 
 def verdict_lines(group: Group, branch_index: int, verdicts: Sequence[Verdict] = ()) -> list[dict[str, Any]]:
-    """The verdicts of a branch, each as the members of its line; votes of judges are none.
+    """The verdicts of a branch, each as the members of its line; without votes of judges.
 
     `verdicts` are the facts, if available: they also have scores and counts of undecided verdicts. Otherwise the
     evidence lists the decided ones.

@@ -156,7 +156,7 @@ def version_number(version: str) -> int | None:
 
 
 MOST_DIGITS = 18
-"""Of the number of a version that count."""
+"""Digits of a version's number that are used."""
 
 
 def _lag(version: str, versions: Sequence[int]) -> int:
@@ -226,7 +226,7 @@ def _without(kept: Group, group: Group) -> Group:
 
 
 def _text(record: Selectable, name: str) -> str | None:
-    """The text of a row that a filter compares with; ANY where the kind of row has no such thing."""
+    """The text of a row that a filter compares with; ANY if the kind of row has no such text."""
     if name == "basis":
         return record.basis if isinstance(record, DpoRecord) else ANY
     if name == "sequence":

@@ -172,7 +172,7 @@ class Group:
         return "unknown" if ranked is None else ranked.objective_status
 
     def barred(self, branch_index: int) -> str | None:
-        """The admission category that keeps a branch out of training; None when nothing does.
+        """The admission category that keeps a branch out of training; None if there is none.
 
         A branch may have no row to admit (its outcome is unknown, or it has no text): then its flags decide.
         """

@@ -45,7 +45,7 @@ class Story:
     """The tools on offer: a JSON array as text."""
     agent: str | None = None
     others: tuple["Story", ...] = ()
-    """Those of sub-agents, and the histories that the agent began anew."""
+    """The stories of sub-agents, and of restarted histories."""
     number: int = 0
     """Its place among the conversations of the branch."""
     has_answer: bool = False

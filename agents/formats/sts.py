@@ -17,7 +17,7 @@ from schemas.branches import BranchRecord
 from schemas.jsontext import parse
 
 HARNESS = "braid"
-"""Of a branch whose agent has no name."""
+"""The name for a branch whose agent has none."""
 
 LONGEST_TITLE = 80
 """Characters of a session's name: the beginning of its first user message."""

@@ -58,7 +58,7 @@ def rows(group: Group) -> Iterator[Row | Left]:
 
 
 def _left_out(record: PpoRecord) -> tuple[str, ...]:
-    """The calls of a row that are in none of its streams, by their reasons."""
+    """The calls of a row that are not in its streams, by their reasons."""
     return tuple(each.reason for each in record.tokens_left_out for _ in range(each.calls))
 
 

@@ -18,7 +18,7 @@ from schemas.jsontext import compact, parse_object
 from schemas.training import FunctionCall, Message, Role, ToolCall
 
 SOURCE = "source_fields"
-"""Lost: fields of a producer's elements that have no place in an event, and so none in a message."""
+"""Counted as lost: fields of a producer's elements that have no place in an event, and so none in a message."""
 
 _SILENT = frozenset({"step_start", "model_start", "error", "thinking_done"})
 """Events without text; the end of a branch is recorded separately."""

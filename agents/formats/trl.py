@@ -139,8 +139,8 @@ def grpo(group: Group) -> Iterator[Row | Left]:
 
     The trainer samples its own completions for `prompt` and hands the other columns to the reward function; offline
     trainers read the group itself. If branches have tasks of their own, each prompt is a group. Its statistics are
-    those of the rows in it. A branch is one member, by its main sequence. A group without a spread of rewards teaches
-    nothing and is left out.
+    those of the rows in it. A branch is one member, by its main sequence. A group with equal rewards gives no gradient
+    and is left out.
     """
     yield from each_prompt(group, _sampled)
 

@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 def read_text(text: str, *, scalar: bool) -> Answer:
-    """The answer in a text that is one JSON object and nothing else."""
+    """The answer in a text that is one JSON object and has no other content."""
     try:
         value = parse(text)
         json.loads(text, object_pairs_hook=_unique)

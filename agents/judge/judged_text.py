@@ -23,7 +23,7 @@ from schemas.training import Message
 from schemas.verdicts import BuildVerdict, OutputTail, VisualVerdict
 
 MANY_LINES = 1000
-"""Texts are cut by bytes; so many lines never fit."""
+"""Texts are truncated by bytes; more lines never fit."""
 
 TAIL_BYTES = 600
 """Of the output of a build or test run."""
@@ -62,7 +62,7 @@ def judged_texts(
     }
     shared = shared_by_all([talk.messages for talk in talks.values()]) if len(talks) > 1 else 0
     given = next((len(talk.prompt) for talk in talks.values()), 0)
-    # The task has a block of its own in the prompt; a branch always shows what it did itself.
+    # The task has a block of its own in the prompt; a branch always contains its own actions.
     first = [message for talk in list(talks.values())[:1] for message in talk.messages[: max(shared, given)]]
     prefix = "\n\n".join(_said(message) for message in first if message.role != "user")
     judged = {}
@@ -81,7 +81,7 @@ def judged_branch(index: int, text: str, max_bytes: int) -> JudgedBranch:
 
 
 def fitting(text: str, max_bytes: int) -> str:
-    """The text without secrets, at most so many bytes of it: head and tail stay."""
+    """The text without secrets, truncated to `most` bytes: head and tail are kept."""
     return summarize(redact(text).text, max_bytes, MANY_LINES, MANY_LINES) or ""
 
 

@@ -19,10 +19,10 @@ from schemas.judging import CONTENT_JUDGE, MissingCause, Usage
 ANSWER = "answer"
 
 UNUSABLE_RETRIES = 2
-"""An answer that cannot be used is asked for so many times more."""
+"""How often the model is asked again after an unusable answer."""
 
 ATTEMPTS = 5
-"""Calls that end in 429, 5xx or a lost connection before it is given up."""
+"""Attempts that end in 429, 5xx or a lost connection before the call is given up."""
 
 FIRST_WAIT_S = 0.5
 

@@ -1,7 +1,8 @@
 """The question to a judge. Text written by agents stands between boundaries that agents cannot have written.
 
-A boundary is derived from the digest of everything that is shown, and is derived again until it occurs nowhere inside: no
-text can end its own block, whatever is in it. The judge sees the letters A and B; no id, no model, no branch number.
+A boundary is derived from the digest of everything that is shown, and is derived again until it occurs nowhere inside:
+no text can end its own block, whatever its content. The judge sees the letters A and B; no id, no model, no branch
+number.
 """
 
 from collections.abc import Iterable
@@ -54,13 +55,13 @@ class Prompt(NamedTuple):
     first: str
     """The text shown as A, or the only one: for judges that go by rules."""
     second: str | None
-    """The text shown as B; None when a score is asked for."""
+    """The text shown as B; None if a score is requested."""
     sample: int
     """The repetition; it is not in the text."""
 
     @property
     def scalar(self) -> bool:
-        """Whether a score is asked for."""
+        """Whether a score is requested."""
         return self.second is None
 
     @property
@@ -103,7 +104,7 @@ def prompt_of(request: JudgeRequest, call: Call) -> Prompt:
 
 
 def boundary(texts: Iterable[str]) -> str:
-    """A code that is a function of the texts and occurs in none of them, in no case and at no seam."""
+    """A code derived from the texts that occurs in none of them, in any case and across any seam."""
     known = [text.lower() for text in texts]
     digest = sha256()
     for text in known:

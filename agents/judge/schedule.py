@@ -38,7 +38,7 @@ class Schedule(NamedTuple):
 
     @property
     def asks(self) -> bool:
-        """Whether anything is asked."""
+        """Whether there are any questions."""
         return bool(self.pairs or self.scored)
 
     def calls(self, judge: JudgeConfig) -> int:

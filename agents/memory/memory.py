@@ -1,5 +1,4 @@
-"""The fields that are remembered of a branch, and the choice of branches: only those that passed, without any sign of a
-hack.
+"""The remembered fields of a branch, and the choice of branches: only those that passed, without any sign of a hack.
 
 The id is a function of rollout and branch, so remembering a branch again replaces its memory.
 """
@@ -98,7 +97,7 @@ def is_remembered(ranked: RankedBranch) -> bool:
 
 
 def with_experience(system_prompt: str, found: Sequence[Found]) -> str:
-    """The system prompt with past experience after it, between boundaries that nothing inside can have written."""
+    """The system prompt with past experience after it, between boundaries that no text inside can contain."""
     if not found:
         return system_prompt
     notes = [_note(each.memory) for each in found]

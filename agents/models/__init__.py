@@ -1,1 +1,1 @@
-"""Models: one port for every model that is asked, with an adapter for each protocol."""
+"""Models: one port for every model, with an adapter for each protocol."""

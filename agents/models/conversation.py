@@ -48,7 +48,7 @@ class Message(NamedTuple):
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
-    """Of a tool's message: the call it answers."""
+    """In a tool's message: the call it answers."""
     name: str = ""
     """In a tool's message: the name of the tool."""
     is_error: bool = False

@@ -64,7 +64,7 @@ async def limited(response: httpx2.Response) -> None:
 
 
 class Sent(NamedTuple):
-    """A request under way."""
+    """A running request."""
 
     digest: str
     began: float
@@ -77,7 +77,7 @@ class Sent(NamedTuple):
 
 @asynccontextmanager
 async def calling(sdk: Any, digest: str, timeout_s: float, clock: Callable[[], float]) -> AsyncIterator[Sent]:
-    """Make one call inside: within its time, and with every failure as a ModelError that knows the request."""
+    """Limit the time of one call, and convert every failure to a ModelError with the request."""
     sent = Sent(digest, time.monotonic())
     try:
         with _translated(sdk, timeout_s, clock):

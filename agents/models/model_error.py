@@ -37,7 +37,7 @@ class ModelError(BraidError):
         self.status = status
         """The HTTP status, if there was one."""
         self.request_digest = request_digest
-        """Empty: nothing was sent."""
+        """Empty if no request was sent."""
         self.latency_ms = latency_ms
 
     @property

@@ -1,8 +1,8 @@
 """Models behind chat completions: OpenAI, and every server that speaks its protocol (vLLM, SGLang, llama.cpp).
 
 Reasoning is read from `reasoning_content` or `reasoning`, and sent back under the same name unless `send_reasoning` is off: models that
-reason between calls need it, and a few servers refuse it. Arguments of calls go back as the text they came as. A structured answer is
-asked for with a strict JSON schema.
+reason between calls need it, and a few servers refuse it. Arguments of calls go back as the text they came as. A
+structured answer is requested with a strict JSON schema.
 """
 
 import os

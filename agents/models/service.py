@@ -62,7 +62,7 @@ def check_url(url: str, setting: str) -> None:
     try:
         parts = urlsplit(url)
         usable = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0)
-    except ValueError:  # a port that is no number, brackets that do not close
+    except ValueError:  # the port is not a number, or brackets do not close
         usable = False
     if not usable:
         raise ModelSetupError(

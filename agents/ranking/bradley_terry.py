@@ -164,7 +164,7 @@ class Fit:
 
 
 def tally(n: int, observations: Iterable[Observation]) -> Group:
-    """Add up observations, in sorted order: the order they come in never matters."""
+    """Add up observations, in sorted order, so that their original order has no effect."""
     wins: dict[Pair, list[float]] = {}
     for i, j, i_wins, j_wins in sorted(observations):
         if not (0 <= i < n and 0 <= j < n and i != j):

@@ -1,8 +1,8 @@
 """exp of a float, made of additions, multiplications and divisions only; and one for short steps.
 
-IEEE 754 fixes the result of every basic operation to the last bit, and of no library's exp: those differ between C
-libraries and processors. With this function a fit gives the same bits on every machine. The relative error is below
-2e-15 for |x| <= 600. `_newton.c` has the same function.
+IEEE 754 fixes the result of every basic operation to the last bit, but not that of any library's exp: those differ
+between C libraries and processors. With this function a fit gives the same bits on every machine. The relative error is
+below 2e-15 for |x| <= 600. `_newton.c` has the same function.
 """
 
 from math import ldexp

@@ -30,7 +30,7 @@ other two.
 OBJECTIVE_SCORES: dict[ObjectiveStatus, float] = {"pass": 1.0, "fail": 0.0}
 
 SURE = 0.95
-"""A branch is surely better from this probability on."""
+"""From this probability on, one branch is significantly better."""
 
 CLEARLY_UNSURE, CLEARLY_SURE = 2.70, 2.71
 """Around the square of 1.645, the squared difference in standard errors that is significant: Phi is computed only
@@ -269,7 +269,7 @@ def total(parts: Sequence[RewardComponent]) -> float | None:
 
 
 def surely(fit: Fit) -> tuple[list[int], list[int]]:
-    """For each branch how many of its component are surely better, and how many surely worse."""
+    """For each branch, how many branches of its component are significantly better, and how many significantly worse."""
     better, worse = [0] * fit.n, [0] * fit.n
     for component in fit.components:
         members, (theta, _, z) = component.members, component.solution

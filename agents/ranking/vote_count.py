@@ -1,7 +1,7 @@
 """The votes of a judge as the ranking reads them, and how they add up within a tier.
 
 Only votes about two branches of one tier count. Votes across tiers, about a branch that is in no tier (its outcome is
-unknown, or it does not exist), or about a branch and itself are counted as ignored and change nothing else.
+unknown, or it does not exist), or about a branch and itself are counted as ignored and have no other effect.
 """
 
 from collections.abc import Mapping, Sequence

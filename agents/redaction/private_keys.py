@@ -1,4 +1,4 @@
-"""Private keys: PEM and PGP blocks, also those that lost their beginning or their end to a cut.
+"""Private keys: PEM and PGP blocks, also those whose beginning or end was truncated.
 
 Line ends may be real, or the `\\n` of a JSON string, or those of quoted source lines. A marker without key material, as
 in code that searches for keys, is left alone.

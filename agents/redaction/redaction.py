@@ -83,7 +83,7 @@ def contains_secret(text: str) -> bool:
 def redact_json(value: Any) -> RedactedJson:
     """Redact the strings of a JSON value, including secrets that only the name of their field reveals.
 
-    Only the containers on the way to a change are copied, and nothing recurses, however deep the value is nested.
+    Only the containers on the path to a change are copied, and there is no recursion, however deep the value is nested.
     """
     if _is_plain_json(value):
         return RedactedJson(value, ())
@@ -250,7 +250,7 @@ _SHORT = 1024
 
 
 def _once(text: str, counts: dict[str, int]) -> str:
-    """All rules, once each, in order."""
+    """Apply all rules once, in order."""
     # Lone surrogates cannot be tested; such a text is rare, and all rules run.
     testable = text.isascii() or _is_unicode(text)
     for group in _GROUPS:

@@ -130,7 +130,7 @@ def _known_build(verdicts: Mapping[str, Verdict]) -> BuildVerdict | None:
 
 
 def _share_passed(tests: TestCounts | None) -> float:
-    """The base of a failing branch: of the tests that ran, those that passed.
+    """The base of a failing branch: the share of executed tests that passed.
 
     0 if no test failed: something else failed the branch (its exit code, its page, another check).
     """

@@ -41,7 +41,7 @@ class View(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether it had ended and nothing was missing."""
+        """Whether it had ended and no event was missing."""
         return self.status is not None and not self.gaps
 
 
@@ -83,7 +83,7 @@ class Attempt:
     def add(self, piece: AgentEvents, at: int, *, redacting: bool, texts: TextStore) -> int:
         """Add a slice; return how many of its events conflict with earlier ones. Raises ValueError for bad event data."""
         events, first_seq, ended = plain_events(piece), piece.first_seq, piece.ended
-        # All or nothing: a bad event spoils its slice.
+        # A slice is accepted or refused as a whole: one bad event refuses it.
         whole = keep_slice(events, first_seq, at, redacting=redacting, texts=texts)
         self._refuse_gaps(len(events), whole.stop, piece.last_seq if ended else None)
         self._view = None
@@ -121,7 +121,9 @@ class Attempt:
         return conflicts
 
     def _refuse_gaps(self, count: int, stop: int, last_seq: int | None) -> None:
-        """Raise TooManyGapsError for a slice after which too many events would be missing: a decision has to name them all."""
+        """Raise TooManyGapsError for a slice after which too many events would be missing, because a decision must list
+        them all.
+        """
         known = self.pieces[-1].stop if self.pieces else 0
         ends = max(known, stop, 0 if last_seq is None else last_seq + 1)
         gaps = ends - self.n_events - count

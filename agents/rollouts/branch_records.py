@@ -72,7 +72,7 @@ def _record(
 
 
 def check_sizes(rollout: Rollout, bodies: Iterable[bytes]) -> None:
-    """All or nothing: rows whose evidence could not be written would be rows without any."""
+    """A rollout is written completely or not at all: otherwise there would be rows without evidence."""
     largest = max(map(len, bodies), default=0)
     if largest > MOST_BYTES:
         raise BrokenLogError(

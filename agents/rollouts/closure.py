@@ -58,7 +58,8 @@ def close_now(rollout: Rollout) -> RolloutClosed:
 
 
 def read_first(rollout: Rollout) -> int | None:
-    """The time up to which everything has to be read before facts alone can lead to the next decision; None: nothing has.
+    """The time up to which everything must be read before facts alone can lead to the next decision; None if there is
+    no such time.
 
     A worker that settles after a cutoff or a release has read all votes up to it; another worker may close it, which
     has not.
@@ -71,7 +72,7 @@ def read_first(rollout: Rollout) -> int | None:
 
 
 def has_read(rollout: Rollout, watermark: int | None) -> bool:
-    """Whether everything has been read that has to be before the next decision."""
+    """Whether everything that the next decision needs has been read."""
     until = read_first(rollout)
     return until is None or (watermark is not None and watermark >= until)
 

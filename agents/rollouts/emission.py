@@ -87,8 +87,8 @@ def emit(
 ) -> Emission:
     """Make the output of the closed facts; `config` replaces the pinned configuration (what-if).
 
-    `ended` has branch records that were made when the branches ended, under the configuration in force: those that
-    settled just so are not made again. Without `evidence` none is made, for callers that only need numbers.
+    `ended` has branch records made when the branches ended, under the configuration in force: records of branches that
+    settled unchanged are reused. Without `evidence` none is made, for callers that only need numbers.
     """
     source = closed_rollout(rollout, config)
     branches = branches_of(source, ended)
@@ -136,7 +136,7 @@ class Ranked(NamedTuple):
     """Computes the probability that one branch is better than another."""
     votes: list[JudgeVote]
     judges: dict[int, Judges]
-    """By branch, the judges whose answers count."""
+    """For each branch, the judges whose answers count."""
 
 
 def ranked_by_votes(source: ClosedRollout, branches: Mapping[int, BranchRecord]) -> Ranked:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from agents.rollouts.rollout import Rollout
 
 NAMED = 3
-"""Of each kind of missing fact so many are named; all are counted."""
+"""Most facts that are named for each kind; all are counted."""
 
 
 def missing(rollout: Rollout) -> list[str]:

@@ -13,6 +13,6 @@ class ClosingPolicy(BaseModel):
     commit.
     """
     idle_ms: int = Field(default=60_000, gt=0)
-    """Without a RolloutOpened, settle when nothing has come for this long."""
+    """Without a RolloutOpened, settle when no fact has arrived for this long."""
     judge_deadline_ms: int = Field(default=600_000, gt=0)
     """Close at the latest this long after settling."""

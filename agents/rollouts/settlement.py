@@ -36,11 +36,11 @@ _settled_branch_record: Final = unchecked(SettledBranch)
 _settled_record: Final = unchecked(RolloutSettled)
 
 MAX_ERROR_BYTES = 2000
-"""Of a producer's error text, in the settling."""
+"""Bytes of a producer's error text in the settling."""
 
 
 class Cutoff(NamedTuple):
-    """A moment after which nothing counts."""
+    """A time after which no fact counts."""
 
     at: int
     cause: SettleCause

@@ -16,7 +16,7 @@ class Rules(NamedTuple):
     collection_errors_excuse: bool
     """Fewer tests than the baseline do not confirm a hack if a file could not be collected."""
     doubts_exclude: bool
-    """Conflicts and bad ends are flags. A confirmed hack has no rank, and a branch in doubt is compared with nothing."""
+    """Conflicts and bad ends are flags. A confirmed hack has no rank, and a suspected branch is not compared."""
     votes_need_one_tier: bool
     """A comparison makes its judge a verifier only where both branches are comparable and of one tier."""
     incomplete_is_audited: bool
@@ -30,7 +30,9 @@ class Rules(NamedTuple):
     weak_verdicts_count_half: bool
     """A weak verdict is half a verifier in the admission score, and admission names it as a reason."""
     decisions_are_verdicts: bool
-    """A policy decision is a check verdict named `policy`. Events that claim one count for nothing: agents write them."""
+    """A policy decision is a check verdict named `policy`. Events that claim a policy decision have no effect, because
+    agents write them.
+    """
     signals_are_read: bool
     """Hack signals of verdicts, events and siblings are flags; what is confirmed makes pairs, or a penalised row."""
     rows_are_conversations: bool

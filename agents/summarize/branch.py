@@ -287,7 +287,7 @@ class _Reading:
         self.redactions: dict[str, int] = {}
         self._slots: list[_Slot] = []
         self._open: dict[int, _Slot] = {}
-        """Calls without a result, by their place among all; `_open_by_id` has the places of those with an id."""
+        """Calls without a result, by their index; `_open_by_id` has the indexes of those with an id."""
         self._open_by_id: dict[str, dict[int, None]] = {}
         self._early: dict[str | None, list[_Early]] = {}
         """Results whose call has not arrived, by its id."""

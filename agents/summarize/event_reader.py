@@ -188,7 +188,7 @@ LONGEST_TOKEN: Final = 200
 """Characters of data from which a parser is quicker than the pattern."""
 
 _token: Final = re.compile(r'\{"delta":"([^"\\\x00-\x1f]*)","step":(0|[1-9][0-9]{0,14})\}').fullmatch
-"""The data of most events, a token of the model's text, where the text is its own canonical JSON: nothing need be parsed."""
+"""The data of most events, a token of the model's text, if the text is its own canonical JSON: no parsing is needed."""
 
 
 DECISIONS: Final = frozenset({"supervisor_decision", "guardrail_tripwire"})

@@ -24,7 +24,7 @@ class Turns(NamedTuple):
 
 
 def transcript(pieces: Sequence[Piece], task: str | None, system: str | None, *, redacting: bool) -> Turns:
-    """Return the messages of a transcript, without user messages that nothing followed.
+    """Return the messages of a transcript, without user messages that have no response.
 
     `task` is the model's task if its events do not contain it; `system` is the prompt that all branches share. Raises
     NotRepresentableError.

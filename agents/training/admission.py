@@ -61,7 +61,8 @@ INCOMPLETE = ("conflicts", "gaps")
 
 
 WEAK_VERDICT = "weak_verdict"
-"""The reason of a branch whose tests ran where its own code could reach them. Alone it keeps nothing out."""
+"""The reason of a branch whose tests ran where its own code could reach them. This reason alone does not reject a row.
+"""
 
 
 def admit(judged: Judged, config: AdmissionConfig, rules: Rules) -> Admission:

@@ -1,7 +1,7 @@
 """Rows of branches that are compliance runs: which rounds and answers may be trained on, and why others may not.
 
 Prompt = the task, answer = the text: no hints, no repair prompts. The events describe a round; the verifier alone
-decides whether it passes. A text that was never produced is in no row.
+decides whether it passes. A text that was never produced makes no row.
 """
 
 import unicodedata
@@ -100,7 +100,7 @@ class Side(NamedTuple):
 
 
 class RoundPair(NamedTuple):
-    """Two texts of one task, one passing."""
+    """A pair of texts for one task, of which one passes."""
 
     chosen: Side
     rejected: Side

@@ -40,7 +40,7 @@ class Match(NamedTuple):
 
 
 class EvalIndex:
-    """The evaluation items, arranged so that a text finds those that it could repeat."""
+    """The evaluation items, indexed so that a text finds the ones that it may repeat."""
 
     def __init__(self, items: Iterable[tuple[str, str]]) -> None:
         self.skipped = 0
@@ -127,7 +127,7 @@ def _bands(items: dict[int, frozenset[str]]) -> Iterator[_Band]:
 
 
 def _rarest(item: frozenset[str], frequency: Counter[str]) -> list[str]:
-    """The rarest 5-grams of an item, so many that a similar text cannot miss them all.
+    """The rarest 5-grams of an item, enough of them that a similar text has at least one.
 
     A similar text has at least `needed` of the item's 5-grams. A similar text lacks at most the other 5-grams of the
     item, so it has at least one of these.

@@ -156,7 +156,7 @@ def _is_seen(message: Message) -> bool:
 
 
 def tool_content(call: BranchCall) -> str:
-    """The text of the tool message: the summary, the error, both, or that nothing came."""
+    """The text of the tool message: the summary, the error, both, or a note that there was no result."""
     if call.output_digest is None:
         return NO_RESULT
     parts = [] if call.output_summary is None else [call.output_summary]

@@ -2,7 +2,7 @@
 
 SFT: passing branches with an answer. DPO: (pass, fail) pairs, and pairs of one tier with a preference by votes. PPO:
 every branch with a known reward that has text or calls. A branch with several conversations gives an SFT and a PPO row
-for each; its reward counts once. An unknown branch is in no pair and has no reward; nothing disappears silently.
+for each; its reward counts once. An unknown branch makes no pair and has no reward; every rejected row is recorded.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -249,7 +249,7 @@ class RowMaker:
         return ("ended_badly",) if candidate.branch.status in BAD_ENDS else None
 
     def _lacks_prompt(self, candidate: Candidate) -> bool:
-        """Whether the main conversation begins with nothing that a reader sees."""
+        """Whether the main conversation begins without any visible text."""
         talk = candidate.talk
         if talk.fidelity in (None, "reconstructed"):
             return is_blank(talk.task)

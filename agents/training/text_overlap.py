@@ -49,7 +49,7 @@ INVISIBLE = dict.fromkeys(
         ]),
     )
 )  # fmt: skip
-"""Soft hyphens, joiners, marks of direction, variation selectors and tags: nothing of them is seen."""
+"""Soft hyphens, joiners, marks of direction, variation selectors and tags, all of which are invisible."""
 
 _LOOK_ALIKES = {
     ord(other): latin

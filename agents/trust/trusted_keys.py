@@ -1,4 +1,6 @@
-"""The keys whose verdicts count, and for what. Pure: a verdict in, the reason why it does not count out."""
+"""The trusted keys, and the kinds of verdicts that each may sign. Pure: a verdict in, the reason why it does not count
+out.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -1,7 +1,8 @@
 """The signature of a verdict: Ed25519 over its whole content and its kind.
 
-A signature covers the rollout, branch, attempt and id, so it is worth nothing on another verdict. Fields with their default are
-left out of the signed bytes: a verdict that an older version signed stays valid when its record gets new fields.
+A signature covers the rollout, branch, attempt and id, so it is not valid for another verdict. Fields with their
+default are left out of the signed bytes: a verdict that an older version signed stays valid when its record gets new
+fields.
 """
 
 from hashlib import sha256

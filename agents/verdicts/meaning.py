@@ -155,8 +155,9 @@ def counting(verdicts: Iterable[Verdict]) -> dict[str, Verdict]:
 def objective(
     status: BranchStatus, required: Sequence[str], verdicts: Mapping[str, Verdict], terms: Terms
 ) -> ObjectiveStatus:
-    """The objective status that follows from the required verdicts of a branch. With nothing required: `not_required`,
-    never a vacuous pass."""
+    """The objective status that follows from the required verdicts of a branch. Without required verdicts:
+    `not_required`, never a vacuous pass.
+    """
     if status in UNDECIDED_ENDS:
         return "unknown"
     if not required:
@@ -168,7 +169,7 @@ def objective(
 
 
 def objective_score(status: ObjectiveStatus) -> float | None:
-    """1, 0, or nothing at all."""
+    """1, 0, or None."""
     return {"pass": 1.0, "fail": 0.0}.get(status)
 
 
@@ -268,7 +269,7 @@ def outcome_of(
 
 
 def with_signals(outcome: BranchOutcome, signals: Sequence[HackSignal]) -> BranchOutcome:
-    """An outcome with the flags of hack signals: a confirmed one has no rank, and any is compared with nothing."""
+    """An outcome with the flags of hack signals: a confirmed hack has no rank, and no flagged branch is compared."""
     flags = sorted({*outcome.flags, *(f"hack_{each.kind}:{each.rule}" for each in signals)})
     confirmed = any(flag.startswith(CONFIRMED) for flag in flags)
     return BranchOutcome(outcome.status, tuple(flags), is_counted=False, is_ranked=not confirmed)
@@ -280,7 +281,7 @@ def comparable(outcomes: Mapping[int, BranchOutcome]) -> dict[int, ObjectiveStat
 
 
 class Doubt(NamedTuple):
-    """Why a verdict is unknown although its producer may mean it to decide."""
+    """Why a verdict is unknown although its producer may expect it to decide."""
 
     field: str
     """The field that would decide it."""

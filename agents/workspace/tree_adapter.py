@@ -1,7 +1,7 @@
 """Every name below a folder, for checks that must not skip anything: caches, dotfiles, links, pipes, sockets, huge
 files.
 
-Nothing is followed and nothing waits. The folder has the files of untrusted code, none of whose processes runs any
+Links are not followed, and no read blocks. The folder has the files of untrusted code, none of whose processes runs any
 more.
 """
 

@@ -105,11 +105,11 @@ class HttpConfig(_Section):
     port: int = Field(default=0, ge=0, le=65_535)
     """0 takes a free one."""
     header_s: float = Field(default=10.0, gt=0)
-    """A request's header has to be complete after this long."""
+    """The header of a request must be complete after this long."""
     body_grace_s: float = Field(default=10.0, gt=0)
     """How long a body may be slower; also how long the rest of a body is read that was answered before it was complete."""
     answer_s: float = Field(default=30.0, gt=0)
-    """A connection is closed when nothing of its answer was read for this long."""
+    """A connection is closed if its client has not read from its answer for this long."""
     keep_alive_s: float = Field(default=30.0, gt=0)
     """Connections without a request are kept this long: agents pause between turns."""
     max_connections: int = Field(default=4096, gt=0)
@@ -138,7 +138,7 @@ class GatewayConfig(HttpConfig):
     max_body_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
     """Of one request; a slice in it may have 1 MiB."""
     body_bytes_per_s: int = Field(default=1024, ge=0)
-    """A body has to come at least this fast, measured over every `body_grace_s`."""
+    """A body must arrive at least this fast, measured over every `body_grace_s`."""
 
 
 class ViewConfig(HttpConfig):
@@ -172,7 +172,7 @@ class WorkerConfig(_Section):
 
 
 class JudgeWorkerConfig(_Section):
-    """The judge worker: how the judge that `emission.judge` names is asked."""
+    """The judge worker: how it calls the judge of `emission.judge`."""
 
     slot: int = Field(default=0, ge=0)
     """Static membership: a restarted worker with the same slot is back at once. Every judge worker has its own."""
@@ -185,14 +185,14 @@ class JudgeWorkerConfig(_Section):
     extra_body: dict[str, JsonValue] = {}
     """Fields added to every request, as JSON: extensions that a server needs."""
     concurrency: int = Field(default=8, ge=1, le=1000)
-    """Calls under way at once."""
+    """Concurrent calls."""
     calls_per_hour: int = Field(default=3600, ge=0)
     """Calls beyond it become votes with cause budget. Every process counts its own calls, repetitions included; a worker
     begins with the votes of the last hour that stand in the log."""
     timeout_s: float = Field(default=60.0, gt=0)
     """Of one call."""
     longest_wait_s: float = Field(default=60.0, ge=0)
-    """Before a call is repeated, however long the service asks to wait."""
+    """Longest wait before a call is repeated, even if the service asks for more."""
     grace_s: float = Field(default=20.0, ge=0)
     """How long running calls may still take when the worker is stopped."""
     max_tokens: int = Field(default=1024, ge=64)
@@ -249,7 +249,9 @@ class ForkConfig(_Section):
 
 
 class VerifierConfig(_Section):
-    """The verifiers: `braid build-verifier` and `braid visual-verifier`. Sandboxes and snapshots are those of `fork`."""
+    """The verifiers: `braid build-verifier` and `braid visual-verifier`. The verifier's settings; sandboxes and
+    snapshots are those of `fork`.
+    """
 
     slot: int = Field(default=0, ge=0)
     """Static membership: a restarted verifier with the same slot is back at once. Each verifier of a kind has its own.
@@ -260,7 +262,7 @@ class VerifierConfig(_Section):
     """Folders of task directories, in addition to the samples. The pristine tests come from here, never from a branch.
     """
     sandbox: Literal["local", "e2b"] = "local"
-    """Of the build verifier. A browser needs a local one."""
+    """The sandbox of the build verifier. A browser needs a local one."""
     browser: Path | None = None
     """Chromium itself; unset: the system's."""
     announce_s: float = Field(default=30.0, ge=0)
@@ -286,7 +288,7 @@ class MemoryConfig(_Section):
     path: Path | None = None
     """The embedded store; unset: below the state directory."""
     top_k: int = Field(default=3, ge=0, le=50)
-    """At most so many memories for a task."""
+    """Most memories for a task."""
     floor: float = Field(default=0.2, ge=0.0, le=1.0)
     """Memories with a lower score are not returned."""
     embedding: str = ""
@@ -303,7 +305,7 @@ class CaptureConfig(_Section):
     """The fold of captures: part of `braid worker`."""
 
     idle_s: float = Field(default=600.0, gt=0)
-    """A captured branch without an end is over when nothing came for this long."""
+    """A captured branch without an end is over when no capture has arrived for this long."""
     trace_idle_s: float = Field(default=60.0, gt=0)
     """A trace with spans that are missing or open, and a branch that traces name, are over when no span came for this long."""
     max_age_s: float = Field(default=24 * 3600.0, gt=0)
@@ -351,9 +353,9 @@ class ProxyConfig(_Section):
     connect_s: float = Field(default=15.0, gt=0)
     """Time to reach an upstream."""
     silence_s: float = Field(default=600.0, gt=0)
-    """An upstream that sends nothing for this long is given up."""
+    """A call is given up if its upstream has sent nothing for this long."""
     max_calls: int = Field(default=1024, gt=0)
-    """Calls under way at once; more get 503."""
+    """Concurrent calls; more get 503."""
 
     @field_validator("upstreams")
     @classmethod

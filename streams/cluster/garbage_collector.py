@@ -8,7 +8,7 @@ YOUNG_OBJECTS = 50_000
 """New objects between two collections of a service: its connections make cycles."""
 
 YOUNG_OBJECTS_OF_JOBS = 200_000
-"""The same for a job: with 50,000, collections that found nothing took 5 % of a replay."""
+"""The same for a job: with 50,000, useless collections took 5 % of a replay."""
 
 
 def tune_gc(young: int = YOUNG_OBJECTS) -> None:

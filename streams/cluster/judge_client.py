@@ -22,7 +22,7 @@ ASKED_BY_US = frozenset({"scripted", "anthropic", "openai"})
 
 
 class Budget:
-    """At most so many calls in any hour."""
+    """Limits the calls in any hour."""
 
     def __init__(self, calls_per_hour: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = calls_per_hour

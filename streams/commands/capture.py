@@ -15,8 +15,8 @@ app = App(name="capture", help="Read captured calls again, with today's fold.")
 def again(*rollouts: str, to_prefix: str, source: LogFlags = LogFlags(), json: Json = False) -> None:
     """Fold old captures with today's code, and write the events to other rollouts on the configured cluster.
 
-    A rollout that has settled never changes: what a better fold reads in its captures goes to a rollout of its own, named with a prefix.
-    Openings are repeated; verdicts are not, since they are about the rollout that they name.
+    A settled rollout never changes: the result of an improved fold of its captures goes to a rollout of its own, named
+    with a prefix. Openings are repeated; verdicts are not, since they are about the rollout that they name.
 
     Example: `braid capture again fix-42 --to-prefix again-`
 

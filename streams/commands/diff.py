@@ -19,7 +19,7 @@ def diff(
     """Show what changed between two datasets of the same rollouts: rows added, removed and changed, and the rule that
     caused it.
 
-    Exits with 0 when nothing differs, with 1 otherwise.
+    Exits with 0 if there are no differences, with 1 otherwise.
 
     Example: `braid diff results again`
 

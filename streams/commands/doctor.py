@@ -1,4 +1,4 @@
-"""`braid doctor`: the effective configuration, and what is wrong with it or around it."""
+"""`braid doctor`: the effective configuration, and its faults and those of its environment."""
 
 import asyncio
 import os

@@ -50,7 +50,7 @@ class ExportFlags(Flags):
     eval_items: Path | None = None
     """JSON lines of {id, question}: rows that repeat one are left out."""
     shard_rows: Annotated[int, number("--shard-rows", 1)] = 50_000
-    """Rows of a file, about: a rollout is never spread over two."""
+    """Approximate number of rows of a file; a rollout is never split between two files."""
     from_beginning: Annotated[bool, Flag] = False
     """Export everything again, replacing the content of the directory."""
     json: JsonCounts = False

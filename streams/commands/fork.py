@@ -30,8 +30,8 @@ def fork(task: str, /, *, flags: ForkFlags = ForkFlags()) -> None:
     """Run a task N times side by side, each branch a coding agent in a sandbox of its own, every step on the log.
 
     TASK is a directory (instruction.md, task.toml, environment/, tests/) or the name of a sample: csv-table, name-migration,
-    notes-api, price-page. A branch that fails ends with its status and its error. Ctrl-C ends all branches as aborted; a
-    runner that was killed loses at most the turn in flight, and --resume runs what is unfinished.
+    notes-api, price-page. A branch that fails ends with its status and its error. Ctrl-C ends all branches as aborted;
+    a runner that was killed loses at most the turn in flight, and --resume runs the unfinished branches.
 
     Example: `braid fork csv-table --branches 4 --id first`
     """

@@ -48,13 +48,13 @@ class ForkFlags(Flags):
     branch_time: Annotated[float | None, number("--branch-time", MOMENT_S)] = None
     """Seconds of a branch; the task's own limit otherwise."""
     total_time: Annotated[float | None, number("--total-time", MOMENT_S)] = None
-    """Seconds of all branches together."""
+    """Limit of seconds for all branches together."""
     branch_tokens: Annotated[int | None, number("--branch-tokens", 1)] = None
     """Tokens of a branch."""
     total_tokens: Annotated[int | None, number("--total-tokens", 1)] = None
-    """Tokens of all branches together."""
+    """Limit of tokens for all branches together."""
     memories: Annotated[int, number("--memories", 0, 50)] = 0
-    """Tell the agents of up to so many past branches that passed at similar tasks (`braid memory add` remembers them)."""
+    """Show the agents up to so many past branches that passed at similar tasks (`braid memory add` stores them)."""
     json: Annotated[bool, Flag] = False
     """Print JSON: the rollout's id first, one object for each branch that ends, the counts last."""
 

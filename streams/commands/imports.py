@@ -47,11 +47,11 @@ class ImportFlags(Flags):
     shape: Literal["real", "seed"] = "real"
     """Read the output of producers, or the shapes that their documents describe."""
     check: Annotated[bool, Flag] = False
-    """Count, and write nothing."""
+    """Count only, without writing."""
     no_close: Annotated[bool, Flag] = False
     """Leave the rollouts open: more files about them will follow."""
     rejected: Path | None = None
-    """Keep what is bad in this file (default: rejected-input.jsonl here)."""
+    """The file for bad input (default: rejected-input.jsonl here)."""
     keep_going: KeepGoing = False
     json: JsonCounts = False
 

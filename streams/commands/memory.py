@@ -20,7 +20,7 @@ def add(
 ) -> None:
     """Remember the branches of closed rollouts that passed and show no sign of a hack.
 
-    Nothing else is ever remembered. Doing it again changes nothing: a branch that is remembered already is replaced.
+    Nothing else is ever remembered. Repeating it is harmless: a branch that is remembered already is replaced.
 
     Example: `braid memory add --from-dir results`
 

@@ -15,7 +15,7 @@ class NumberError(BraidError):
 
 @dataclass(frozen=True)
 class Between:
-    """The range of an option, both ends included; never infinity, and nothing that is no number."""
+    """The range of an option, both ends included; infinity and NaN are refused."""
 
     option: str
     least: float

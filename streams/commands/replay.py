@@ -15,8 +15,8 @@ def replay(*, flags: ReplayFlags = ReplayFlags()) -> None:
     """Fold the log again: the same facts give the same bytes, or the bytes that other rules would have given.
 
     Reads the fact topics (or an archive of them) up to their current ends. No worker is needed, no model is called, no
-    clock is read: deadlines, verdicts and votes are in the log. Exits with 1 if a closed rollout cannot be made again,
-    or --verify finds a difference; faults are named, and the rest is replayed.
+    clock is read: deadlines, verdicts and votes are in the log. Exits with 1 when a rollout that has closed cannot be
+    made again, or --verify finds a difference; faults are named, and the rest is replayed.
 
     Try `braid replay --dry-run --verify` first: it proves that the sinks match the log.
 

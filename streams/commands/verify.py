@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streams.views.tables import Grid
 
 SHOWN = 50
-"""Findings and chains that people are shown without --verbose: enough to see what happened."""
+"""Findings and chains that are shown without --verbose: enough to see the cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ def verify(
     *,
     flags: VerifyFlags = VerifyFlags(),
 ) -> None:
-    """Check evidence: signatures, chains, nothing missing; in a directory also every row, every file and every rollout.
+    """Check evidence: signatures, chains, completeness; in a directory also every row, every file and every rollout.
 
     Without a path, the topics of the configured cluster are verified. Exits with 1 if anything is not ok.
 

@@ -70,7 +70,7 @@ def view(
         sys.stdout.flush()
 
     logs.configure(log_level)
-    tune_gc()  # a large rollout is many objects: a quarter of the time of its first page was collections of what stays
+    tune_gc()  # a large rollout is many objects: garbage collection took a quarter of the time of its first page
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(app, bound, said))
 

@@ -13,9 +13,9 @@ def worker(
 ) -> None:
     """Fold facts into closed rollouts, live, until SIGTERM or Ctrl-C.
 
-    Run more of them, each with a slot of its own, and they share the partitions. One that dies is simply started again: it
-    reads the log from its last commit, and nothing is lost or mixed. Captures of the proxy and of tracers are folded into events beside,
-    in a group of their own.
+    Run more of them, each with a slot of its own, and they share the partitions. A worker that dies is simply started
+    again: it reads the log from its last commit, and no fact is lost or mixed up. Captures of the proxy and of tracers
+    are folded into events beside, in a group of their own.
 
     Example: `braid worker --slot 1`
 

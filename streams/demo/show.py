@@ -192,7 +192,7 @@ async def run_on_kafka(settings: Settings, out: Path, console: Console) -> Accou
             await asyncio.wait([forking])
         closed = await _write_files(log, out)
         account = await account_of(log, SHOWN)
-    kept = await _keep_log(settings, out)  # after the worker's end: it writes no more
+    kept = await _keep_log(settings, out)  # after the worker has ended: it writes no more
     _seal(out, kept | {"rollouts": sorted(closed)}, signing_key(settings))
     return account
 

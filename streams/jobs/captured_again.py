@@ -37,7 +37,7 @@ class Again:
 
 
 async def fold_again(log: LogReader, rollouts: Iterable[str], prefix: str, put: Put) -> Again:
-    """Fold the captures of rollouts (all, when none are named) and write the events under `prefix` + their ids.
+    """Fold the captures of rollouts (by default all) and write the events under `prefix` + their ids.
 
     Openings are repeated under the new id, so that the new rollout waits for the same branches and verdicts. Raises
     AgainError.

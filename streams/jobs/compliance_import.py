@@ -1,4 +1,4 @@
-"""Stored compliance records become lines that `braid run` and `braid ingest` read, with verdicts made anew."""
+"""Stored compliance records become lines that `braid run` and `braid ingest` read, with new verdicts."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

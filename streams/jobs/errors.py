@@ -9,6 +9,6 @@ class ReplayError(BraidError):
 
 
 def require_topics(spans: Spans, place: str) -> None:
-    """Raise ReplayError when a cluster has none of the topics."""
+    """Raise ReplayError if a cluster has none of the topics."""
     if not any(spans.values()):
         raise ReplayError(f"{place} has no topics to read; is BRAID_PREFIX right?")

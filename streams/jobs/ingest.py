@@ -40,7 +40,7 @@ class Ingested(NamedTuple):
     facts: dict[str, int]
     """Number of facts by kind of record."""
     warnings: int = 0
-    """Verdicts that will mean nothing."""
+    """Verdicts that have no effect."""
     first_warning: str = ""
     untrusted: int = 0
     """Verdicts that no trusted key has signed: the worker makes dead letters of them."""

@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 async def plan(log: KafkaReader, letters: Sequence[DeadLetter], *, again: bool = False) -> list[Outcome]:
-    """The plan for retrying these letters; nothing is written. Letters of one origin are put back once.
+    """The plan for retrying these letters; this writes no record. Letters of one origin are put back once.
 
     A letter that failed again after it was put back is left alone unless `again`: a retry that is repeated must not go
     round in circles.

@@ -34,7 +34,7 @@ BATCH = 512
 """Rollouts ranked at once: the fits are made in batches."""
 
 ENDING_KINDS = frozenset({"final_answer", "error"})
-"""Events that end a branch; nothing is kept of the others."""
+"""Events that end a branch; other events are not stored."""
 
 BRANCH_FIELDS = (
     "branch_index", "objective_status", "objective_score", "bt_score", "se", "judge_score", "judge_scalar", "total", "rank",

@@ -206,7 +206,7 @@ class NewTopics(_Topics):
 
 
 class ResumedTopics(_Topics):
-    """Topics that an earlier run may have begun: openings, decisions, and what follows. A complete rollout is not
+    """Topics that an earlier run may have begun: openings, decisions, and their output. A complete rollout is not
     written again.
     """
 
@@ -259,7 +259,7 @@ def topic_writer(settings: Settings, prefix: str, source: str, partitions: int |
 
 
 def require_prefix(settings: Settings, prefix: str) -> None:
-    """Raises TargetError when topics with this prefix cannot be, or are those that are read."""
+    """Raises TargetError if topics with this prefix are invalid, or are those that are read."""
     if prefix == settings.prefix:
         raise TargetError(f"--to-prefix {prefix!r} is where the facts are; choose another one")
     require_possible(prefix)

@@ -37,7 +37,7 @@ class EmbeddedLogError(BraidError):
 
 
 def read_partition(folder: Path, topic: str, partition: int) -> Iterator[LogRecord]:
-    """The records of a partition, in order; none when it has no file. Raises EmbeddedLogError for a damaged file."""
+    """The records of a partition, in order; empty if it has no file. Raises EmbeddedLogError for a damaged file."""
     for path in segments_of(folder, topic, partition):
         for block in read_segment(path):
             yield from block

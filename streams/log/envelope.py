@@ -1,6 +1,6 @@
 """Topic, partition, key, value, headers and size limit of the records that we write: one place for all writers.
 
-Pure: nothing here talks to a broker or opens a file.
+Pure: this module neither connects to a broker nor opens files.
 """
 
 from functools import partial

@@ -32,7 +32,7 @@ def read_fact(codec: Codec, topic: Topic, value: bytes | None, rollout_id: str) 
 
 
 def readable_facts(codec: Codec, topic: Topic, records: Iterable[LogRecord]) -> list[tuple[str, Fact]]:
-    """The facts of records with their rollouts, without those that cannot be read."""
+    """The facts of records with their rollouts, without unreadable ones."""
     found: list[tuple[str, Fact]] = []
     for record in records:
         try:
@@ -44,7 +44,7 @@ def readable_facts(codec: Codec, topic: Topic, records: Iterable[LogRecord]) -> 
 
 
 def read_record(codec: Codec, topic: Topic, key: bytes | None, value: bytes | None) -> Record:
-    """The record in a value. Raises DecodeError when it is none, or not about the rollout that the key names."""
+    """The record in a value. Raises DecodeError if it is not a fact, or is about another rollout than its key."""
     return _about(rollout_of_key(key), topic, codec.decode(topic, value))
 
 

@@ -179,7 +179,7 @@ def bad_line(line: Line, error: LineError) -> BadLine:
 
 
 class Doubted:
-    """Verdicts of lines that will mean nothing: how many, and where the first one is."""
+    """Verdicts of lines that have no effect: how many, and the position of the first one."""
 
     def __init__(self) -> None:
         self.count = 0

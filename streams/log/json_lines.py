@@ -79,7 +79,9 @@ Known = dict[int, orjson.Fragment]
 
 
 def json_line(record: Record, known: Known | None = None) -> bytes:
-    """A record as a line of JSON: evidence in its AEP form, messages as trainers write them; parts in `known` are not written anew."""
+    """A record as a line of JSON: evidence in its AEP form, messages as trainers write them; parts in `known` are not
+    encoded again.
+    """
     value = json_view(record) if isinstance(record, AepRecord) else record
     return orjson.dumps(
         value, default=partial(_members, {} if known is None else known), option=orjson.OPT_APPEND_NEWLINE
@@ -87,7 +89,7 @@ def json_line(record: Record, known: Known | None = None) -> bytes:
 
 
 def _members(known: Known, record: Record) -> dict[str, Any] | orjson.Fragment:
-    """The members of a record; of a message without those that do not apply. Reading them back gives the same record."""
+    """The members of a record; of a message without fields that do not apply. Reading them back gives the same record."""
     kind = type(record)
     if kind is Message or kind is RewardComponent:
         found = known.get(id(record))

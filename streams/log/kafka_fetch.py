@@ -38,7 +38,7 @@ WAIT_MS = 20
 """How long a broker may hold a request without data: other requests wait behind it."""
 AGAIN_S = 0.2
 STALL_S = 30.0
-"""A bounded read that gets nothing for this long has lost its broker."""
+"""A bounded read that receives no data for this long has lost its broker."""
 
 
 Beginning = Callable[[TopicPartition], Awaitable[int]]
@@ -119,7 +119,7 @@ class Fetching:
         )
 
     async def _asked(self, place: TopicPartition, position: int, size: int) -> list[Any]:
-        """One request for about so many bytes. Raises KafkaError."""
+        """One request for approximately so many bytes. Raises KafkaError."""
         leader = self._client.cluster.leader_for_partition(place)
         if leader is None or leader == -1:
             await self._client.add_topic(place.topic)

@@ -13,7 +13,7 @@ from streams.log.topic_setup import ensure_topics
 from streams.log.wire import Codec
 
 MAX_UNACKED = 2000
-"""Writes under way before the next one waits."""
+"""Unacknowledged writes before the next one waits."""
 
 
 async def send(producer: Any, record: Outgoing, at: int | None = None) -> asyncio.Future[Any]:

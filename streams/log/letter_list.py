@@ -85,7 +85,7 @@ def dead_letter(placed: Placed) -> DeadLetter:
     topic, partition, record = placed
     try:
         letter = read_letter(record.key, record.value, record.headers)
-    except ValueError:  # a partition or offset that is no number: not written by us
+    except ValueError:  # the partition or offset is not a number: not written by us
         letter = Letter(
             record.key, record.value, record.headers, "", -1, -1, "unknown", "", "its headers make no sense"
         )

@@ -112,7 +112,7 @@ def listed(manifest: Mapping[str, Any], member: str = "files") -> dict[str, Json
 
 
 def shortfall(path: Path, stated: Mapping[str, Any]) -> str:
-    """Say whether a listed file is missing or cut, by its size alone; nothing, if it is neither."""
+    """Return whether a listed file is missing or truncated, by its size alone; empty if it is neither."""
     if not path.is_file():
         return "it is missing"
     size, held = stated.get("bytes"), path.stat().st_size
@@ -132,7 +132,7 @@ class Strangers(NamedTuple):
     """Everything in a directory that its manifests do not list."""
 
     named: list[tuple[Path, str]]
-    """Files, links, and directories with nothing in them, each with the reason."""
+    """Files, links, and empty directories, each with the reason."""
     nested: list[Path]
     """Directories with a manifest of their own."""
 

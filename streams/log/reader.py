@@ -91,7 +91,7 @@ class LogReader(ABC):
         """Check files against their manifest ahead of time, so that the first read of each does not wait for it."""
 
     def require(self, topic: Topic) -> None:  # noqa: B027 - files hold the topics that were written
-        """Raise LookError when a cluster has no such topic yet."""
+        """Raise LookError if a cluster has no such topic yet."""
 
     @abstractmethod
     def provenance(self, topics: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,8 +177,8 @@ class LogReader(ABC):
     async def decode(self, placed: Placed) -> Record:
         """Decode a record.
 
-        Raises DecodeError when its value is none of its topic's, or not about the rollout that its key names;
-        RegistryUnreachableError when the registry does not answer.
+        Raises DecodeError if its value is not valid for its topic, or belongs to another rollout than its key;
+        RegistryUnreachableError if the registry does not answer.
         """
         topic, _, record = placed
         await self.learn([record])

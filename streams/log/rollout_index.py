@@ -218,7 +218,7 @@ class RolloutIndex(IndexQueries):
         return found
 
     def _take(self, log: LogReader, topic: Topic, partition: int, block: Sequence[LogRecord]) -> set[str]:
-        """Note a block, all or nothing."""
+        """Add a block completely or not at all."""
         database = self._database
         database.execute("BEGIN")
         try:

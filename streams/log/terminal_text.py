@@ -1,4 +1,4 @@
-"""Foreign text, fit for a terminal: redacted, on one line, with nothing in it that a terminal would obey.
+"""Foreign text, fit for a terminal: redacted, on one line, without control sequences.
 
 Text of agents, verifiers and producers is printed only through here.
 """

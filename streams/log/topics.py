@@ -38,7 +38,7 @@ class Topic(NamedTuple):
     """One topic."""
 
     name: str
-    """Without the configured prefix."""
+    """The name without the configured prefix."""
     record: type[Record] | None
     """The record of its values; None for dead letters, whose values are the original bytes."""
     kind: Kind
@@ -76,7 +76,7 @@ TOPICS: tuple[Topic, ...] = (
 )  # fmt: skip
 
 FACTS: tuple[Topic, ...] = tuple(topic for topic in TOPICS if topic.kind == "fact")
-"""The topics that the fold reads; the order is that of the topic table, nothing depends on it."""
+"""The topics that the fold reads, in the order of the topic table, which has no effect."""
 
 ARCHIVED: tuple[Topic, ...] = (*FACTS, CAPTURES)
 """Topics that cannot be made again. Older archives lack captures, which means that there are none."""
@@ -95,7 +95,7 @@ def changelog(group: str, table: str) -> str:
 
 
 def topic_config(topic: Topic, *, own_times: bool = False) -> dict[str, str]:
-    """The broker's settings for a topic. Facts are kept for ever: they are the only state there is.
+    """The broker's settings for a topic. Facts are kept forever: they are the only state.
 
     With `own_times` records keep the times they are sent with, for restoring records that have times already.
     """

@@ -63,7 +63,7 @@ class Codec:
                 self._by_fingerprint[version.fingerprint] = Writer(version.name, _number(version, versions))
 
     async def register(self, topics: Iterable[Topic] = TOPICS) -> dict[str, int]:
-        """Make our schemas known to the registry; returns the newest ids by subject. Does nothing without a registry."""
+        """Make our schemas known to the registry; returns the newest ids by subject. A no-op without a registry."""
         ids: dict[str, int] = {}
         if self._registry is None:
             return ids

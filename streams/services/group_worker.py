@@ -3,8 +3,8 @@
 A plain consumer in a group of its own, not an agent of the live worker's framework: nothing is folded here and there is
 no table, but a piece of work takes seconds (a model's answer, a test run) and pieces end in any order, and an offset
 may only be committed when all results of its record are acknowledged. Polling continues while work is slow (partitions
-are paused, and the group does not wait). Results that are in the log already are read before the first piece of a
-partition is taken, so a worker that was killed repeats at most the work under way.
+are paused, and the group does not wait). Existing results in the log are read before the first piece of a partition is
+taken, so a worker that was killed repeats at most its running work.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from streams.services.slot import Slot, claimed, name_of
 
 POLL_MS = 200
 IN_HAND = 4
-"""Records in hand for each piece of work that may be under way; with more, partitions are paused."""
+"""Queued records for each piece of work that may run at once; with more, partitions are paused."""
 
 REMEMBERED = 100_000
 """Decisions kept for a partition: if more arrive while some work waits, that work may be done needlessly, which is
@@ -97,7 +97,7 @@ class Role(NamedTuple):
     group: str
     slot: int
     parallel: int
-    """Pieces of work under way at once."""
+    """Pieces of work that run at once."""
     grace_s: float
     """How long running work may still take when the worker is stopped."""
     look_back_ms: int
@@ -134,7 +134,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         return True
 
     async def let_go(self) -> None:
-        """Called last, when no work is under way any more."""
+        """Called last, when no work is running any more."""
 
     def settled(self, held: Held, settled: RolloutSettled) -> None:
         """Called when a rollout of a partition has settled."""
@@ -145,7 +145,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     # -- the group -----------------------------------------------------------------------------------------------------
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Work under way is finished and written; new work is the next owner's."""
+        """Running work is finished and written; new work belongs to the next owner."""
         self.is_ready = False
         for tp in revoked:
             held = self._held.pop(tp.partition, None)
@@ -190,7 +190,7 @@ class GroupWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             raise self._failure
 
     def _hold_back(self, consumer: AIOKafkaConsumer) -> None:
-        """Stop fetching while enough is in hand. Polling continues, so the group never waits for slow work."""
+        """Stop fetching while enough records are queued. Polling continues, so the group never waits for slow work."""
         assigned = consumer.assignment()
         with suppress(IllegalStateError):  # revoked at this very moment
             if len(self._work) >= IN_HAND * self.role.parallel:

@@ -3,7 +3,8 @@
 Two processes with one slot would take it from each other forever, because Kafka gives a slot to the member that joined
 last. So the second one is refused before it joins, and the first continues undisturbed:
 
-- On one machine a lock file decides at once. The kernel frees it when its holder ends, however it ends. The file keeps the id
+- On one machine a lock file decides at once. The kernel releases it when its holder ends, however it ends. The file
+keeps the id
   that the group gave its holder: a member with that id is a dead process of this machine, and its slot is taken over at once.
 - A member with another id comes from another machine (or another user, or a container that is gone). Only its heartbeats show
   whether it lives: the group forgets a dead one after a session timeout, so the second process waits that long before it is
@@ -167,7 +168,7 @@ async def _lock_file(settings: Settings, name: str) -> Path:
 
 
 def _read(file: BinaryIO) -> dict[str, str]:
-    """The last content; nothing when it was never written, or not as a whole."""
+    """The last content; empty if it was never written, or not completely."""
     file.seek(0)
     try:
         found = orjson.loads(file.read())

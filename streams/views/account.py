@@ -126,7 +126,7 @@ class Account:
 
 
 async def account_of(log: LogReader, rollout_id: str, index: "RolloutIndex | None" = None) -> Account:
-    """Read everything about a rollout. Raises nothing for an unknown one: its account is empty.
+    """Read everything about a rollout. Does not raise for an unknown rollout: its account is empty.
 
     With an index only the rollout's own records are read, at their offsets; else its partition is searched for them.
     """

@@ -22,7 +22,7 @@ class Interval(NamedTuple):
 
 
 def interval(score: float | None, se: float | None) -> Interval | None:
-    """Score +/- 1.96 standard errors; None when nothing was compared."""
+    """Score +/- 1.96 standard errors; None if there were no comparisons."""
     if score is None:
         return None
     reach = Z95 * (se or 0.0)

@@ -27,7 +27,7 @@ OLDEST_PYTHON = (3, 11)
 GIB = 1024**3
 DISK_PROBLEM = GIB
 DISK_WARNING = 5 * GIB
-"""Kafka stops taking records on a full disk, and a log that is kept for ever only grows."""
+"""Kafka stops taking records on a full disk, and a log that is kept forever only grows."""
 
 Result = Literal["ok", "warning", "problem", "skipped"]
 

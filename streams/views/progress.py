@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, nothing elsewhere; or a line for each step."""
+"""Progress on standard error: a bar on a terminal, no output elsewhere; or a line for each step."""
 
 import sys
 import time

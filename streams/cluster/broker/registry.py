@@ -33,8 +33,8 @@ class Registry:
         return f"http://{LOOPBACK}:{port}{API}"
 
     def command(self, home: Home, ports: Ports, java: Java, jars: Path) -> list[str]:  # noqa: ARG002 - Service's form
-        """Return the command that runs it. Settings are system properties: nothing in a user's environment overrides
-        those.
+        """Return the command that runs it. Settings are system properties, so that a user's environment cannot override
+        them.
         """
         settings = {
             "quarkus.http.host": LOOPBACK,
@@ -61,7 +61,7 @@ class Registry:
 
     def answers(self, port: int) -> bool:
         """Whether it lists its subjects, which needs its database."""
-        # The plain client: it knows no proxies, and asking many times a second costs it nothing.
+        # The plain client: it uses no proxies, and is cheap enough to call many times a second.
         connection = http.client.HTTPConnection(LOOPBACK, port, timeout=ASKING_SECONDS)
         try:
             connection.request("GET", f"{API}/subjects")

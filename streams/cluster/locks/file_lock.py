@@ -1,4 +1,4 @@
-"""A lock file, held by one process at a time. The kernel frees it when its holder ends, however it ends.
+"""A lock file, held by one process at a time. The kernel releases it when its holder ends, however it ends.
 
 The file itself is never deleted: otherwise two processes could hold "the" lock on two different files.
 """

@@ -38,7 +38,7 @@ def tasks(
 ) -> None:
     """Audit task directories: answers, graders and tests that the agent can see or change, secrets, history, tests that pass anything.
 
-    Exits with 1 unless every task is trusted (nothing critical or high) and scores at least --fail-under.
+    Exits with 1 unless every task is trusted (no critical or high findings) and scores at least --fail-under.
 
     Example: `braid audit tasks csv-table notes-api --run`
     """

@@ -21,7 +21,7 @@ def import_records(
     out: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Turn stored records into facts, verify every text anew, and make rows of them.
+    """Turn stored records into facts, verify every text again, and make rows of them.
 
     A rollout per file and task, a branch per mode. The final_pass of a record is only a claim: verdicts are made from the texts.
 

@@ -21,7 +21,7 @@ def verify(
     loose: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Verify answers against the constraints of their tasks. Calls no model, writes nothing.
+    """Verify answers against the constraints of their tasks. Calls no model and writes no files.
 
     A line is an IFEval row with `response`, `{prompt, spec, output}`, or a ComplianceEvalRecord, which needs --tasks. The exit
     code is 1 only where a line is bad; an answer that fails is a result.

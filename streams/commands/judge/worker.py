@@ -17,7 +17,7 @@ class JudgeWorkerFlags(Flags):
     rules: Path | None = None
     """The rule file of a scripted judge."""
     concurrency: Annotated[int | None, number("--concurrency", 1, 1000)] = None
-    """Calls under way at once."""
+    """Concurrent calls."""
     metrics_port: MetricsPort | None = None
     """Serve /metrics, /healthz and /readyz on this port of loopback (0: not at all)."""
 

@@ -139,7 +139,7 @@ def _line(line: Line) -> Element:
 
 
 def _parsed(text: bytes) -> Any:
-    """The value of a JSON text. A NaN of the tool that wrote it is no value, and a mark of the byte order is passed over."""
+    """The value of a JSON text. A NaN written by the tool is not a value, and a byte order mark is skipped."""
     return parse(without_constants(text.removeprefix(BOM_UTF8)))
 
 

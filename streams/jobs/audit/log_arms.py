@@ -9,7 +9,9 @@ from streams.log.reader import LogReader
 
 
 async def read_arms(log: LogReader, label: str, say: Say = quiet) -> dict[str, Arm]:
-    """Read the log; returns the arms by name. Rollouts without the label, or that cannot be made again, are in none."""
+    """Read the log; returns the arms by name. Rollouts without the label, or that cannot be made again, belong to no
+    arm.
+    """
     arms: dict[str, Arm] = {}
     async for rollout in log_rollouts(log, say):
         name = None if rollout.opened is None else rollout.opened.labels.get(label)

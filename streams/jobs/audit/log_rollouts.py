@@ -53,7 +53,7 @@ class _Rounds:
         self._old: dict[str, None] = {}
 
     def begin(self, topic: Topic) -> list[str]:
-        """Begin a block of a topic; returns the rollouts that nothing more comes for."""
+        """Begin a block of a topic; return the rollouts for which no more records follow."""
         if topic.name not in self._seen:
             self._seen.add(topic.name)
             return []

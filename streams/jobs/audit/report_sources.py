@@ -87,7 +87,9 @@ async def stored_evidence(log: LogReader) -> AsyncIterator[Evidence]:
 
 
 def evidence_files(path: Path) -> list[Path]:
-    """The files of evidence at a path: itself, the output of a run, or the provenance of a dataset; none for a log alone."""
+    """The files of evidence at a path: the file itself, the output of a run, or the provenance of a dataset; empty for
+    a log alone.
+    """
     if path.is_file():
         return [path]
     lines = path / SINK_FILES[AepRecord]

@@ -26,7 +26,9 @@ class Row(NamedTuple):
 
 
 def read_index(path: Path) -> EvalIndex:
-    """The index of an items file. Raises RowAuditError when a line of it is none: a missing item would go unseen."""
+    """The index of an items file. Raises RowAuditError for an invalid line, because a missing item would not be
+    noticed.
+    """
     found = read_items(line.text for line in read_lines([path]))
     if found.errors:
         first = found.errors[0]
@@ -61,7 +63,7 @@ def audit_rows(files: Sequence[Path], index: EvalIndex | None) -> dict[str, Any]
             if match is not None:
                 contaminated += 1
                 found = [*found, f"repeats evaluation item {match.item_id} ({match.rule}, {match.score:.3g})"]
-                invalid -= len(found) == 1  # learnable, and still no row to train on
+                invalid -= len(found) == 1  # learnable, but not a row to train on
         invalid += bool(found)
         errors += [{"line": row.line, "reason": reason} for reason in found]
     return {

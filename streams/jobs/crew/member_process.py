@@ -1,7 +1,7 @@
 """The main loop of a member of a crew: a job, then partition numbers, on one pipe; answers in JSON lines on another.
 
-A member ends when its input ends, also in the middle of a partition: nothing runs on, or is left half, when the process that
-started it is killed.
+A member ends when its input ends, even during a partition: so no process and no partial file is left when the process
+that started it is killed.
 """
 
 import asyncio
@@ -79,7 +79,9 @@ def _end_with_parent(questions: int, place: Workplace[Any], under_way: list[int]
 
 
 def _answer(answers: int, plain: object) -> None:
-    """Write an answer to the parent; without a buffer, which would be written again at the end when nothing reads it."""
+    """Write an answer to the parent; unbuffered, because a buffer would be written again at the end when no process
+    reads it.
+    """
     said = memoryview(orjson.dumps(plain) + b"\n")
     try:
         while said:

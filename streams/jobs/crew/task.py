@@ -1,4 +1,6 @@
-"""Partitions of a job, processed by a crew: each process takes the next one. Without a crew, here."""
+"""Partitions of a job, processed by a crew: each process takes the next one. Without a crew, the partitions are
+processed here.
+"""
 
 import asyncio
 from collections.abc import Callable

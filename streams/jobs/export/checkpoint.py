@@ -38,7 +38,9 @@ CARD = "README.md"
 METADATA = "metadata.json"
 CHECKPOINT_VERSION = 3
 PUBLISHING = ".export.publishing.json"
-"""Names and digests of the files that are being published, from before the first is seen until the checkpoint knows them."""
+"""Names and digests of the files that are being published, from before the first is visible until the checkpoint lists
+them.
+"""
 ALONES = "|".join(map(re.escape, ALONE))
 _PUBLISHED = re.compile(rf"({FOLDER}/)?[\w-]+-[0-9]{{5,}}\.(jsonl|parquet)|[^/]+/({ALONES})")
 

@@ -1,7 +1,7 @@
 """Files of rows, JSON lines or Parquet, that become visible together, when all of them are complete.
 
-A rollout's rows are never spread over two files. Until `reveal` every file has a temporary name; whatever goes wrong
-before, nothing half is ever to be seen.
+A rollout's rows are never spread over two files. Until `reveal` every file has a temporary name, so that a failure
+before it leaves no partial file visible.
 """
 
 import os

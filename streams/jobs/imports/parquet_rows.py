@@ -30,7 +30,7 @@ def parquet_rows(source: BinaryIO) -> Iterator[dict[str, Any]]:
 
 
 def parquet_head(source: BinaryIO, size: int) -> bytes:
-    """The first rows as JSON lines, long values cut, as far as `size` bytes reach; nothing of a damaged file."""
+    """The first rows as JSON lines, long values truncated, up to `size` bytes; empty for a damaged file."""
     head = b""
     try:
         for row in parquet_rows(source):

@@ -83,7 +83,9 @@ class TraceFiles:
                 yield raw
 
     def head(self, name: str) -> bytes:
-        """The first 64 KiB of a file: of its header for a log of Inspect, of its rows as JSON for Parquet; nothing of a damaged one."""
+        """The first 64 KiB of a file: of its header for a log of Inspect, of its rows as JSON for Parquet; empty for a
+        damaged one.
+        """
         if name not in self._heads:
             try:
                 self._heads[name] = self._head(name)

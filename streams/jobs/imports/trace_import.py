@@ -91,7 +91,7 @@ class TraceImport:
             self.found.branches += branches
 
     def lines(self) -> Iterator[bytes]:
-        """The lines of everything that was read; nothing is left afterwards."""
+        """The lines of everything that was read; the import is empty afterwards."""
         for book in self._books.values():
             yield from book.lines()
         self.close()

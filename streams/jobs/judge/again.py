@@ -1,4 +1,4 @@
-"""Stored rollouts judged again: out of a log, with another judge or rubric, into files or topics of their own.
+"""Judge stored rollouts again: read from a log, with another judge or rubric, written to separate files or topics.
 
 The facts do not change. Existing votes (in the log, or in the results) are not paid for again, and a run that was
 killed, or whose budget was spent, is simply started again: it continues where it stopped.
@@ -168,7 +168,7 @@ async def judge_again(
 
 
 async def _finish(work: _Work, answers: list[JudgeVote], results: Results, counts: Judged) -> None:
-    """Close a rollout with its votes, and hand on what follows."""
+    """Close a rollout with its votes, and write the output."""
     if any(vote.cause == "budget" for vote in answers):
         counts.unfinished += 1
         return

@@ -1,7 +1,6 @@
 """A judge asked about many requests at once, outside the judge worker: for files, for stored rollouts, for calibration.
 
-A known vote is not requested again. Every vote is stored at once, so a killed process loses no more than the calls
-under way.
+A known vote is not requested again. Every vote is stored at once, so a killed process loses only the running calls.
 """
 
 import asyncio
@@ -99,7 +98,7 @@ async def _forget(_vote: JudgeVote) -> None:
 
 
 def _ignore(_vote: JudgeVote, _why: str) -> None:
-    """A listener that does nothing."""
+    """A listener that ignores its calls."""
 
 
 class Asker:

@@ -1,7 +1,7 @@
 """Calibration: a judge is asked about pairs for which the better side is known.
 
 A golden file has one JSON object per line: {"task": "...", "better": "...", "worse": "..."}, with an optional `id` and
-`shared_prefix`. Which of the two is the request's a follows from the texts, so a judge with a favourite letter gains nothing.
+`shared_prefix`. The texts decide which of the two is the request's a, so a judge with a favourite letter gains nothing.
 """
 
 from collections import Counter

@@ -16,7 +16,7 @@ LAST_MS = 253_402_300_799_999
 
 
 async def bounded(log: LogReader, start: str | None, end: str | None, manifest: Path | None) -> Spans:
-    """The part of the fact topics that is asked for; all of them without bounds."""
+    """The requested part of the fact topics; all of them without bounds."""
     require_bounds(start, end, manifest)
     spans = await log.spans()
     if log.kind == "kafka":

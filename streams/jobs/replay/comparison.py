@@ -35,7 +35,7 @@ class Comparison(BaseModel):
     missing: int = 0
     """Emitted now, and not in the sinks."""
     extra: int = 0
-    """In the sinks, not emitted now, and nothing in the log explains it."""
+    """In the sinks, not emitted now, and unexplained by the log."""
     earlier: int = 0
     """Closing evidence from before it listed branch records: the same in everything else."""
     superseded: int = 0

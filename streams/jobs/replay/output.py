@@ -39,7 +39,7 @@ class _Found:
 
 
 class Output:
-    """A replay's output directory, locked while it runs. Without a directory nothing is kept."""
+    """A replay's output directory, locked while it runs. Without a directory no files are written."""
 
     def __init__(self, job: Job, *, resume: bool) -> None:
         self.job = job
@@ -53,7 +53,7 @@ class Output:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Make ready. Raises ReplayError when something is in the way; then nothing was touched."""
+        """Make ready. Raises ReplayError if the directory cannot be used; then it was not changed."""
         out = self.job.out
         if out is None:
             return self

@@ -1,4 +1,5 @@
-"""The facts of one partition folded to be closed anew: a rollout leaves with its last record, whatever was decided of it.
+"""Folds the facts of one partition to close its rollouts again: a rollout is released with its last record, whatever
+was decided about it.
 
 Decisions in the log only show which facts existed. The records of each rollout were counted before, so that memory
 holds only the rollouts open at one moment.
@@ -21,7 +22,7 @@ from streams.log.wire import Codec
 
 
 class Reclosing(Fold):
-    """The rollouts of one partition, for those who decide themselves."""
+    """The rollouts of one partition, for callers that make the decisions themselves."""
 
     def __init__(
         self,

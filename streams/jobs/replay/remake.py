@@ -29,7 +29,7 @@ class Rules(NamedTuple):
 
     overrides: Overrides
     reclose: bool
-    """Whether closings are decided anew."""
+    """Whether closings are decided again."""
     policy: ClosingPolicy
     """When rollouts close, if that is decided again."""
     unpinned: EmissionConfig
@@ -56,7 +56,7 @@ class Making:
         self.signing = 0.0
 
     def make(self, rollout: Rollout) -> list[Made]:
-        """The output of a rollout; nothing, when it does not close or cannot be made."""
+        """The output of a rollout; None if it does not close or cannot be made."""
         began = process_time()
         try:
             if self._rules.reclose and not self._closed_anew(rollout):

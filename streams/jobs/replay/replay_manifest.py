@@ -54,7 +54,7 @@ class ReplayManifest(BaseModel):
     holes: list[Hole] = []
     counts: dict[str, Any]
     files: dict[str, ListedFile | str]
-    """Until sizes were kept, a digest each."""
+    """In older manifests, which have no sizes, a digest for each file."""
     facts: int = 0
     partitions: int = 0
     open: int = 0

@@ -1,8 +1,8 @@
 """`braid run`: the whole job on the embedded log, for people who have files and no broker.
 
 The input is spread over partitions on disk, then processes fold one partition each: memory does not grow with the
-input, and the same files give the same bytes for any number of processes. The signed manifest is written last: a run
-that was killed has none, and is run again.
+input, and the same files give the same bytes for any number of processes. The signed manifest is written last: a killed
+run has none, and must be run again.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ async def fold_files(
 
 
 class _Run:
-    """A run under way: everything but its manifest."""
+    """A run without its manifest."""
 
     def __init__(
         self, files: Sequence[Path], out: Path, spool: Path, settings: Settings, key: SigningKey | None, wanted: Wanted,
@@ -201,7 +201,7 @@ class _Run:
 
 
 def _clear(out: Path) -> None:
-    """Remove the results of an earlier run: a run that is cut off must not pass for it.
+    """Remove the results of an earlier run, so that they are not mistaken for those of an interrupted one.
 
     Raises ManifestError for a log of another command, and for a dataset that no run made, because it would become
     outdated.

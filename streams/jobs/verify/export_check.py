@@ -62,7 +62,7 @@ class DatasetCheck:
 
     @property
     def empty(self) -> bool:
-        """Whether the manifest can be trusted and lists nothing."""
+        """Whether the manifest can be trusted and lists no files."""
         said = self.manifest.said
         return self.manifest.trusted and said.get("files") == [] == said.get("provenance")
 

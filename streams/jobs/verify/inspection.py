@@ -43,7 +43,7 @@ class Row(NamedTuple):
     rollout_id: str
     record_id: str
     differs: Callable[[str], str]
-    """Says why its content does not have this digest; nothing, if it does."""
+    """Returns why its content does not have this digest; empty if it does."""
     key: bytes | None = None
     """The key in the log; None in a file."""
 

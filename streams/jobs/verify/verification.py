@@ -56,7 +56,7 @@ from streams.log.wire import Codec, body_of
 EVIDENCE_FILE = SINK_FILES[AepRecord]
 ROW_FILES: dict[str, Topic] = {SINK_FILES[topic.record]: topic for topic in ROW_TOPICS if topic.record is not None}
 NOWHERE = -1
-"""The partition of a file that is named as none of a log."""
+"""The partition of a file whose name is not that of a log file."""
 
 NO_MANIFEST = (
     "it is missing: the command that wrote here was cut off or is older than manifests, or the file was removed; run it again, "
@@ -76,7 +76,7 @@ class Verified(Outcome):
     """The result of a call of `braid verify`."""
 
     empty: int = 0
-    """Directories whose manifest can be trusted and lists no evidence to look for: of nothing, or of facts alone."""
+    """Directories whose manifest can be trusted and lists no evidence: they are empty, or have facts alone."""
 
     @property
     def nothing(self) -> bool:
@@ -287,7 +287,7 @@ class Verification:
         return {name: at for each in (log, lines) if each is not None for name, at in each.closings().items()}
 
     def _decided(self, folder: Folder) -> dict[str, str]:
-        """The rollouts of an archive, by the decisions in it: those that are open have no closing record."""
+        """The rollouts of an archive, by its decisions: open ones have no closing record."""
         found: dict[str, str] = {}
         for path in sorted((folder.facts / CLOSURES.name).glob(f"*{SUFFIX}")) if folder.facts is not None else ():
             for stored in stored_in(path, self._read):

@@ -96,7 +96,7 @@ class CaptureWorker(GroupWorker):
         self._offsets: dict[Held, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self._settled: dict[Held, dict[str, int]] = defaultdict(dict)
         self._over: dict[Held, Recent] = defaultdict(Recent)
-        """Traces that have ended, and left nothing under their own ids."""
+        """Traces that have ended, and have no spans under their own ids."""
         self._leaving: dict[Held, deque[tuple[float, list[int]]]] = defaultdict(deque)
         """Their offsets, and when they are finished."""
         self._looked = 0.0

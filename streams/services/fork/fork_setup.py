@@ -46,7 +46,7 @@ class ForkOptions(NamedTuple):
     budgets: Budgets = Budgets()
     model: ModelKind = "scripted"
     script: Path | None = None
-    """Of the scripted model; the task's own otherwise."""
+    """The file of the scripted model; by default the task's own."""
     resume: bool = False
     fork_from: str = ""
     memories: tuple[Found, ...] = ()

@@ -280,7 +280,7 @@ def _add_writing(app: FastAPI, gateway: Gateway) -> None:
         attempt: Annotated[int, Query(ge=0, le=99_999, description="The try at this branch.")] = 0,
     ) -> Response:
         """A tracer's records of a branch: model calls, other events, and its end. The fold of captures numbers the
-        events, so that nothing here has a seq; an item whose id was taken before is ignored.
+        events, so items have no seq; an item with a known id is ignored.
         """
         path = {"rollout_id": rollout_id, "branch_index": branch_index}
         admit(caller, Capture, path)

@@ -18,7 +18,7 @@ from streams.services.gateway import cloudevents
 from streams.services.gateway.problems import TOO_LARGE, ItemError, Position, RefusedError
 
 MAX_ITEMS = 20_000
-"""Items of one request: an answer names every bad one, so their number has to have an end."""
+"""Most items of one request, because an answer lists every bad one."""
 
 MAX_CONTAINERS = 1_000_000
 """Brackets that open in one JSON text: each becomes an object in memory, far larger than its two bytes. No event that is

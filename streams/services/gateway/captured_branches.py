@@ -52,7 +52,7 @@ class CapturedBranches:
         return (rollout_id, branch_index) in self._known
 
     async def follow(self) -> None:
-        """Read the topic from a day ago on, for ever. A broker that is away is tried again."""
+        """Follow the topic, from a day ago on. A broker that is away is tried again."""
         since = int(time.time() * 1000) - LOOK_BACK_MS
         while True:
             with suppress(ClusterError, KafkaError, OSError):
@@ -79,7 +79,7 @@ class CapturedBranches:
             await consumer.stop()
 
     def _note(self, key: bytes | None, headers: dict[str, bytes]) -> None:
-        """Read a record's place from its id, so that nothing has to be decoded."""
+        """Read a record's place from its id, so that no decoding is needed."""
         rollout_id = (key or b"").decode(errors="replace")
         name = headers.get("ce_id", b"").decode(errors="replace")
         place = _PLACE.match(name, len(rollout_id)) if name.startswith(rollout_id) else None

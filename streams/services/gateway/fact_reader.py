@@ -162,7 +162,7 @@ class Ending:
         self._furthest: AgentEvents | None = None
 
     def saw(self, facts: list[Fact]) -> None:
-        """Remember how far the events go."""
+        """Store the last seq of the events."""
         for fact in facts:
             if (
                 isinstance(fact, AgentEvents)

@@ -69,7 +69,7 @@ class RefusedError(BraidError):
 
 
 def problem_of(error: LineError, at: Position | None) -> Problem:
-    """The problem that an error is. Without a field it could not be read at all."""
+    """The problem that an error is. Without a field the item could not be read at all."""
     return Problem(at, error.field, error.reason, _status(error))
 
 

@@ -18,7 +18,7 @@ ROOM = 2048
 """Bytes of a slice that are no events, at most: the schema's header, an id of 256 characters, some numbers."""
 
 EVENT_ROOM = 64
-"""Bytes of an event that are no text, at most."""
+"""Most bytes of an event apart from its text."""
 
 LIMITS = Limits(SLICE_LIMIT, ROOM, joins_ends=True)
 

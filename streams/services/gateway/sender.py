@@ -34,7 +34,9 @@ START_S = 10.0
 """How long the gateway waits for its broker before it listens without one."""
 
 BATCH_BYTES = 1024 * 1024
-"""Of records of a partition that travel together. With the client's 16 KiB a request's captures went one by one, 7 ms each."""
+"""Bytes of records of a partition that are sent together. With the client's 16 KiB a request's captures went one by
+one, 7 ms each.
+"""
 
 COMPRESSION = "snappy"
 """Bodies of spans come by the megabyte: 720 MB/s, and a quarter of their bytes; the client's lz4 (level 9) does 18 MB/s, and a fifth."""

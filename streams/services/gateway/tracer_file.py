@@ -1,4 +1,4 @@
-"""The client's recording half as one file: GET /tracer.py, for environments in which nothing can be installed."""
+"""The client's recording half as one file: GET /tracer.py, for environments in which no package can be installed."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """The judge worker: takes requests from the log, asks the judge, writes one vote per call as soon as it is answered.
 
-A call whose vote is in the log is never made again: a killed worker costs at most the calls that were under way.
+A call whose vote is in the log is never made again: a killed worker costs at most the running calls.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ TICK_S = 0.25
 """How often deadlines are checked."""
 
 MAX_UNSENT = 5_000
-"""Writes under way before the next one waits for all of them."""
+"""Unacknowledged writes before the next one waits for all of them."""
 
 VISIBLE_MS = 200
 """Safety margin: an end offset may miss records appended up to this long before the request, because replication takes
@@ -345,7 +345,7 @@ class Loop:
         return next(iter(first.values())) if first else position
 
     def stream_time(self, partition: int) -> int:
-        """The time of the newest record read from a partition's source topics; 0 when nothing was."""
+        """The time of the newest record read from a partition's source topics; 0 if none was read."""
         return max((at for tp, at in self._seen_at.items() if tp.partition == partition), default=0)
 
     def unread(self) -> int:

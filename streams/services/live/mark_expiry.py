@@ -10,7 +10,7 @@ from streams.services.live.marks import read_mark
 
 
 class MarkExpiry:
-    """Drops marks in the order in which their rollouts closed. No wall clock: an idle log forgets nothing."""
+    """Drops marks in the order in which their rollouts closed. No wall clock: in an idle log no mark expires."""
 
     def __init__(self, loop: Loop, settings: Settings) -> None:
         self._loop = loop

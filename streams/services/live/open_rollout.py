@@ -14,7 +14,7 @@ PATIENCE_MS = 5_000
 
 @dataclass(slots=True, eq=False)
 class OpenRollout:
-    """An unfinished rollout. A restart makes it anew from the log."""
+    """An unfinished rollout. A restart makes it again from the log."""
 
     rollout: Rollout
     partition: int

@@ -29,7 +29,7 @@ class Refused:
         self._strays: list[Complaint] = []
 
     def add(self, record: Arrived, reason: str, message: str, error: str = NOT_COUNTED) -> None:
-        """Refuse a record that is in hand."""
+        """Refuse the current record."""
         stored = LogRecord(record.offset, record.at, record.key, record.value, record.headers)
         self._letters.append(letter_of(record.topic, record.partition, stored, reason, message, error))
 

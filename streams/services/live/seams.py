@@ -129,7 +129,7 @@ class AckedTable(faust.Table[str, bytes]):
     async def on_rebalance(
         self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
     ) -> None:
-        """Forget everything, so that recovery reads the whole (small) changelog: no row of a lost partition survives."""
+        """Drop everything, so that recovery reads the whole (small) changelog: no row of a lost partition survives."""
         self.rows().clear()
         cast("Any", self.app.tables).recovery.active_offsets.clear()
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)

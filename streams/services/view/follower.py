@@ -45,7 +45,7 @@ class Source(NamedTuple):
         return sha256(content).hexdigest()
 
     def glance(self) -> object:
-        """Changes when files do: asked for often, so nothing is read."""
+        """Changes when files do; computed often, so no file is read."""
         manifest = self._manifest()
         if manifest is None:
             return self._files()

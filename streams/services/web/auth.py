@@ -1,5 +1,5 @@
 """Roles: which client may write and read what. Pure: a header in, a caller out; a fact and a caller in, a refusal or
-nothing out.
+None out.
 
 The role is checked for the fact to write, not for the route, so that it cannot be bypassed: an agent cannot write a
 verdict about itself.
@@ -32,7 +32,7 @@ NEEDED: dict[type[Record], tuple[Role, ...]] = {
     CheckVerdict: ("verifier",),
     JudgeVote: ("verifier",),
 }
-"""The roles, one of which is needed to write a record. Records that are not listed are written by no client here."""
+"""The roles, one of which is needed to write a record. No client may write records that are not listed."""
 
 
 class Caller(NamedTuple):

@@ -22,13 +22,13 @@ class Entry(NamedTuple, Generic[Name]):
     """The place that a new connection has."""
 
     is_spare: bool
-    """Health routes only: all other connections have a request under way."""
+    """Health routes only: all other connections have a running request."""
     evicted: tuple[Name, ...]
     """Connections to close for it. They were closed already."""
 
 
 class _Queue(Generic[Name]):
-    """Connections without a request under way, oldest first, each with the time since when."""
+    """Connections without a running request, oldest first, each with its idle time."""
 
     def __init__(self) -> None:
         self.fresh: OrderedDict[Name, float] = OrderedDict()
@@ -88,14 +88,14 @@ class Crowd(Generic[Name]):
         return evicted
 
     def waits(self, name: Name, now: float, *, is_fresh: bool = False) -> None:
-        """The connection has no request under way from now on."""
+        """Mark a connection as idle."""
         address = self._addresses.get(name)
         if address is not None:
             for queue in (self._all, self._queues.setdefault(address, _Queue())):
                 (queue.fresh if is_fresh else queue.idle).setdefault(name, now)
 
     def works(self, name: Name) -> None:
-        """The connection has a request under way."""
+        """Mark a connection as having a running request."""
         self._all.discard(name)
         address = self._addresses.get(name)
         if address is not None:

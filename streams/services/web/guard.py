@@ -1,8 +1,8 @@
 """Connections under siege: limits of time and number, which uvicorn does not have.
 
-The header of a request has to be complete in time, an answer has to be read, a connection without a request is closed, and
-connections are limited in number, altogether and by address (`crowd.py`). The speed of a body is checked by its reader
-(`limits.py`). Connections note when something happened; the guard looks at all of them twice a second.
+The header of a request must be complete in time, an answer must be read, idle connections are closed, and connections
+are limited in number, in total and by address (`crowd.py`). The speed of a body is checked by its reader (`limits.py`).
+Connections note when something happened; the guard looks at all of them twice a second.
 """
 
 import asyncio
@@ -70,7 +70,9 @@ class Guard:
         metrics.connections.set_function(lambda: len(self._connections))
 
     def enter(self, connection: "Connection", address: str, now: float) -> bool:
-        """Add a connection and close those that have to go for it; True when it may use the health routes only."""
+        """Add a connection and close those that must make room for it; return True if it may use the health routes
+        only.
+        """
         entry = self.crowd.enter(connection, address, now)
         self._connections.add(connection)
         for evicted in entry.evicted:
@@ -169,7 +171,7 @@ class Connection(H11Protocol):
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether no request is under way."""
+        """Whether no request is running."""
         return self.cycle is None or self.cycle.response_complete
 
     def _is_unread_for(self, limit: float, now: float) -> bool:

@@ -1,6 +1,6 @@
 """One file to mail: the pages of a rollout in one HTML document that needs no other file.
 
-Style and script are inside, allowed by their digests; nothing else may run, and nothing may be loaded from anywhere.
+Style and script are inside, allowed by their digests; other scripts cannot run, and no resource may be loaded.
 """
 
 from base64 import b64encode

@@ -16,7 +16,7 @@ ROUNDS = 40
 """Rounds that are shown."""
 
 MODES = {"direct": "one draft", "prompt_retry": "retries with hints", "full_pcl": "repairs of parts"}
-"""By mode, how a run may go on after its draft."""
+"""For each mode, the steps of a run after its draft."""
 
 
 def rounds_part(sight: Sight, strand: Strand, prefix: str) -> Markup:

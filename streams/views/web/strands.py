@@ -85,7 +85,7 @@ def strands_of(account: Account, config: EmissionConfig) -> tuple[Strand, ...]:
             verdicts.setdefault(verdict.branch_index, []).append(verdict)
     order = [index for index in ranked if index in standings]
     order += [index for index in standings if index not in ranked]
-    if account.ranking is not None:  # those without a rank by their outcomes: a tier is one block
+    if account.ranking is not None:  # branches without a rank by their outcomes: a tier is one block
         tiers = ("pass", "not_required", "fail", "unknown")
         places = {index: tiers.index(each.objective_status) for index, each in ranked.items() if each.rank is None}
         order.sort(key=lambda index: places.get(index, -1 if index in ranked else len(tiers)))

@@ -14,7 +14,7 @@ LEFT_OUT = {
 
 
 def token_words(row: SftRecord | DpoRecord | PpoRecord) -> str:
-    """A row's tokens in words; nothing where it has none."""
+    """A row's tokens in words; empty if it has none."""
     if isinstance(row, DpoRecord):
         return ""
     said = [*_streams(row)]

@@ -115,7 +115,7 @@ def _key_of(turn: Turn) -> Key:
 
 
 def _aligned(turns: Sequence[Turn], messages: Sequence[Message]) -> dict[tuple[int, int], str]:
-    """Outputs of a row by turn and call; none when the row does not have just the calls of the turns, in their order."""
+    """Outputs of a row by turn and call; empty if the row does not have exactly the calls of the turns, in their order."""
     calls = [
         (turn.number, number, call.name) for turn in turns for number, call in enumerate(turn.calls) if call.paired
     ]

@@ -18,7 +18,7 @@ from streams.views.web.strands import Strand, parting
 from streams.views.web.turns import Seen, Turn, Words
 
 LIMIT = 200
-"""Items of one answer, at most."""
+"""Most items of one answer."""
 
 MOST_BYTES = 8 * 1024 * 1024
 """Of the items of one answer: the item that goes beyond is its last. `first` and the number of items show where to
@@ -53,7 +53,7 @@ def words_data(words: Words | Seen) -> dict[str, Any]:
 
 
 def some(items: Iterable[Value], make: Callable[[Value], dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-    """The first items as data: at most so many, and not much more than an answer may have."""
+    """The first items as data: up to a number, and little more than the size limit of an answer."""
     found: list[dict[str, Any]] = []
     size = 0
     for item in islice(items, limit):
@@ -114,7 +114,9 @@ def evidence_data(sight: Sight, checked: Checked | None) -> dict[str, Any]:
 
 
 def work_of(account: Account, required: tuple[str, ...], needs: str) -> list[dict[str, Any]]:
-    """The branches of an open rollout that wait for a verdict: they have ended, nothing of them is missing, and it is not final."""
+    """The branches of an open rollout that wait for a verdict: they have ended, are complete, and have no final
+    verdict.
+    """
     rollout = account.rollout
     awaited = tuple(getattr(rollout.opened, "awaited", ()) or ()) if rollout.opened is not None else ()
     if rollout.settled is not None or needs not in (*required, *awaited):

@@ -181,7 +181,7 @@ def _flipped(sight: Sight) -> Markup:
 
 
 def flipped_votes(votes: Sequence[JudgeVote]) -> Iterator[tuple[JudgeVote, JudgeVote]]:
-    """Pairs of votes that differ in nothing but the order, and in their answer."""
+    """Pairs of votes that differ only in the order, and in their answer."""
     by_key: dict[tuple[object, ...], JudgeVote] = {}
     for vote in votes:
         if vote.b is None or vote.preferred is None:
