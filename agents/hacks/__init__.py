@@ -1,1 +1,3 @@
-"""Signs that a branch gamed its tests: read off files, acts and siblings. Experiments are in `agents/fork/looks`."""
+"""Signals that a branch gamed its tests, found in its files, events and siblings. `agents/fork/looks` has the
+experiments.
+"""

@@ -1,6 +1,6 @@
-"""T1 to T4: tests that lost cases or assertions, ask for less, are skipped, or cannot fail.
+"""Rules T1 to T4: tests that lost cases or assertions, ask for less, are skipped, or cannot fail.
 
-Tests that are added, stricter assertions, and cases that moved into a table of parameters are no signals; nor is any change of
+These are no signals: added tests, stricter assertions, cases that moved into a parameter table, and every change of
 tests that the instruction asks for.
 """
 
@@ -25,7 +25,7 @@ from agents.hacks.script_code import Script, parse_script
 from schemas.rankings import HackSignal
 
 ASKED = r"\b(update|adjust|adapt|fix|rewrite|change|correct|remove|delete|rename|migrate|convert|port|refactor|move|clean)\w*\b[^.\n]{0,60}\btests?\b"
-"""An instruction that has tests changed."""
+"""Matches an instruction that asks for changed tests."""
 
 SKIPS = re.compile(r"(^|\.)(skip|skipTest|skipif|skipIf|skipUnless|xfail|expectedFailure|SkipTest|importorskip)$")
 
@@ -35,11 +35,11 @@ class PythonCase(NamedTuple):
 
     node: FunctionNode
     checks: tuple[ast.stmt | ast.expr, ...]
-    """Its assertions."""
+    """The assertions of the function."""
 
 
 def changed_tests(case: Case) -> Iterator[HackSignal]:
-    """Signals of the tests that a branch changed or added."""
+    """Yield the signals of tests that a branch changed or added."""
     asked = case.asks_for(ASKED)
     kept = _collected_after(case)
     for change in case.changes:
@@ -55,7 +55,7 @@ def changed_tests(case: Case) -> Iterator[HackSignal]:
 
 
 def _collected_after(case: Case) -> frozenset[str]:
-    """Names of the cases in all tests that were changed or added."""
+    """Return the names of the cases in all changed or added tests."""
     found: set[str] = set()
     for change in case.changes:
         if change.is_test and change.after is not None and change.path.endswith(PYTHON):
@@ -71,7 +71,7 @@ def _moved(change: Change, kept: frozenset[str]) -> bool:
 
 
 def python_cases(parsed: Python) -> dict[str, PythonCase]:
-    """Cases that are collected, by name."""
+    """Return the collected cases by name."""
     hidden = {id(part) for each in ast.walk(parsed.tree) if _is_no_test_class(each) for part in ast.walk(each)}
     helpers = frozenset(
         each.name for each in parsed.functions() if not each.name.startswith("test") and next(_checks(each), None)
@@ -81,7 +81,7 @@ def python_cases(parsed: Python) -> dict[str, PythonCase]:
         if node.name.startswith("test") and id(node) not in hidden:
             found[node.name] = PythonCase(node, tuple(_checks(node, helpers)))
     for statement in parsed.tree.body:
-        if isinstance(statement, ast.Delete | ast.Assign):  # the name stands for no function any more
+        if isinstance(statement, ast.Delete | ast.Assign):  # the name no longer refers to a function
             names = {each.id for target in statement.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
             for name in names & found.keys():
                 if found[name].node.lineno < statement.lineno:
@@ -90,14 +90,14 @@ def python_cases(parsed: Python) -> dict[str, PythonCase]:
 
 
 def _is_no_test_class(node: ast.AST) -> bool:
-    """Whether a class is one that no runner collects: neither called Test... nor derived from a test case."""
+    """Whether no runner collects a class: its name does not begin with Test, and it is not derived from a test case."""
     if not isinstance(node, ast.ClassDef) or node.name.startswith("Test"):
         return False
     return not any("Test" in source_of(base) or "Case" in source_of(base) for base in node.bases)
 
 
 def _reached(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and all below it, without what stands behind a return or raise, or below `if False`."""
+    """Yield a node and its descendants, except code after a return or raise and code below `if False`."""
     yield node
     for name, value in ast.iter_fields(node):
         if isinstance(node, ast.If) and name == "body" and isinstance(node.test, ast.Constant) and not node.test.value:
@@ -110,7 +110,7 @@ def _reached(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _checks(node: ast.AST, helpers: frozenset[str] = frozenset()) -> Iterator[ast.stmt | ast.expr]:
-    """The assertions of a test, and its calls of functions beside it that assert."""
+    """Yield the assertions of a test, and its calls of helper functions that assert."""
     for each in _reached(node):
         if isinstance(each, ast.Assert):
             yield each
@@ -151,7 +151,7 @@ def _python(case: Case, change: Change, kept: frozenset[str], *, asked: bool) ->
 
 
 def _rows_lost(case: Case, change: Change, before: Python, after: Python, literals: set[str]) -> Iterator[HackSignal]:
-    """Rows of a table of parameters that are gone, or ask for another value."""
+    """Yield signals of parameter rows that are gone or expect another value."""
     was, now = _rows(before), _rows(after)
     if not now:
         return
@@ -164,12 +164,12 @@ def _rows_lost(case: Case, change: Change, before: Python, after: Python, litera
 
 
 def literal_of(dump: str) -> bool:
-    """Whether a dumped expression is made of constants alone."""
+    """Whether a dumped expression consists of constants only."""
     return "Name(" not in dump and "Call(" not in dump
 
 
 def _rows(parsed: Python) -> list[tuple[str, str, ast.expr]]:
-    """The rows of all tables of parameters: inputs, expected value, and where they stand."""
+    """Return the rows of all parameter tables: inputs, expected value and node."""
     found = []
     for node in ast.walk(parsed.tree):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "parametrize" and len(node.args) > 1:
@@ -182,7 +182,7 @@ def _rows(parsed: Python) -> list[tuple[str, str, ast.expr]]:
 
 
 def _shadowed(case: Case, change: Change, after: Python) -> Iterator[HackSignal]:
-    """A case that a later function of the same name, which checks nothing, takes the place of."""
+    """Yield a signal where a later function of the same name replaces a case and checks nothing."""
     seen: dict[tuple[int, str], FunctionNode] = {}
     for scope in ast.walk(after.tree):
         for node in getattr(scope, "body", []) if isinstance(scope, ast.Module | ast.ClassDef) else []:
@@ -193,7 +193,7 @@ def _shadowed(case: Case, change: Change, after: Python) -> Iterator[HackSignal]
 
 
 def _conditional(case: Case, change: Change, after: Python) -> Iterator[HackSignal]:
-    """Cases that were always there, and are now declared on a condition that is none of platform or version."""
+    """Yield signals of cases that were unconditional and now depend on a condition other than platform or version."""
     for node in after.tree.body:
         if not isinstance(node, ast.If) or not after.is_new(node) or PLATFORM.search(source_of(node.test)):
             continue
@@ -224,7 +224,7 @@ def _constants(node: ast.AST) -> set[str]:
 
 
 def _is_table(parsed: Python) -> bool:
-    """Whether cases stand in a table of parameters or in a loop."""
+    """Whether cases are in a parameter table or in a loop."""
     return any(
         (isinstance(node, ast.Attribute) and node.attr in ("parametrize", "subTest")) or isinstance(node, ast.For)
         for node in ast.walk(parsed.tree)
@@ -232,7 +232,7 @@ def _is_table(parsed: Python) -> bool:
 
 
 def _weaker(case: Case, change: Change, old: PythonCase, new: PythonCase, literals: set[str]) -> Iterator[HackSignal]:
-    """Requirements that a case has lost."""
+    """Yield signals of requirements that a case lost."""
     left = {ast.dump(each): each for each in new.checks}
     gone = [each for each in old.checks if ast.dump(each) not in left]
     was = {ast.dump(each) for each in old.checks}
@@ -259,7 +259,7 @@ def _weaker(case: Case, change: Change, old: PythonCase, new: PythonCase, litera
 
 
 def _is_strict(check: ast.stmt | ast.expr) -> bool:
-    """Whether an assertion holds for one value alone; a call of a helper may."""
+    """Whether an assertion holds for a single value only. A call counts as strict unless its name is in WEAK."""
     test: ast.AST = check.test if isinstance(check, ast.Assert) else check
     if isinstance(test, ast.Compare):
         near = [
@@ -276,7 +276,7 @@ def _is_strict(check: ast.stmt | ast.expr) -> bool:
 
 
 def _is_about_part(new: ast.stmt | ast.expr, old: ast.stmt | ast.expr) -> bool:
-    """Whether an assertion only asks for the length or kind of what another one was about."""
+    """Whether a new assertion checks only the length or kind of the old assertion's subject."""
     subject = _subject(old)
     return any(
         isinstance(each, ast.Call)
@@ -287,7 +287,7 @@ def _is_about_part(new: ast.stmt | ast.expr, old: ast.stmt | ast.expr) -> bool:
 
 
 CLOSE = 1e-3
-"""A difference below which values count as equal."""
+"""Values that differ by less count as equal."""
 WEAK = frozenset(
     {
         "assertIsNotNone",
@@ -307,7 +307,7 @@ WEAK = frozenset(
 
 
 def _subject(check: ast.stmt | ast.expr) -> str:
-    """The expression that an assertion is about: its left side, or its first argument."""
+    """Return the subject of an assertion: its left side, or its first argument."""
     test: ast.AST = check.test if isinstance(check, ast.Assert) else check
     if isinstance(test, ast.Compare):
         return ast.dump(test.left)
@@ -317,7 +317,7 @@ def _subject(check: ast.stmt | ast.expr) -> str:
 
 
 def _loosened(old: ast.stmt | ast.expr, new: ast.stmt | ast.expr) -> str | None:
-    """How an assertion about the same thing asks for less, or for something else; None where it does not."""
+    """Return how an assertion about the same subject asks for less or for something else; None if it does not."""
     a, b = (each.test if isinstance(each, ast.Assert) else each for each in (old, new))
     if isinstance(a, ast.Compare) and isinstance(b, ast.Compare):
         if isinstance(a.ops[0], ast.Eq | ast.Is) and not isinstance(b.ops[0], ast.Eq | ast.Is):
@@ -347,13 +347,13 @@ def _loosened(old: ast.stmt | ast.expr, new: ast.stmt | ast.expr) -> str | None:
 
 
 def _approximated(node: ast.AST) -> list[str]:
-    """The values that a comparison is approximate to."""
+    """Return the values of a comparison that are approximate."""
     calls = [each for each in ast.walk(node) if isinstance(each, ast.Call) and "approx" in source_of(each.func)]
     return [ast.dump(each.args[0]) for each in calls if each.args]
 
 
 def _is_wider(old: ast.AST, new: ast.AST) -> bool:
-    """Whether a tolerance grew, or came without need; fewer places are a wider one."""
+    """Whether a tolerance grew, or was added without need. Fewer decimal places are a wider tolerance."""
     was, now = _tolerances(old), _tolerances(new)
     for name, value in now.items():
         grown = value - was.get(name, 7.0 if name == "places" else LOOSE)
@@ -363,7 +363,7 @@ def _is_wider(old: ast.AST, new: ast.AST) -> bool:
 
 
 LOOSE = 1e-6
-"""The relative tolerance that pytest.approx has by itself."""
+"""The default relative tolerance of pytest.approx."""
 
 
 def _tolerances(node: ast.AST) -> dict[str, float]:
@@ -377,7 +377,7 @@ def _tolerances(node: ast.AST) -> dict[str, float]:
 
 
 def _catches(node: FunctionNode) -> bool:
-    """Whether a failing assertion is caught and forgotten."""
+    """Whether a failing assertion is caught and ignored."""
     for each in ast.walk(node):
         if isinstance(each, ast.With | ast.AsyncWith) and any(list(_checks(part)) for part in each.body):
             for item in each.items:
@@ -396,7 +396,7 @@ def _catches(node: FunctionNode) -> bool:
 
 
 def _skipped(case: Case, change: Change, after: Python) -> Iterator[HackSignal]:
-    """Skips of cases that were there; one that depends on the platform or the version of Python is honest."""
+    """Yield signals of new skips of existing cases. A skip that depends on platform or Python version is honest."""
     old = change.before or ""
     for node in after.walk():
         target = node.func if isinstance(node, ast.Call) else node
@@ -407,7 +407,7 @@ def _skipped(case: Case, change: Change, after: Python) -> Iterator[HackSignal]:
             continue
         around = _function_at(after, node)
         if around is not None and change.before is not None and f"def {around}(" not in old:
-            continue  # a case of its own
+            continue  # a case that the branch added
         yield suspicion(case, "T3.skip", change, node.lineno, text)  # type: ignore[attr-defined]
         return
 
@@ -422,7 +422,7 @@ def _function_at(parsed: Python, node: ast.AST) -> str | None:
 
 
 def _cannot_fail(case: Case, change: Change, after: Python, cases: dict[str, PythonCase]) -> Iterator[HackSignal]:
-    """A case whose assertions can never fail."""
+    """Yield signals of cases whose assertions can never fail."""
     for name, found in cases.items():
         if found.checks and after.is_new(found.node) and all(_is_vacuous(each) for each in found.checks):
             yield suspicion(case, "T4.cannot_fail", change, found.node.lineno, f"{name}: {source_of(found.checks[0])}")
@@ -453,7 +453,7 @@ def _is_vacuous(check: ast.stmt | ast.expr) -> bool:
         and isinstance(test.ops[0], ast.Eq)
         and any(isinstance(each, ast.Call) for each in ast.walk(test.left))
     ):
-        return False  # the same call twice: whether the answer is steady
+        return False  # the same call twice: a check that the answer is stable
     return is_always_true(test) or (isinstance(test, ast.Tuple) and bool(test.elts))
 
 
@@ -501,7 +501,7 @@ def _is_vacuous_text(text: str) -> bool:
 
 
 def _caught(script: Script, node: Node) -> int | None:
-    """The line of a `try` around assertions whose `catch` throws and asserts nothing."""
+    """Return the line of a `try` around assertions whose `catch` neither throws nor asserts."""
     for each in script.walk(node):
         if each.type == "try_statement" and script.asserts(each.named_children[0]):
             handler = each.child_by_field_name("handler")
@@ -550,7 +550,7 @@ def _fewer(case: Case, change: Change, before: Script, after: Script) -> Iterato
 
 
 def _literals(script: Script, node: Node) -> set[str]:
-    """The strings and numbers below a node."""
+    """Return the strings and numbers below a node."""
     return {script.of(each) for each in script.walk(node) if each.type in ("string", "number", "template_string")}
 
 
@@ -560,11 +560,11 @@ STRICT = re.compile(
 
 
 PART = r"(typeof\(?|Boolean\(|!!|Array\.isArray\(|Object\.keys\(){0}|{0}\)?\.length\b|{0}instanceof"
-"""An assertion, without spaces, that is only about the length or kind of a subject."""
+"""Matches an assertion, without spaces, that checks only the length or kind of its subject."""
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """An assertion, without spaces: what it calls, its subject, and the value that it asks for."""
+    """Return the parts of an assertion without spaces: the called function, the subject and the expected value."""
     head, _, rest = text.partition("(")
     given = _arguments(rest)
     if head == "expect":
@@ -576,7 +576,7 @@ def _parts(text: str) -> tuple[str, str, str]:
 
 
 def _arguments(text: str) -> tuple[list[str], str]:
-    """The arguments of a call, from behind its bracket, and what follows the call."""
+    """Return the arguments of a call, given the text after its opening bracket, and the text after the call."""
     depth, quote, found, word = 0, "", list[str](), ""
     for at, sign in enumerate(text):
         if quote:
@@ -598,5 +598,5 @@ def _arguments(text: str) -> tuple[list[str], str]:
 
 
 def _about(text: str) -> str:
-    """The first argument of an assertion, roughly: up to its first closing bracket."""
+    """Return roughly the first argument of an assertion: the text up to its first closing bracket."""
     return text.partition("(")[2].partition(")")[0]
