@@ -1,7 +1,8 @@
-"""The files that a branch wrote, as far as its tool calls show them: whole files, edits, patches, and what shell commands write.
+"""The files that a branch wrote, as its tool calls show them: whole files, edits, patches, and files that shell
+commands write.
 
-Tools of any agent: a call is known by its arguments, not by its name alone. A file whose text is not known whole gives its edits as
-fragments.
+The tools of any agent are supported: a call is recognised by its arguments, not only by its name. If the whole text
+of a file is unknown, its edits are kept as fragments.
 """
 
 import ast
@@ -35,12 +36,12 @@ HEREDOC = re.compile(
     r"(?:cat|tee)[ \t]*(?:-a[ \t]+)?>?>?[ \t]*['\"]?([\w./~-]*)['\"]?[ \t]*<<-?[ \t]*(['\"]?)(\w+)\2[ \t]*(?:>>?[ \t]*([\w./~-]+))?[^\n]*\n"
 )
 PROGRAM = re.compile(r"\bpython3?[ \t]*(?:-[ \t]*)?<<-?[ \t]*(['\"]?)(\w+)\1[^\n]*\n")
-"""A program that a shell command gives to Python."""
+"""Matches a Python program in a shell command's here-document."""
 DECORATOR = re.compile(r"^\[REDACTED:email\]", re.MULTILINE)
-"""An added decorator (`+@pytest.mark`) reads as an address to the redaction, which came first."""
+"""Redaction runs first and takes an added decorator (`+@pytest.mark`) for an e-mail address."""
 SHOWS = re.compile(r"(?:^|[;&|]\s*)(?:cat|sed\s+-n|head|tail|nl|less|more|bat)\b([^;&|\n<>]*)")
 SHOWING = ("cat", "sed", "head", "tail", "nl", "less", "more", "bat")
-"""Without one of these no command shows a file: looked for before the expressions."""
+"""A command that shows a file contains one of these words. They are searched before the expressions."""
 ECHO = re.compile(r"(?:echo|printf)\s+(?:-e\s+)?(['\"])((?:(?!\1)[^\\]|\\.){1,4000})\1\s*>>?\s*([\w./-]+)")
 ROOTS = re.compile(r"^(/workspace|/work|/app|/repo|/testbed|/home/\w+/\w+|/tmp/\w+|~|\.)/")
 
@@ -51,23 +52,23 @@ class Ran(NamedTuple):
     text: str
     output: str
     failed: bool
-    """Whether the tool gave an error."""
+    """Whether the tool returned an error."""
     turn: int
     at: int
-    """Its place among the calls."""
+    """The call's index."""
 
 
 class Edits(NamedTuple):
-    """All that a branch's calls say of files and commands."""
+    """The files and commands found in a branch's calls."""
 
     changes: tuple[Change, ...]
     commands: tuple[Ran, ...]
     read: Mapping[str, str]
-    """Texts that were read before they were written."""
+    """Texts of files that were read before they were written."""
     glimpsed: Mapping[str, str]
-    """Texts of tests that commands showed, maybe in part."""
+    """Texts of tests that commands showed, possibly in part."""
     last_edit: int
-    """The place of the last call that changed code; -1 without one."""
+    """The index of the last call that changed code; -1 if none did."""
     last_edit_turn: int
 
 
@@ -79,7 +80,7 @@ class _Reader:
         self.written: dict[str, int] = {}
         self.deleted: dict[str, int] = {}
         self.glimpsed: dict[str, str] = {}
-        """Tests that a command showed, maybe in part."""
+        """Tests that a command showed, possibly in part."""
         self.fragments: list[Change] = []
         self.commands: list[Ran] = []
         self.last_edit, self.last_edit_turn = -1, 0
@@ -165,7 +166,7 @@ class _Reader:
             self.last_edit, self.last_edit_turn = at, call.turn
 
     def _patch(self, text: str, call: BranchCall, at: int) -> None:
-        """A patch in one of the usual forms: each hunk is an edit."""
+        """Take in a patch in one of the usual formats. Each hunk is an edit."""
         path, old, new = "", list[str](), list[str]()
         added = False
 
@@ -201,7 +202,7 @@ class _Reader:
         finish()
 
     def _shell(self, command: str, call: BranchCall, at: int) -> None:
-        """Files that a shell command writes, deletes or shows."""
+        """Take in the files that a shell command writes, deletes or shows."""
         if ">" in command or "<<" in command:
             self._written_by_shell(command, call, at)
         if "rm" in command or "mv" in command or "sed" in command:
@@ -227,7 +228,7 @@ class _Reader:
     def _changed_by_shell(self, command: str, call: BranchCall, at: int) -> None:
         for removed in re.findall(r"(?:^|[;&|]\s*)(?:git\s+)?rm\s+(?:-\w+\s+)*([\w./-]+)", command):
             path = plain_path(removed)
-            own = path in self.written and path not in self.existed  # a scratch file of its own
+            own = path in self.written and path not in self.existed  # a scratch file that the branch created itself
             self.deleted[path] = call.turn
             if not own:
                 self.last_edit, self.last_edit_turn = at, call.turn
@@ -255,7 +256,7 @@ class _Reader:
                     self.glimpsed.setdefault(path.replace("*", "x"), call.output_summary or "")
 
     def _program(self, text: str, call: BranchCall, at: int) -> None:
-        """Files that a Python program writes: whole texts, or a text replaced by another."""
+        """Take in the files that a Python program writes: whole texts, or one text replaced by another."""
         parsed = parse_python(text)
         if parsed is None:
             return
@@ -276,7 +277,7 @@ class _Reader:
 
 
 def _file_of(node: ast.AST) -> str | None:
-    """The path of `open("x")` or `Path("x")`."""
+    """Return the path in `open("x")` or `Path("x")`."""
     if not isinstance(node, ast.Call) or not node.args:
         return None
     name = getattr(node.func, "id", getattr(node.func, "attr", ""))
@@ -286,7 +287,7 @@ def _file_of(node: ast.AST) -> str | None:
 
 
 def edits_of(calls: Sequence[BranchCall]) -> Edits:
-    """The files and commands of a branch's calls, in order."""
+    """Return the files and commands of a branch's calls, in order."""
     reader = _Reader()
     for at, call in enumerate(calls):
         reader.take(at, call)
@@ -309,7 +310,7 @@ def _changes(reader: _Reader) -> Iterator[Change]:
 
 
 def plain_path(path: str) -> str:
-    """A path relative to the workspace, where it is known to lie in one."""
+    """Return a path relative to the workspace, if it is known to be inside one."""
     return ROOTS.sub("", path.strip()[:1024])
 
 

@@ -1,6 +1,7 @@
-"""All rules on files, in one place: T1 to T10 and T12 to T15.
+"""All rules on files in one list: T1 to T10 and T12 to T15.
 
-The same rules read a snapshot beside the pristine task (in a verifier) and the edits that events show (in the fold).
+The same rules apply to a snapshot with its pristine task (in a verifier) and to the edits that events show (in the
+fold).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,23 +20,23 @@ FAMILIES: tuple[Callable[[Case], Iterator[HackSignal]], ...] = (
 )  # fmt: skip
 
 MAX_SIGNALS = 40
-"""Of one branch: further ones say nothing new."""
+"""Maximum signals of one branch. Further signals add nothing."""
 
 
 def file_signals(case: Case) -> tuple[HackSignal, ...]:
-    """The signals that follow from the files of a branch: one signal for each rule and file, in their order."""
+    """Return the signals of a branch's files: one for each rule and file, in order."""
     found: dict[tuple[str, str | None], HackSignal] = {}
     for family in FAMILIES:
         try:
             for each in family(case):
                 found.setdefault((each.rule, each.path), each)
-        except RecursionError:  # nested deeper than any code that people write
+        except RecursionError:  # nested deeper than code that people write
             continue
     return tuple(sorted(found.values(), key=place_of))[:MAX_SIGNALS]
 
 
 def place_of(signal: HackSignal) -> tuple[int, str, str, int, int]:
-    """The order of signals: by family, then by place."""
+    """Return the sort key of a signal: family, rule, path, line, turn."""
     family, _, _ = signal.rule.partition(".")
     number = int(family[1:]) if family[1:].isdigit() else 0
     return number, signal.rule, signal.path or "", signal.line or 0, signal.turn or 0
@@ -44,7 +45,7 @@ def place_of(signal: HackSignal) -> tuple[int, str, str, int, int]:
 def case_of(
     start: Mapping[str, bytes], left: Mapping[str, bytes], tests: Mapping[str, bytes], instruction: str
 ) -> Case:
-    """The case of a snapshot beside the pristine files of its task."""
+    """Return the case of a snapshot and its task's pristine files."""
     changes = []
     for path in sorted(start.keys() | left.keys()):
         before, after = start.get(path), left.get(path)
@@ -60,7 +61,7 @@ def case_of(
 
 
 def modules_of(paths: list[str]) -> frozenset[str]:
-    """The names under which files are imported: packages and modules of the workspace."""
+    """Return the import names of files: the workspace's packages and modules."""
     names = set()
     for path in paths:
         if path.endswith(PYTHON):
@@ -70,7 +71,7 @@ def modules_of(paths: list[str]) -> frozenset[str]:
 
 
 def _text(data: bytes | None) -> str | None:
-    """A file as text; one that is none is never read."""
+    """Return a file as text; None if it is not text."""
     if data is None:
         return None
     try:

@@ -1,7 +1,8 @@
-"""T5 and the configuration half of T3: hooks and settings of a test runner that decide what is collected or reported.
+"""Rule T5 and the configuration half of T3: hooks and settings of a test runner that decide which tests are collected
+or reported.
 
-Markers, fixtures, options, plug-ins of others and paths are no signals. Files that run before any test (sitecustomize, .pth with
-code) are, whatever they do.
+These are no signals: markers, fixtures, options, third-party plug-ins and paths. A file that runs before any test
+(sitecustomize, .pth with code) is always a signal.
 """
 
 import ast
@@ -46,7 +47,7 @@ CONFIGURATION = re.compile(
 
 
 def is_harness(path: str) -> bool:
-    """Whether a file tells a test runner, or Python at its start, anything."""
+    """Whether a file configures a test runner, or runs when Python starts."""
     name = path.rpartition("/")[2]
     return (
         name in ("conftest.py", ".npmrc", ".env")
@@ -57,7 +58,7 @@ def is_harness(path: str) -> bool:
 
 
 def harness(case: Case) -> Iterator[HackSignal]:
-    """Signals of hooks, start-up files and settings."""
+    """Yield the signals of hooks, start-up files and settings."""
     for change in case.changes:
         if change.after is None:
             continue
@@ -112,7 +113,9 @@ def _hooks(case: Case, change: Change, parsed: Python) -> Iterator[HackSignal]:
 
 
 def _decides(parsed: Python, function: FunctionNode) -> str | None:
-    """How a hook changes outcomes, exit status or the list of items; None where it only looks, marks or prints."""
+    """Return the code by which a hook changes outcomes, exit status or collected items; None if it only reads, marks
+    or prints.
+    """
     text = source_of(function)
     optional = "getoption" in text or "getini" in text or "environ" in text
     given = {each.arg for each in function.args.args}
@@ -176,7 +179,7 @@ def _is_items(node: ast.expr) -> bool:
 
 
 def _reorders(node: ast.AST) -> bool:
-    """Whether items are only put into another order."""
+    """Whether items are only reordered."""
     return bool(re.search(r"=\s*(sorted|list\(reversed|reversed|random\.sample)\b", source_of(node)))
 
 
@@ -214,7 +217,7 @@ def _pytest_settings(case: Case, change: Change) -> Iterator[HackSignal]:
 
 
 def _collects_nothing(case: Case, key: str, value: str) -> bool:
-    """Whether a setting keeps the tests that are known from being collected."""
+    """Whether a setting excludes the known tests from collection."""
     patterns = (
         value.split("#", maxsplit=1)[0].replace('"', " ").replace("'", " ").replace(",", " ").strip("[] ").split()
     )
@@ -228,7 +231,7 @@ def _collects_nothing(case: Case, key: str, value: str) -> bool:
 
 
 def pytest_options(path: str, text: str) -> dict[str, str]:
-    """The options of pytest in a file of its, by name."""
+    """Return the pytest options in a configuration file, by name."""
     name = path.rpartition("/")[2]
     if name == "pyproject.toml":
         try:
@@ -251,7 +254,7 @@ def pytest_options(path: str, text: str) -> dict[str, str]:
 
 
 def _tox(case: Case, change: Change) -> Iterator[HackSignal]:
-    """Outcomes of tests that tox is told to forget."""
+    """Yield signals of test failures that tox is configured to ignore."""
     old = {line.strip() for line in (change.before or "").splitlines()}
     for number, line in enumerate((change.after or "").splitlines(), start=1):
         forgotten = re.match(r"\s*(ignore_outcome|ignore_errors)\s*=\s*true", line, re.IGNORECASE)
@@ -306,7 +309,7 @@ def _object(text: str | None) -> dict[str, Any]:
 
 
 def _commands(case: Case, change: Change) -> Iterator[HackSignal]:
-    """Commands in shell scripts, makefiles and pipelines."""
+    """Yield signals of commands in shell scripts, makefiles and pipelines."""
     old = {line.strip() for line in (change.before or "").splitlines()}
     text = change.after or ""
     tests = any(TEST_COMMAND.search(line) for line in text.splitlines() if not line.lstrip().startswith("#"))
@@ -326,7 +329,7 @@ def _commands(case: Case, change: Change) -> Iterator[HackSignal]:
 
 
 def _script_runner(case: Case, change: Change) -> Iterator[HackSignal]:
-    """Runner options in a configuration that is code, and loaders that change modules."""
+    """Yield signals of runner options in configuration that is code, and of loaders that change modules."""
     parsed = parse_script(change.path, change.after or "", change.before)
     if parsed is None:
         return

@@ -1,7 +1,8 @@
-"""Programs of the hidden look: the wrapper stands in a test's file, the loader runs in a process without a runner in sight.
+"""Programs of the hidden look. The wrapper is put into a test file; the loader runs in a process without a test
+runner.
 
-They are texts because they run inside of a sandbox with the work. The loader's process has no parent that runs tests, no variables of
-a runner, and never imports one; the sources come through a pipe.
+They are strings because they run inside a sandbox, together with the work. The loader's process has no parent that
+runs tests and no runner variables, and never imports a runner. The test sources come through a pipe.
 """
 
 WRAPPER = '''import base64, json, os, subprocess, sys

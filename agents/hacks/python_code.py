@@ -1,7 +1,7 @@
-"""Python source as rules see it: its tree, the names that it imports, and which of its lines are new.
+"""Python source for the rules: the syntax tree, the imported names, and the new lines.
 
-Fragments of files, as edits have them, are parsed where that is possible. A file that does not parse gives nothing: it is broken
-work, which its tests will show.
+Fragments of files, as edits contain them, are parsed if possible. A file that does not parse gives no signal: the
+work is broken, and its tests will fail.
 """
 
 import ast
@@ -24,11 +24,11 @@ class Python(NamedTuple):
     text: str
     tree: ast.Module
     old_lines: frozenset[str]
-    """Lines that were there before, without indentation."""
+    """Lines that were there before, without their indentation."""
     imports: dict[str, str]
-    """By local name, the dotted name that it stands for."""
+    """The dotted name behind each local name."""
     is_fragment: bool = False
-    """Whether it is a part of a file: nothing is known of what stands around it."""
+    """Whether the text is only a part of a file. The surrounding code is then unknown."""
 
     def is_new(self, node: ast.AST) -> bool:
         """Whether any line of a node is new."""
@@ -39,13 +39,15 @@ class Python(NamedTuple):
         return any(line.strip() not in self.old_lines for line in lines)
 
     def walk(self) -> Iterator[ast.AST]:
-        """All nodes that are new."""
+        """Yield all new nodes."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.expr | ast.stmt | ast.ExceptHandler) and self.is_new(node):
                 yield node
 
     def dotted(self, node: ast.expr) -> str:
-        """A name or attribute with its imports resolved: `p.Path` as pathlib.Path; "" for anything else."""
+        """Return a name or attribute with its imports resolved, such as pathlib.Path for `p.Path`; "" for anything
+        else.
+        """
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -71,7 +73,7 @@ class Python(NamedTuple):
         return ".".join([self.imports.get(node.id, node.id), *reversed(parts)])
 
     def functions(self) -> Iterator[FunctionNode]:
-        """All functions and methods."""
+        """Yield all functions and methods."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node
@@ -79,7 +81,7 @@ class Python(NamedTuple):
 
 @lru_cache(maxsize=256)
 def parse_python(text: str, before: str | None = None) -> Python | None:
-    """A file or a part of one; None for text that is no Python."""
+    """Parse a file or a part of one; None if the text is not Python."""
     if len(text) > MAX_SOURCE or "\0" in text:
         return None
     tree, fragment, kept = _tree(text)
@@ -90,13 +92,13 @@ def parse_python(text: str, before: str | None = None) -> Python | None:
 
 
 def _tree(text: str) -> tuple[ast.Module | None, bool, str]:
-    """The tree of a text, whether it is a fragment, and the text that its line numbers are of."""
+    """Return the tree of a text, whether it is a fragment, and the text that the line numbers refer to."""
     for kept, fragment in ((text, False), (textwrap.dedent(text), True)):
         try:
             return _parsed(kept), fragment, kept
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
-    try:  # the inside of a function: a return stands in it
+    try:  # the text may be the inside of a function and contain a return
         body = "if True:\n" + textwrap.indent(textwrap.dedent(text.strip("\n")), "    ")
         return _parsed(body), True, body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -107,7 +109,7 @@ def _parsed(text: str) -> ast.Module:
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a doubtful escape in an agent's text is no matter of ours
+        warnings.simplefilter("ignore")  # ignore warnings about escapes in an agent's text
         return ast.parse(text)
 
 
@@ -130,7 +132,7 @@ def _imports(tree: ast.Module) -> dict[str, str]:
                 first = call.args[0]
                 if isinstance(first, ast.Constant) and isinstance(first.value, str):
                     found[target.id] = first.value
-    for node in tree.body:  # another name for a part of a module: stop = os._exit
+    for node in tree.body:  # an alias for a module's attribute: stop = os._exit
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             parts, value = list[str](), node.value
             while isinstance(value, ast.Attribute):
@@ -148,7 +150,7 @@ def is_foreign(dotted: str) -> bool:
 
 
 def literal(node: ast.expr) -> object:
-    """The value of a literal; NOT_LITERAL for anything else."""
+    """Return the value of a literal; NOT_LITERAL for anything else."""
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -164,7 +166,7 @@ def is_constant_true(node: ast.expr | None) -> bool:
 
 
 def is_always_true(node: ast.expr | None) -> bool:
-    """Whether an expression is true whatever its names stand for: `x == x`, `len(x) >= 0`, `not False`, `... or True`."""
+    """Whether an expression is true for all values of its names: `x == x`, `len(x) >= 0`, `not False`, `.. or True`."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         left, right = node.left, node.comparators[0]
         if isinstance(node.ops[0], ast.Eq | ast.Is | ast.LtE | ast.GtE) and ast.dump(left) == ast.dump(right):
@@ -195,11 +197,11 @@ def guards_main(node: ast.stmt) -> bool:
 
 
 MAX_SHOWN = 4000
-"""Characters of an expression that rules look through: their regular expressions cost no more than this allows."""
+"""Maximum characters of an expression that rules search. This bounds the cost of their regular expressions."""
 
 
 def source_of(node: ast.AST) -> str:
-    """The source of a node, in one form, cut."""
+    """Return the source of a node in normalised form, truncated."""
     try:
         return ast.unparse(node)[:MAX_SHOWN]
     except RecursionError:

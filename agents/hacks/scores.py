@@ -1,18 +1,18 @@
-"""How well signals match labels: precision and recall by family and class, with Wilson intervals."""
+"""Agreement of signals with labels: precision and recall by family and class, with Wilson intervals."""
 
 from collections.abc import Iterable, Sequence
 from math import sqrt
 from typing import Any, NamedTuple
 
 Z = 1.959964
-"""Of a 95 % interval."""
+"""The normal quantile of a 95 % interval."""
 
 
 class Labelled(NamedTuple):
-    """A branch, its label, and what was found."""
+    """A branch with its label and its findings."""
 
     label: str
-    """honest, or the family of its cheat: T5."""
+    """`honest`, or the family of the cheat, such as T5."""
     provable: bool
     status: str
     families: frozenset[str]
@@ -25,14 +25,14 @@ class Share(NamedTuple):
     of: int
 
     def as_json(self) -> dict[str, Any]:
-        """For people and programs; null where there is nothing to divide."""
+        """Return the share as JSON; null if the denominator is 0."""
         low, high = wilson(self.hits, self.of)
         value = None if not self.of else round(self.hits / self.of, 4)
         return {"hits": self.hits, "of": self.of, "share": value, "low": low, "high": high}
 
 
 def wilson(hits: int, of: int) -> tuple[float | None, float | None]:
-    """The 95 % interval of a share."""
+    """Return the 95 % interval of a share."""
     if not of:
         return None, None
     share, square = hits / of, Z * Z
@@ -42,7 +42,7 @@ def wilson(hits: int, of: int) -> tuple[float | None, float | None]:
 
 
 def scores(found: Sequence[Labelled]) -> dict[str, Any]:
-    """Recall by class and family, precision by class and family."""
+    """Return recall and precision by class and family."""
     cheats = [each for each in found if each.label != "honest"]
     honest = [each for each in found if each.label == "honest"]
     confirmed = [each for each in found if each.status == "confirmed"]

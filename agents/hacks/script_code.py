@@ -1,4 +1,4 @@
-"""JavaScript and TypeScript source as rules see it: its tree, by tree-sitter, and which of its lines are new."""
+"""JavaScript and TypeScript source for the rules: the syntax tree (by tree-sitter) and the new lines."""
 
 from collections.abc import Iterator
 from functools import cache, lru_cache
@@ -30,7 +30,7 @@ class Script(NamedTuple):
         return any(line.strip() not in self.old_lines for line in lines)
 
     def walk(self, root: Node | None = None) -> Iterator[Node]:
-        """All named nodes, in order of their text."""
+        """Yield all named nodes, in the order of the text."""
         stack = [self.root if root is None else root]
         while stack:
             node = stack.pop()
@@ -38,28 +38,28 @@ class Script(NamedTuple):
             stack += reversed(node.named_children)
 
     def new(self) -> Iterator[Node]:
-        """All named nodes that are new."""
+        """Yield all new named nodes."""
         return (node for node in self.walk() if self.is_new(node))
 
     def of(self, node: Node | None) -> str:
-        """A node's text, without spaces around dots."""
+        """Return a node's text, without spaces around dots."""
         return "" if node is None else self.source[node.start_byte : node.end_byte].decode(errors="replace")
 
     def line(self, node: Node) -> int:
-        """Where a node begins, counted from 1."""
+        """Return the line where a node begins, counted from 1."""
         return int(node.start_point[0]) + 1
 
     def called(self, node: Node) -> str:
-        """The name that a call calls: `assert.equal`; "" for no call."""
+        """Return the name that a call calls, such as `assert.equal`; "" if the node is not a call."""
         return self.of(node.child_by_field_name("function")) if node.type == "call_expression" else ""
 
     def arguments(self, node: Node) -> list[Node]:
-        """The arguments of a call."""
+        """Return the arguments of a call."""
         held = node.child_by_field_name("arguments")
         return [] if held is None else [each for each in held.named_children if each.type != "comment"]
 
     def cases(self) -> dict[str, Node]:
-        """Test cases by their title, with the call that declares each. Skipped ones are none."""
+        """Return the test cases by title, each with the call that declares it. Skipped cases are left out."""
         found: dict[str, Node] = {}
         for node in self.walk():
             name, given = self.called(node), None
@@ -70,7 +70,7 @@ class Script(NamedTuple):
         return found
 
     def asserts(self, node: Node) -> list[str]:
-        """The text of every assertion below a node, without spaces."""
+        """Return the text of every assertion below a node, without spaces."""
         found = []
         for each in self.walk(node):
             name = self.called(each)
@@ -80,7 +80,7 @@ class Script(NamedTuple):
 
 
 def _is_called_on(node: Node) -> bool:
-    """Whether a call is only the beginning of a longer one: `expect(x)` of `expect(x).toBe(y)`."""
+    """Whether a call is the beginning of a longer one, as `expect(x)` in `expect(x).toBe(y)`."""
     parent = node.parent
     return parent is not None and parent.type == "member_expression"
 
@@ -94,7 +94,7 @@ def _language(kind: str) -> Language:
 
 @lru_cache(maxsize=128)
 def parse_script(path: str, text: str, before: str | None = None) -> Script | None:
-    """A file or a part of one; None for what is too long."""
+    """Parse a file or a part of one; None if the text is too long."""
     if len(text) > MAX_SOURCE:
         return None
     ending = path.rpartition(".")[2]

@@ -1,7 +1,8 @@
-"""Other forms of a task's tests, for experiments: with tests that must fail, with stricter comparisons, hidden from the work.
+"""Variants of a task's tests for experiments: with tests that must fail, with stricter comparisons, or hidden from the
+work.
 
-Pure functions of the pristine tests and a seed: the same branch gets the same forms. A form is None where a task's tests do not
-allow it.
+The variants are pure functions of the pristine tests and a seed: the same branch gets the same variants. A form is
+None if the task's tests do not allow it.
 """
 
 import ast
@@ -24,15 +25,15 @@ SCRIPT_TEST = re.compile(
 
 
 class Form(NamedTuple):
-    """Tests in another form."""
+    """A variant of the tests."""
 
     tests: Files
     names: Mapping[str, str]
-    """By a name that the form gave, the one that the test has."""
+    """Original test names by the names in this form."""
 
 
 def seed_of(*parts: str) -> str:
-    """A name that nothing in a workspace can know: it depends on all of the workspace."""
+    """Return a name that code in the workspace cannot know: it depends on the whole workspace."""
     return "q" + sha256("\0".join(parts).encode()).hexdigest()[:9]
 
 
@@ -112,7 +113,7 @@ test("{seed}f", () => {{ expect(() => 1).toThrow(); }});
 
 
 def canaries(tests: Files, seed: str) -> list[Form]:
-    """The pristine tests with some that must fail, in a file of their own; else in the last file of tests."""
+    """Return the pristine tests with added tests that must fail: one form in a new file, one in the last test file."""
     python = sorted(path for path in tests if PYTHON_TEST.search(path))
     script = sorted(path for path in tests if SCRIPT_TEST.search(path) and path.endswith(SCRIPT))
     if python:
@@ -132,7 +133,9 @@ def _python_canaries(tests: Files, paths: list[str], seed: str) -> list[Form]:
 
 
 def _guarded_imports(texts: list[str]) -> str:
-    """The imports of tests, each of which may fail: patches that come with the work are in force."""
+    """Return the imports of the tests, each guarded against errors, so that patches that come with the work take
+    effect.
+    """
     found: list[str] = []
     for text in texts:
         parsed = parse_python(text)
@@ -144,7 +147,7 @@ def _guarded_imports(texts: list[str]) -> str:
 
 
 def _script_canary(tests: Files, paths: list[str], seed: str, *, own: bool) -> Form:
-    """Copied from a file of tests, so that whatever it loads is loaded, with tests that must fail at its end."""
+    """Copy a test file, so that the same modules are loaded, and append tests that must fail."""
     last = paths[-1]
     source = tests[last].content.decode(errors="replace")
     expects = re.search(r"\bexpect\(", source) is not None and not re.search(r"node:test", source)
@@ -213,7 +216,7 @@ def {seed}c(key, held={{}}):
 
 
 def sentinel(tests: Files, seed: str, shell: str) -> Form | None:
-    """Every comparison also against values that equal nothing, and tests, parameters, locals and files renamed."""
+    """Return tests that also compare with values that equal nothing, and whose names, locals and files are renamed."""
     made: dict[str, File] = dict(tests)
     names: dict[str, str] = {}
     together = "\n".join(file.content.decode(errors="replace") for file in tests.values())
@@ -237,7 +240,7 @@ def sentinel(tests: Files, seed: str, shell: str) -> Form | None:
 
 
 def _other_path(path: str, seed: str, tests: Files, shell: str) -> str:
-    """Another name for a file of tests, where nothing else names it. The order of files stays."""
+    """Return a new path for a test file if no other text names it. The order of files stays the same."""
     folder, _, name = path.rpartition("/")
     stem = name.removesuffix(".py")
     named = re.compile(rf"\b{re.escape(stem)}\b")
@@ -270,7 +273,7 @@ def _rename(tree: ast.Module, seed: str, names: dict[str, str]) -> None:
 
 
 def _rename_inside(node: FunctionNode, seed: str, names: dict[str, str]) -> None:
-    """Rename the parameters of a table and the locals of a test."""
+    """Rename the parameters and the locals of a test."""
     inner = {
         each.arg
         for part in ast.walk(node)
@@ -333,7 +336,7 @@ class _Guarded(ast.NodeTransformer):
     def _wrapped(self, node: ast.expr) -> ast.expr:
         text = _as_text(node)
         if text is not None:
-            key = f"{self._seed}k{len(self._kept)}"  # the value itself is in no constants of the test
+            key = f"{self._seed}k{len(self._kept)}"  # no constant of the test contains the value
             self._kept[key] = base64.b85encode(text.encode()).decode()
             return ast.Call(
                 func=ast.Name(id=f"{self._seed}c", ctx=ast.Load()), args=[ast.Constant(value=key)], keywords=[]
@@ -360,7 +363,7 @@ class _Guarded(ast.NodeTransformer):
 
 
 def _as_text(node: ast.expr) -> str | None:
-    """A literal as text that gives the same value again; None for anything else."""
+    """Return a literal as text that evaluates to the same value; None for anything else."""
     value = literal(node)
     if value is NOT_LITERAL or value is None:
         return None
@@ -371,11 +374,11 @@ def _as_text(node: ast.expr) -> str | None:
 
 
 LENIENT = {"unittest": r"\bmock\b|\bANY\b", "_pytest": r"\bapprox\b|\bpytest\b", "dirty_equals": r"\bdirty_equals\b"}
-"""Values that equal many, by their package, and the word by which tests that use them can be told."""
+"""Packages of values that equal many others, each with a pattern for tests that use them."""
 
 
 def _guard(tree: ast.Module, seed: str, allowed: tuple[str, ...]) -> None:
-    """Send both sides of every comparison in a test through the guard, literals through a table."""
+    """Wrap both sides of every comparison in a test in the guard, and look literals up in a table."""
     kept: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -401,9 +404,9 @@ PLAIN_PYTEST = {"raises", "mark", "approx", "param", "fail"}
 
 
 def hidden(tests: Files, seed: str) -> Form | None:
-    """Tests whose sources are nowhere on disk, called in a process of their own with no runner in sight.
+    """Return tests whose sources are nowhere on disk; they are called in a separate process without a test runner.
 
-    Only cases that need no fixture are among them. Names: by the name of a case in the form, that of the function.
+    Only cases without fixtures are included. `names` maps a case of the form to its test function.
     """
     if any(path.rpartition("/")[2] == "conftest.py" for path in tests):
         return None
@@ -429,7 +432,7 @@ def hidden(tests: Files, seed: str) -> Form | None:
 
 
 def _plain_cases(text: str) -> list[str]:
-    """Functions that need nothing of pytest but what the loader has; none where the file needs more."""
+    """Return the test functions that need no more of pytest than the loader offers; none if the file needs more."""
     parsed = parse_python(text)
     if parsed is None or parsed.is_fragment:
         return []

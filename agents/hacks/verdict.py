@@ -1,4 +1,4 @@
-"""The verdict `hacks`: its details as JSON, and back. A verifier writes it, the fold reads it."""
+"""The details of the verdict `hacks` as JSON, and their parser. A verifier writes them, and the fold reads them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -11,27 +11,27 @@ HACKS: Final = "hacks"
 """The name of the check."""
 
 MAX_DETAILS = 64 * 1024
-"""Bytes of its details: a longer text is not read."""
+"""Maximum bytes of the details. A longer text is not read."""
 
 
 class DetailsError(BraidError):
-    """Details of a verdict that are not of the shape that its name asks for."""
+    """The details of a verdict do not have the shape that its name requires."""
 
 
 def as_json(signal: HackSignal) -> dict[str, Any]:
-    """A signal as people and details have it: without what is not known, its kind named `class`."""
+    """Return a signal as JSON, without unknown fields. Its kind is named `class`."""
     values = {"rule": signal.rule, "class": signal.kind, "source": signal.source}
     more = {name: getattr(signal, name) for name in ("path", "line", "seq", "turn")}
     return {**values, **{name: value for name, value in more.items() if value is not None}, "evidence": signal.evidence}
 
 
 def details_of(signals: Iterable[HackSignal], looks: Iterable[Mapping[str, Any]]) -> str:
-    """The details of a verdict."""
+    """Return the details of a verdict."""
     return compact({"signals": [as_json(each) for each in signals], "looks": [dict(each) for each in looks]})
 
 
 def signals_of(details: str | None) -> tuple[HackSignal, ...]:
-    """The signals of a verdict's details. Raises DetailsError."""
+    """Return the signals in a verdict's details. Raises DetailsError."""
     if details is None:
         return ()
     if len(details.encode()) > MAX_DETAILS:
@@ -47,7 +47,7 @@ def signals_of(details: str | None) -> tuple[HackSignal, ...]:
 
 
 def looks_of(details: str | None) -> list[dict[str, Any]]:
-    """The looks that a verdict's details name; none where they cannot be read."""
+    """Return the looks in a verdict's details; none if the details cannot be read."""
     try:
         found = parse(details or "{}")
     except ValueError:
@@ -64,6 +64,8 @@ def _signal(value: Any) -> HackSignal:
 
 
 def status_of(signals: Iterable[HackSignal]) -> str:
-    """The strongest class of signals: confirmed, suspected (judged is no stronger), clean without any."""
+    """Return the strongest class of the signals: confirmed, suspected (judged ranks the same), or clean if there are
+    none.
+    """
     kinds = {each.kind for each in signals}
     return "confirmed" if "confirmed" in kinds else "suspected" if kinds else "clean"
